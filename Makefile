@@ -1,0 +1,95 @@
+# Everything a developer runs. `make` alone prints the list.
+#
+# One environment, .venv, in two steps that are each done once and remembered by a stamp file:
+#   light  reprior[sklearn,fast], enough for the demo
+#   dev    tests, linters, documentation, PyTorch and JAX on top
+# A stamp is older than pyproject.toml or constraints.txt only when one of them changed.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+
+LIGHT  := $(VENV)/.stamp-light
+DEV    := $(VENV)/.stamp-dev
+PYTEST := $(BIN)/python -m pytest
+# Tests of one Markdown page share names and so share a worker: that is what loadgroup keeps.
+WORKERS ?= auto
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
+# PyTorch, JAX, BLAS and numba would each start a thread per core in every worker.
+THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+# Where a line without a test is an error.
+EVERY_LINE := src/reprior/core/*,src/reprior/tuning/*
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ------------------------------------------------------------------------------ environment
+
+$(LIGHT): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "reprior needs Python 3.11 or newer. Try: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "building $(VENV): light"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --upgrade pip hatchling editables
+	@$(INSTALL) --no-build-isolation --editable '.[sklearn,fast]'
+	@touch $@
+
+$(DEV): $(LIGHT)
+	@echo "building $(VENV): development tools, PyTorch (CPU) and JAX; minutes the first time"
+	@$(INSTALL) --group dev
+	@touch $@
+
+.PHONY: setup
+setup: $(DEV) ## build the development environment in .venv
+
+# ------------------------------------------------------------------------------------- work
+
+.PHONY: demo
+demo: $(LIGHT) ## show the main job on real data (light: no PyTorch, no JAX)
+	@$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: lint ## everything: lint, types, layers, tests, doctests, docs' examples, coverage
+	@$(THREADS) $(PYTEST) $(PARALLEL) --cov --cov-report=
+	@$(BIN)/python -m coverage report --include='$(EVERY_LINE)' --fail-under=100
+
+.PHONY: test-all
+test-all: $(DEV) ## the heavy tests alone (none of them is run by `make test`)
+	@$(PYTEST) -m heavy || { status=$$?; test $$status -eq 5 && echo "no heavy tests yet"; }
+
+.PHONY: lint
+lint: $(DEV) ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy --strict src
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: $(DEV) ## rewrite the code in the house format
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: docs
+docs: $(DEV) ## build the documentation into site/, warnings are errors
+	@$(BIN)/mkdocs build --strict
+
+.PHONY: docs-serve
+docs-serve: $(DEV) ## write documentation with live reload
+	@$(BIN)/mkdocs serve
+
+.PHONY: bench
+bench: $(DEV) ## measure ratios against named peers
+	@$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## remove everything that can be built again
+	rm -rf $(VENV) build dist site .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find src tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

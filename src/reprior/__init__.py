@@ -1,0 +1,3 @@
+"""Re-set the prior of a trained classifier."""
+
+__all__: list[str] = []

@@ -1,0 +1,90 @@
+"""Models of two classes that give one score per sample: the positive class's.
+
+Scores of shape (N,), or with a class axis of length 1 such as (N, 1), become two columns
+(negative, positive), go through the same mathematics as any others, and come out as they were.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reprior.core.arrays import Array, Namespace, compute_dtype, device_of, is_traced, to_numpy
+from reprior.core.checks import element, first_index, shown
+from reprior.exceptions import ScoresError
+
+__all__ = ["contract", "expand", "is_single_score"]
+
+
+def is_single_score(shape: Sequence[int], n_classes: int, class_axis: int = -1) -> bool:
+    """Tell whether scores of this shape give one score per sample for two classes.
+
+    With K = 2 a vector is always N binary scores; with more classes it is one sample.
+
+    Examples
+    --------
+    >>> is_single_score((5,), 2), is_single_score((5, 1), 2), is_single_score((5, 2), 2)
+    (True, True, False)
+    """
+    return n_classes == 2 and (len(shape) == 1 or shape[class_axis] == 1)
+
+
+def expand(scores: Array, kind: str, *, xp: Namespace, class_axis: int = -1) -> Array:
+    """Return the scores of (negative, positive) on a class axis of length 2.
+
+    A logit z becomes [0, z], a probability p becomes [1 − p, p], a log-probability l becomes
+    [log(1 − exp l), l]. A vector gets its class axis last.
+
+    Examples
+    --------
+    >>> import array_api_compat.numpy as xp
+    >>> expand(np.array([0.25]), "probs", xp=xp)
+    array([[0.75, 0.25]])
+    """
+    z = xp.astype(scores, compute_dtype(xp, scores.dtype, device_of(scores)), copy=False)
+    _check(z, kind, xp)
+    if z.ndim == 1:
+        z, class_axis = z[:, None], 1
+    if kind == "logits":
+        other = xp.zeros_like(z)
+    elif kind == "probs":
+        other = 1.0 - z
+    else:
+        other = _log1mexp(z, xp)
+    return xp.concat([other, z], axis=class_axis)
+
+
+def contract(columns: Array, shape: Sequence[int], *, xp: Namespace, class_axis: int = -1) -> Array:
+    """Return the positive class's part of two columns in the single-score ``shape``."""
+    axis = -1 if len(shape) == 1 else class_axis
+    return xp.reshape(xp.moveaxis(columns, axis, -1)[..., 1], tuple(shape))
+
+
+def _log1mexp(log_p: Array, xp: Namespace) -> Array:
+    """Return log(1 − exp l), accurate at both ends (Mächler 2012)."""
+    with np.errstate(divide="ignore", under="ignore"):
+        near = xp.log(-xp.expm1(log_p))
+        far = xp.log1p(-xp.exp(log_p))
+    return xp.where(log_p > -0.6931471805599453, near, far)
+
+
+def _check(z: Array, kind: str, xp: Namespace) -> None:
+    if is_traced(z):
+        return
+    low = -xp.inf if kind == "log_probs" else 0.0
+    high = {"logits": xp.inf, "probs": 1.0, "log_probs": 0.0}[kind]
+    if kind == "logits":
+        good = xp.isfinite(z)
+        rule = "must be finite where there is one score per sample"
+        remedy = "Drop the sample, or repair the model's output."
+    else:
+        good = (z >= low) & (z <= high)
+        rule = (
+            "must be a probability" if kind == "probs" else "must be a log-probability (at most 0)"
+        )
+        remedy = "Drop the sample, or pass kind='logits' if these are raw outputs."
+    if bool(xp.all(good)):
+        return
+    where = first_index(~to_numpy(good))
+    raise ScoresError(
+        f"`scores` {rule}. Got {element('scores', where)}={shown(to_numpy(z)[where])}. {remedy}"
+    )

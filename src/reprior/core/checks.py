@@ -1,0 +1,202 @@
+"""The sentences with which bad arguments are refused.
+
+Each names the argument, the rule, what was found and where, and the remedy.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from reprior.core.arrays import to_numpy
+from reprior.exceptions import LabelsError, OptionError, RepriorError
+
+__all__ = [
+    "KINDS",
+    "check_bounds",
+    "check_choice",
+    "check_finite_number",
+    "check_kind",
+    "check_labels",
+    "check_sample_weight",
+    "element",
+    "first_index",
+    "shown",
+]
+
+KINDS = ("logits", "probs", "log_probs")
+"""What scores can be: unnormalised log-scores, probabilities, or their logarithms."""
+
+
+def check_choice(
+    name: str,
+    value: Any,
+    allowed: Iterable[str],
+    *,
+    error: type[RepriorError] = OptionError,
+    hint: str = "",
+) -> None:
+    """Refuse a ``value`` that is not among the ``allowed`` names; suggest the nearest one.
+
+    Examples
+    --------
+    >>> check_choice("kind", "logit", KINDS)
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.OptionError: `kind` must be one of 'logits', 'probs', 'log_probs'. Got 'logit'. Did you mean 'logits'?
+    """  # noqa: E501 - the sentence as it is raised
+    names = list(allowed)
+    if isinstance(value, str) and value in names:
+        return
+    rule = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
+    sentence = f"`{name}` must be {rule}. Got {value!r}."
+    near = difflib.get_close_matches(value.lower(), names, n=1) if isinstance(value, str) else []
+    if near:
+        sentence += f" Did you mean {near[0]!r}?"
+    raise error(f"{sentence} {hint}".rstrip())
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a ``kind`` of scores that is not in :data:`KINDS`."""
+    check_choice("kind", kind, KINDS)
+
+
+def check_finite_number(
+    name: str,
+    value: Any,
+    *,
+    positive: bool = False,
+    minimum: float | None = None,
+    hint: str = "",
+) -> float:
+    """Return ``value`` as a float; refuse what is no finite number, or too small."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    rule = "a finite number"
+    if positive:
+        rule = "a finite number above 0"
+    elif minimum is not None:
+        rule = f"a finite number of at least {minimum:g}"
+    below = (positive and number <= 0) or (minimum is not None and number < minimum)
+    if isinstance(value, str) or not math.isfinite(number) or below:
+        raise OptionError(f"`{name}` must be {rule}. Got {value!r}. {hint}".rstrip())
+    return number
+
+
+def check_bounds(
+    bounds: Any, *, name: str = "bounds", positive: bool = False
+) -> tuple[float, float]:
+    """Return ``bounds`` as (low, high); refuse what is not finite, or low not below high."""
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
+        raise OptionError(
+            f"`{name}` must be two numbers (low, high). Got {bounds!r}. "
+            f"Pass for example {name}=(0.0, 2.0)."
+        )
+    low = check_finite_number(f"{name}[0]", bounds[0], positive=positive)
+    high = check_finite_number(f"{name}[1]", bounds[1], positive=positive)
+    if low > high:
+        raise OptionError(
+            f"`{name}` must be (low, high) with low below high. Got ({low:g}, {high:g}): "
+            f"bounds reversed. Pass {name}=({high:g}, {low:g})."
+        )
+    if low == high:
+        raise OptionError(
+            f"`{name}` must be (low, high) with low below high. Got ({low:g}, {high:g}), "
+            f"an empty range. Pass two different numbers."
+        )
+    return low, high
+
+
+def check_labels(
+    labels: Any,
+    *,
+    n_classes: int,
+    shape: Sequence[int],
+    ignore_index: int | None = None,
+    name: str = "labels",
+) -> None:
+    """Refuse labels that are no class indices 0 … K−1 of the given shape.
+
+    ``ignore_index`` is allowed whatever its value. Booleans are allowed where K = 2.
+    """
+    host = to_numpy(labels)
+    _check_label_dtype(host, n_classes, name)
+    if host.shape != tuple(shape):
+        raise LabelsError(
+            f"`{name}` must have one entry per sample. Got shape {host.shape} for samples of "
+            f"shape {tuple(shape)}. Check `class_axis`, or pass class indices, not one-hot rows."
+        )
+    if host.size == 0:
+        raise LabelsError(f"`{name}` must not be empty. Got shape {host.shape}. Pass some samples.")
+    if host.min() >= 0 and host.max() < n_classes:
+        return
+    bad = (host < 0) | (host >= n_classes)
+    if ignore_index is not None:
+        bad &= host != ignore_index
+    if bad.any():
+        where = first_index(bad)
+        raise LabelsError(
+            f"`{name}` must be class indices from 0 to {n_classes - 1}. "
+            f"Got {element(name, where)}={host[where]}. Map the labels to 0…{n_classes - 1}, or "
+            f"pass ignore_index={host[where]} if it marks samples to leave out."
+        )
+
+
+def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str) -> None:
+    if host.dtype.kind in "iu" or (host.dtype.kind == "b" and n_classes == 2):
+        return
+    if host.dtype.kind == "f":
+        remedy = f"Cast them, for example {name}.astype(int), after checking for NaN."
+    elif host.dtype.kind == "b":
+        remedy = f"Booleans name two classes only; there are {n_classes}."
+    else:
+        remedy = "Replace class names by their indices."
+    raise LabelsError(
+        f"`{name}` must be integers (class indices). Got dtype {host.dtype}. {remedy}"
+    )
+
+
+def check_sample_weight(sample_weight: Any, shape: Sequence[int]) -> None:
+    """Refuse sample weights that are not finite, negative, all zero, or of another shape."""
+    host = to_numpy(sample_weight)
+    if host.dtype.kind not in "iufb":
+        raise LabelsError(
+            f"`sample_weight` must be numbers. Got dtype {host.dtype}. Pass one number per sample."
+        )
+    if host.shape != tuple(shape):
+        raise LabelsError(
+            f"`sample_weight` must have one entry per sample. Got shape {host.shape} for samples "
+            f"of shape {tuple(shape)}. Pass weights of the labels' shape."
+        )
+    bad = ~np.isfinite(host) | (host < 0)
+    if bad.any():
+        where = first_index(bad)
+        raise LabelsError(
+            f"`sample_weight` must be finite and not negative. "
+            f"Got {element('sample_weight', where)}={host[where]:g}. Give samples to leave out "
+            f"the weight 0."
+        )
+    if not host.any():
+        raise LabelsError(
+            "`sample_weight` must be positive for at least one sample. Got zeros only. "
+            "Leave it out to weigh all samples alike."
+        )
+
+
+def first_index(mask: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """Return the index of the first True of ``mask``."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
+
+
+def element(name: str, index: Sequence[Any]) -> str:
+    """Return how an element is written, such as ``scores[3, 2]``."""
+    return f"{name}[{', '.join(map(str, index))}]"
+
+
+def shown(value: Any) -> str:
+    """Return a number as error sentences show it."""
+    return f"{float(value):g}"

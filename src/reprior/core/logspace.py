@@ -1,0 +1,222 @@
+"""Log-sum-exp, log-softmax, and the way from scores of any kind to log-scores.
+
+Nothing here adds a silent epsilon: a probability of 0 is the log-score −inf, and stays 0.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    accumulation_dtype,
+    as_array,
+    compute_dtype,
+    device_of,
+    dtype_name,
+    is_floating,
+    is_traced,
+    to_numpy,
+)
+from reprior.core.checks import check_kind, element, first_index, shown
+from reprior.exceptions import RepriorWarning, ScoresError
+
+__all__ = [
+    "as_scores",
+    "log_scores",
+    "log_softmax",
+    "logsumexp",
+    "normalise",
+    "refuse_scores",
+    "row_name",
+    "sum_tolerance",
+    "warn_if_probs",
+]
+
+ROW_SUM_TOLERANCE = 1e-3
+"""How far a row of probabilities may miss 1: what rounding to three decimals does."""
+
+_COARSE_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The spacing of numbers at 1 in the dtypes whose rounding alone can miss that tolerance."""
+
+
+def logsumexp(x: Array, *, axis: int, xp: Namespace, keepdims: bool = False) -> Array:
+    """Return log Σ exp(x) over ``axis``, summed in float64 where there is one.
+
+    A row of −inf alone gives −inf.
+    """
+    peak = xp.max(x, axis=axis, keepdims=True)
+    peak = xp.where(xp.isfinite(peak), peak, xp.zeros_like(peak))
+    total = xp.log(_sum(xp.exp(x - peak), axis, xp)) + peak
+    return total if keepdims else xp.squeeze(total, axis=axis)
+
+
+def log_softmax(x: Array, *, axis: int, xp: Namespace) -> Array:
+    """Return x − log Σ exp(x) over ``axis``."""
+    return normalise(x, xp.max(x, axis=axis, keepdims=True), axis=axis, xp=xp, log=True)
+
+
+def normalise(x: Array, peak: Array, *, axis: int, xp: Namespace, log: bool) -> Array:
+    """Return the (log-)softmax of ``x`` over ``axis``, given the row maxima ``peak``."""
+    shifted = x - peak
+    mass = xp.exp(shifted)
+    total = _sum(mass, axis, xp)
+    return shifted - xp.log(total) if log else mass / total
+
+
+def _sum(x: Array, axis: int, xp: Namespace) -> Array:
+    wide = accumulation_dtype(xp, device_of(x))
+    return xp.astype(xp.sum(x, axis=axis, keepdims=True, dtype=wide), x.dtype, copy=False)
+
+
+def as_scores(scores: Any, xp: Namespace) -> Array:
+    """Return scores as an array of ``xp``; refuse what is empty or holds no real numbers."""
+    z = as_array(scores, xp)
+    name = dtype_name(z.dtype)
+    if not is_floating(z.dtype) and not name.startswith(("int", "uint")):
+        raise ScoresError(
+            f"`scores` must be real numbers. Got dtype {name}. "
+            f"Pass the model's logits or probabilities, one row per sample."
+        )
+    if z.ndim == 0 or 0 in z.shape:
+        raise ScoresError(
+            f"`scores` must hold at least one sample. Got shape {tuple(z.shape)}. "
+            f"Pass an array with samples and a class axis."
+        )
+    return z
+
+
+def log_scores(
+    scores: Array, kind: str, *, axis: int, xp: Namespace, tolerance: float | None = None
+) -> Array:
+    """Return log-scores in the compute dtype: logits as they are, log-probabilities normalised.
+
+    Refuses NaN and +inf, rows with no finite score, and under ``"probs"`` and ``"log_probs"``
+    rows that are no distribution; rows that miss 1 by at most 1e-3 are renormalised. Where
+    values cannot be looked at (``jax.jit``, ``torch.compile``) these checks are skipped.
+    ``tolerance`` replaces the one that follows from the scores' dtype.
+
+    Examples
+    --------
+    >>> import array_api_compat.numpy as xp
+    >>> log_scores(np.array([[1.0, 0.0]]), "probs", axis=-1, xp=xp)
+    array([[  0., -inf]])
+    """
+    check_kind(kind)
+    z = as_scores(scores, xp)
+    if tolerance is None:
+        tolerance = sum_tolerance(z.dtype, kind, int(z.shape[axis]))
+    z = xp.astype(z, compute_dtype(xp, z.dtype, device_of(z)), copy=False)
+    looked_at = not is_traced(z)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        if kind == "logits":
+            if looked_at:
+                if not _all_finite(xp.max(z, axis=axis), xp):
+                    refuse_scores(scores, kind, axis=axis, tolerance=tolerance)
+                warn_if_probs(z, axis=axis, xp=xp)
+            return z
+        total = _sum(z if kind == "probs" else xp.exp(z), axis, xp)
+        if looked_at:
+            sums = bool(xp.all(xp.abs(total - 1.0) <= tolerance))
+            if not sums or (kind == "probs" and float(xp.min(z)) < 0.0):
+                refuse_scores(scores, kind, axis=axis, tolerance=tolerance)
+        return (xp.log(z) if kind == "probs" else z) - xp.log(total)
+
+
+def sum_tolerance(dtype: Any, kind: str, n_classes: int) -> float:
+    """Return how far the sum of a row may be from 1 for scores stored in ``dtype``.
+
+    1e-3, or what rounding to the dtype explains where that is more: a probability is stored to
+    eps/2 of itself, and so its row sum; a log-probability to eps/2 of itself, and so the row sum
+    to eps/2 times the row's entropy, at most log K.
+    """
+    eps = _COARSE_EPS.get(dtype_name(dtype), 0.0)
+    return max(ROW_SUM_TOLERANCE, eps * (math.log(n_classes) if kind == "log_probs" else 1.0))
+
+
+def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
+    """Warn where what was declared as logits has the shape of probabilities."""
+    axis %= z.ndim
+    # The first row settles nearly every case, without a pass over the rest.
+    first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
+    if _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp):
+        warnings.warn(
+            "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "
+            "If they are probabilities, pass kind='probs'.",
+            RepriorWarning,
+            stacklevel=4,
+        )
+
+
+def _are_distributions(z: Array, axis: int, xp: Namespace) -> bool:
+    if not (float(xp.min(z)) >= 0.0 and float(xp.max(z)) <= 1.0):
+        return False
+    off = xp.abs(_sum(z, axis, xp) - 1.0)
+    return float(xp.max(off)) <= ROW_SUM_TOLERANCE
+
+
+def _all_finite(x: Array, xp: Namespace) -> bool:
+    return bool(xp.all(xp.isfinite(x)))
+
+
+def refuse_scores(scores: Any, kind: str, *, axis: int, tolerance: float) -> None:
+    """Find what is wrong with scores that failed a check, and raise it."""
+    host = to_numpy(scores)
+    wide = host.astype(np.float64)
+    bad = np.isnan(wide) | (wide == np.inf)
+    if bad.any():
+        raise ScoresError(
+            f"`scores` must not contain NaN or +inf. Got {_item(host, bad)}. "
+            f"Drop the sample, or repair the model's output."
+        )
+    if kind == "probs" and (wide < 0).any():
+        raise ScoresError(
+            f"`scores` must not be negative under kind='probs'. Got {_item(host, wide < 0)}. "
+            f"Pass kind='logits' if these are the model's raw outputs."
+        )
+    empty = np.all(wide == (0.0 if kind == "probs" else -np.inf), axis=axis)
+    if empty.any():
+        raise ScoresError(
+            f"`scores` must have a finite score in every row. Got "
+            f"{row_name(first_index(empty), host.ndim, axis)} with probability 0 for every class. "
+            f"Drop the sample, or repair the model's output."
+        )
+    if kind != "logits":
+        _refuse_sums(wide, kind, axis, tolerance)
+
+
+def _refuse_sums(wide: NDArray[np.float64], kind: str, axis: int, tolerance: float) -> None:
+    with np.errstate(over="ignore", under="ignore"):
+        probs = wide if kind == "probs" else np.exp(wide)
+    above = probs > 1.0 + tolerance
+    if above.any():
+        raise ScoresError(
+            f"`scores` must be at most {'1' if kind == 'probs' else '0'} under kind={kind!r}. "
+            f"Got {_item(wide, above)}. Pass kind='logits' if these are the model's raw outputs."
+        )
+    total = probs.sum(axis=axis)
+    off = np.abs(total - 1.0) > tolerance
+    if off.any():
+        where = first_index(off)
+        raise ScoresError(
+            f"`scores` must sum to 1 over the class axis under kind={kind!r}, within "
+            f"{tolerance:g}. Got {row_name(where, wide.ndim, axis)} with sum "
+            f"{shown(total[where])}. Normalise the rows, or pass kind='logits' if these are raw "
+            f"outputs."
+        )
+
+
+def _item(host: NDArray[Any], bad: NDArray[np.bool_]) -> str:
+    where = first_index(bad)
+    return f"{element('scores', where)}={shown(host[where])}"
+
+
+def row_name(where: tuple[int, ...], ndim: int, axis: int) -> str:
+    """Return how a row is written: ``scores[3, :]`` for sample 3 of scores (N, K)."""
+    index: list[Any] = list(where)
+    index.insert(axis % ndim, ":")
+    return element("scores", tuple(index))

@@ -1,0 +1,327 @@
+r"""The priors of the paper: P_s(y), what the model was trained on, and P_t(y), what awaits it.
+
+The source prior is the distribution of classes *as the model saw it in training*: the counts,
+times the class weights of the loss or of the sampler. It never comes from the calibration labels.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import Array, as_array, constant, is_numpy_namespace, namespace, to_numpy
+from reprior.core.checks import (
+    check_choice,
+    check_finite_number,
+    check_labels,
+    check_sample_weight,
+    shown,
+)
+from reprior.exceptions import LabelsError, OptionError, PriorError
+
+__all__ = ["as_prior", "as_target_prior", "prior_from_counts", "prior_from_labels", "slopes"]
+
+SUM_TOLERANCE = 1e-6
+"""How far a prior's sum may be from 1: room for float32 rounding over thousands of classes."""
+
+
+def prior_from_counts(counts: Any, *, weights: Any = None, smoothing: float = 0.0) -> Array:
+    r"""Return the prior that class counts, and class weights, amount to.
+
+    .. math:: P_s(k) = \frac{(n_k + a)\, v_k}{\sum_j (n_j + a)\, v_j}
+
+    where n_k is the number of training samples of class k, a is ``smoothing`` and v_k is the
+    weight of class k in the loss or in the sampler (1 where none was used). With weights this is
+    the *effective* prior, the one a model trained with them has learnt.
+
+    Parameters
+    ----------
+    counts : array-like of shape (K,), or {class: count}
+        Training samples per class. A mapping's order is the order of the classes.
+    weights : array-like of shape (K,), or {class: weight}, optional
+        Class weights the model was trained with.
+    smoothing : float, default 0
+        Added to every count, before weighting; makes classes that were never seen possible.
+
+    Returns
+    -------
+    array of shape (K,)
+        Positive, sums to 1. Of the counts' array library; NumPy float64 for plain numbers.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: P_s(y) of Eq. 5.
+
+    Examples
+    --------
+    >>> prior_from_counts([900, 90, 10])
+    array([0.9 , 0.09, 0.01])
+
+    A model trained with inverse-frequency weights has seen balanced classes:
+
+    >>> prior_from_counts([900, 100], weights=[1 / 900, 1 / 100])
+    array([0.5, 0.5])
+    """
+    if isinstance(counts, Mapping):
+        classes = list(counts)
+        if weights is not None:
+            weights = _in_class_order(weights, classes, "weights")
+        counts = list(counts.values())
+    elif isinstance(weights, Mapping):
+        raise PriorError(
+            "`weights` must be in the order of `counts`. Got a mapping for counts without class "
+            "names. Pass a list of weights, or `counts` as a mapping too."
+        )
+    xp = namespace(counts)
+    n = _numbers(counts, "counts", remedy="Pass one count per class.")
+    smoothing = check_finite_number("smoothing", smoothing, minimum=0.0)
+    _refuse_negative(n, "counts")
+    mass = n + smoothing
+    _refuse_zero_counts(mass, "counts")
+    if weights is not None:
+        mass = mass * _class_weights(weights, n.size)
+    # Scaled by the largest first: the sum of huge counts or weights must not overflow.
+    mass = mass / mass.max()
+    prior = mass / mass.sum()
+    return prior if is_numpy_namespace(xp) else constant(prior, xp, like=counts)
+
+
+def prior_from_labels(
+    labels: Any,
+    n_classes: int | None = None,
+    *,
+    sample_weight: Any = None,
+    ignore_index: int | None = None,
+    smoothing: float = 0.0,
+) -> Array:
+    r"""Return the prior of *training* labels.
+
+    .. math:: P_s(k) = \frac{\sum_i v_i\,[y_i = k] + a}{\sum_i v_i + K a}
+
+    where y_i is the label of training sample i, v_i its weight (1 where none was used), a is
+    ``smoothing`` and K the number of classes.
+
+    Parameters
+    ----------
+    labels : integer array of any shape
+        Class indices 0 … K−1: those the model was trained on, not those it is calibrated on.
+    n_classes : int, optional
+        K. The largest label plus one where it is not given.
+    sample_weight : array of the labels' shape, optional
+        Weights the model was trained with.
+    ignore_index : int, optional
+        A label that marks samples to leave out.
+    smoothing : float, default 0
+        Added to every class's weighted count.
+
+    Returns
+    -------
+    array of shape (K,)
+        Positive, sums to 1. Of the labels' array library.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: P_s(y) of Eq. 5.
+
+    Examples
+    --------
+    >>> prior_from_labels([0, 0, 0, 1])
+    array([0.75, 0.25])
+    >>> prior_from_labels([0, 0, 1, 255], n_classes=3, ignore_index=255, smoothing=1)
+    array([0.5       , 0.33333333, 0.16666667])
+    """
+    xp = namespace(labels, sample_weight)
+    host = to_numpy(labels)
+    weight = None if sample_weight is None else to_numpy(sample_weight)
+    if weight is not None:
+        check_sample_weight(weight, host.shape)
+    n_classes = _number_of_classes(host, n_classes, ignore_index)
+    check_labels(host, n_classes=n_classes, shape=host.shape, ignore_index=ignore_index)
+    keep = np.ones(host.shape, dtype=bool) if ignore_index is None else host != ignore_index
+    counts = np.bincount(
+        host[keep].astype(np.intp),
+        weights=None if weight is None else weight[keep].astype(np.float64),
+        minlength=n_classes,
+    ).astype(np.float64)
+    smoothing = check_finite_number("smoothing", smoothing, minimum=0.0)
+    _refuse_zero_counts(counts + smoothing, "labels")
+    prior: NDArray[np.float64] = prior_from_counts(counts, smoothing=smoothing)
+    if is_numpy_namespace(xp):
+        return prior
+    return constant(prior, xp, like=as_array(labels, xp))
+
+
+def _number_of_classes(host: NDArray[Any], n_classes: int | None, ignore_index: int | None) -> int:
+    if n_classes is not None:
+        if isinstance(n_classes, bool) or int(n_classes) != n_classes or n_classes < 2:
+            raise OptionError(
+                f"`n_classes` must be an integer of at least 2. Got {n_classes!r}. "
+                f"Leave it out to take the largest label plus one."
+            )
+        return int(n_classes)
+    kept = host if ignore_index is None else host[host != ignore_index]
+    if kept.size == 0:
+        raise LabelsError(
+            f"`labels` must contain at least one sample that is not ignored. Got {host.size} "
+            f"samples, none of them kept. Check `ignore_index`."
+        )
+    return max(2, int(kept.max()) + 1) if kept.dtype.kind in "iub" else 2
+
+
+def as_prior(
+    prior: Any,
+    *,
+    name: str,
+    n_classes: int | None = None,
+    allow_zero: bool = False,
+    classes: Sequence[Any] | None = None,
+) -> NDArray[np.float64]:
+    """Return ``prior`` as float64 of shape (K,), or refuse what is no prior over the classes.
+
+    Accepts any array-like, and {class: value} where ``classes`` gives the order. The sum may
+    miss 1 by 1e-6 and is then made 1.
+
+    Examples
+    --------
+    >>> as_prior({"dog": 0.25, "cat": 0.75}, name="source_prior", classes=["cat", "dog"])
+    array([0.75, 0.25])
+    """
+    if isinstance(prior, Mapping):
+        if classes is None:
+            raise PriorError(
+                f"`{name}` must be in the order of the classes. Got a mapping, and no classes to "
+                f"order it by. Pass classes=…, or a list of values."
+            )
+        prior = _in_class_order(prior, list(classes), name)
+    values = _numbers(prior, name, remedy="Pass one probability per class.")
+    if n_classes is not None and values.size != n_classes:
+        raise PriorError(
+            f"`{name}` must have one value per class. Got {values.size} values for {n_classes} "
+            f"classes. Check the number of classes, and `class_axis`."
+        )
+    _refuse_negative(values, name)
+    if not allow_zero and (values == 0).any():
+        where = int(np.argmax(values == 0))
+        raise PriorError(
+            f"`{name}` must be positive for every class. Got {name}[{where}]=0. "
+            f"Drop the class, or pass smoothing=1 to prior_from_counts."
+        )
+    total = math.fsum(values)
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        look = " These look like counts." if total >= 1.5 and values.max() >= 1 else ""
+        raise PriorError(
+            f"`{name}` must sum to 1. Got a sum of {total:.9g}.{look} "
+            f"Pass prior_from_counts({name})."
+        )
+    return values / total
+
+
+def as_target_prior(
+    target_prior: Any, *, n_classes: int, classes: Sequence[Any] | None = None
+) -> NDArray[np.float64]:
+    """Return the target prior, ``"uniform"`` or given, as float64 of shape (K,); zeros allowed.
+
+    Examples
+    --------
+    >>> as_target_prior("uniform", n_classes=4)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    if isinstance(target_prior, str):
+        check_choice(
+            "target_prior", target_prior, ["uniform"], hint="Or pass one probability per class."
+        )
+        return np.full(n_classes, 1.0 / n_classes)
+    return as_prior(
+        target_prior, name="target_prior", n_classes=n_classes, allow_zero=True, classes=classes
+    )
+
+
+def slopes(
+    source_prior: NDArray[np.float64], target_prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return w = log P_t − log P_s: how fast each class's log-score grows with the strength.
+
+    −inf where P_t is 0.
+
+    Examples
+    --------
+    >>> slopes(np.array([0.8, 0.2]), np.array([0.0, 1.0])).round(3)
+    array([ -inf, 1.609])
+    """
+    with np.errstate(divide="ignore"):
+        w: NDArray[np.float64] = np.log(target_prior) - np.log(source_prior)
+    return w
+
+
+def _numbers(values: Any, name: str, *, remedy: str) -> NDArray[np.float64]:
+    """Return a vector of at least two finite float64 numbers."""
+    host = to_numpy(values)
+    if host.dtype.kind not in "iuf":
+        raise PriorError(f"`{name}` must be numbers. Got dtype {host.dtype}. {remedy}")
+    if host.ndim != 1:
+        raise PriorError(f"`{name}` must have shape (K,). Got shape {host.shape}. {remedy}")
+    if host.size < 2:
+        raise PriorError(f"`{name}` must cover at least two classes. Got {host.size}. {remedy}")
+    numbers = host.astype(np.float64)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise PriorError(
+            f"`{name}` must be finite for every class. Got {name}[{where}]={numbers[where]:g}. "
+            f"{remedy}"
+        )
+    return numbers
+
+
+def _refuse_negative(values: NDArray[np.float64], name: str) -> None:
+    if (values < 0).any():
+        where = int(np.argmax(values < 0))
+        raise PriorError(
+            f"`{name}` must not be negative. Got {name}[{where}]={shown(values[where])}. "
+            f"Check how it was computed."
+        )
+
+
+def _refuse_zero_counts(mass: NDArray[np.float64], name: str) -> None:
+    if (mass == 0).any():
+        where = int(np.argmax(mass == 0))
+        got = f"{name}[{where}]=0" if name == "counts" else f"no sample of class {where}"
+        raise PriorError(
+            f"`{name}` must have at least one sample of every class. Got {got}. "
+            f"Drop the class, or pass smoothing=1."
+        )
+
+
+def _class_weights(weights: Any, n_classes: int) -> NDArray[np.float64]:
+    v = _numbers(weights, "weights", remedy="Pass one weight per class.")
+    if v.size != n_classes:
+        raise PriorError(
+            f"`weights` must have one value per class. Got {v.size} weights for {n_classes} "
+            f"counts. Pass one weight per class."
+        )
+    if (v <= 0).any():
+        where = int(np.argmax(v <= 0))
+        raise PriorError(
+            f"`weights` must be positive for every class. Got weights[{where}]="
+            f"{shown(v[where])}. A class of weight 0 was never learnt: drop it."
+        )
+    return v
+
+
+def _in_class_order(values: Any, classes: Sequence[Any], name: str) -> Any:
+    """Return a mapping's values in the order of ``classes``; other values as they are."""
+    if not isinstance(values, Mapping):
+        return values
+    missing = [c for c in classes if c not in values]
+    unknown = [c for c in values if c not in set(classes)]
+    if missing or unknown:
+        got = f"no value for {missing[0]!r}" if missing else f"a value for {unknown[0]!r}"
+        raise PriorError(
+            f"`{name}` must have exactly one value for every class. Got {got}. "
+            f"The classes are {', '.join(map(repr, list(classes)[:10]))}."
+        )
+    return [values[c] for c in classes]

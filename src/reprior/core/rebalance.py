@@ -1,0 +1,257 @@
+r"""Prior rebalancing: the paper's Eqs. 5–8 in one addition per class, in log space.
+
+The paper computes P_r ∝ P_d·P_t/P_s (Eq. 5) and P_f ∝ P_d^(1−λ)·P_r^λ (Eq. 7). In logarithms the
+two collapse into log P_f = log P_d + λ·(log P_t − log P_s) − log Z. Nothing else is computed here:
+probabilities too small for the dtype, λ > 1 and λ < 0 need no special care.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    compute_dtype,
+    device_of,
+    is_floating,
+    is_numpy_namespace,
+    is_traced,
+    namespace,
+)
+from reprior.core.binary import contract, expand, is_single_score
+from reprior.core.blocks import tilt_blocks
+from reprior.core.checks import check_finite_number, check_kind
+from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs
+from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.core.tilt import Tilt, refuse_tilt, tilt_at_once
+from reprior.exceptions import OptionError, PriorError, ScoresError
+
+__all__ = ["log_rebalance", "odds_ratio", "rebalance", "resolve_class_axis"]
+
+
+def rebalance(
+    scores: Any,
+    source_prior: Any,
+    *,
+    target_prior: Any = "uniform",
+    strength: float = 1.0,
+    temperature: float = 1.0,
+    kind: str = "logits",
+    class_axis: int = -1,
+) -> Array:
+    r"""Return the posterior of a trained classifier with its class prior re-set.
+
+    .. math:: P_f(k|x) = \frac{1}{Z(x)} \exp\bigl(z_k(x)/T + λ\,w_k\bigr),
+        \qquad w_k = \log P_t(k) - \log P_s(k)
+
+    where z_k is the log-score of class k for the sample x, T the temperature, λ the strength,
+    P_s the source prior (what the model was trained on), P_t the target prior (what it is used
+    on) and Z the sum over the classes. At T = 1 this is the paper's calibrated posterior
+    :math:`P_f ∝ P_d^{1-λ} P_r^{λ}` with the rebalanced posterior :math:`P_r ∝ P_d P_t / P_s`.
+
+    Parameters
+    ----------
+    scores : array of shape (..., K, ...)
+        The model's outputs, the classes on ``class_axis``. For two classes also one score per
+        sample, that of class 1: shape (N,), or 1 on the class axis. A vector of K ≥ 3 scores is
+        one sample.
+    source_prior : array-like of shape (K,)
+        P_s, positive, sums to 1; see :func:`prior_from_counts`.
+    target_prior : "uniform" or array-like of shape (K,), default "uniform"
+        P_t, sums to 1. A class of target prior 0 gets the posterior 0 at any strength above 0.
+    strength : float, default 1
+        λ: 0 leaves the model's posterior, 1 is Bayes' rule, more over-corrects, less than 0
+        corrects the other way.
+    temperature : float, default 1
+        T > 0; see :func:`fit_temperature`.
+    kind : {"logits", "probs", "log_probs"}, default "logits"
+        What the scores are. It is never guessed.
+    class_axis : int, default -1
+        The axis of the classes: 1 for (N, K, H, W).
+
+    Returns
+    -------
+    array of the scores' shape, library, device and dtype (integers: float64)
+        The posterior; sums to 1 over the class axis. For one score per sample, the probability
+        of class 1. 16-bit scores are computed in float32.
+
+    Notes
+    -----
+    Under ``jax.jit`` and ``torch.compile`` the values of scores cannot be looked at, and are
+    not checked. Gradients flow to the scores, not to the priors.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: Theorem 1 and Eqs. 5–7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rebalance(np.array([[0.9, 0.1]]), [0.9, 0.1], kind="probs")
+    array([[0.5, 0.5]])
+    >>> rebalance(np.array([[2.0, 1.0, 0.0]]), [0.5, 0.3, 0.2], strength=0).round(3)
+    array([[0.665, 0.245, 0.09 ]])
+    """
+    return _posterior(
+        scores, source_prior, target_prior, strength, temperature, kind, class_axis, log=False
+    )
+
+
+def log_rebalance(
+    scores: Any,
+    source_prior: Any,
+    *,
+    target_prior: Any = "uniform",
+    strength: float = 1.0,
+    temperature: float = 1.0,
+    kind: str = "logits",
+    class_axis: int = -1,
+) -> Array:
+    r"""Return the logarithm of :func:`rebalance`'s posterior, exact where that underflows.
+
+    .. math:: \log P_f(k|x) = z_k(x)/T + λ\,w_k - \log Z(x)
+
+    with the symbols, parameters, shapes and checks of :func:`rebalance`. A class that is
+    impossible has the log-posterior −inf.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: Theorem 1 and Eqs. 5–7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log_rebalance(np.array([[0.0, 0.0]]), [0.8, 0.2]).round(3)
+    array([[-1.609, -0.223]])
+    """
+    return _posterior(
+        scores, source_prior, target_prior, strength, temperature, kind, class_axis, log=True
+    )
+
+
+def odds_ratio(odds: Any, source_ratio: Any, target_ratio: Any = 1.0, *, strength: float) -> Any:
+    r"""Return the odds of one class against another after rebalancing.
+
+    .. math:: \frac{P_f(a|x)}{P_f(b|x)} = \frac{P_d(a|x)}{P_d(b|x)}
+        \left(\frac{P_s(b)}{P_s(a)}\right)^{λ} \left(\frac{P_t(a)}{P_t(b)}\right)^{λ}
+
+    where P_d is the model's posterior, P_s the source prior, P_t the target prior and λ the
+    strength. Below λ = 1 the odds grow less than in proportion to the source prior ratio, above
+    it more.
+
+    Parameters
+    ----------
+    odds : float or array
+        P_d(a|x) / P_d(b|x), before rebalancing.
+    source_ratio : float or array
+        P_s(b) / P_s(a): above 1 where a is the rarer class.
+    target_ratio : float or array, default 1
+        P_t(a) / P_t(b); 1 for a uniform target.
+    strength : float
+        λ.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: Eq. 8.
+
+    Examples
+    --------
+    >>> odds_ratio(0.5, 100.0, strength=0.5)
+    5.0
+    """
+    return odds * (source_ratio * target_ratio) ** strength
+
+
+def _posterior(
+    scores: Any,
+    source_prior: Any,
+    target_prior: Any,
+    strength: float,
+    temperature: float,
+    kind: str,
+    class_axis: int,
+    *,
+    log: bool,
+) -> Array:
+    """Check every argument, lay the classes on one axis, and apply the formula."""
+    check_kind(kind)
+    xp = namespace(scores)
+    given = as_scores(scores, xp)
+    source = as_prior(source_prior, name="source_prior")
+    shift = _shift(source, target_prior, strength)
+    temperature = check_finite_number("temperature", temperature, positive=True)
+    axis = resolve_class_axis(given.shape, source.size, class_axis)
+    single = is_single_score(given.shape, source.size, axis)
+    tilt = Tilt(
+        shift=shift,
+        temperature=temperature,
+        kind=kind,
+        log=log,
+        dtype=compute_dtype(xp, given.dtype, device_of(given)),
+        sum_tolerance=sum_tolerance(given.dtype, kind, source.size),
+    )
+    if single:
+        result = _tilted(expand(given, kind, xp=xp, class_axis=axis), tilt, max(axis, 1), xp)
+        result = contract(result, given.shape, xp=xp, class_axis=axis)
+    else:
+        if kind == "logits" and not is_traced(given):
+            warn_if_probs(given, axis=axis, xp=xp)
+        result = _tilted(given, tilt, axis, xp)
+    return xp.astype(result, given.dtype, copy=False) if is_floating(given.dtype) else result
+
+
+def _tilted(z: Array, tilt: Tilt, axis: int, xp: Namespace) -> Array:
+    if is_numpy_namespace(xp):
+        result = tilt_blocks(z, tilt, axis=axis)
+    else:
+        result = tilt_at_once(z, tilt, axis=axis, xp=xp)
+    if result is None:
+        refuse_tilt(z, tilt, axis=axis)
+    return result
+
+
+def _shift(source: NDArray[np.float64], target_prior: Any, strength: float) -> NDArray[np.float64]:
+    """Return λ·w, with 0·(−inf) = 0."""
+    target = as_target_prior(target_prior, n_classes=source.size)
+    strength = check_finite_number("strength", strength)
+    if strength == 0.0:
+        return np.zeros_like(source)
+    if strength < 0.0 and (target == 0).any():
+        where = int(np.argmax(target == 0))
+        raise PriorError(
+            f"`target_prior` must be positive for every class where `strength` is negative. "
+            f"Got target_prior[{where}]=0 and strength={strength:g}, which would divide by 0. "
+            f"Give the class a small prior, or pass a strength of at least 0."
+        )
+    return strength * slopes(source, target)
+
+
+def resolve_class_axis(shape: tuple[int, ...], n_classes: int, class_axis: Any) -> int:
+    """Return the class axis counted from 0; refuse one that does not have K entries.
+
+    One entry is enough where K = 2, and a vector of any length: see :mod:`reprior.core.binary`.
+    """
+    ndim = len(shape)
+    if (
+        isinstance(class_axis, bool)
+        or not isinstance(class_axis, int | np.integer)
+        or not (-ndim <= class_axis < ndim)
+    ):
+        raise OptionError(
+            f"`class_axis` must be an axis of the scores. Got {class_axis!r} for scores of shape "
+            f"{tuple(shape)}. Pass an integer from {-ndim} to {ndim - 1}."
+        )
+    axis = int(class_axis) % ndim
+    if shape[axis] == n_classes or is_single_score(shape, n_classes, axis):
+        return axis
+    other = [i for i, length in enumerate(shape) if length == n_classes]
+    remedy = f"Pass class_axis={other[0]}." if other else "Check the order and number of classes."
+    raise ScoresError(
+        f"`scores` must have one entry per class on the class axis. Got {shape[axis]} on axis "
+        f"{class_axis} of shape {tuple(shape)}, and {n_classes} classes in the prior. {remedy}"
+    )

@@ -1,0 +1,150 @@
+"""Metrics that class counts determine, and the names they go by.
+
+Every one of them is, per class, a ratio of linear forms in true positives (TP), predicted (P)
+and support (S), averaged over classes::
+
+    gain·TP / (a·S + b·P + c·TP)
+
+    recall     TP / S                accuracy           Σ TP / Σ S, all classes as one
+    precision  TP / P                balanced_accuracy  mean recall over the classes with labels
+    iou        TP / (S + P − TP)     mean_iou           mean IoU over the classes seen
+    f1         2·TP / (S + P)        macro_…            mean over the classes seen
+
+A class is *seen* if it has labels or is predicted; one that is predicted but absent counts 0,
+one that is neither is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from reprior.core.checks import check_choice
+from reprior.exceptions import LabelsError, OptionError
+from reprior.metrics.counts import ClassCounts
+
+__all__ = ["COUNT_METRICS", "CountMetric", "find_metric"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class CountMetric:
+    """A metric that is a ratio of counts per class, averaged.
+
+    ``gain·TP / (support·S + predicted·P + true_positive·TP)`` per class, then ``average``:
+
+    * ``"pooled"``: counts are summed over the classes first;
+    * ``"labelled"``: mean over the classes that have labels;
+    * ``"seen"``: mean over the classes that have labels or are predicted;
+    * ``"one"``: the class ``of_class`` alone.
+
+    Any such ratio can be tuned. The F-score that values recall twice as much:
+
+    >>> f2 = CountMetric("macro_f2", gain=5, support=4, predicted=1, average="seen")
+    >>> counts = ClassCounts(np.array([3, 1]), np.array([4, 2]), np.array([3, 3]))
+    >>> f2(counts).round(4)
+    0.6473
+    """
+
+    name: str
+    gain: float = 1.0
+    support: float = 0.0
+    predicted: float = 0.0
+    true_positive: float = 0.0
+    average: Literal["pooled", "labelled", "seen", "one"] = "seen"
+    of_class: int | None = None
+
+    def ratio(self, true_positive: Any, predicted: Any, support: Any) -> Vector:
+        """The ratio of every entry; 0 where the denominator is 0."""
+        below = self.support * support + self.predicted * predicted
+        below = below + self.true_positive * true_positive
+        above = self.gain * np.asarray(true_positive, dtype=np.float64)
+        return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+    def per_class(self, counts: ClassCounts) -> Vector:
+        """The ratio per class, (K,); NaN for a class the average leaves out."""
+        ratio = self.ratio(counts.true_positive, counts.predicted, counts.support)
+        return np.where(self.counted(counts), ratio, np.nan)
+
+    def counted(self, counts: ClassCounts) -> Vector:
+        """Which classes the average is over, (K,) bool."""
+        if self.average == "one":
+            return np.arange(counts.n_classes) == self.of_class
+        return counts.labelled if self.average in ("labelled", "pooled") else counts.seen
+
+    def __call__(self, counts: ClassCounts) -> float:
+        """The metric's value."""
+        if self.average == "pooled":
+            sums = (counts.true_positive.sum(), counts.predicted.sum(), counts.support.sum())
+            return float(self.ratio(*sums))
+        return float(np.mean(self.per_class(counts)[self.counted(counts)]))
+
+
+_RECALL = CountMetric("recall", support=1, average="labelled")
+_PRECISION = CountMetric("precision", predicted=1)
+_IOU = CountMetric("iou", support=1, predicted=1, true_positive=-1)
+_F1 = CountMetric("f1", gain=2, support=1, predicted=1)
+
+#: The metrics that go by a name, without aliases.
+COUNT_METRICS: dict[str, CountMetric] = {
+    "accuracy": replace(_RECALL, name="accuracy", average="pooled"),
+    "balanced_accuracy": replace(_RECALL, name="balanced_accuracy"),
+    "mean_iou": replace(_IOU, name="mean_iou"),
+    "macro_precision": replace(_PRECISION, name="macro_precision"),
+    "macro_recall": replace(_RECALL, name="macro_recall"),
+    "macro_f1": replace(_F1, name="macro_f1"),
+}
+_ALIASES = {"mean_accuracy": "balanced_accuracy"}
+_PER_CLASS = {m.name: m for m in (_RECALL, _PRECISION, _IOU, _F1)}
+_ONE_CLASS = re.compile(r"(?P<ratio>\w+)\s*\[\s*(?P<label>.+?)\s*\]")
+_RANKING = ("roc_auc", "auc", "average_precision", "pr_auc", "auroc", "roc_auc_ovr", "roc_auc_ovo")
+
+
+def find_metric(
+    metric: str | CountMetric, *, n_classes: int, classes: Sequence[Any] | None = None
+) -> CountMetric:
+    """The metric of that name, or a sentence about what can be tuned.
+
+    ``"recall[2]"``, ``"precision[2]"``, ``"iou[2]"`` and ``"f1[2]"`` are those of one class, by
+    index or, where ``classes`` are known, by name.
+
+    Examples
+    --------
+    >>> find_metric("mean_accuracy", n_classes=3).name
+    'balanced_accuracy'
+    >>> find_metric("recall[cat]", n_classes=2, classes=["cat", "dog"]).of_class
+    0
+    """
+    if isinstance(metric, CountMetric):
+        return metric
+    one = _ONE_CLASS.fullmatch(metric) if isinstance(metric, str) else None
+    if one:
+        check_choice("metric", one["ratio"], _PER_CLASS)
+        index = _class_index(one["label"], n_classes, classes)
+        return replace(_PER_CLASS[one["ratio"]], name=metric, average="one", of_class=index)
+    if isinstance(metric, str) and metric.lower() in _RANKING:
+        raise OptionError(
+            f"`metric` must be decided by hard labels. Got {metric!r}, which ranks samples "
+            f"within a class and has no prediction to count. Pass one of "
+            f"{', '.join(map(repr, COUNT_METRICS))}."
+        )
+    check_choice("metric", metric, [*COUNT_METRICS, *_ALIASES])
+    return COUNT_METRICS[_ALIASES.get(metric, metric)]
+
+
+def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None) -> int:
+    names = [str(name) for name in classes] if classes is not None else []
+    if label in names:
+        return names.index(label)
+    if label.isdecimal() and int(label) < n_classes and not names:
+        return int(label)
+    known = f"one of {', '.join(map(repr, names[:8]))}" if names else f"0 to {n_classes - 1}"
+    raise LabelsError(
+        f"`metric` must name a class that exists, {known}. Got {label!r}. "
+        f"Write the class as it is in `classes`, or its index where there are no names."
+    )

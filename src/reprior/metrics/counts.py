@@ -1,0 +1,107 @@
+"""What count metrics are made of: true positives, predicted and support per class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import namespace, to_numpy
+from reprior.core.checks import check_labels, check_sample_weight
+
+__all__ = ["ClassCounts"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCounts:
+    """True positives, predicted and support of every class.
+
+    Parameters
+    ----------
+    true_positive, predicted, support : array of shape (K,)
+        Number, or summed weight, of the samples of class k that are predicted as k, of those
+        predicted as k, and of those labelled k.
+    n_predicted, n_labelled : integer array of shape (K,), optional
+        Plain numbers of samples beside weighted sums. They alone decide whether a class is
+        there, so that sums of weights that cancel leave no ghost of a class.
+
+    Examples
+    --------
+    >>> counts = ClassCounts.from_predictions([0, 0, 1, 2], [0, 1, 1, 1], n_classes=3)
+    >>> counts.true_positive, counts.predicted, counts.support
+    (array([1, 1, 0]), array([1, 3, 0]), array([2, 1, 1]))
+    """
+
+    true_positive: Vector
+    predicted: Vector
+    support: Vector
+    n_predicted: Vector | None = None
+    n_labelled: Vector | None = None
+
+    @classmethod
+    def from_predictions(
+        cls,
+        labels: Any,
+        predictions: Any,
+        *,
+        n_classes: int,
+        sample_weight: Any = None,
+        ignore_index: int | None = None,
+    ) -> ClassCounts:
+        """Count labels and predictions of any equal shape.
+
+        Parameters
+        ----------
+        labels, predictions : integer arrays of the same shape
+            Class indices 0 … K−1.
+        n_classes : int
+            K.
+        sample_weight : array of the labels' shape, optional
+            A weight per sample.
+        ignore_index : int, optional
+            A label that marks samples to leave out.
+        """
+        namespace(labels, predictions, sample_weight)
+        y, p = to_numpy(labels), to_numpy(predictions)
+        check_labels(y, n_classes=n_classes, shape=y.shape, ignore_index=ignore_index)
+        check_labels(p, n_classes=n_classes, shape=y.shape, name="predictions")
+        keep = np.ones(y.shape, bool) if ignore_index is None else y != ignore_index
+        weight = None
+        if sample_weight is not None:
+            weight = to_numpy(sample_weight)
+            check_sample_weight(weight, y.shape)
+            keep &= weight > 0
+            weight = weight[keep].astype(np.float64)
+        y, p = y[keep], p[keep]
+        plain = _count(y, p, n_classes, None)
+        if weight is None:
+            return cls(*plain)
+        return cls(*_count(y, p, n_classes, weight), n_predicted=plain[1], n_labelled=plain[2])
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.support.shape[0])
+
+    @property
+    def labelled(self) -> Vector:
+        """Which classes have labels, (K,) bool."""
+        return (self.support if self.n_labelled is None else self.n_labelled) > 0
+
+    @property
+    def seen(self) -> Vector:
+        """Which classes have labels or are predicted, (K,) bool."""
+        predicted = self.predicted if self.n_predicted is None else self.n_predicted
+        return self.labelled | (predicted > 0)
+
+
+def _count(y: Vector, p: Vector, n_classes: int, weight: Vector | None) -> tuple[Vector, ...]:
+    right = y == p
+    return (
+        np.bincount(y[right], None if weight is None else weight[right], minlength=n_classes),
+        np.bincount(p, weight, minlength=n_classes),
+        np.bincount(y, weight, minlength=n_classes),
+    )

@@ -1,0 +1,20 @@
+"""Numbers that the tuning modules share, each with its reason."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["AFTER_ZERO", "fraction_bits"]
+
+#: "Just after 0". At λ = 0 the prediction is the model's own arg max (lowest index), from the
+#: next number on the larger slope wins a tie: such a switch sits at the smallest positive float.
+AFTER_ZERO = 5e-324
+
+#: Per-class values are summed as integers of this many fractional bits, so that the sum does not
+#: depend on the order in which switches are met; 2**-50 is below any difference worth reporting.
+_MOST_FRACTION_BITS = 50
+
+
+def fraction_bits(n_classes: int) -> int:
+    """Fractional bits that leave room for the sum of ``n_classes`` values in 63 bits."""
+    return min(_MOST_FRACTION_BITS, 62 - math.ceil(math.log2(n_classes + 1)))

@@ -1,0 +1,41 @@
+"""`import reprior` is light: it loads no framework."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+FRAMEWORKS = ("dask", "jax", "matplotlib", "numba", "pandas", "scipy", "sklearn", "torch")
+
+PROBE = """
+import importlib, json, sys
+importlib.import_module(sys.argv[1])
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def loaded_frameworks(module: str) -> set[str]:
+    """Import `module` in a fresh interpreter and tell which frameworks came along."""
+    result = subprocess.run(
+        [sys.executable, "-c", PROBE, module], capture_output=True, text=True, check=True
+    )
+    return set(FRAMEWORKS) & set(json.loads(result.stdout))
+
+
+def test_import_loads_no_framework():
+    assert loaded_frameworks("reprior") == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["reprior.core", "reprior.metrics", "reprior.tuning", "reprior.calibrator", "reprior.files"],
+)
+def test_parts_load_no_framework(module):
+    assert loaded_frameworks(module) == set()
+
+
+def test_the_probe_sees_a_framework():
+    assert "sklearn" in loaded_frameworks("reprior.sklearn")
