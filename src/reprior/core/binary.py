@@ -5,14 +5,16 @@ Scores of shape (N,), or with a class axis of length 1 such as (N, 1), become tw
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from reprior.core.arrays import Array, Namespace, compute_dtype, device_of, is_traced, to_numpy
-from reprior.core.checks import element, first_index, shown
+from reprior.core.checks import check_class_axis, element, first_index, shown
+from reprior.core.logspace import log_scores
 from reprior.exceptions import ScoresError
 
-__all__ = ["contract", "expand", "is_single_score"]
+__all__ = ["contract", "expand", "is_single_score", "log_columns", "resolve_class_axis"]
 
 
 def is_single_score(shape: Sequence[int], n_classes: int, class_axis: int = -1) -> bool:
@@ -28,7 +30,36 @@ def is_single_score(shape: Sequence[int], n_classes: int, class_axis: int = -1) 
     return n_classes == 2 and (len(shape) == 1 or shape[class_axis] == 1)
 
 
-def expand(scores: Array, kind: str, *, xp: Namespace, class_axis: int = -1) -> Array:
+def resolve_class_axis(shape: Sequence[int], n_classes: int, class_axis: Any) -> int:
+    """Return the class axis counted from 0; refuse one that does not have K entries.
+
+    One entry is enough where K = 2, and then a vector of any length will do.
+    """
+    axis = check_class_axis(shape, class_axis)
+    if shape[axis] == n_classes or is_single_score(shape, n_classes, axis):
+        return axis
+    other = [i for i, length in enumerate(shape) if length == n_classes]
+    remedy = f"Pass class_axis={other[0]}." if other else "Check the order and number of classes."
+    raise ScoresError(
+        f"`scores` must have one entry per class on the class axis. Got {shape[axis]} on axis "
+        f"{class_axis} of shape {tuple(shape)}, and {n_classes} classes in the prior. {remedy}"
+    )
+
+
+def log_columns(scores: Array, kind: str, *, axis: int, xp: Namespace) -> Array:
+    """Return checked log-scores with at least two entries on the class axis.
+
+    For functions that know no prior, and so take the number of classes from the scores.
+    """
+    if scores.shape[axis] != 1:
+        return log_scores(scores, kind, axis=axis, xp=xp)
+    columns = expand(scores, kind, xp=xp, class_axis=axis)
+    return columns if kind == "logits" else log_scores(columns, kind, axis=axis, xp=xp)
+
+
+def expand(
+    scores: Array, kind: str, *, xp: Namespace, class_axis: int = -1, name: str = "scores"
+) -> Array:
     """Return the scores of (negative, positive) on a class axis of length 2.
 
     A logit z becomes [0, z], a probability p becomes [1 − p, p], a log-probability l becomes
@@ -41,7 +72,7 @@ def expand(scores: Array, kind: str, *, xp: Namespace, class_axis: int = -1) -> 
     array([[0.75, 0.25]])
     """
     z = xp.astype(scores, compute_dtype(xp, scores.dtype, device_of(scores)), copy=False)
-    _check(z, kind, xp)
+    _check(z, kind, xp, name)
     if z.ndim == 1:
         z, class_axis = z[:, None], 1
     if kind == "logits":
@@ -67,7 +98,7 @@ def _log1mexp(log_p: Array, xp: Namespace) -> Array:
     return xp.where(log_p > -0.6931471805599453, near, far)
 
 
-def _check(z: Array, kind: str, xp: Namespace) -> None:
+def _check(z: Array, kind: str, xp: Namespace, name: str) -> None:
     if is_traced(z):
         return
     low = -xp.inf if kind == "log_probs" else 0.0
@@ -86,5 +117,5 @@ def _check(z: Array, kind: str, xp: Namespace) -> None:
         return
     where = first_index(~to_numpy(good))
     raise ScoresError(
-        f"`scores` {rule}. Got {element('scores', where)}={shown(to_numpy(z)[where])}. {remedy}"
+        f"`{name}` {rule}. Got {element(name, where)}={shown(to_numpy(z)[where])}. {remedy}"
     )

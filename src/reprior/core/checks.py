@@ -17,6 +17,7 @@ __all__ = [
     "KINDS",
     "check_bounds",
     "check_choice",
+    "check_class_axis",
     "check_finite_number",
     "check_kind",
     "check_labels",
@@ -109,6 +110,18 @@ def check_bounds(
             f"an empty range. Pass two different numbers."
         )
     return low, high
+
+
+def check_class_axis(shape: Sequence[int], class_axis: Any) -> int:
+    """Return the class axis of scores of this ``shape``, counted from 0."""
+    ndim = len(shape)
+    whole = isinstance(class_axis, int | np.integer) and not isinstance(class_axis, bool)
+    if not whole or not -ndim <= class_axis < ndim:
+        raise OptionError(
+            f"`class_axis` must be an axis of the scores. Got {class_axis!r} for scores of shape "
+            f"{tuple(shape)}. Pass an integer from {-ndim} to {ndim - 1}."
+        )
+    return int(class_axis) % ndim
 
 
 def check_labels(

@@ -31,6 +31,7 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "normalise",
+    "probabilities",
     "refuse_scores",
     "row_name",
     "sum_tolerance",
@@ -73,18 +74,18 @@ def _sum(x: Array, axis: int, xp: Namespace) -> Array:
     return xp.astype(xp.sum(x, axis=axis, keepdims=True, dtype=wide), x.dtype, copy=False)
 
 
-def as_scores(scores: Any, xp: Namespace) -> Array:
+def as_scores(scores: Any, xp: Namespace, *, name: str = "scores") -> Array:
     """Return scores as an array of ``xp``; refuse what is empty or holds no real numbers."""
     z = as_array(scores, xp)
-    name = dtype_name(z.dtype)
-    if not is_floating(z.dtype) and not name.startswith(("int", "uint")):
+    dtype = dtype_name(z.dtype)
+    if not is_floating(z.dtype) and not dtype.startswith(("int", "uint")):
         raise ScoresError(
-            f"`scores` must be real numbers. Got dtype {name}. "
+            f"`{name}` must be real numbers. Got dtype {dtype}. "
             f"Pass the model's logits or probabilities, one row per sample."
         )
     if z.ndim == 0 or 0 in z.shape:
         raise ScoresError(
-            f"`scores` must hold at least one sample. Got shape {tuple(z.shape)}. "
+            f"`{name}` must hold at least one sample. Got shape {tuple(z.shape)}. "
             f"Pass an array with samples and a class axis."
         )
     return z
@@ -108,23 +109,46 @@ def log_scores(
     """
     check_kind(kind)
     z = as_scores(scores, xp)
-    if tolerance is None:
-        tolerance = sum_tolerance(z.dtype, kind, int(z.shape[axis]))
+    if kind != "logits":
+        z, total = _with_totals(z, kind, axis=axis, xp=xp, tolerance=tolerance, name="scores")
+        with np.errstate(divide="ignore"):
+            return (xp.log(z) if kind == "probs" else z) - xp.log(total)
     z = xp.astype(z, compute_dtype(xp, z.dtype, device_of(z)), copy=False)
-    looked_at = not is_traced(z)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        if kind == "logits":
-            if looked_at:
-                if not _all_finite(xp.max(z, axis=axis), xp):
-                    refuse_scores(scores, kind, axis=axis, tolerance=tolerance)
-                warn_if_probs(z, axis=axis, xp=xp)
-            return z
+    if not is_traced(z):
+        if not _rows_have_peaks(z, axis, xp):
+            refuse_scores(scores, kind, axis=axis)
+        warn_if_probs(z, axis=axis, xp=xp)
+    return z
+
+
+def probabilities(scores: Any, *, axis: int, xp: Namespace, name: str = "scores") -> Array:
+    """Return probabilities in the compute dtype, checked, every row made to sum to 1."""
+    z = as_scores(scores, xp, name=name)
+    z, total = _with_totals(z, "probs", axis=axis, xp=xp, tolerance=None, name=name)
+    return z / total
+
+
+def _with_totals(
+    scores: Array, kind: str, *, axis: int, xp: Namespace, tolerance: float | None, name: str
+) -> tuple[Array, Array]:
+    """Return (log-)probabilities in the compute dtype, and the sum of every row."""
+    if tolerance is None:
+        tolerance = sum_tolerance(scores.dtype, kind, int(scores.shape[axis]))
+    z = xp.astype(scores, compute_dtype(xp, scores.dtype, device_of(scores)), copy=False)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         total = _sum(z if kind == "probs" else xp.exp(z), axis, xp)
-        if looked_at:
-            sums = bool(xp.all(xp.abs(total - 1.0) <= tolerance))
-            if not sums or (kind == "probs" and float(xp.min(z)) < 0.0):
-                refuse_scores(scores, kind, axis=axis, tolerance=tolerance)
-        return (xp.log(z) if kind == "probs" else z) - xp.log(total)
+    if not is_traced(z):
+        good = bool(xp.all(xp.abs(total - 1.0) <= tolerance))
+        if not good or (kind == "probs" and float(xp.min(z)) < 0.0):
+            refuse_scores(scores, kind, axis=axis, tolerance=tolerance, name=name)
+    return z, total
+
+
+def _rows_have_peaks(z: Array, axis: int, xp: Namespace) -> bool:
+    """Tell whether every row has a finite maximum; passes over the whole array are the cheapest."""
+    if not float(xp.max(z)) < math.inf:
+        return False
+    return float(xp.min(z)) > -math.inf or bool(xp.all(xp.max(z, axis=axis) > -math.inf))
 
 
 def sum_tolerance(dtype: Any, kind: str, n_classes: int) -> float:
@@ -159,64 +183,69 @@ def _are_distributions(z: Array, axis: int, xp: Namespace) -> bool:
     return float(xp.max(off)) <= ROW_SUM_TOLERANCE
 
 
-def _all_finite(x: Array, xp: Namespace) -> bool:
-    return bool(xp.all(xp.isfinite(x)))
-
-
-def refuse_scores(scores: Any, kind: str, *, axis: int, tolerance: float) -> None:
+def refuse_scores(
+    scores: Any,
+    kind: str,
+    *,
+    axis: int,
+    tolerance: float = ROW_SUM_TOLERANCE,
+    name: str = "scores",
+) -> None:
     """Find what is wrong with scores that failed a check, and raise it."""
     host = to_numpy(scores)
     wide = host.astype(np.float64)
     bad = np.isnan(wide) | (wide == np.inf)
     if bad.any():
         raise ScoresError(
-            f"`scores` must not contain NaN or +inf. Got {_item(host, bad)}. "
+            f"`{name}` must not contain NaN or +inf. Got {_item(name, host, bad)}. "
             f"Drop the sample, or repair the model's output."
         )
     if kind == "probs" and (wide < 0).any():
         raise ScoresError(
-            f"`scores` must not be negative under kind='probs'. Got {_item(host, wide < 0)}. "
+            f"`{name}` must not be negative under kind='probs'. Got {_item(name, host, wide < 0)}. "
             f"Pass kind='logits' if these are the model's raw outputs."
         )
     empty = np.all(wide == (0.0 if kind == "probs" else -np.inf), axis=axis)
     if empty.any():
         raise ScoresError(
-            f"`scores` must have a finite score in every row. Got "
-            f"{row_name(first_index(empty), host.ndim, axis)} with probability 0 for every class. "
+            f"`{name}` must have a finite score in every row. Got "
+            f"{row_name(first_index(empty), host.ndim, axis, name)} with probability 0 for every class. "
             f"Drop the sample, or repair the model's output."
         )
     if kind != "logits":
-        _refuse_sums(wide, kind, axis, tolerance)
+        _refuse_sums(wide, kind, axis, tolerance, name)
 
 
-def _refuse_sums(wide: NDArray[np.float64], kind: str, axis: int, tolerance: float) -> None:
+def _refuse_sums(
+    wide: NDArray[np.float64], kind: str, axis: int, tolerance: float, name: str
+) -> None:
     with np.errstate(over="ignore", under="ignore"):
         probs = wide if kind == "probs" else np.exp(wide)
     above = probs > 1.0 + tolerance
     if above.any():
         raise ScoresError(
-            f"`scores` must be at most {'1' if kind == 'probs' else '0'} under kind={kind!r}. "
-            f"Got {_item(wide, above)}. Pass kind='logits' if these are the model's raw outputs."
+            f"`{name}` must be at most {'1' if kind == 'probs' else '0'} under kind={kind!r}. "
+            f"Got {_item(name, wide, above)}. Pass kind='logits' if these are the model's raw outputs."
         )
     total = probs.sum(axis=axis)
     off = np.abs(total - 1.0) > tolerance
     if off.any():
         where = first_index(off)
         raise ScoresError(
-            f"`scores` must sum to 1 over the class axis under kind={kind!r}, within "
-            f"{tolerance:g}. Got {row_name(where, wide.ndim, axis)} with sum "
+            f"`{name}` must sum to 1 over the class axis under kind={kind!r}, within "
+            f"{tolerance:g}. Got {row_name(where, wide.ndim, axis, name)} with sum "
             f"{shown(total[where])}. Normalise the rows, or pass kind='logits' if these are raw "
             f"outputs."
         )
 
 
-def _item(host: NDArray[Any], bad: NDArray[np.bool_]) -> str:
+def _item(name: str, host: NDArray[Any], bad: NDArray[np.bool_]) -> str:
     where = first_index(bad)
-    return f"{element('scores', where)}={shown(host[where])}"
+    return f"{element(name, where)}={shown(host[where])}"
 
 
-def row_name(where: tuple[int, ...], ndim: int, axis: int) -> str:
+def row_name(where: tuple[int, ...], ndim: int, axis: int, name: str = "scores") -> str:
     """Return how a row is written: ``scores[3, :]`` for sample 3 of scores (N, K)."""
     index: list[Any] = list(where)
     index.insert(axis % ndim, ":")
-    return element("scores", tuple(index))
+    return element(name, index)

@@ -20,15 +20,15 @@ from reprior.core.arrays import (
     is_traced,
     namespace,
 )
-from reprior.core.binary import contract, expand, is_single_score
+from reprior.core.binary import contract, expand, is_single_score, resolve_class_axis
 from reprior.core.blocks import tilt_blocks
 from reprior.core.checks import check_finite_number, check_kind
 from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.tilt import Tilt, refuse_tilt, tilt_at_once
-from reprior.exceptions import OptionError, PriorError, ScoresError
+from reprior.exceptions import PriorError
 
-__all__ = ["log_rebalance", "odds_ratio", "rebalance", "resolve_class_axis"]
+__all__ = ["log_rebalance", "odds_ratio", "rebalance"]
 
 
 def rebalance(
@@ -229,29 +229,3 @@ def _shift(source: NDArray[np.float64], target_prior: Any, strength: float) -> N
             f"Give the class a small prior, or pass a strength of at least 0."
         )
     return strength * slopes(source, target)
-
-
-def resolve_class_axis(shape: tuple[int, ...], n_classes: int, class_axis: Any) -> int:
-    """Return the class axis counted from 0; refuse one that does not have K entries.
-
-    One entry is enough where K = 2, and a vector of any length: see :mod:`reprior.core.binary`.
-    """
-    ndim = len(shape)
-    if (
-        isinstance(class_axis, bool)
-        or not isinstance(class_axis, int | np.integer)
-        or not (-ndim <= class_axis < ndim)
-    ):
-        raise OptionError(
-            f"`class_axis` must be an axis of the scores. Got {class_axis!r} for scores of shape "
-            f"{tuple(shape)}. Pass an integer from {-ndim} to {ndim - 1}."
-        )
-    axis = int(class_axis) % ndim
-    if shape[axis] == n_classes or is_single_score(shape, n_classes, axis):
-        return axis
-    other = [i for i, length in enumerate(shape) if length == n_classes]
-    remedy = f"Pass class_axis={other[0]}." if other else "Check the order and number of classes."
-    raise ScoresError(
-        f"`scores` must have one entry per class on the class axis. Got {shape[axis]} on axis "
-        f"{class_axis} of shape {tuple(shape)}, and {n_classes} classes in the prior. {remedy}"
-    )

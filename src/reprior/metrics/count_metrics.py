@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from reprior.metrics.counts import ClassCounts
 __all__ = ["COUNT_METRICS", "CountMetric", "find_metric"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+Average: TypeAlias = Literal["pooled", "labelled", "seen", "one"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class CountMetric:
 
     >>> f2 = CountMetric("macro_f2", gain=5, support=4, predicted=1, average="seen")
     >>> counts = ClassCounts(np.array([3, 1]), np.array([4, 2]), np.array([3, 3]))
-    >>> f2(counts).round(4)
+    >>> round(f2(counts), 4)
     0.6473
     """
 
@@ -56,29 +57,41 @@ class CountMetric:
     support: float = 0.0
     predicted: float = 0.0
     true_positive: float = 0.0
-    average: Literal["pooled", "labelled", "seen", "one"] = "seen"
+    average: Average = "seen"
     of_class: int | None = None
 
+    def __post_init__(self) -> None:
+        check_choice("average", self.average, get_args(Average))
+        if (self.average == "one") != (self.of_class is not None):
+            raise OptionError(
+                f"`of_class` must be given with average='one', and only then. Got "
+                f"average={self.average!r} and of_class={self.of_class}. Pass both or neither."
+            )
+
     def ratio(self, true_positive: Any, predicted: Any, support: Any) -> Vector:
-        """The ratio of every entry; 0 where the denominator is 0."""
+        """Return the ratio of every entry; 0 where the denominator is 0."""
         below = self.support * support + self.predicted * predicted
         below = below + self.true_positive * true_positive
         above = self.gain * np.asarray(true_positive, dtype=np.float64)
-        return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+        ratio: Vector = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+        return ratio
 
     def per_class(self, counts: ClassCounts) -> Vector:
-        """The ratio per class, (K,); NaN for a class the average leaves out."""
+        """Return the ratio per class, (K,); NaN for a class the average leaves out."""
         ratio = self.ratio(counts.true_positive, counts.predicted, counts.support)
         return np.where(self.counted(counts), ratio, np.nan)
 
     def counted(self, counts: ClassCounts) -> Vector:
         """Which classes the average is over, (K,) bool."""
         if self.average == "one":
-            return np.arange(counts.n_classes) == self.of_class
+            one: Vector = np.arange(counts.n_classes) == self.of_class
+            return one
         return counts.labelled if self.average in ("labelled", "pooled") else counts.seen
 
     def __call__(self, counts: ClassCounts) -> float:
-        """The metric's value."""
+        """Return the metric's value; NaN where there is no class to average."""
+        if not self.counted(counts).any():
+            return float("nan")
         if self.average == "pooled":
             sums = (counts.true_positive.sum(), counts.predicted.sum(), counts.support.sum())
             return float(self.ratio(*sums))
@@ -102,13 +115,13 @@ COUNT_METRICS: dict[str, CountMetric] = {
 _ALIASES = {"mean_accuracy": "balanced_accuracy"}
 _PER_CLASS = {m.name: m for m in (_RECALL, _PRECISION, _IOU, _F1)}
 _ONE_CLASS = re.compile(r"(?P<ratio>\w+)\s*\[\s*(?P<label>.+?)\s*\]")
-_RANKING = ("roc_auc", "auc", "average_precision", "pr_auc", "auroc", "roc_auc_ovr", "roc_auc_ovo")
+_RANKING = re.compile(r"auc|auroc|auprc|average_precision", re.IGNORECASE)
 
 
 def find_metric(
     metric: str | CountMetric, *, n_classes: int, classes: Sequence[Any] | None = None
 ) -> CountMetric:
-    """The metric of that name, or a sentence about what can be tuned.
+    """Return the metric of that name, or raise a sentence about what can be tuned.
 
     ``"recall[2]"``, ``"precision[2]"``, ``"iou[2]"`` and ``"f1[2]"`` are those of one class, by
     index or, where ``classes`` are known, by name.
@@ -121,20 +134,23 @@ def find_metric(
     0
     """
     if isinstance(metric, CountMetric):
+        if metric.of_class is not None:
+            _class_index(str(metric.of_class), n_classes, None)
         return metric
-    one = _ONE_CLASS.fullmatch(metric) if isinstance(metric, str) else None
+    name: Any = metric  # whatever a caller without a type checker passed
+    one = _ONE_CLASS.fullmatch(name) if isinstance(name, str) else None
     if one:
         check_choice("metric", one["ratio"], _PER_CLASS)
         index = _class_index(one["label"], n_classes, classes)
-        return replace(_PER_CLASS[one["ratio"]], name=metric, average="one", of_class=index)
-    if isinstance(metric, str) and metric.lower() in _RANKING:
+        return replace(_PER_CLASS[one["ratio"]], name=name, average="one", of_class=index)
+    if isinstance(name, str) and _RANKING.search(name):
         raise OptionError(
-            f"`metric` must be decided by hard labels. Got {metric!r}, which ranks samples "
+            f"`metric` must be decided by hard labels. Got {name!r}, which ranks samples "
             f"within a class and has no prediction to count. Pass one of "
             f"{', '.join(map(repr, COUNT_METRICS))}."
         )
-    check_choice("metric", metric, [*COUNT_METRICS, *_ALIASES])
-    return COUNT_METRICS[_ALIASES.get(metric, metric)]
+    check_choice("metric", name, [*COUNT_METRICS, *_ALIASES])
+    return COUNT_METRICS[_ALIASES.get(name, name)]
 
 
 def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None) -> int:

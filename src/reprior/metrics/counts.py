@@ -9,10 +9,12 @@ import numpy as np
 
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
+from reprior.exceptions import ProfileMismatchError
 
 __all__ = ["ClassCounts"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+Triple: TypeAlias = tuple[Vector, Vector, Vector]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,11 @@ class ClassCounts:
     >>> counts = ClassCounts.from_predictions([0, 0, 1, 2], [0, 1, 1, 1], n_classes=3)
     >>> counts.true_positive, counts.predicted, counts.support
     (array([1, 1, 0]), array([1, 3, 0]), array([2, 1, 1]))
+
+    Counts of the parts of a data set add:
+
+    >>> (counts + counts).support
+    array([4, 2, 2])
     """
 
     true_positive: Vector
@@ -75,11 +82,28 @@ class ClassCounts:
             check_sample_weight(weight, y.shape)
             keep &= weight > 0
             weight = weight[keep].astype(np.float64)
-        y, p = y[keep], p[keep]
+        y, p = y[keep].astype(np.intp), p[keep].astype(np.intp)
         plain = _count(y, p, n_classes, None)
         if weight is None:
             return cls(*plain)
-        return cls(*_count(y, p, n_classes, weight), n_predicted=plain[1], n_labelled=plain[2])
+        return cls(*_count(y, p, n_classes, weight), plain[1], plain[2])
+
+    def __add__(self, other: ClassCounts) -> ClassCounts:
+        """Return the counts of both."""
+        if not isinstance(other, ClassCounts):
+            return NotImplemented
+        if self.n_classes != other.n_classes:
+            raise ProfileMismatchError(
+                f"class counts must be of the same classes to be added. Got {self.n_classes} and "
+                f"{other.n_classes} classes. Pass the same n_classes for every part."
+            )
+        return ClassCounts(
+            self.true_positive + other.true_positive,
+            self.predicted + other.predicted,
+            self.support + other.support,
+            n_predicted=self._n_predicted + other._n_predicted,
+            n_labelled=self._n_labelled + other._n_labelled,
+        )
 
     @property
     def n_classes(self) -> int:
@@ -89,16 +113,23 @@ class ClassCounts:
     @property
     def labelled(self) -> Vector:
         """Which classes have labels, (K,) bool."""
-        return (self.support if self.n_labelled is None else self.n_labelled) > 0
+        return self._n_labelled > 0
 
     @property
     def seen(self) -> Vector:
         """Which classes have labels or are predicted, (K,) bool."""
-        predicted = self.predicted if self.n_predicted is None else self.n_predicted
-        return self.labelled | (predicted > 0)
+        return self.labelled | (self._n_predicted > 0)
+
+    @property
+    def _n_labelled(self) -> Vector:
+        return self.support if self.n_labelled is None else self.n_labelled
+
+    @property
+    def _n_predicted(self) -> Vector:
+        return self.predicted if self.n_predicted is None else self.n_predicted
 
 
-def _count(y: Vector, p: Vector, n_classes: int, weight: Vector | None) -> tuple[Vector, ...]:
+def _count(y: Vector, p: Vector, n_classes: int, weight: Vector | None) -> Triple:
     right = y == p
     return (
         np.bincount(y[right], None if weight is None else weight[right], minlength=n_classes),

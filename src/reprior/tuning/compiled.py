@@ -175,13 +175,13 @@ def _walk(
         if at == 0.0:  # at 0 itself the model's own arg max, right after it the larger slope
             if slope[origin] > slope[here]:
                 positions[used] = 0.0
-                parties[used, 1], parties[used, 2] = here, origin
+                parties[1, used], parties[2, used] = here, origin
                 here = origin
                 used += 1
             at = AFTER_ZERO
         if here != winner:
             positions[used] = at
-            parties[used, 1], parties[used, 2] = here, winner
+            parties[1, used], parties[2, used] = here, winner
             here = winner
             used += 1
     return used
@@ -204,7 +204,6 @@ def tally_rows(
     scores: Any,
     labels: Any,
     weights: Any,
-    ignore: tuple[bool, int],
     slope: Any,
     bounds: tuple[float, float],
     first_row: int,
@@ -212,13 +211,13 @@ def tally_rows(
     sums: Any,
     positions: Any,
     parties: Any,
-) -> tuple[int, int, int]:  # pragma: no cover
+) -> tuple[int, int, bool]:  # pragma: no cover
     """Tally rows from ``first_row`` until done, the table is full, or a row is bad.
 
     ``counts`` (5, K) int64 takes support, true positives and predicted at ``low``, true
     positives and predicted at 0; ``sums`` (5, K) float64 the same weighted, where ``weights``
     is not empty; ``positions`` and ``parties`` (row, loser, winner) the switches. Returns
-    the next row, the number of switches, and 0 (well), 1 (no finite score) or 2 (bad label).
+    the next row, the number of switches, and False where a row has no finite score.
     """
     n_rows, n_classes = scores.shape
     shift_low, shift_high = bounds[0] * slope, bounds[1] * slope
@@ -226,22 +225,17 @@ def tally_rows(
     weighted = weights.shape[0] > 0
     used = 0
     for i in range(first_row, n_rows):
-        label = labels[i]
-        if ignore[0] and label == ignore[1]:
-            continue
-        if label < 0 or label >= n_classes:
-            return i, used, 2
         if used + n_classes > positions.shape[0]:
-            return i, used, 0
+            return i, used, True
         ends = _ends(scores, i, slope, bounds[0], shift_low, shift_high)
         if scores[i, ends[0]] == -np.inf:
-            return i, used, 1
-        _count(counts, label, ends, 1)
+            return i, used, False
+        _count(counts, labels[i], ends, 1)
         if weighted:
-            _count(sums, label, ends, weights[i])
+            _count(sums, labels[i], ends, weights[i])
         if slope[ends[2]] > slope[ends[1]]:
             before = used
             used = _walk(scores, i, slope, ends, bounds, found, positions, parties, used)
             for j in range(before, used):
-                parties[j, 0] = i
-    return n_rows, used, 0
+                parties[0, j] = i
+    return n_rows, used, True

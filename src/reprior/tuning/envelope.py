@@ -55,8 +55,33 @@ def envelope(
 
     The scores hold no NaN and no +inf, and every row a finite score. At a switch the larger
     slope wins, among equal slopes the larger score, then the lower index; λ = 0 itself is
-    the first arg max.
+    the first arg max. A class of slope −inf takes part at λ = 0 alone.
     """
+    active = np.isfinite(slopes)
+    if active.all():
+        return _envelope(scores, slopes, bounds, xp)
+    column = np.flatnonzero(active)
+    inner = _envelope(
+        xp.take(scores, constant(column, xp, like=scores), axis=1), slopes[active], bounds, xp
+    )
+    start, loser, winner = column[inner.start], column[inner.loser], column[inner.winner]
+    origin = to_numpy(xp.argmax(scores, axis=1))
+    if bounds[0] > 0.0:
+        return Envelope(origin, start, inner.position, inner.row, loser, winner)
+    leaving = np.flatnonzero(~active[origin])
+    return Envelope(
+        origin,
+        origin,
+        np.concatenate([np.full(leaving.shape, AFTER_ZERO), inner.position]),
+        np.concatenate([leaving, inner.row]),
+        np.concatenate([origin[leaving], loser]),
+        np.concatenate([start[leaving], winner]),
+    )
+
+
+def _envelope(
+    scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
+) -> Envelope:
     slope = constant(slopes, xp, like=scores)
     origin = xp.argmax(scores, axis=1)
     start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)

@@ -1,0 +1,1 @@
+"""Files in and out: written atomically, read without pickle."""

@@ -1,0 +1,66 @@
+"""Named arrays with a small JSON header in one npz file."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError
+from reprior.files.atomic import atomic_write
+
+__all__ = ["read_archive", "write_archive"]
+
+_HEADER = "header"
+
+
+def write_archive(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
+    """Write arrays and header to ``path``, atomically."""
+    text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
+    with atomic_write(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **{_HEADER: text}, **arrays)
+
+
+def read_archive(
+    path: str | os.PathLike[str], *, format_name: str, version: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Read header and arrays back; refuse what is truncated, too new, or something else."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop(_HEADER).tobytes().decode())
+    except (zipfile.BadZipFile, KeyError, EOFError, AttributeError, ValueError, TypeError) as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must be a {format_name} file. It is truncated, damaged or "
+            f"something else ({error}). Write it again with save()."
+        ) from error
+    check_header(path, header, format_name=format_name, version=version)
+    return header, arrays
+
+
+def check_header(
+    path: str | os.PathLike[str], header: Any, *, format_name: str, version: int
+) -> None:
+    """Refuse another format, or a version this reprior does not know."""
+    if not isinstance(header, dict) or header.get("format") != format_name:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must be a {format_name} file. Got a file without that mark. "
+            f"Check the path, or write it again with save()."
+        )
+    found = header.get("format_version")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have an integer format_version. Got {found!r}. "
+            f"Write it again with save()."
+        )
+    if found > version:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} has format_version {found}; this reprior reads up to {version}. "
+            f"Install a newer reprior to read it."
+        )

@@ -1,0 +1,36 @@
+"""Metrics: of hard labels, from counts per class; of probabilities; of ranks; of groups.
+
+``counts``         true positives, predicted and support of every class
+``count_metrics``  the metrics these determine, and the names they go by
+``groups``         many-, medium- and few-shot classes
+``ranking``        top-k accuracy
+``calibration``    log-loss, Brier score, calibration errors, reliability
+"""
+
+from reprior.metrics.calibration import (
+    ReliabilityCurve,
+    brier_score,
+    classwise_calibration_error,
+    expected_calibration_error,
+    log_loss,
+    reliability_curve,
+)
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric
+from reprior.metrics.counts import ClassCounts
+from reprior.metrics.groups import group_metric, shot_groups
+from reprior.metrics.ranking import top_k_accuracy
+
+__all__ = [
+    "COUNT_METRICS",
+    "ClassCounts",
+    "CountMetric",
+    "ReliabilityCurve",
+    "brier_score",
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "group_metric",
+    "log_loss",
+    "reliability_curve",
+    "shot_groups",
+    "top_k_accuracy",
+]

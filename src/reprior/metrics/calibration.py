@@ -1,0 +1,375 @@
+"""How good probabilities are: log-loss, Brier score, calibration errors, reliability.
+
+All take any kind of scores of any array library and give Python floats (or, for the curve, NumPy
+arrays). Sums are in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.checks import check_choice
+from reprior.exceptions import OptionError
+from reprior.metrics.samples import Samples
+
+__all__ = [
+    "ReliabilityCurve",
+    "brier_score",
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "log_loss",
+    "reliability_curve",
+]
+
+BINNINGS = ("equal_width", "equal_mass")
+
+
+def log_loss(
+    scores: Any,
+    labels: Any,
+    *,
+    kind: str = "probs",
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    sample_weight: Any = None,
+) -> float:
+    r"""Return the mean negative log-probability of the true class (NLL), in nats.
+
+    .. math:: -\frac{1}{\sum_i v_i} \sum_i v_i \log P(y_i|x_i)
+
+    where P is the posterior, y_i the label and v_i the weight of sample i. It is infinite where
+    a true class has probability 0: nothing is clipped.
+
+    Parameters
+    ----------
+    scores : array of shape (..., K, ...)
+        The model's outputs. One score per sample, shape (N,) or 1 on the class axis, is that of
+        class 1 of two.
+    labels : integer array of the scores' shape without the class axis
+        Class indices 0 … K−1.
+    kind : {"logits", "probs", "log_probs"}, default "probs"
+        What the scores are. It is never guessed.
+    class_axis : int, default -1
+        The axis of the classes.
+    ignore_index : int, optional
+        A label that marks samples to leave out.
+    sample_weight : array of the labels' shape, optional
+        A weight per sample.
+
+    References
+    ----------
+    .. [1] Good. "Rational Decisions", Journal of the Royal Statistical Society B 14, 1952.
+
+    Examples
+    --------
+    >>> round(log_loss([[0.5, 0.5], [0.25, 0.75]], [0, 1]), 4)
+    0.4904
+    >>> log_loss([[1.0, 0.0]], [1])
+    inf
+    """
+    samples = Samples.read(
+        scores,
+        labels,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        sample_weight=sample_weight,
+    )
+    loss = total = 0.0
+    for log_p, y, w in samples.posterior(log=True):
+        true = np.take_along_axis(log_p, y[:, None], axis=1)[:, 0]
+        loss -= float((w * true).sum())
+        total += float(w.sum())
+    return loss / total
+
+
+def brier_score(
+    scores: Any,
+    labels: Any,
+    *,
+    kind: str = "probs",
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    sample_weight: Any = None,
+    scale_by_half: bool | Literal["auto"] = "auto",
+) -> float:
+    r"""Return the mean squared distance of the posterior from the truth.
+
+    .. math:: \frac{1}{\sum_i v_i} \sum_i v_i \sum_k \bigl(P(k|x_i) - [y_i = k]\bigr)^2
+
+    where P is the posterior, y_i the label and v_i the weight of sample i: 0 … 2. For two
+    classes it is halved, as scikit-learn does: that is the familiar (p − y)².
+
+    Parameters
+    ----------
+    scores, labels, kind, class_axis, ignore_index, sample_weight
+        As for :func:`log_loss`.
+    scale_by_half : bool or "auto", default "auto"
+        Whether to halve the score; "auto" does for two classes.
+
+    References
+    ----------
+    .. [1] Brier. "Verification of Forecasts Expressed in Terms of Probability", Monthly Weather
+       Review 78, 1950.
+
+    Examples
+    --------
+    >>> round(brier_score([[0.8, 0.1, 0.1]], [0]), 4)
+    0.06
+    >>> round(brier_score([0.8], [1]), 4)
+    0.04
+    """
+    if not isinstance(scale_by_half, bool):
+        check_choice("scale_by_half", scale_by_half, ["auto"], hint="Or pass True or False.")
+    samples = Samples.read(
+        scores,
+        labels,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        sample_weight=sample_weight,
+    )
+    loss = total = 0.0
+    for p, y, w in samples.posterior():
+        gap = p.astype(np.float64)
+        gap[np.arange(y.size), y] -= 1.0
+        loss += float(w @ np.square(gap, out=gap).sum(axis=1))
+        total += float(w.sum())
+    halve = samples.n_classes == 2 if scale_by_half == "auto" else scale_by_half
+    return loss / total / (2 if halve else 1)
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """How often the predicted class is right, by how sure the model is.
+
+    Parameters
+    ----------
+    edges : array of shape (B+1,)
+        Bin b holds the confidences in (edges[b], edges[b+1]].
+    confidence, accuracy : arrays of shape (B,)
+        Mean confidence, and share of right predictions, in every bin; NaN in an empty one.
+    count : array of shape (B,)
+        Summed weight of the samples in every bin.
+    """
+
+    edges: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    count: NDArray[np.float64]
+
+    @property
+    def expected_calibration_error(self) -> float:
+        """The mean distance of accuracy and confidence over the samples."""
+        gap = np.abs(self.accuracy - self.confidence)
+        return float(np.average(np.nan_to_num(gap), weights=self.count))
+
+
+def reliability_curve(
+    scores: Any,
+    labels: Any,
+    *,
+    kind: str = "probs",
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+    binning: str = "equal_width",
+) -> ReliabilityCurve:
+    r"""Return confidence and accuracy of the predicted class, bin by bin.
+
+    .. math:: \mathrm{conf}(b) = \frac{\sum_{i \in b} v_i c_i}{\sum_{i \in b} v_i}, \qquad
+        \mathrm{acc}(b) = \frac{\sum_{i \in b} v_i [\hat y_i = y_i]}{\sum_{i \in b} v_i}
+
+    where c_i = max_k P(k|x_i) is the confidence in the predicted class ŷ_i, y_i the label, v_i
+    the weight, and b the samples whose confidence is in one bin.
+
+    Parameters
+    ----------
+    scores, labels, kind, class_axis, ignore_index, sample_weight
+        As for :func:`log_loss`.
+    n_bins : int, default 15
+        Number of bins B.
+    binning : {"equal_width", "equal_mass"}, default "equal_width"
+        Bins of width 1/B, or bins of the same summed weight, as nearly as confidences allow:
+        equal ones share a bin.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger. "On Calibration of Modern Neural Networks", ICML 2017,
+       section 2.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([[0.9, 0.1], [0.6, 0.4]], [0, 1], n_bins=2)
+    >>> curve.confidence, curve.accuracy, curve.count
+    (array([ nan, 0.75]), array([nan, 0.5]), array([0., 2.]))
+    """
+    _check_bins(n_bins, binning)
+    samples = Samples.read(
+        scores,
+        labels,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        sample_weight=sample_weight,
+    )
+    return _curve(samples, n_bins, binning)
+
+
+def expected_calibration_error(
+    scores: Any,
+    labels: Any,
+    *,
+    kind: str = "probs",
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+    binning: str = "equal_width",
+) -> float:
+    r"""Return the expected calibration error (ECE) of the predicted class.
+
+    .. math:: \sum_b \frac{n_b}{n}\,\bigl|\mathrm{acc}(b) - \mathrm{conf}(b)\bigr|
+
+    where acc and conf are accuracy and mean confidence of the n_b samples (their summed weight)
+    in bin b, see :func:`reliability_curve`, and n is the sum of the n_b. For one score per
+    sample, too, the confidence is that of the predicted class.
+
+    Parameters
+    ----------
+    scores, labels, kind, class_axis, ignore_index, sample_weight
+        As for :func:`log_loss`.
+    n_bins, binning
+        As for :func:`reliability_curve`.
+
+    References
+    ----------
+    .. [1] Naeini, Cooper, Hauskrecht. "Obtaining Well Calibrated Probabilities Using Bayesian
+       Binning", AAAI 2015.
+    .. [2] Guo, Pleiss, Sun, Weinberger. "On Calibration of Modern Neural Networks", ICML 2017,
+       Eq. 3.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
+    0.4
+    """
+    _check_bins(n_bins, binning)
+    samples = Samples.read(
+        scores,
+        labels,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        sample_weight=sample_weight,
+    )
+    return _curve(samples, n_bins, binning).expected_calibration_error
+
+
+def classwise_calibration_error(
+    scores: Any,
+    labels: Any,
+    *,
+    kind: str = "probs",
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+) -> float:
+    r"""Return the class-wise expected calibration error: every class counts the same.
+
+    .. math:: \frac{1}{K} \sum_k \sum_b \frac{n_{kb}}{n}\,
+        \bigl|\mathrm{freq}_k(b) - \overline{P}_k(b)\bigr|
+
+    where bin b of class k holds the n_kb samples (their summed weight) with P(k|x) in
+    (b/B, (b+1)/B], freq_k is how many of them are of class k, P̄_k their mean P(k|x), n the
+    number of samples and K that of the classes. A class without labels counts like the others:
+    whatever probability it gets is an error.
+
+    Parameters
+    ----------
+    scores, labels, kind, class_axis, ignore_index, sample_weight
+        As for :func:`log_loss`.
+    n_bins : int, default 15
+        Number of bins B, all of width 1/B.
+
+    References
+    ----------
+    .. [1] Kull, Perello-Nieto, Kängsepp, Silva Filho, Song, Flach. "Beyond temperature scaling:
+       Obtaining well-calibrated multiclass probabilities with Dirichlet calibration", NeurIPS
+       2019, section 2.
+
+    Examples
+    --------
+    >>> round(classwise_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
+    0.4
+    """
+    _check_bins(n_bins)
+    samples = Samples.read(
+        scores,
+        labels,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        sample_weight=sample_weight,
+    )
+    size, total = samples.n_classes * n_bins, 0.0
+    # n_kb·(freq − mean) is a sum over the bin's samples: one number per class and bin is enough.
+    gap = np.zeros(size)
+    first = np.arange(samples.n_classes) * n_bins
+    edges = _equal_width(n_bins)
+    for p, y, w in samples.posterior():
+        cell = _bin(p, edges) + first
+        true = np.take_along_axis(cell, y[:, None], axis=1)[:, 0]
+        gap += np.bincount(true, w, minlength=size)
+        gap -= np.bincount(cell.ravel(), (p * w[:, None]).ravel(), minlength=size)
+        total += float(w.sum())
+    return float(np.abs(gap).sum()) / total / samples.n_classes
+
+
+def _curve(samples: Samples, n_bins: int, binning: str) -> ReliabilityCurve:
+    parts = [
+        (p.max(axis=1).astype(np.float64), p.argmax(axis=1) == y, w)
+        for p, y, w in samples.posterior()
+    ]
+    sure, right, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    edges = _equal_width(n_bins) if binning == "equal_width" else _equal_mass(sure, weight, n_bins)
+    where = _bin(sure, edges)
+    count = np.bincount(where, weight, minlength=n_bins).astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):
+        confidence = np.bincount(where, weight * sure, minlength=n_bins) / count
+        accuracy = np.bincount(where, weight * right, minlength=n_bins) / count
+    return ReliabilityCurve(edges, confidence, accuracy, count)
+
+
+def _equal_width(n_bins: int) -> NDArray[np.float64]:
+    return np.linspace(0.0, 1.0, n_bins + 1)
+
+
+def _equal_mass(
+    sure: NDArray[np.float64], weight: NDArray[np.float64], n_bins: int
+) -> NDArray[np.float64]:
+    """Return edges between which lie equal weights: quantiles that are confidences themselves."""
+    order = np.argsort(sure, kind="stable")
+    below = np.cumsum(weight[order])
+    # Both sides times n_bins: exact for whole weights, so that 2 is the same as twice 1.
+    inner = np.searchsorted(below * n_bins, np.arange(1, n_bins) * below[-1], side="left")
+    return np.concatenate([[0.0], sure[order][inner], [1.0]])
+
+
+def _bin(values: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return b with edges[b] < value ≤ edges[b+1]; the ends belong to the outer bins."""
+    return np.searchsorted(edges[1:-1], values, side="left")
+
+
+def _check_bins(n_bins: Any, binning: str = BINNINGS[0]) -> None:
+    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise OptionError(
+            f"`n_bins` must be an integer of at least 1. Got {n_bins!r}. Pass for example 15."
+        )
+    check_choice("binning", binning, BINNINGS)

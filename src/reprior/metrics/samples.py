@@ -1,0 +1,205 @@
+"""Scores, labels and weights that are checked once and then gone through block by block.
+
+Metrics of scores need a few numbers per sample. Only one block of posteriors is in memory at a
+time, so that (24,426 × 8,142) scores cost no second array of their size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import array_api_compat.numpy as np_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import Array, compute_dtype, namespace, to_numpy
+from reprior.core.binary import expand, is_single_score
+from reprior.core.checks import check_kind, check_labels, check_sample_weight
+from reprior.core.logspace import (
+    as_scores,
+    normalise,
+    refuse_scores,
+    sum_tolerance,
+    warn_if_probs,
+)
+from reprior.core.rebalance import resolve_class_axis
+from reprior.exceptions import LabelsError, ScoresError
+
+__all__ = ["Block", "Samples"]
+
+BLOCK_SIZE = 1 << 20
+"""Scores in a block: large enough to hide Python's overhead, small beside any score file."""
+
+ROUNDINGS = 8
+"""A row that misses 1 by this many roundings of its dtype does sum to 1, and is left as it is:
+dividing would move a probability such as 0.7 off the edge of its bin."""
+
+
+class Block(NamedTuple):
+    """Some of the samples, on the host; those to leave out are left out."""
+
+    scores: NDArray[Any]
+    """(n, K): scores, posterior or log-posterior."""
+    labels: NDArray[np.intp]
+    """(n,)."""
+    weight: NDArray[np.float64]
+    """(n,), positive; ones where no weights were given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Checked scores with their labels and weights; see :meth:`read`."""
+
+    given: Array
+    axis: int
+    kind: str | None
+    labels: NDArray[Any]
+    weight: NDArray[np.float64]
+
+    @classmethod
+    def read(
+        cls,
+        scores: Any,
+        labels: Any,
+        *,
+        kind: str | None,
+        class_axis: int,
+        ignore_index: int | None,
+        sample_weight: Any,
+    ) -> Samples:
+        """Check everything but the scores' values, which the passes check as they go.
+
+        ``kind=None`` is for scores of which only the order counts.
+
+        Examples
+        --------
+        >>> samples = Samples.read(
+        ...     [[0.9, 0.1], [0.5, 0.5]],
+        ...     [0, -1],
+        ...     kind="probs",
+        ...     class_axis=-1,
+        ...     ignore_index=-1,
+        ...     sample_weight=None,
+        ... )
+        >>> [block.scores for block in samples.posterior()]
+        [array([[0.9, 0.1]])]
+        """
+        if kind is not None:
+            check_kind(kind)
+        xp = namespace(scores, labels, sample_weight)
+        given = as_scores(scores, xp)
+        axis = _class_axis(given.shape, class_axis)
+        if is_single_score(given.shape, 2, axis):
+            given = expand(given, _two_sided(kind, given.shape), xp=xp, class_axis=axis)
+            axis = max(axis, 1)
+        elif kind == "logits":
+            warn_if_probs(given, axis=axis, xp=xp)
+        shape = [n for i, n in enumerate(given.shape) if i != axis]
+        n_classes = int(given.shape[axis])
+        y = to_numpy(labels)
+        check_labels(y, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
+        weight = _weights(y, sample_weight, ignore_index)
+        return cls(given, axis, kind, y, weight)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.given.shape[self.axis])
+
+    def ranks(self) -> Iterator[Block]:
+        """Go through the scores as they are."""
+        for rows, part in self._rows():
+            self._refuse_unless(bool(np.isfinite(rows.max(axis=1)).all()))
+            yield self._kept(rows, part)
+
+    def posterior(self, *, log: bool = False) -> Iterator[Block]:
+        """Go through the posteriors, or their logarithms, in the compute dtype of the scores."""
+        kind, tolerance = self.kind or "logits", self._tolerance
+        for rows, part in self._rows():
+            wide = rows.astype(compute_dtype(np_compat, rows.dtype), copy=False)
+            values, good = _posterior(wide, kind, tolerance, log=log)
+            self._refuse_unless(good)
+            yield self._kept(values, part)
+
+    @property
+    def _tolerance(self) -> float:
+        return sum_tolerance(self.given.dtype, self.kind or "logits", self.n_classes)
+
+    def _rows(self) -> Iterator[tuple[NDArray[Any], slice]]:
+        """Yield (n, K) rows, and which of the first axis' entries they are."""
+        z = namespace(self.given).moveaxis(self.given, self.axis, -1)
+        step = max(1, BLOCK_SIZE // math.prod(z.shape[1:]))
+        for start in range(0, z.shape[0], step):
+            part = slice(start, start + step)
+            yield to_numpy(z[part, ...]).reshape(-1, self.n_classes), part
+
+    def _kept(self, values: NDArray[Any], part: slice) -> Block:
+        y, w = self.labels[part].reshape(-1), self.weight[part].reshape(-1)
+        keep = w > 0
+        if not keep.all():
+            values, y, w = values[keep], y[keep], w[keep]
+        return Block(values, y.astype(np.intp), w)
+
+    def _refuse_unless(self, good: bool) -> None:
+        # In the whole array, so that the sentence has the caller's own indices.
+        if not good:
+            kind = self.kind or "logits"
+            refuse_scores(self.given, kind, axis=self.axis, tolerance=self._tolerance)
+
+
+def _posterior(
+    rows: NDArray[Any], kind: str, tolerance: float, *, log: bool
+) -> tuple[NDArray[Any], bool]:
+    """Return the (log-)posterior of rows (n, K), and whether every row has one."""
+    with np.errstate(all="ignore"):
+        if kind == "logits":
+            peak = rows.max(axis=1, keepdims=True)
+            values = normalise(rows, peak, axis=1, xp=np_compat, log=log)
+            return values, bool(np.isfinite(peak).all())
+        mass = rows if kind == "probs" else np.exp(rows)
+        total = mass.sum(axis=1, keepdims=True, dtype=np.float64)
+        good = bool((np.abs(total - 1.0) <= tolerance).all()) and float(mass.min()) >= 0.0
+        rounding = ROUNDINGS * np.finfo(rows.dtype).eps
+        total = np.where(np.abs(total - 1.0) <= rounding, 1.0, total).astype(rows.dtype)
+        if not log:
+            return mass / total, good
+        return (np.log(rows) if kind == "probs" else rows) - np.log(total), good
+
+
+def _class_axis(shape: tuple[int, ...], class_axis: Any) -> int:
+    """Return the class axis counted from 0; a length of 1, and a vector, mean two classes."""
+    known = isinstance(class_axis, int | np.integer) and class_axis in range(
+        -len(shape), len(shape)
+    )
+    n_classes = shape[class_axis] if known and len(shape) > 1 else 2
+    return resolve_class_axis(shape, max(n_classes, 2), class_axis)
+
+
+def _two_sided(kind: str | None, shape: tuple[int, ...]) -> str:
+    if kind is None:
+        raise ScoresError(
+            f"`scores` must have one score per class. Got shape {tuple(shape)}, one score per "
+            f"sample. Pass both classes' scores, shape (N, 2)."
+        )
+    return kind
+
+
+def _weights(
+    labels: NDArray[Any], sample_weight: Any, ignore_index: int | None
+) -> NDArray[np.float64]:
+    """Return a weight per sample, 0 for those to leave out."""
+    weight = np.ones(labels.shape)
+    if sample_weight is not None:
+        check_sample_weight(sample_weight, labels.shape)
+        weight = to_numpy(sample_weight).astype(np.float64)
+    if ignore_index is not None:
+        weight = np.where(labels == ignore_index, 0.0, weight)
+    if not weight.any():
+        raise LabelsError(
+            f"`labels` must contain at least one sample that is not ignored. Got {labels.size} "
+            f"samples, none of them kept. Check `ignore_index` and `sample_weight`."
+        )
+    return weight

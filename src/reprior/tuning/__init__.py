@@ -1,0 +1,1 @@
+"""Tuning the strength: the exact profile, and searches for metrics that are black boxes."""

@@ -1,0 +1,173 @@
+"""What to look for along the strength: the best value, under constraints, or a whole front."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import InfeasibleError, OptionError
+from reprior.tuning.sweep import Steps
+
+__all__ = ["Best", "Constraint", "ParetoFront", "best_interval", "pareto_front"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: "mean_iou >= baseline - 0.005" must hold for a value of exactly that: thresholds are sums of
+#: two rounded numbers, which may miss by a few units in the last place.
+THRESHOLD_SLACK = 1e-12
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_CONSTRAINT = re.compile(
+    rf"\s*(?P<metric>\w+(?:\s*\[[^\]]+\])?)\s*(?P<relation>>=|<=)\s*"
+    rf"(?:(?P<factor>{_NUMBER})\s*\*\s*)?(?:(?P<baseline>baseline)\s*"
+    rf"(?:(?P<sign>[+-])\s*(?P<offset>{_NUMBER}))?|(?P<number>{_NUMBER}))\s*"
+)
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {">=": operator.ge, "<=": operator.le}
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best strength and how well it does.
+
+    Parameters
+    ----------
+    strength : float
+        The middle of ``interval``.
+    value : float
+        The metric there.
+    interval : (float, float)
+        Strengths a ≤ λ < b that are all equally good. (At the upper bound: λ ≤ b.)
+    at_bound : bool
+        Whether the interval ends at a bound of the profile: there may be better beyond it.
+    uncertainty : float
+        For a binned profile, the share of the samples' weight that switches inside the bin of
+        ``strength``: the value is exact at ``strength`` and off by about this within the bin.
+        0 for an exact profile.
+    """
+
+    strength: float
+    value: float
+    interval: tuple[float, float]
+    at_bound: bool
+    uncertainty: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ParetoFront:
+    """Strengths at which neither metric can be had better without the other getting worse.
+
+    ``strengths[i]`` gives ``values_a[i]`` and ``values_b[i]``; ``values_a`` falls and
+    ``values_b`` rises along the front.
+    """
+
+    strengths: Vector
+    values_a: Vector
+    values_b: Vector
+
+    def __len__(self) -> int:
+        return int(self.strengths.size)
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """``metric`` on one side of ``factor·baseline + offset``, or of a number.
+
+    The baseline is the metric of the uncorrected model, at λ = 0.
+
+    Examples
+    --------
+    >>> rule = Constraint.parse("mean_iou >= baseline - 0.005")
+    >>> rule.metric, rule.threshold(baseline=0.5)
+    ('mean_iou', 0.495)
+    """
+
+    text: str
+    metric: str
+    relation: str
+    factor: float
+    offset: float
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """Read ``"metric >= baseline - 0.01"``, ``"… >= 0.98 * baseline"``, ``"… <= 0.9"``."""
+        match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
+        if match is None or (match["factor"] and not match["baseline"]):
+            raise OptionError(
+                f"`subject_to` must read like 'mean_iou >= baseline - 0.005', "
+                f"'accuracy >= 0.98 * baseline' or 'recall[2] >= 0.9'. Got {text!r}. "
+                f"Write a metric, >= or <=, and a number or the baseline with an offset."
+            )
+        factor, offset = 0.0, float(match["number"] or 0)
+        if match["baseline"]:
+            factor = float(match["factor"] or 1)
+            offset = float(f"{match['sign'] or '+'}1") * float(match["offset"] or 0)
+        return cls(text.strip(), match["metric"].replace(" ", ""), match["relation"], factor, offset)
+
+    @classmethod
+    def parse_all(cls, subject_to: str | Sequence[str] | None) -> list[Constraint]:
+        """No, one or several constraints."""
+        if subject_to is None:
+            return []
+        texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
+        return [cls.parse(text) for text in texts]
+
+    def threshold(self, baseline: float) -> float:
+        """What the metric is compared with."""
+        return self.factor * baseline + self.offset
+
+    def holds(self, values: Vector, baseline: float) -> Vector:
+        """Where it holds."""
+        slack = THRESHOLD_SLACK if self.relation == "<=" else -THRESHOLD_SLACK
+        within: Vector = _RELATIONS[self.relation](values, self.threshold(baseline) + slack)
+        return within
+
+    def refuse(self, steps: Steps, baseline: float) -> None:
+        """Raise what is known where the constraint holds nowhere."""
+        if self.holds(steps.value, baseline).any():
+            return
+        nearest = int(np.argmax(steps.value) if self.relation == ">=" else np.argmin(steps.value))
+        raise InfeasibleError(
+            f"`subject_to` must be possible within the bounds. Got {self.text!r}, a threshold of "
+            f"{self.threshold(baseline):.6g}; the nearest is {self.metric} = "
+            f"{steps.value[nearest]:.6g} at strength {steps.start[nearest]:.6g}. "
+            f"Loosen the constraint, or widen `bounds`."
+        )
+
+
+def best_interval(steps: Steps, high: float, feasible: Vector) -> tuple[int, int, float]:
+    """First and one-past-last step of the best interval, and its value.
+
+    Adjacent steps that are equally good are one interval; among intervals the widest is best,
+    then the one nearest 0.
+    """
+    if not feasible.any():
+        raise InfeasibleError(
+            "`subject_to` must be possible within the bounds. Got constraints that no strength "
+            "satisfies together, though each can be satisfied alone. Loosen one of them."
+        )
+    top = steps.value[feasible].max()
+    good = feasible & (steps.value >= top - steps.rounding)
+    edge = np.diff(np.concatenate([[0], good.astype(np.int8), [0]]))
+    first, past = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
+    starts = np.append(steps.start, high)
+    a, b = starts[first], starts[past]
+    distance = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(np.abs(a), np.abs(b)))
+    pick = int(np.lexsort((distance, a - b))[0])
+    return int(first[pick]), int(past[pick]), float(top)
+
+
+def pareto_front(a: Steps, b: Steps, high: float) -> ParetoFront:
+    """The front of two metrics on the same steps."""
+    ends = np.append(a.start[1:], high)
+    width = ends - a.start
+    order = np.lexsort((-width, -b.value, -a.value))
+    value_b = b.value[order]
+    best_before = np.concatenate([[-np.inf], np.maximum.accumulate(value_b)[:-1]])
+    kept = order[value_b > best_before]
+    middle = (a.start[kept] + ends[kept]) / 2
+    return ParetoFront(middle, a.value[kept], b.value[kept])

@@ -1,0 +1,402 @@
+"""The strength profile: what a validation set would do at every strength, exactly, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.checks import check_finite_number
+from reprior.exceptions import OptionError, ProfileMismatchError
+from reprior.files.archive import read_archive, write_archive
+from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.metrics.counts import ClassCounts
+from reprior.tuning.objective import Best, Constraint, ParetoFront, best_interval, pareto_front
+from reprior.tuning.passes import Table, run_pass
+from reprior.tuning.reading import Reading, lazy_parts, read
+from reprior.tuning.sweep import Steps, sweep
+from reprior.tuning.switches import BinnedSwitches, Switches
+
+__all__ = ["StrengthProfile"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+_FORMAT, _FORMAT_VERSION = "reprior strength profile", 1
+
+
+class StrengthProfile:
+    r"""Class counts of a labelled set for all strengths of the prior correction at once.
+
+    Every class's score is a line in the strength, :math:`s_k(λ) = z_k + λ\,w_k` with slope
+    :math:`w_k = \log P_t(k) - \log P_s(k)`, and a sample's prediction is the line on top. It
+    changes at a few exact breakpoints only; from these follow, for every class and every λ, the
+    true positives and the predicted, and from them every count metric.
+
+    Make one with :meth:`from_scores`; ``+`` joins the profiles of two sets of samples, ``-``
+    takes one out again. All results are NumPy arrays and Python floats.
+
+    Attributes
+    ----------
+    source_prior, target_prior : ndarray of shape (K,)
+        P_s and P_t.
+    bounds : (float, float)
+        The strengths covered.
+    resolution : float or None
+        Width of the bins, None for an exact profile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> profile = StrengthProfile.from_scores(logits, [0, 0, 1, 1], source_prior=[0.8, 0.2])
+    >>> best = profile.best("balanced_accuracy")
+    >>> best.value, [round(end, 3) for end in best.interval]
+    (1.0, [0.289, 0.721])
+    >>> profile.evaluate("accuracy", [0.0, 0.5, 2.0])
+    array([0.75, 1.  , 0.5 ])
+    """
+
+    def __init__(
+        self,
+        *,
+        source_prior: Vector,
+        target_prior: Vector,
+        bounds: tuple[float, float],
+        resolution: float | None,
+        counts: Vector,
+        sums: Vector | None,
+        switches: Switches | BinnedSwitches,
+    ) -> None:
+        self.source_prior = source_prior
+        self.target_prior = target_prior
+        self.bounds = bounds
+        self.resolution = resolution
+        self._counts = counts
+        self._sums = sums
+        self._switches = switches
+        self._steps: dict[CountMetric, Steps] = {}
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: Any,
+        labels: Any,
+        *,
+        source_prior: Any,
+        target_prior: Any = "uniform",
+        kind: str = "logits",
+        bounds: tuple[float, float] = (0.0, 2.0),
+        class_axis: int = -1,
+        ignore_index: int | None = None,
+        sample_weight: Any = None,
+        resolution: float | None = None,
+    ) -> StrengthProfile:
+        """Profile labelled scores.
+
+        Parameters
+        ----------
+        scores : array of shape (N, K), (N, K, H, W), … or (N,) for two classes
+            The model's outputs on labelled data it was not trained on. Dask arrays are read
+            chunk by chunk.
+        labels : integer array
+            Class indices, of the scores' shape without the class axis, from the same library.
+        source_prior : array-like of shape (K,)
+            P_s, the class distribution the model was trained on.
+        target_prior : "uniform" or array-like of shape (K,), default "uniform"
+            P_t. A class of target prior 0 is out of play at every strength above 0.
+        kind : {"logits", "probs", "log_probs"}, default "logits"
+            What the scores are.
+        bounds : (float, float), default (0, 2)
+            Strengths to cover.
+        class_axis : int, default -1
+            The axis of the classes in ``scores``.
+        ignore_index : int, optional
+            A label that marks samples to leave out.
+        sample_weight : array of the labels' shape, optional
+            A weight per sample.
+        resolution : float, optional
+            Sum the switches on a grid of strengths this wide instead of keeping each: bounded
+            memory for any number of samples. Values at multiples of it stay exact.
+        """
+        options: dict[str, Any] = {
+            "source_prior": source_prior, "target_prior": target_prior, "kind": kind,
+            "bounds": bounds, "class_axis": class_axis, "ignore_index": ignore_index,
+            "resolution": resolution,
+        }  # fmt: skip
+        parts = lazy_parts(scores, labels, sample_weight, class_axis)
+        if parts is not None:
+            profiles = (
+                cls.from_scores(z, y, sample_weight=weight, **options) for z, y, weight in parts
+            )
+            return sum(profiles, start=next(profiles))
+        reading = read(scores, labels, sample_weight, **options)
+        return cls._of(reading)
+
+    @classmethod
+    def _of(cls, reading: Reading) -> StrengthProfile:
+        counts, sums, switches = run_pass(reading.rows, reading.slopes, reading.bounds)
+        binned = None if reading.resolution is None else switches.binned(reading.resolution)
+        return cls(
+            source_prior=reading.source_prior,
+            target_prior=reading.target_prior,
+            bounds=reading.bounds,
+            resolution=reading.resolution,
+            counts=counts,
+            sums=sums,
+            switches=switches if binned is None else binned,
+        )
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.source_prior.size)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples, ignored and weightless ones not counted."""
+        return int(self._counts[Table.SUPPORT].sum())
+
+    @property
+    def n_switches(self) -> int:
+        """Number of changes of a prediction within the bounds."""
+        return len(self._switches)
+
+    @property
+    def baseline(self) -> ClassCounts:
+        """Counts of the uncorrected model, at λ = 0, also where 0 is outside the bounds."""
+        return self._class_counts(Table.TRUE_POSITIVE_AT_0, Table.PREDICTED_AT_0)
+
+    def counts(self, strength: float) -> ClassCounts:
+        """Counts of every class at one strength.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> profile = StrengthProfile.from_scores(
+        ...     np.array([[1.0, 0.0], [0.5, 0.0]]), [0, 1], source_prior=[0.8, 0.2]
+        ... )
+        >>> profile.counts(0.5).predicted
+        array([1, 1])
+        """
+        strength = float(self._within(strength))
+        events = self._switches.events
+        n = int(np.searchsorted(events.position, strength, side="right"))
+        start, k = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED), events.klass[:n]
+
+        def after(base: Vector, change: Vector) -> Vector:
+            moved = np.zeros_like(base)
+            np.add.at(moved, k, change[:n])
+            return np.asarray(base + moved)
+
+        return ClassCounts(
+            after(start.true_positive, events.weighted_true_positive),
+            after(start.predicted, events.weighted_predicted),
+            start.support,
+            n_predicted=after(self._counts[Table.PREDICTED], events.predicted),
+            n_labelled=self._counts[Table.SUPPORT],
+        )
+
+    def evaluate(self, metric: str | CountMetric, strengths: Any) -> Any:
+        """The metric at the given strengths: a float for a number, an array for an array."""
+        at = self._within(strengths)
+        values = self._steps_of(metric).at(at)
+        return float(values) if np.ndim(at) == 0 else values
+
+    def curve(self, metric: str | CountMetric) -> tuple[Vector, Vector]:
+        """The metric as a step function: ``values[i]`` holds from ``strengths[i]`` to the next.
+
+        Returns
+        -------
+        strengths, values : ndarray
+            Equally long. The first strength is the lower bound; neighbours differ in value.
+        """
+        steps = self._steps_of(metric)
+        new = np.ones(steps.value.shape, bool)
+        new[1:] = steps.value[1:] != steps.value[:-1]
+        return steps.start[new], steps.value[new]
+
+    def best(
+        self, metric: str | CountMetric, *, subject_to: str | Sequence[str] | None = None
+    ) -> Best:
+        """The strength at which the metric is largest, over the continuum of strengths.
+
+        Parameters
+        ----------
+        metric : str or CountMetric
+            A name such as ``"balanced_accuracy"``, ``"mean_iou"`` or ``"recall[3]"``.
+        subject_to : str or sequence of str, optional
+            Constraints such as ``"mean_iou >= baseline - 0.005"``; the baseline is the
+            uncorrected model.
+
+        Returns
+        -------
+        Best
+            The middle of the best interval; among equally good ones the widest, then the one
+            nearest 0.
+        """
+        steps = self._steps_of(metric)
+        high = self.bounds[1]
+        feasible = self._feasible(Constraint.parse_all(subject_to), steps)
+        first, past, value = best_interval(steps, high, feasible)
+        a = float(steps.start[first])
+        b = float(steps.start[past]) if past < steps.start.size else high
+        strength, doubt = (a + b) / 2, 0.0
+        if self.resolution is not None:
+            on_grid = round(strength / self.resolution) * self.resolution
+            strength = on_grid if a <= on_grid < b else a
+            moved = self._switches.mass_within(strength, strength + self.resolution)
+            doubt = moved / float(self._table[Table.SUPPORT].sum())
+        at_bound = first == 0 or past == steps.start.size
+        return Best(strength, value, (a, b), at_bound, doubt)
+
+    def pareto(self, metric_a: str | CountMetric, metric_b: str | CountMetric) -> ParetoFront:
+        """Strengths where neither metric improves without the other getting worse."""
+        return pareto_front(self._steps_of(metric_a), self._steps_of(metric_b), self.bounds[1])
+
+    def __add__(self, other: object) -> StrengthProfile:
+        return self._combined(other, "add")
+
+    def __sub__(self, other: object) -> StrengthProfile:
+        return self._combined(other, "subtract")
+
+    def __repr__(self) -> str:
+        low, high = self.bounds
+        grid = "" if self.resolution is None else f", resolution={self.resolution:g}"
+        return (
+            f"StrengthProfile({self.n_samples} samples, {self.n_classes} classes, "
+            f"{self.n_switches} switches, bounds=({low:g}, {high:g}){grid})"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the profile to an npz file, atomically and without pickle."""
+        header = {
+            "format": _FORMAT,
+            "format_version": _FORMAT_VERSION,
+            "bounds": list(self.bounds),
+            "resolution": self.resolution,
+        }
+        arrays = {
+            "source_prior": self.source_prior,
+            "target_prior": self.target_prior,
+            "counts": self._counts,
+            **({} if self._sums is None else {"sums": self._sums}),
+            **{f"switch_{name}": column for name, column in self._switches.arrays().items()},
+        }
+        write_archive(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> StrengthProfile:
+        """Read a profile that :meth:`save` wrote."""
+        header, arrays = read_archive(path, format_name=_FORMAT, version=_FORMAT_VERSION)
+        columns = {
+            name.removeprefix("switch_"): column
+            for name, column in arrays.items()
+            if name.startswith("switch_")
+        }
+        binned = header["resolution"] is not None
+        return cls(
+            source_prior=arrays["source_prior"],
+            target_prior=arrays["target_prior"],
+            bounds=(header["bounds"][0], header["bounds"][1]),
+            resolution=header["resolution"],
+            counts=arrays["counts"],
+            sums=arrays.get("sums"),
+            switches=BinnedSwitches.from_arrays(columns) if binned else Switches(**columns),
+        )
+
+    @property
+    def _table(self) -> Vector:
+        return self._counts if self._sums is None else self._sums
+
+    def _class_counts(self, true_positive: int, predicted: int) -> ClassCounts:
+        table = self._table
+        return ClassCounts(
+            table[true_positive],
+            table[predicted],
+            table[Table.SUPPORT],
+            n_predicted=self._counts[predicted],
+            n_labelled=self._counts[Table.SUPPORT],
+        )
+
+    def _metric(self, metric: str | CountMetric) -> CountMetric:
+        found = find_metric(metric, n_classes=self.n_classes)
+        if found.average == "one" and not self._counts[Table.SUPPORT][found.of_class]:
+            raise OptionError(
+                f"`metric` must be of a class that has labels. Got {found.name!r}, and no sample "
+                f"of class {found.of_class}. Add labelled samples, or choose another metric."
+            )
+        return found
+
+    def _steps_of(self, metric: str | CountMetric) -> Steps:
+        found = self._metric(metric)
+        if found not in self._steps:
+            start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
+            self._steps[found] = sweep(start, self._switches.events, self.bounds[0], found)
+        return self._steps[found]
+
+    def _baseline_value(self, metric: CountMetric) -> float:
+        """As :meth:`evaluate` would give it at 0, to the bit."""
+        return float(sweep(self.baseline, self._switches.events.none(), 0.0, metric).value[0])
+
+    def _feasible(self, constraints: list[Constraint], steps: Steps) -> Vector:
+        feasible = np.ones(steps.value.shape, bool)
+        for constraint in constraints:
+            metric = self._metric(constraint.metric)
+            limited, baseline = self._steps_of(metric), self._baseline_value(metric)
+            constraint.refuse(limited, baseline)
+            feasible &= constraint.holds(limited.value, baseline)
+        return feasible
+
+    def _within(self, strengths: Any) -> Vector:
+        low, high = self.bounds
+        at = np.asarray(strengths, dtype=np.float64)
+        outside = ~((at >= low) & (at <= high))
+        if outside.any():
+            raise OptionError(
+                f"`strengths` must lie within the bounds of the profile, {low:g} to {high:g}. "
+                f"Got {at[outside].flat[0] if at.ndim else float(at):g}. "
+                f"Make the profile with wider `bounds`."
+            )
+        return at
+
+    def _combined(self, other: object, verb: str) -> StrengthProfile:
+        if not isinstance(other, StrengthProfile):
+            raise ProfileMismatchError(
+                f"Only profiles {verb}. Got {type(other).__name__}. Make a profile of it with "
+                f"StrengthProfile.from_scores."
+            )
+        for name in ("n_classes", "source_prior", "target_prior", "bounds", "resolution"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if not np.array_equal(mine, theirs):
+                raise ProfileMismatchError(
+                    f"Profiles must have equal {name} to {verb}. Got {mine} and {theirs}. "
+                    f"Make both with the same options."
+                )
+        if (self._sums is None) != (other._sums is None):
+            raise ProfileMismatchError(
+                f"Profiles must both have sample weights, or neither, to {verb}. Got one of each. "
+                f"Pass sample_weight of ones for the other."
+            )
+        sign = 1 if verb == "add" else -1
+        counts = self._counts + sign * other._counts
+        mine, theirs = self._switches, other._switches
+        switches: Any = mine.plus(theirs) if verb == "add" else mine.minus(theirs)  # type: ignore[arg-type]
+        if (counts < 0).any():
+            raise ProfileMismatchError(
+                "A profile can only be subtracted from one that contains it. Got more samples of "
+                "a class than the larger profile has. Subtract a part of it."
+            )
+        sums = None
+        if self._sums is not None and other._sums is not None:
+            sums = np.where(counts > 0, self._sums + sign * other._sums, 0.0)
+        return StrengthProfile(
+            source_prior=self.source_prior,
+            target_prior=self.target_prior,
+            bounds=self.bounds,
+            resolution=self.resolution,
+            counts=counts,
+            sums=sums,
+            switches=switches,
+        )

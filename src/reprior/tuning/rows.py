@@ -1,0 +1,117 @@
+"""Scores and labels of any layout, read as blocks of rows that a pass can count on.
+
+A row that comes out of :meth:`Rows.read` is one sample with a positive weight and log-scores
+without NaN or +inf. Labels were checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
+from reprior.core.logspace import log_scores, refuse_scores, sum_tolerance
+from reprior.exceptions import ScoresError
+
+__all__ = ["Block", "Rows"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Index: TypeAlias = tuple[Any, ...]
+
+
+class Block(NamedTuple):
+    """Log-scores (n, K) with labels (n,) and weights (n,) or None."""
+
+    scores: Array
+    labels: Vector
+    weights: Vector | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Scores with the class axis last, and NumPy labels and weights of the samples' shape."""
+
+    scores: Array
+    labels: Vector
+    weights: Vector | None
+    kind: str
+    ignore_index: int | None
+    n_classes: int
+    xp: Namespace
+
+    @property
+    def n_scores(self) -> int:
+        """How many scores there are, of all samples and classes."""
+        return self.labels.size * self.n_classes
+
+    def blocks(self, n_scores: int) -> list[Index]:
+        """Indices of blocks of whole rows, of about ``n_scores`` scores each."""
+        return list(_blocks(self.labels.shape, max(1, n_scores // self.n_classes)))
+
+    def read(self, index: Index) -> Block:
+        """The samples of one block, looked at; ignored and weightless ones are left out."""
+        labels = self.labels[index].reshape(-1)
+        weights = None if self.weights is None else self.weights[index].reshape(-1)
+        scores = self.xp.reshape(self.scores[index], (-1, self.n_classes))
+        left_out = self._left_out(labels, weights)
+        if left_out is not None and left_out.any():
+            kept = np.flatnonzero(~left_out)
+            labels, weights = labels[kept], None if weights is None else weights[kept]
+            where = kept if is_numpy_namespace(self.xp) else constant(kept, self.xp, like=scores)
+            scores = self.xp.take(scores, where, axis=0)
+        if not labels.size:
+            return Block(scores, labels, weights)
+        return Block(self._log_scores(scores), labels, weights)
+
+    def refuse(self) -> NoReturn:
+        """Find the first score that is wrong, and raise it."""
+        host = to_numpy(self.scores)
+        left_out = self._left_out(self.labels, self.weights)
+        if left_out is not None:
+            fill = {"logits": 0.0, "probs": 1 / self.n_classes, "log_probs": -np.log(self.n_classes)}
+            host = np.where(left_out[..., None], fill[self.kind], host)
+        refuse_scores(host, self.kind, axis=-1, tolerance=self._tolerance)
+        raise ScoresError("`scores` must be usable in every row. Got a row that is not.")
+
+    @property
+    def _tolerance(self) -> float:
+        return sum_tolerance(self.scores.dtype, self.kind, self.n_classes, self.xp)
+
+    def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
+        out = None if self.ignore_index is None else labels == self.ignore_index
+        if weights is not None:
+            out = weights == 0 if out is None else out | (weights == 0)
+        return out
+
+    def _log_scores(self, scores: Array) -> Array:
+        """Logits in their own precision; logarithms of probabilities in float64."""
+        xp = self.xp
+        if self.kind != "logits":
+            try:
+                scores = xp.astype(scores, xp.float64)
+                return log_scores(scores, self.kind, axis=-1, xp=xp, tolerance=self._tolerance)
+            except ScoresError:
+                self.refuse()
+        if scores.dtype not in (xp.float32, xp.float64):
+            small = str(scores.dtype).endswith("float16")
+            scores = xp.astype(scores, xp.float32 if small else xp.float64)
+        if not float(xp.max(scores)) < np.inf:
+            self.refuse()
+        return scores
+
+
+def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:
+    """Cut ``shape`` along its first axis; where one entry is too large, cut that one too."""
+    inner = prod(shape[1:])
+    if inner <= n_rows or len(shape) == 1:
+        step = max(1, n_rows // inner)
+        for start in range(0, shape[0], step):
+            yield (slice(start, start + step),)
+        return
+    for i in range(shape[0]):
+        for rest in _blocks(shape[1:], n_rows):
+            yield (i, *rest)

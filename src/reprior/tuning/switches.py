@@ -1,0 +1,246 @@
+"""Every change of a prediction along the strength, and what it does to the class counts.
+
+:class:`Switches` keeps them one by one, :class:`BinnedSwitches` summed up on a grid of
+strengths, in memory that does not grow with the number of samples. Both add and subtract, and
+both give :class:`ClassEvents`, the one form in which metrics read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import ProfileMismatchError
+
+__all__ = ["BinnedSwitches", "ClassEvents", "Switches"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+_NOT_A_PART = ProfileMismatchError(
+    "A profile can only be subtracted from one that contains it. Got switches that the larger "
+    "profile does not have. Subtract a profile of some of its own samples, with equal options."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassEvents:
+    """What happens to one class at one strength, sorted by strength.
+
+    At ``position[j]`` class ``klass[j]`` gains ``predicted[j]`` samples, ``true_positive[j]`` of
+    them rightly so (negative: loses). The weighted sums stand beside the plain numbers where
+    samples have weights, and are the plain numbers where they have none.
+    """
+
+    position: Vector
+    klass: Vector
+    predicted: Vector
+    true_positive: Vector
+    weighted_predicted: Vector
+    weighted_true_positive: Vector
+
+    def none(self) -> ClassEvents:
+        """No event at all."""
+        return ClassEvents(*(getattr(self, field.name)[:0] for field in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Switches:
+    """Switches one by one, in any order: where, of which label, from and to which class.
+
+    ``count`` is None where every row stands for one sample, ``weight`` where samples have none.
+    """
+
+    position: Vector
+    label: Vector
+    loser: Vector
+    winner: Vector
+    count: Vector | None = None
+    weight: Vector | None = None
+
+    def __len__(self) -> int:
+        return int(self.position.shape[0])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Switches]) -> Switches:
+        """All switches of the parts."""
+        if len(parts) == 1:
+            return parts[0]
+        counted = any(part.count is not None for part in parts)
+        columns: dict[str, Any] = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(cls)[:4]
+        }
+        if counted:
+            columns["count"] = np.concatenate([part._counts() for part in parts])
+        if parts[0].weight is not None:
+            columns["weight"] = np.concatenate([part.weight for part in parts])
+        return cls(**columns)
+
+    def plus(self, other: Switches) -> Switches:
+        """The switches of both."""
+        return Switches.concatenate([self, other])
+
+    def minus(self, other: Switches) -> Switches:
+        """Without those of ``other``, each of which must be here."""
+        away = Switches(
+            other.position, other.label, other.loser, other.winner, -other._counts(),
+            None if other.weight is None else -other.weight,
+        )  # fmt: skip
+        both = Switches.concatenate([self, away])
+        keys, (count, weight) = _grouped(
+            [both.position, both.label, both.loser, both.winner], [both._counts(), both.weight]
+        )
+        assert count is not None  # noqa: S101 - counts go in, counts come out
+        if (count < 0).any():
+            raise _NOT_A_PART
+        left = count > 0
+        position, label, loser, winner = (key[left] for key in keys)
+        return Switches(
+            position, label, loser, winner, count[left], None if weight is None else weight[left]
+        )
+
+    def binned(self, resolution: float) -> BinnedSwitches:
+        """Summed on the grid of multiples of ``resolution``; each at the next grid point."""
+        index = np.ceil(self.position / resolution)
+        index -= (index - 1) * resolution >= self.position
+        index += index * resolution < self.position
+        moved = Switches(
+            index * resolution, self.label, self.loser, self.winner, self.count, self.weight
+        )
+        mass = moved._counts() if self.weight is None else self.weight
+        (points,), (counts, masses) = _grouped([moved.position], [moved._counts(), mass])
+        assert counts is not None  # noqa: S101 - as above
+        assert masses is not None  # noqa: S101
+        return BinnedSwitches(_net(moved.events), points, counts, masses)
+
+    @cached_property
+    def events(self) -> ClassEvents:
+        """Two events per switch: the loser's and the winner's."""
+        order = np.argsort(self.position)
+        label, loser, winner = self.label[order], self.loser[order], self.winner[order]
+        klass = np.stack([loser, winner], axis=1)
+        count = np.ones(len(self), np.int64) if self.count is None else self.count[order]
+        right = klass == label[:, None]
+        predicted = np.stack([-count, count], axis=1)
+        true_positive = np.where(right, predicted, 0)
+        weighted = (predicted, true_positive)
+        if self.weight is not None:
+            weight = self.weight[order]
+            weighted_predicted = np.stack([-weight, weight], axis=1)
+            weighted = (weighted_predicted, np.where(right, weighted_predicted, 0.0))
+        columns = (klass, predicted, true_positive, *weighted)
+        return ClassEvents(np.repeat(self.position[order], 2), *(c.reshape(-1) for c in columns))
+
+    def mass_within(self, low: float, high: float) -> float:
+        """Switches are known exactly: no mass is in doubt."""
+        del low, high
+        return 0.0
+
+    def arrays(self) -> dict[str, Vector]:
+        """What a file has to keep."""
+        kept = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: column for name, column in kept.items() if column is not None}
+
+    def _counts(self) -> Vector:
+        return np.ones(len(self), np.int64) if self.count is None else self.count
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedSwitches:
+    """Switches summed per class and grid point, with the number and mass that moved there.
+
+    A switch between two grid points is noted at the later one, so the counts are exact at
+    every grid point, and in between off by no more than the mass of the bin.
+    """
+
+    events: ClassEvents
+    point: Vector
+    count: Vector
+    mass: Vector
+
+    def __len__(self) -> int:
+        return int(self.count.sum())
+
+    def plus(self, other: BinnedSwitches) -> BinnedSwitches:
+        """The switches of both."""
+        return self._combined(other, 1)
+
+    def minus(self, other: BinnedSwitches) -> BinnedSwitches:
+        """Without those of ``other``, which must be a part."""
+        combined = self._combined(other, -1)
+        if (combined.count < 0).any():
+            raise _NOT_A_PART
+        left = combined.count > 0
+        return BinnedSwitches(
+            combined.events, combined.point[left], combined.count[left], combined.mass[left]
+        )
+
+    def mass_within(self, low: float, high: float) -> float:
+        """Weight of the switches noted after ``low`` and up to ``high``."""
+        return float(self.mass[(self.point > low) & (self.point <= high)].sum())
+
+    def arrays(self) -> dict[str, Vector]:
+        """What a file has to keep."""
+        events = {f"event_{f.name}": getattr(self.events, f.name) for f in fields(self.events)}
+        return {**events, "point": self.point, "count": self.count, "mass": self.mass}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Vector]) -> BinnedSwitches:
+        """Back from :meth:`arrays`."""
+        events = ClassEvents(*(arrays[f"event_{f.name}"] for f in fields(ClassEvents)))
+        return cls(events, arrays["point"], arrays["count"], arrays["mass"])
+
+    def _combined(self, other: BinnedSwitches, sign: int) -> BinnedSwitches:
+        mine, theirs = self.events, other.events
+        joint = ClassEvents(
+            np.concatenate([mine.position, theirs.position]),
+            np.concatenate([mine.klass, theirs.klass]),
+            *(
+                np.concatenate([getattr(mine, f.name), sign * getattr(theirs, f.name)])
+                for f in fields(ClassEvents)[2:]
+            ),
+        )
+        (point,), (count, mass) = _grouped(
+            [np.concatenate([self.point, other.point])],
+            [
+                np.concatenate([self.count, sign * other.count]),
+                np.concatenate([self.mass, sign * other.mass]),
+            ],
+        )
+        assert count is not None  # noqa: S101 - as above
+        assert mass is not None  # noqa: S101
+        return BinnedSwitches(_net(joint), point, count, mass)
+
+
+def _net(events: ClassEvents) -> ClassEvents:
+    """One event per class and position; those in which nothing is left are dropped."""
+    columns = [getattr(events, f.name) for f in fields(events)[2:]]
+    (position, klass), sums = _grouped([events.position, events.klass], columns)
+    kept = [column for column in sums if column is not None]
+    left = (kept[0] != 0) | (kept[1] != 0)
+    return ClassEvents(position[left], klass[left], *(column[left] for column in kept))
+
+
+def _grouped(
+    keys: list[Vector], columns: Sequence[Vector | None]
+) -> tuple[list[Vector], list[Vector | None]]:
+    """Sum the columns over rows of equal keys; sorted by the keys, the first one foremost."""
+    order = np.lexsort(keys[::-1])
+    keys = [key[order] for key in keys]
+    first = np.zeros(order.shape, bool)
+    first[:1] = True
+    for key in keys:
+        first[1:] |= key[1:] != key[:-1]
+    starts = np.flatnonzero(first)
+    summed = [
+        None if column is None else _sum_runs(column[order], starts) for column in columns
+    ]
+    return [key[starts] for key in keys], summed
+
+
+def _sum_runs(column: Vector, starts: Vector) -> Vector:
+    return np.add.reduceat(column, starts) if starts.size else column[:0]
