@@ -1,3 +1,73 @@
-"""Re-set the prior of a trained classifier."""
+"""Re-set the prior of a trained classifier.
 
-__all__: list[str] = []
+::
+
+    import reprior as rp
+
+    prior = rp.prior_from_counts(train_counts)
+    calibrator = rp.PosteriorCalibrator(prior, metric="balanced_accuracy")
+    calibrator.fit(validation_logits, validation_labels)
+    calibrator.predict(test_logits)
+"""
+
+from importlib.metadata import version as _version
+
+from reprior import metrics
+from reprior.calibrator import PosteriorCalibrator, load
+from reprior.core.flatten import EntropyReference, flatten
+from reprior.core.fuse import fuse
+from reprior.core.prior import prior_from_counts, prior_from_labels
+from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
+from reprior.core.temperature import TemperatureFit, fit_temperature
+from reprior.exceptions import (
+    FileFormatError,
+    InfeasibleError,
+    LabelsError,
+    NotFittedError,
+    OptionError,
+    PriorError,
+    ProfileMismatchError,
+    RepriorError,
+    RepriorWarning,
+    ScoresError,
+)
+from reprior.metrics import ClassCounts, CountMetric
+from reprior.tuning.objective import Best, ParetoFront
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.search import SearchResult, search_strength
+
+__all__ = [
+    "Best",
+    "ClassCounts",
+    "CountMetric",
+    "EntropyReference",
+    "FileFormatError",
+    "InfeasibleError",
+    "LabelsError",
+    "NotFittedError",
+    "OptionError",
+    "ParetoFront",
+    "PosteriorCalibrator",
+    "PriorError",
+    "ProfileMismatchError",
+    "RepriorError",
+    "RepriorWarning",
+    "ScoresError",
+    "SearchResult",
+    "StrengthProfile",
+    "TemperatureFit",
+    "__version__",
+    "fit_temperature",
+    "flatten",
+    "fuse",
+    "load",
+    "log_rebalance",
+    "metrics",
+    "odds_ratio",
+    "prior_from_counts",
+    "prior_from_labels",
+    "rebalance",
+    "search_strength",
+]
+
+__version__ = _version("reprior")

@@ -4,6 +4,7 @@ Functions of the core ask :func:`namespace` for the library of their arguments a
 it, so that arrays come out as the type, and on the device, they came in.
 """
 
+import functools
 import sys
 from typing import Any, TypeAlias
 
@@ -115,17 +116,12 @@ def device_of(array: Array | None) -> Any:
 def is_traced(array: Array) -> bool:
     """Tell whether the values of ``array`` cannot be looked at now.
 
-    True for JAX tracers (under ``jax.jit``, ``grad``, ``vmap``), for tensors inside
-    ``torch.compile`` or ``torch.export``, and for Dask arrays. Checks that depend on values are
-    skipped for these.
+    True for JAX tracers (under ``jax.jit``, ``grad``, ``vmap``) and for Dask arrays, which are
+    lazy. Checks that depend on values are skipped for these.
     """
-    if array_api_compat.is_dask_array(array):
-        return True
     if array_api_compat.is_jax_array(array):
         return isinstance(array, sys.modules["jax"].core.Tracer)
-    if array_api_compat.is_torch_array(array):
-        return bool(sys.modules["torch"].compiler.is_compiling())
-    return False
+    return bool(array_api_compat.is_dask_array(array))
 
 
 def dtype_name(dtype: Any) -> str:
@@ -137,8 +133,14 @@ def dtype_name(dtype: Any) -> str:
     'float32'
     """
     if isinstance(dtype, np.dtype):
-        return dtype.name
+        return _numpy_dtype_name(dtype)
     return str(dtype).rsplit(".", maxsplit=1)[-1]
+
+
+@functools.cache
+def _numpy_dtype_name(dtype: np.dtype[Any]) -> str:
+    # NumPy assembles the name at every call, which is slow beside scores of one sample.
+    return dtype.name
 
 
 def is_floating(dtype: Any) -> bool:

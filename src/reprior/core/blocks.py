@@ -103,20 +103,24 @@ def _apply(
 
 def _peak(scores: NDArray[Any], axis: int) -> NDArray[Any]:
     """Return the row maxima; like ``max`` they are NaN where the row has a NaN."""
+    peak: NDArray[Any]
     if scores.ndim == 2 and axis == 1:
         # Half the time of `max`, whose inner loop is slow on rows of tens or hundreds.
-        return scores[np.arange(len(scores)), scores.argmax(axis=1)][:, None]
-    highest: NDArray[Any] = scores.max(axis=axis, keepdims=True)
-    return highest
+        peak = scores[np.arange(len(scores)), scores.argmax(axis=1)][:, None]
+    else:
+        peak = scores.max(axis=axis, keepdims=True)
+    return peak
 
 
 def _total(mass: NDArray[Any], axis: int) -> NDArray[np.float64]:
     """Return the row sums, accumulated in float64."""
+    total: NDArray[np.float64]
     if mass.ndim == 2 and axis == 1:
         # As exact as `sum(dtype=float64)` and twice as fast on rows.
-        total: NDArray[np.float64] = np.einsum("nk->n", mass, dtype=np.float64)[:, None]
-        return total
-    return np.sum(mass, axis=axis, keepdims=True, dtype=np.float64)
+        total = np.einsum("nk->n", mass, dtype=np.float64)[:, None]
+    else:
+        total = np.sum(mass, axis=axis, keepdims=True, dtype=np.float64)
+    return total
 
 
 def _are_distributions(tilt: Tilt, rows: NDArray[Any], mass: NDArray[Any], axis: int) -> bool:

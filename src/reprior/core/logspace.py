@@ -98,7 +98,7 @@ def log_scores(
 
     Refuses NaN and +inf, rows with no finite score, and under ``"probs"`` and ``"log_probs"``
     rows that are no distribution; rows that miss 1 by at most 1e-3 are renormalised. Where
-    values cannot be looked at (``jax.jit``, ``torch.compile``) these checks are skipped.
+    values cannot be looked at (under ``jax.jit``) these checks are skipped.
     ``tolerance`` replaces the one that follows from the scores' dtype.
 
     Examples
@@ -139,16 +139,16 @@ def _with_totals(
         total = _sum(z if kind == "probs" else xp.exp(z), axis, xp)
     if not is_traced(z):
         good = bool(xp.all(xp.abs(total - 1.0) <= tolerance))
-        if not good or (kind == "probs" and float(xp.min(z)) < 0.0):
+        if not good or (kind == "probs" and bool(xp.any(z < 0.0))):
             refuse_scores(scores, kind, axis=axis, tolerance=tolerance, name=name)
     return z, total
 
 
 def _rows_have_peaks(z: Array, axis: int, xp: Namespace) -> bool:
     """Tell whether every row has a finite maximum; passes over the whole array are the cheapest."""
-    if not float(xp.max(z)) < math.inf:
+    if not bool(xp.max(z) < math.inf):
         return False
-    return float(xp.min(z)) > -math.inf or bool(xp.all(xp.max(z, axis=axis) > -math.inf))
+    return bool(xp.min(z) > -math.inf) or bool(xp.all(xp.max(z, axis=axis) > -math.inf))
 
 
 def sum_tolerance(dtype: Any, kind: str, n_classes: int) -> float:
@@ -177,10 +177,10 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
 
 
 def _are_distributions(z: Array, axis: int, xp: Namespace) -> bool:
-    if not (float(xp.min(z)) >= 0.0 and float(xp.max(z)) <= 1.0):
+    if not bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
         return False
     off = xp.abs(_sum(z, axis, xp) - 1.0)
-    return float(xp.max(off)) <= ROW_SUM_TOLERANCE
+    return bool(xp.all(off <= ROW_SUM_TOLERANCE))
 
 
 def refuse_scores(
@@ -207,10 +207,10 @@ def refuse_scores(
         )
     empty = np.all(wide == (0.0 if kind == "probs" else -np.inf), axis=axis)
     if empty.any():
+        row = row_name(first_index(empty), host.ndim, axis, name)
         raise ScoresError(
-            f"`{name}` must have a finite score in every row. Got "
-            f"{row_name(first_index(empty), host.ndim, axis, name)} with probability 0 for every class. "
-            f"Drop the sample, or repair the model's output."
+            f"`{name}` must have a finite score in every row. Got {row} with probability 0 for "
+            f"every class. Drop the sample, or repair the model's output."
         )
     if kind != "logits":
         _refuse_sums(wide, kind, axis, tolerance, name)
@@ -225,7 +225,8 @@ def _refuse_sums(
     if above.any():
         raise ScoresError(
             f"`{name}` must be at most {'1' if kind == 'probs' else '0'} under kind={kind!r}. "
-            f"Got {_item(name, wide, above)}. Pass kind='logits' if these are the model's raw outputs."
+            f"Got {_item(name, wide, above)}. "
+            f"Pass kind='logits' if these are the model's raw outputs."
         )
     total = probs.sum(axis=axis)
     off = np.abs(total - 1.0) > tolerance

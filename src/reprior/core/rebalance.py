@@ -79,8 +79,8 @@ def rebalance(
 
     Notes
     -----
-    Under ``jax.jit`` and ``torch.compile`` the values of scores cannot be looked at, and are
-    not checked. Gradients flow to the scores, not to the priors.
+    Under ``jax.jit`` and for Dask arrays the values of scores cannot be looked at, and are not
+    checked. Gradients flow to the scores, not to the priors.
 
     References
     ----------

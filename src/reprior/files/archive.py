@@ -32,7 +32,7 @@ def read_archive(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     """Read header and arrays back; refuse what is truncated, too new, or something else."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
     except (zipfile.BadZipFile, KeyError, EOFError, AttributeError, ValueError, TypeError) as error:

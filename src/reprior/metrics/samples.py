@@ -11,13 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import array_api_compat
 import array_api_compat.numpy as np_compat
 import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, compute_dtype, namespace, to_numpy
 from reprior.core.binary import expand, is_single_score
-from reprior.core.checks import check_kind, check_labels, check_sample_weight
+from reprior.core.checks import (
+    check_class_axis,
+    check_kind,
+    check_labels,
+    check_sample_weight,
+)
 from reprior.core.logspace import (
     as_scores,
     normalise,
@@ -25,7 +31,6 @@ from reprior.core.logspace import (
     sum_tolerance,
     warn_if_probs,
 )
-from reprior.core.rebalance import resolve_class_axis
 from reprior.exceptions import LabelsError, ScoresError
 
 __all__ = ["Block", "Samples"]
@@ -39,7 +44,7 @@ dividing would move a probability such as 0.7 off the edge of its bin."""
 
 
 class Block(NamedTuple):
-    """Some of the samples, on the host; those to leave out are left out."""
+    """Some of the samples, on the host, without those to leave out."""
 
     scores: NDArray[Any]
     """(n, K): scores, posterior or log-posterior."""
@@ -91,7 +96,9 @@ class Samples:
             check_kind(kind)
         xp = namespace(scores, labels, sample_weight)
         given = as_scores(scores, xp)
-        axis = _class_axis(given.shape, class_axis)
+        if array_api_compat.is_torch_array(given):
+            given = given.detach()  # a float has no gradient
+        axis = check_class_axis(given.shape, class_axis)
         if is_single_score(given.shape, 2, axis):
             given = expand(given, _two_sided(kind, given.shape), xp=xp, class_axis=axis)
             axis = max(axis, 1)
@@ -111,43 +118,47 @@ class Samples:
 
     def ranks(self) -> Iterator[Block]:
         """Go through the scores as they are."""
-        for rows, part in self._rows():
+        for rows, y, w in self._blocks():
             self._refuse_unless(bool(np.isfinite(rows.max(axis=1)).all()))
-            yield self._kept(rows, part)
+            yield Block(rows, y, w)
 
     def posterior(self, *, log: bool = False) -> Iterator[Block]:
         """Go through the posteriors, or their logarithms, in the compute dtype of the scores."""
         kind, tolerance = self.kind or "logits", self._tolerance
-        for rows, part in self._rows():
+        for rows, y, w in self._blocks():
             wide = rows.astype(compute_dtype(np_compat, rows.dtype), copy=False)
             values, good = _posterior(wide, kind, tolerance, log=log)
             self._refuse_unless(good)
-            yield self._kept(values, part)
+            yield Block(values, y, w)
 
     @property
     def _tolerance(self) -> float:
         return sum_tolerance(self.given.dtype, self.kind or "logits", self.n_classes)
 
-    def _rows(self) -> Iterator[tuple[NDArray[Any], slice]]:
-        """Yield (n, K) rows, and which of the first axis' entries they are."""
+    def _blocks(self) -> Iterator[Block]:
+        """Cut the first axis so that at least one entry, and about a block, is in each part."""
         z = namespace(self.given).moveaxis(self.given, self.axis, -1)
         step = max(1, BLOCK_SIZE // math.prod(z.shape[1:]))
         for start in range(0, z.shape[0], step):
-            part = slice(start, start + step)
-            yield to_numpy(z[part, ...]).reshape(-1, self.n_classes), part
-
-    def _kept(self, values: NDArray[Any], part: slice) -> Block:
-        y, w = self.labels[part].reshape(-1), self.weight[part].reshape(-1)
-        keep = w > 0
-        if not keep.all():
-            values, y, w = values[keep], y[keep], w[keep]
-        return Block(values, y.astype(np.intp), w)
+            part = slice(start, min(start + step, z.shape[0]))
+            rows = to_numpy(z[part, ...]).reshape(-1, self.n_classes)
+            y, w = self.labels[part].reshape(-1), self.weight[part].reshape(-1)
+            keep = w > 0
+            if not keep.all():
+                rows, y, w = rows[keep], y[keep], w[keep]
+            if y.size:
+                yield Block(rows, y.astype(np.intp), w)
 
     def _refuse_unless(self, good: bool) -> None:
-        # In the whole array, so that the sentence has the caller's own indices.
-        if not good:
-            kind = self.kind or "logits"
-            refuse_scores(self.given, kind, axis=self.axis, tolerance=self._tolerance)
+        """Raise what is wrong with the scores, in the caller's own indices."""
+        if good:
+            return
+        kind, share = self.kind or "logits", 1.0 / self.n_classes
+        # What is left out is not looked at: let it be a row that nothing is wrong with.
+        fine = share if kind == "probs" else math.log(share)
+        left_out = np.expand_dims(self.weight == 0, self.axis)
+        host = np.where(left_out, fine, to_numpy(self.given))
+        refuse_scores(host, kind, axis=self.axis, tolerance=self._tolerance)
 
 
 def _posterior(
@@ -167,15 +178,6 @@ def _posterior(
         if not log:
             return mass / total, good
         return (np.log(rows) if kind == "probs" else rows) - np.log(total), good
-
-
-def _class_axis(shape: tuple[int, ...], class_axis: Any) -> int:
-    """Return the class axis counted from 0; a length of 1, and a vector, mean two classes."""
-    known = isinstance(class_axis, int | np.integer) and class_axis in range(
-        -len(shape), len(shape)
-    )
-    n_classes = shape[class_axis] if known and len(shape) > 1 else 2
-    return resolve_class_axis(shape, max(n_classes, 2), class_axis)
 
 
 def _two_sided(kind: str | None, shape: tuple[int, ...]) -> str:

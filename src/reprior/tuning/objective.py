@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import InfeasibleError, OptionError
+from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.sweep import Steps
 
-__all__ = ["Best", "Constraint", "ParetoFront", "best_interval", "pareto_front"]
+__all__ = ["Best", "Constraint", "ParetoFront", "SubjectTo", "best_interval", "pareto_front"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -87,7 +88,7 @@ class Constraint:
     """
 
     text: str
-    metric: str
+    metric: str | CountMetric
     relation: str
     factor: float
     offset: float
@@ -95,7 +96,7 @@ class Constraint:
     @classmethod
     def parse(cls, text: str) -> Constraint:
         """Read ``"metric >= baseline - 0.01"``, ``"… >= 0.98 * baseline"``, ``"… <= 0.9"``."""
-        match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
+        match = _CONSTRAINT.fullmatch(str(text))
         if match is None or (match["factor"] and not match["baseline"]):
             raise OptionError(
                 f"`subject_to` must read like 'mean_iou >= baseline - 0.005', "
@@ -106,15 +107,17 @@ class Constraint:
         if match["baseline"]:
             factor = float(match["factor"] or 1)
             offset = float(f"{match['sign'] or '+'}1") * float(match["offset"] or 0)
-        return cls(text.strip(), match["metric"].replace(" ", ""), match["relation"], factor, offset)
+        return cls(
+            text.strip(), match["metric"].replace(" ", ""), match["relation"], factor, offset
+        )
 
     @classmethod
-    def parse_all(cls, subject_to: str | Sequence[str] | None) -> list[Constraint]:
-        """No, one or several constraints."""
+    def parse_all(cls, subject_to: SubjectTo) -> list[Constraint]:
+        """No, one or several constraints, read already or not."""
         if subject_to is None:
             return []
-        texts = [subject_to] if isinstance(subject_to, str) else list(subject_to)
-        return [cls.parse(text) for text in texts]
+        several = [subject_to] if isinstance(subject_to, str | Constraint) else list(subject_to)
+        return [rule if isinstance(rule, Constraint) else cls.parse(rule) for rule in several]
 
     def threshold(self, baseline: float) -> float:
         """What the metric is compared with."""
@@ -133,10 +136,13 @@ class Constraint:
         nearest = int(np.argmax(steps.value) if self.relation == ">=" else np.argmin(steps.value))
         raise InfeasibleError(
             f"`subject_to` must be possible within the bounds. Got {self.text!r}, a threshold of "
-            f"{self.threshold(baseline):.6g}; the nearest is {self.metric} = "
+            f"{self.threshold(baseline):.6g}; the nearest is "
             f"{steps.value[nearest]:.6g} at strength {steps.start[nearest]:.6g}. "
             f"Loosen the constraint, or widen `bounds`."
         )
+
+
+SubjectTo: TypeAlias = str | Constraint | Sequence[str | Constraint] | None
 
 
 def best_interval(steps: Steps, high: float, feasible: Vector) -> tuple[int, int, float]:

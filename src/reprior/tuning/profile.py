@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -13,10 +12,17 @@ from reprior.exceptions import OptionError, ProfileMismatchError
 from reprior.files.archive import read_archive, write_archive
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.objective import Best, Constraint, ParetoFront, best_interval, pareto_front
+from reprior.tuning.objective import (
+    Best,
+    Constraint,
+    ParetoFront,
+    SubjectTo,
+    best_interval,
+    pareto_front,
+)
 from reprior.tuning.passes import Table, run_pass
 from reprior.tuning.reading import Reading, lazy_parts, read
-from reprior.tuning.sweep import Steps, sweep
+from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switches import BinnedSwitches, Switches
 
 __all__ = ["StrengthProfile"]
@@ -218,7 +224,7 @@ class StrengthProfile:
         return steps.start[new], steps.value[new]
 
     def best(
-        self, metric: str | CountMetric, *, subject_to: str | Sequence[str] | None = None
+        self, metric: str | CountMetric, *, subject_to: SubjectTo = None
     ) -> Best:
         """The strength at which the metric is largest, over the continuum of strengths.
 
@@ -333,18 +339,14 @@ class StrengthProfile:
         found = self._metric(metric)
         if found not in self._steps:
             start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
-            self._steps[found] = sweep(start, self._switches.events, self.bounds[0], found)
+            self._steps[found] = sweep(start, self._switches, self.bounds[0], found)
         return self._steps[found]
-
-    def _baseline_value(self, metric: CountMetric) -> float:
-        """As :meth:`evaluate` would give it at 0, to the bit."""
-        return float(sweep(self.baseline, self._switches.events.none(), 0.0, metric).value[0])
 
     def _feasible(self, constraints: list[Constraint], steps: Steps) -> Vector:
         feasible = np.ones(steps.value.shape, bool)
         for constraint in constraints:
             metric = self._metric(constraint.metric)
-            limited, baseline = self._steps_of(metric), self._baseline_value(metric)
+            limited, baseline = self._steps_of(metric), value_of(self.baseline, metric)
             constraint.refuse(limited, baseline)
             feasible &= constraint.holds(limited.value, baseline)
         return feasible

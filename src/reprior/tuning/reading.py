@@ -10,7 +10,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import Array, Namespace, namespace, to_numpy
-from reprior.core.binary import expand, is_single_score
+from reprior.core.binary import expand, is_single_score, resolve_class_axis
 from reprior.core.checks import (
     check_bounds,
     check_finite_number,
@@ -20,7 +20,6 @@ from reprior.core.checks import (
 )
 from reprior.core.logspace import as_scores, warn_if_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.core.rebalance import resolve_class_axis
 from reprior.exceptions import LabelsError, OptionError
 from reprior.tuning.rows import Rows
 

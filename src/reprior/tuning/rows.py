@@ -79,7 +79,7 @@ class Rows:
 
     @property
     def _tolerance(self) -> float:
-        return sum_tolerance(self.scores.dtype, self.kind, self.n_classes, self.xp)
+        return sum_tolerance(self.scores.dtype, self.kind, self.n_classes)
 
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
         out = None if self.ignore_index is None else labels == self.ignore_index

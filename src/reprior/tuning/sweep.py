@@ -19,9 +19,10 @@ import numpy as np
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.constants import fraction_bits
-from reprior.tuning.switches import ClassEvents
+from reprior.tuning.passes import has_numba
+from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
 
-__all__ = ["Steps", "sweep"]
+__all__ = ["Steps", "sweep", "value_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -40,11 +41,60 @@ class Steps:
     def at(self, strengths: Any) -> Vector:
         """The value at each strength."""
         index = np.searchsorted(self.start, strengths, side="right") - 1
-        return self.value[np.maximum(index, 0)]
+        return np.asarray(self.value[np.maximum(index, 0)])
 
 
-def sweep(start: ClassCounts, events: ClassEvents, low: float, metric: CountMetric) -> Steps:
-    """Follow ``metric`` from the counts at ``low`` through all events."""
+def sweep(
+    start: ClassCounts, switches: Switches | BinnedSwitches, low: float, metric: CountMetric
+) -> Steps:
+    """Follow ``metric`` from the counts at ``low`` through all switches."""
+    if isinstance(switches, Switches) and has_numba():
+        return _compiled(start, switches, low, metric)
+    return _arrays(start, switches.events, low, metric)
+
+
+def value_of(counts: ClassCounts, metric: CountMetric) -> float:
+    """The metric of these counts, to the bit as a sweep has it."""
+    return float(_arrays(counts, ClassEvents.none(), 0.0, metric).value[0])
+
+
+def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountMetric) -> Steps:
+    from reprior.tuning.compiled_sweep import sweep_switches
+
+    pooled = metric.average == "pooled"
+    columns = [start.true_positive, start.predicted, _n_predicted(start), start.support]
+    tp, predicted, n_predicted, support = (
+        (column.sum(keepdims=True) if pooled else column) for column in columns
+    )
+    always = np.ones(1, bool) if pooled else _always(start, metric)
+    scale = 2.0 ** fraction_bits(support.size)
+    where, value = np.empty(len(switches) + 1), np.empty(len(switches) + 1)
+    used = sweep_switches(
+        switches.order, switches.position, switches.label, switches.loser, switches.winner,
+        _or_empty(switches.count, np.int64), _or_empty(switches.weight, np.float64),
+        tp.astype(np.float64), predicted.astype(np.float64), n_predicted.astype(np.int64),
+        support.astype(np.float64), always, metric.average == "seen", pooled,
+        (float(metric.gain), float(metric.support), float(metric.predicted),
+         float(metric.true_positive)),
+        scale, float(low), where, value,
+    )  # fmt: skip
+    return Steps(where[:used], value[:used], rounding=1.0 / scale)
+
+
+def _or_empty(column: Vector | None, dtype: Any) -> Vector:
+    return np.empty(0, dtype) if column is None else column
+
+
+def _n_predicted(counts: ClassCounts) -> Vector:
+    return counts.predicted if counts.n_predicted is None else counts.n_predicted
+
+
+def _always(start: ClassCounts, metric: CountMetric) -> Vector:
+    """Classes that the average is over whatever is predicted."""
+    return start.labelled if metric.average == "seen" else metric.counted(start)
+
+
+def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMetric) -> Steps:
     klass, support = events.klass, start.support
     if metric.average == "pooled":
         klass, support = np.zeros_like(klass), support.sum(keepdims=True)
@@ -89,7 +139,7 @@ def _running(change: Vector, first: Vector, klass: Vector, base: Vector) -> Vect
     starts = np.flatnonzero(first)
     before = (total - change)[starts]
     run = np.cumsum(first) - 1
-    return base[klass] + (total - before[run])
+    return np.asarray(base[klass] + (total - before[run]))
 
 
 def _counted(
@@ -106,8 +156,7 @@ def _counted(
     base = metric.counted(start).astype(np.int64)
     if metric.average != "seen":
         return base, base[klass]
-    n_predicted = start.predicted if start.n_predicted is None else start.n_predicted
-    n = _running(events.predicted[order], first, klass, n_predicted)
+    n = _running(events.predicted[order], first, klass, _n_predicted(start))
     return base, (start.labelled[klass] | (n > 0)).astype(np.int64)
 
 

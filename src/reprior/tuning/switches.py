@@ -42,9 +42,11 @@ class ClassEvents:
     weighted_predicted: Vector
     weighted_true_positive: Vector
 
-    def none(self) -> ClassEvents:
+    @classmethod
+    def none(cls) -> ClassEvents:
         """No event at all."""
-        return ClassEvents(*(getattr(self, field.name)[:0] for field in fields(self)))
+        nothing = np.empty(0, np.int64)
+        return cls(np.empty(0), nothing, nothing, nothing, nothing, nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +120,14 @@ class Switches:
         return BinnedSwitches(_net(moved.events), points, counts, masses)
 
     @cached_property
+    def order(self) -> Vector:
+        """The switches by strength."""
+        return np.argsort(self.position)
+
+    @cached_property
     def events(self) -> ClassEvents:
         """Two events per switch: the loser's and the winner's."""
-        order = np.argsort(self.position)
+        order = self.order
         label, loser, winner = self.label[order], self.loser[order], self.winner[order]
         klass = np.stack([loser, winner], axis=1)
         count = np.ones(len(self), np.int64) if self.count is None else self.count[order]

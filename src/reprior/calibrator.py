@@ -1,0 +1,408 @@
+"""PosteriorCalibrator: tune the strength on labelled scores, then re-calibrate any others."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from reprior.core.arrays import namespace, to_numpy
+from reprior.core.binary import is_single_score
+from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
+from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.core.rebalance import log_rebalance, rebalance
+from reprior.core.temperature import fit_temperature
+from reprior.encoding import TuningData, as_classes, is_range, score_array
+from reprior.exceptions import NotFittedError, OptionError, RepriorWarning
+from reprior.files.calibrators import read_calibrator, write_calibrator
+from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.summary import metric_name, summary_text
+from reprior.tuning.objective import Best, Constraint
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.widen import best_widened
+
+__all__ = ["PosteriorCalibrator", "load"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Self = TypeVar("Self", bound="PosteriorCalibrator")
+
+#: Slopes that differ by less than this differ by the rounding of two logarithms alone.
+EQUAL_SLOPES = 1e-12
+
+
+class PosteriorCalibrator:
+    r"""Re-sets the prior of a trained classifier, with the strength tuned on labelled scores.
+
+    .. math:: P_f(k|x) ∝ \exp\bigl((z_k(x) + λ\,w_k) / T\bigr), \qquad
+        w_k = \log P_t(k) - \log P_s(k)
+
+    with the model's log-scores z, the source prior P_s it was trained on, the target prior P_t it
+    is to be used on, the strength λ and the temperature T. λ maximises a metric over the
+    continuum of strengths: the exact optimum, from one pass over the scores.
+
+    Parameters
+    ----------
+    source_prior : array-like of shape (K,), or {class: probability}
+        P_s, the class distribution *as the model saw it in training*: counts times class or
+        sampling weights. See :func:`reprior.prior_from_counts`.
+    target_prior : "uniform", array-like of shape (K,), or {class: probability}
+        P_t, the class distribution to decide for.
+    metric : str or CountMetric, default "balanced_accuracy"
+        What λ maximises: ``accuracy``, ``balanced_accuracy``, ``mean_iou``,
+        ``macro_precision``, ``macro_recall``, ``macro_f1``, or one class's, such as
+        ``"recall[3]"``.
+    subject_to : str or sequence of str, optional
+        Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
+    tune : {"strength"}
+        What is tuned: one strength for all classes.
+    selection : {"max"}
+        How λ is chosen from the profile: the middle of the interval of the largest value.
+    temperature : float, "fit" or None, default None
+        T: a number; or fitted by log-loss at the chosen strength, with the labels weighted from
+        ``label_prior`` to the target prior; or 1.
+    label_prior : array-like of shape (K,), optional
+        What the tuning labels follow, for the fit of the temperature. Their own frequencies
+        where it is not given.
+    bounds : (float, float), default (0, 2)
+        Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
+    kind : {"logits", "probs", "log_probs"}, default "logits"
+        What the scores are. It is never guessed.
+    class_axis : int, default -1
+        The axis of the classes in the scores.
+    classes : sequence, optional
+        The class names in the order of the scores, where labels are not 0 … K−1.
+    ignore_index : optional
+        A label that marks samples to leave out.
+    cv : None
+        Reserved: the strength is tuned on all labels given.
+    random_state : int or None
+        Reserved for selections that draw at random; none does yet.
+
+    Attributes
+    ----------
+    strength_ : float
+        The chosen λ.
+    strength_interval_ : (float, float)
+        Strengths that do equally well on the tuning labels.
+    temperature_ : float
+        T.
+    best_score_ : float
+        The metric at ``strength_`` *on the tuning labels*: judge the calibrator on others.
+    profile_ : StrengthProfile
+        All counts for all strengths. None after :func:`load` and :meth:`retarget`.
+    source_prior_, target_prior_ : ndarray of shape (K,)
+        The priors as used.
+    classes_ : ndarray of shape (K,)
+        The classes in the order of the scores.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> calibrator = rp.PosteriorCalibrator(rp.prior_from_counts([80, 20]))
+    >>> calibrator.fit(logits, [0, 0, 1, 1]).strength_.round(3)
+    0.505
+    >>> calibrator.predict(logits)
+    array([0, 0, 1, 1])
+    >>> calibrator.predict_proba(logits[2:3]).round(3)
+    array([[0.425, 0.575]])
+    """
+
+    strength_: float
+    strength_interval_: tuple[float, float]
+    temperature_: float
+    best_score_: float
+    profile_: StrengthProfile | None
+    source_prior_: Vector
+    target_prior_: Vector
+    classes_: Vector
+
+    def __init__(
+        self,
+        source_prior: Any,
+        *,
+        target_prior: Any = "uniform",
+        metric: str | CountMetric = "balanced_accuracy",
+        subject_to: str | Sequence[str] | None = None,
+        tune: str = "strength",
+        selection: str = "max",
+        temperature: float | Literal["fit"] | None = None,
+        label_prior: Any = None,
+        bounds: tuple[float, float] = (0.0, 2.0),
+        kind: str = "logits",
+        class_axis: int = -1,
+        classes: Any = None,
+        ignore_index: Any = None,
+        cv: None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.source_prior = source_prior
+        self.target_prior = target_prior
+        self.metric = metric
+        self.subject_to = subject_to
+        self.tune = tune
+        self.selection = selection
+        self.temperature = temperature
+        self.label_prior = label_prior
+        self.bounds = bounds
+        self.kind = kind
+        self.class_axis = class_axis
+        self.classes = classes
+        self.ignore_index = ignore_index
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self: Self, scores: Any, labels: Any, sample_weight: Any = None) -> Self:
+        """Tune the strength on labelled scores that the model was not trained on.
+
+        Parameters
+        ----------
+        scores : array of shape (N, K), (N, K, H, W), … or (N,); or a frame with a column per class
+            The model's outputs.
+        labels : array, series or list
+            Class indices, or names from ``classes``; the scores' shape without the class axis.
+        sample_weight : array of the labels' shape, optional
+            A weight per sample.
+        """
+        self._check_options()
+        data = TuningData.of(self, scores, labels, sample_weight)
+        self.classes_ = data.classes
+        names = data.classes.tolist()
+        self.source_prior_ = as_prior(self.source_prior, name="source_prior", classes=names)
+        self.target_prior_ = as_target_prior(self.target_prior, n_classes=len(names), classes=names)
+        metric = find_metric(self.metric, n_classes=len(names), classes=data.names)
+        best, profile = self._search(data, metric)
+        self.strength_, self.strength_interval_ = best.strength, best.interval
+        self.best_score_ = best.value
+        self.temperature_ = self._fit_temperature(data)
+        self._warn_of_absent_classes(profile.baseline.labelled)
+        self.profile_ = profile
+        return self
+
+    def predict_log_proba(self, scores: Any) -> Any:
+        """Return the log-posterior of every class, of the scores' shape, library and dtype."""
+        return log_rebalance(self._scores(scores), self.source_prior_, **self._map)
+
+    def predict_proba(self, scores: Any) -> Any:
+        """Return the posterior of every class, of the scores' shape, library and dtype.
+
+        For two classes and one score per sample, the probability of the second class.
+        """
+        return rebalance(self._scores(scores), self.source_prior_, **self._map)
+
+    def predict(self, scores: Any) -> Any:
+        """Return the class of the largest posterior: indices, or names where there are names.
+
+        Indices come as an array of the scores' library, names as NumPy.
+        """
+        posterior = self.predict_proba(scores)
+        xp = namespace(posterior)
+        if is_single_score(posterior.shape, self.source_prior_.size, self.class_axis):
+            index = xp.astype(posterior > 1 - posterior, xp.int64)
+            index = index if index.ndim == 1 else xp.squeeze(index, axis=self.class_axis)
+        else:
+            index = xp.argmax(posterior, axis=self.class_axis)
+        return index if is_range(self.classes_) else self.classes_[to_numpy(index)]
+
+    def retarget(self: Self, target_prior: Any) -> Self:
+        """Return a calibrator for another deployment mix: the same strength, no refit.
+
+        Parameters
+        ----------
+        target_prior : "uniform", array-like of shape (K,), or {class: probability}
+            The new P_t.
+        """
+        self._check_fitted()
+        other = copy.copy(self)
+        other.target_prior = target_prior
+        other.target_prior_ = as_target_prior(
+            target_prior, n_classes=self.source_prior_.size, classes=self.classes_.tolist()
+        )
+        other.profile_, other.best_score_ = None, math.nan
+        return other
+
+    def as_affine(self) -> tuple[float, Vector]:
+        """Return (scale, bias) so that ``softmax(scale·z + bias)`` is the posterior of scores z.
+
+        For probabilities, z is their logarithm. The bias is (K,), −inf for a class of target
+        prior 0.
+        """
+        self._check_fitted()
+        with np.errstate(invalid="ignore"):
+            bias = (
+                self.strength_ / self.temperature_ * slopes(self.source_prior_, self.target_prior_)
+            )
+        return 1.0 / self.temperature_, np.nan_to_num(bias, nan=0.0, neginf=-np.inf)
+
+    def summary(self) -> str:
+        """Return what was tuned, and every count metric before and after, as text."""
+        self._check_fitted()
+        return summary_text(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibrator to a JSON file, atomically. :func:`load` reads it."""
+        self._check_fitted()
+        write_calibrator(
+            path,
+            {
+                "strength": self.strength_,
+                "temperature": self.temperature_,
+                "source_prior": self.source_prior_.tolist(),
+                "target_prior": self.target_prior_.tolist(),
+                "kind": self.kind,
+                "metric": metric_name(self.metric),
+                "classes": None if is_range(self.classes_) else self.classes_.tolist(),
+                "class_axis": self.class_axis,
+                "strength_interval": list(self.strength_interval_),
+                "best_score": None if math.isnan(self.best_score_) else self.best_score_,
+            },
+        )
+
+    def __repr__(self) -> str:
+        state = f"strength_={self.strength_:.4g}" if hasattr(self, "strength_") else "not fitted"
+        return (
+            f"PosteriorCalibrator(metric={metric_name(self.metric)!r}, kind={self.kind!r}, {state})"
+        )
+
+    def _scores(self, scores: Any) -> Any:
+        self._check_fitted()
+        return score_array(scores, None if is_range(self.classes_) else self.classes_)
+
+    @property
+    def _map(self) -> dict[str, Any]:
+        """Options of ``rebalance``. Decisions are those of ``strength_`` at any temperature."""
+        return {
+            "target_prior": self.target_prior_,
+            "strength": self.strength_ / self.temperature_,
+            "temperature": self.temperature_,
+            "kind": self.kind,
+            "class_axis": self.class_axis,
+        }
+
+    def _check_options(self) -> None:
+        check_kind(self.kind)
+        check_choice("tune", self.tune, ["strength"])
+        check_choice("selection", self.selection, ["max"])
+        if self.cv is not None:
+            raise OptionError(
+                f"`cv` must be None. Got {self.cv!r}. Tune on one part of the data and judge on "
+                f"another; reprior.sklearn.RebalancedClassifierCV cross-validates a model."
+            )
+        if self.temperature not in (None, "fit"):
+            check_finite_number(
+                "temperature", self.temperature, positive=True, hint="Or pass 'fit', or None."
+            )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "strength_"):
+            raise NotFittedError(
+                "This PosteriorCalibrator is not fitted. Call fit(scores, labels), or "
+                "reprior.load(path), first."
+            )
+
+    def _search(self, data: TuningData, metric: CountMetric) -> tuple[Best, StrengthProfile]:
+        """Profile the tuning data, wider where the best lies at the upper bound."""
+        n_classes = self.source_prior_.size
+        constraints = [
+            replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=data.names))
+            for rule in Constraint.parse_all(self.subject_to)
+        ]
+        bounds = check_bounds(self.bounds)
+        if np.ptp(slopes(self.source_prior_, self.target_prior_)) <= EQUAL_SLOPES:
+            profile = data.profile(self.source_prior_, self.target_prior_, bounds)
+            best = profile.best(metric, subject_to=constraints)
+            _say("The target prior equals the source prior: no strength changes a decision.")
+            return replace(best, strength=1.0, interval=bounds), profile
+        return best_widened(
+            partial(data.profile, self.source_prior_, self.target_prior_),
+            bounds,
+            metric,
+            constraints,
+            stacklevel=3,
+        )
+
+    def _fit_temperature(self, data: TuningData) -> float:
+        if self.temperature is None:
+            return 1.0
+        if self.temperature != "fit":
+            return float(self.temperature)
+        log_posterior = log_rebalance(
+            data.scores,
+            self.source_prior_,
+            target_prior=self.target_prior_,
+            strength=self.strength_,
+            kind=self.kind,
+            class_axis=self.class_axis,
+        )
+        weight = data.importance(self.target_prior_, self.label_prior)
+        return fit_temperature(
+            log_posterior,
+            data.labels,
+            sample_weight=weight,
+            kind="log_probs",
+            class_axis=self.class_axis,
+            ignore_index=data.ignore_index,
+        ).temperature
+
+    def _warn_of_absent_classes(self, labelled: Vector) -> None:
+        absent = self.classes_[~labelled].tolist()
+        if absent:
+            few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
+            _say(f"{len(absent)} of {self.classes_.size} classes have no tuning labels: {few}. "
+                 f"The metric says nothing about them.")  # fmt: skip
+
+
+def load(path: str | os.PathLike[str]) -> PosteriorCalibrator:
+    """Read a calibrator that :meth:`PosteriorCalibrator.save` wrote.
+
+    A file that is truncated, damaged, from a newer version, or not a calibrator is refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> path = getfixture("tmp_path") / "cal.json"
+    >>> fitted = rp.PosteriorCalibrator([0.75, 0.25]).fit(np.eye(2), [0, 1])
+    >>> fitted.save(path)
+    >>> rp.load(path).strength_ == fitted.strength_
+    True
+    """
+    fields = read_calibrator(path)
+    classes = fields["classes"]
+    calibrator = PosteriorCalibrator(
+        fields["source_prior"],
+        target_prior=fields["target_prior"],
+        metric=fields["metric"],
+        temperature=fields["temperature"],
+        kind=fields["kind"],
+        class_axis=fields["class_axis"],
+        classes=classes,
+    )
+    n_classes, score = len(fields["source_prior"]), fields["best_score"]
+    calibrator.source_prior_ = as_prior(fields["source_prior"], name="source_prior")
+    calibrator.target_prior_ = as_target_prior(fields["target_prior"], n_classes=n_classes)
+    calibrator.classes_ = np.arange(n_classes) if classes is None else as_classes(classes)
+    calibrator.strength_ = float(fields["strength"])
+    calibrator.strength_interval_ = tuple(fields["strength_interval"])
+    calibrator.temperature_ = float(fields["temperature"])
+    calibrator.best_score_ = math.nan if score is None else float(score)
+    calibrator.profile_ = None
+    return calibrator
+
+
+def _say(sentence: str) -> None:
+    # The caller of fit() is four frames up: _say, _search or the like, fit, caller.
+    warnings.warn(sentence, RepriorWarning, stacklevel=4)

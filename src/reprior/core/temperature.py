@@ -1,0 +1,293 @@
+"""One scalar temperature by log-loss: a convex problem in 1/T, solved by safeguarded Newton."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    accumulation_dtype,
+    constant,
+    device_of,
+    is_numpy_namespace,
+    namespace,
+    to_numpy,
+)
+from reprior.core.binary import log_columns
+from reprior.core.blocks import SHORT_ROW
+from reprior.core.checks import (
+    check_bounds,
+    check_class_axis,
+    check_kind,
+    check_labels,
+    check_sample_weight,
+)
+from reprior.core.logspace import as_scores
+from reprior.exceptions import LabelsError, RepriorWarning, ScoresError
+
+__all__ = ["TemperatureFit", "fit_temperature"]
+
+STEP_TOLERANCE = 1e-6
+"""Newton stops at a step this small relative to 1/T: the next error is of its square."""
+
+MAX_ITERATIONS = 60
+"""Far more than bisection of the bounds to the tolerance needs; usual are 4 to 8."""
+
+GROWTH = 4.0
+"""The most by which 1/T may grow or shrink in a step before the optimum is bracketed."""
+
+BLOCK_ITEMS = 1 << 17
+"""Scores per block on NumPy: one block and its two temporaries stay in the cache."""
+
+
+@dataclass(frozen=True)
+class TemperatureFit:
+    """What :func:`fit_temperature` found.
+
+    Attributes
+    ----------
+    temperature : float
+        T, to divide log-scores by.
+    log_loss : float
+        The (weighted) mean log-loss in nats at T, on the labels it was fitted on.
+    converged : bool
+        Whether T is the minimum within the bounds.
+    n_iterations : int
+        Passes over the scores.
+    at_bound : bool
+        Whether T is an end of the bounds because the log-loss still falls there.
+    """
+
+    temperature: float
+    log_loss: float
+    converged: bool
+    n_iterations: int
+    at_bound: bool
+
+
+def fit_temperature(
+    scores: Any,
+    labels: Any,
+    *,
+    sample_weight: Any = None,
+    kind: str = "logits",
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    bounds: tuple[float, float] = (0.01, 100.0),
+) -> TemperatureFit:
+    r"""Return the temperature that minimises the log-loss of softmax(z / T).
+
+    .. math:: \min_T \; \frac{1}{\sum_i v_i} \sum_i v_i
+        \Bigl( \log \sum_k e^{z_{ik}/T} - z_{i y_i}/T \Bigr)
+
+    where z_ik is the log-score of class k for sample i, y_i the sample's label, v_i its weight
+    and T the temperature. In 1/T this is convex, with the slope E[z] − z_y and the curvature
+    Var[z] under the tempered posterior: Newton's method, kept inside a bracket, cannot diverge.
+
+    Parameters
+    ----------
+    scores : array of shape (..., K, ...)
+        The model's outputs on validation samples. For two classes also one score per sample,
+        that of class 1: shape (N,), or 1 on the class axis.
+    labels : integer array of the scores' shape without the class axis
+        Class indices.
+    sample_weight : array of the labels' shape, optional
+        Weights v.
+    kind : {"logits", "probs", "log_probs"}, default "logits"
+        What the scores are.
+    class_axis : int, default -1
+        The axis of the classes.
+    ignore_index : int, optional
+        A label that marks samples to leave out.
+    bounds : (float, float), default (0.01, 100)
+        The range of T. Where every sample is classified right the best T is 0, where scores say
+        nothing it is infinite: the fit then ends at the bound, with a warning.
+
+    Returns
+    -------
+    TemperatureFit
+        Temperature, log-loss, and how the fit went.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger. "On Calibration of Modern Neural Networks", ICML 2017.
+    .. [2] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: temperature scaling as likelihood flattening, Sec. 3.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+    >>> fit_temperature(scores, np.array([0, 0, 0, 0])).temperature
+    3.6410
+    """
+    check_kind(kind)
+    low, high = check_bounds(bounds, positive=True)
+    problem = _problem(scores, labels, sample_weight, kind, class_axis, ignore_index)
+    found = _minimise(problem, 1.0 / high, 1.0 / low)
+    if not found.at_bound:
+        return found
+    sharp = found.temperature < math.sqrt(low * high)
+    end = low if sharp else high
+    why = (
+        "every sample is classified right with room to spare"
+        if sharp
+        else "the scores say less about these labels than no scores would"
+    )
+    warnings.warn(
+        f"the log-loss still falls at the bound T={end:g} of `bounds`, as it does where {why}. "
+        f"Pass more or other validation data, or wider bounds.",
+        RepriorWarning,
+        stacklevel=2,
+    )
+    return replace(found, temperature=end)
+
+
+class _Loss(NamedTuple):
+    """The log-loss at one 1/T, and its first and second derivative."""
+
+    value: float
+    slope: float
+    curvature: float
+
+
+def _problem(
+    scores: Any,
+    labels: Any,
+    sample_weight: Any,
+    kind: str,
+    class_axis: int,
+    ignore_index: int | None,
+) -> Callable[[float], _Loss]:
+    """Check the arguments and return the log-loss as a function of 1/T."""
+    xp = namespace(scores, labels, sample_weight)
+    z = as_scores(scores, xp)
+    axis = check_class_axis(z.shape, class_axis)
+    if z.ndim == 1:
+        z, axis = z[:, None], 1
+    shape = tuple(length for i, length in enumerate(z.shape) if i != axis)
+    log_z = log_columns(z, kind, axis=axis, xp=xp)
+    n_classes = int(log_z.shape[axis])
+    y = to_numpy(labels)
+    check_labels(y, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
+    v = _weights(y, sample_weight, ignore_index).reshape(-1)
+    y = np.where(v > 0, y.reshape(-1), 0).astype(np.int64)
+    # Classes first where rows are short: sums then run along the samples.
+    first = is_numpy_namespace(xp) and n_classes < SHORT_ROW
+    rows = xp.moveaxis(log_z, axis, 0 if first else -1)
+    rows = xp.reshape(rows, (n_classes, -1) if first else (-1, n_classes))
+    return _LogLoss(rows, y, v, axis=0 if first else 1, xp=xp)
+
+
+def _weights(y: NDArray[Any], sample_weight: Any, ignore_index: int | None) -> NDArray[np.float64]:
+    """Return weights that sum to 1, 0 for ignored samples."""
+    v: NDArray[np.float64] = np.ones(y.shape)
+    if sample_weight is not None:
+        check_sample_weight(sample_weight, y.shape)
+        v = np.array(to_numpy(sample_weight), dtype=np.float64)
+    if ignore_index is not None:
+        v = np.where(y == ignore_index, 0.0, v)
+    if not v.any():
+        raise LabelsError(
+            "`labels` must hold at least one sample of positive weight that is not ignored. "
+            "Got none. Check `ignore_index` and `sample_weight`."
+        )
+    v /= v.sum()
+    return v
+
+
+class _LogLoss:
+    """The weighted log-loss of rows of log-scores as a function of 1/T."""
+
+    def __init__(
+        self,
+        rows: Array,
+        labels: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        *,
+        axis: int,
+        xp: Namespace,
+    ) -> None:
+        self.xp, self.axis, self.weights = xp, axis, weights
+        self.wide = accumulation_dtype(xp, device_of(rows))
+        # Shifted by the row maximum once: no later exponential overflows.
+        self.rows = rows - xp.max(rows, axis=axis, keepdims=True)
+        n_classes, n = int(rows.shape[axis]), labels.size
+        place = labels * n + np.arange(n) if axis == 0 else np.arange(n) * n_classes + labels
+        flat = xp.reshape(self.rows, (-1,))
+        chosen = to_numpy(xp.take(flat, constant(place, xp, like=rows), axis=0))
+        self.chosen = chosen.astype(np.float64)
+        _refuse_impossible_labels(self.chosen, weights, labels)
+        impossible = self.rows == -xp.inf
+        self.finite = self.rows
+        if bool(xp.any(impossible)):
+            self.finite = xp.where(impossible, xp.zeros_like(self.rows), self.rows)
+        self.step = max(1, BLOCK_ITEMS // n_classes) if is_numpy_namespace(xp) else n
+
+    def __call__(self, inverse: float) -> _Loss:
+        parts = [
+            self._block(inverse, slice(start, start + self.step))
+            for start in range(0, self.weights.size, self.step)
+        ]
+        value, slope, curvature = np.sum(parts, axis=0)
+        return _Loss(float(value), float(slope), float(curvature))
+
+    def _block(self, inverse: float, part: slice) -> NDArray[np.float64]:
+        xp, index = self.xp, (slice(None), part) if self.axis == 0 else (part, slice(None))
+        mass = xp.exp(self.rows[index] * inverse)
+        finite = self.finite[index]
+        first = mass * finite
+        total, first, second = (
+            to_numpy(xp.sum(x, axis=self.axis, dtype=self.wide)).astype(np.float64)
+            for x in (mass, first, first * finite)
+        )
+        mean = first / total
+        chosen, weights = self.chosen[part], self.weights[part]
+        variance = np.maximum(second / total - mean**2, 0.0)
+        losses = np.log(total) - inverse * chosen
+        return np.array([weights @ losses, weights @ (mean - chosen), weights @ variance])
+
+
+def _refuse_impossible_labels(
+    chosen: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[np.int64]
+) -> None:
+    impossible = np.isneginf(chosen) & (weights > 0)
+    if impossible.any():
+        where = int(np.argmax(impossible))
+        raise ScoresError(
+            f"`scores` must leave every sample's own class possible, or the log-loss is infinite "
+            f"at any temperature. Got probability 0 for class {labels[where]} of sample {where} "
+            f"(counting along the flattened labels). Drop the sample, or pass logits."
+        )
+
+
+def _minimise(loss: Callable[[float], _Loss], low: float, high: float) -> TemperatureFit:
+    """Find the root of the slope in [low, high] by Newton steps that never leave the bracket."""
+    left, right = low, high
+    at = min(max(1.0, low), high)
+    last = math.inf
+    seen: set[float] = set()
+    for n in range(1, MAX_ITERATIONS + 1):
+        here = loss(at)
+        seen.add(at)
+        if here.value == 0.0:  # nothing left to lower: as separable as the dtype can tell
+            return TemperatureFit(1.0 / high, 0.0, True, n, True)
+        if here.slope == 0.0 or at == (low if here.slope > 0.0 else high):
+            return TemperatureFit(1.0 / at, here.value, True, n, here.slope != 0.0)
+        left, right = (left, at) if here.slope > 0.0 else (at, right)
+        step = -here.slope / here.curvature if here.curvature > 0.0 else -here.slope * math.inf
+        if abs(step) <= STEP_TOLERANCE * at and low <= at + step <= high:
+            value = here.value + step * (here.slope + 0.5 * step * here.curvature)
+            return TemperatureFit(1.0 / (at + step), value, True, n, False)
+        at = min(max(at + step, at / GROWTH, left), at * GROWTH, right)
+        # Halve the bracket where Newton would leave it, or where it crawls.
+        if at in seen or (abs(step) > 0.5 * last and {left, right} <= seen):
+            at = math.sqrt(left * right)
+        last = abs(step)
+    return TemperatureFit(1.0 / at, loss(at).value, False, MAX_ITERATIONS + 1, False)

@@ -1,0 +1,53 @@
+"""The best strength, looked for further up where it lies at the upper bound."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+from reprior.exceptions import RepriorWarning
+from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.objective import Best, Constraint
+from reprior.tuning.profile import StrengthProfile
+
+__all__ = ["best_widened"]
+
+#: The upper bound is doubled while the best strength lies at it, up to here.
+WIDEST_BOUND = 8.0
+
+
+def best_widened(
+    profile_of: Callable[[tuple[float, float]], StrengthProfile],
+    bounds: tuple[float, float],
+    metric: CountMetric,
+    constraints: Sequence[Constraint],
+    *,
+    stacklevel: int,
+) -> tuple[Best, StrengthProfile]:
+    """Profile within ``bounds``, and again with the upper bound doubled while the best is at it.
+
+    The lower bound stays. Each doubling is said in a warning. Where no strength up to the cap
+    changes the metric, the result is that of the bounds as given. ``stacklevel`` is how many
+    frames up from here the user's call is.
+    """
+
+    def say(sentence: str) -> None:
+        warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 2)
+
+    low, high = bounds
+    profile = profile_of((low, high))
+    best = profile.best(metric, subject_to=constraints)
+    narrow = best, profile
+    while best.interval[1] >= high and best.value < 1.0:
+        if high >= WIDEST_BOUND:
+            say(
+                f"The best strength lies at the upper bound {high:g}; more is not tried. "
+                f"Is `source_prior` what the model was trained on?"
+            )
+            return narrow if best.interval[0] <= low else (best, profile)
+        wider = min(2 * high, WIDEST_BOUND) if high > 0 else WIDEST_BOUND
+        say(f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}.")
+        high = wider
+        profile = profile_of((low, high))
+        best = profile.best(metric, subject_to=constraints)
+    return best, profile

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from reprior.core.prior import (
+    as_prior,
+    as_target_prior,
+    prior_from_counts,
+    prior_from_labels,
+    slopes,
+)
+from reprior.exceptions import LabelsError, OptionError, PriorError, RepriorError
+from tests.core.backends import EXACT, WIDE_BACKENDS, library_of, priors
+
+COUNTS = hnp.arrays(np.int64, st.integers(2, 8), elements=st.integers(1, 10**9))
+
+
+# ------------------------------------------------------------------------------- identities
+
+
+@given(COUNTS)
+def test_counts_become_shares(counts):
+    prior = prior_from_counts(counts)
+    assert prior.dtype == np.float64
+    np.testing.assert_allclose(prior, counts / counts.sum(), rtol=EXACT)
+    assert math.isclose(prior.sum(), 1.0, rel_tol=EXACT)
+
+
+@given(COUNTS)
+def test_inverse_frequency_weights_give_a_uniform_effective_prior(counts):
+    prior = prior_from_counts(counts, weights=counts.sum() / counts)
+    np.testing.assert_allclose(prior, 1 / counts.size, rtol=EXACT)
+
+
+@given(COUNTS, st.floats(1e-6, 1e6))
+def test_scale_of_counts_and_weights_does_not_matter(counts, scale):
+    weights = np.arange(1.0, counts.size + 1)
+    np.testing.assert_allclose(
+        prior_from_counts(counts * scale, weights=weights * scale),
+        prior_from_counts(counts, weights=weights),
+        rtol=EXACT,
+    )
+
+
+def test_smoothing_comes_before_weighting():
+    prior = prior_from_counts([3, 0], weights=[1, 8], smoothing=1)
+    np.testing.assert_allclose(prior, np.array([4 * 1, 1 * 8]) / 12, rtol=EXACT)
+
+
+def test_mappings_keep_their_order():
+    prior = prior_from_counts({"b": 3, "a": 1}, weights={"a": 3, "b": 1})
+    np.testing.assert_allclose(prior, [0.5, 0.5])
+    np.testing.assert_allclose(prior_from_counts({"b": 3, "a": 1}), [0.75, 0.25])
+    np.testing.assert_allclose(prior_from_counts({"b": 3, "a": 1}, weights=[1, 3]), [0.5, 0.5])
+
+
+def test_counts_near_overflow_are_fine():
+    np.testing.assert_allclose(prior_from_counts([1e308, 1e308, 1e308]), 1 / 3)
+
+
+@given(hnp.arrays(np.int64, st.integers(1, 50), elements=st.integers(0, 3)), st.floats(0.1, 5))
+def test_labels_are_counted(labels, smoothing):
+    counts = np.array([(labels == k).sum() for k in range(4)])
+    np.testing.assert_allclose(
+        prior_from_labels(labels, n_classes=4, smoothing=smoothing),
+        prior_from_counts(counts, smoothing=smoothing),
+        rtol=EXACT,
+    )
+
+
+def test_labels_with_weights_and_ignored_ones():
+    labels = np.array([[0, 1, 255], [1, 0, 255]])
+    weight = np.array([[1.0, 3.0, 9.0], [3.0, 1.0, 9.0]])
+    prior = prior_from_labels(labels, sample_weight=weight, ignore_index=255)
+    np.testing.assert_allclose(prior, [0.25, 0.75])
+    np.testing.assert_allclose(prior_from_labels([True, False, True, True]), [0.25, 0.75])
+
+
+@given(st.data())
+def test_a_prior_is_left_as_it_is(data):
+    prior = data.draw(priors(5))
+    before = prior.copy()
+    np.testing.assert_allclose(as_prior(prior, name="source_prior"), prior, rtol=EXACT)
+    np.testing.assert_array_equal(prior, before)
+
+
+def test_small_misses_of_the_sum_are_corrected():
+    exact = as_prior([0.5, 0.5 + 9e-7], name="source_prior")
+    assert math.isclose(exact.sum(), 1.0, rel_tol=EXACT)
+
+
+def test_a_float32_prior_of_thousands_of_classes_passes(rng):
+    prior = rng.pareto(1.0, size=8142).astype(np.float32) + np.float32(1e-3)
+    as_prior(prior / prior.sum(), name="source_prior", n_classes=8142)
+
+
+def test_target_priors():
+    np.testing.assert_array_equal(as_target_prior("uniform", n_classes=4), [0.25] * 4)
+    np.testing.assert_array_equal(as_target_prior([0.0, 1.0], n_classes=2), [0.0, 1.0])
+    by_name = as_target_prior({"b": 0.75, "a": 0.25}, n_classes=2, classes=["a", "b"])
+    np.testing.assert_array_equal(by_name, [0.25, 0.75])
+
+
+def test_slopes_are_log_ratios():
+    w = slopes(np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.75, 0.0]))
+    np.testing.assert_allclose(w, [-math.log(2), math.log(3), -math.inf])
+
+
+# ----------------------------------------------------------------------------------- parity
+
+
+@pytest.mark.parametrize("backend", WIDE_BACKENDS, ids=str)
+def test_libraries(backend):
+    tolerance = 1e-7 if backend.library == "jax" else EXACT  # JAX has no float64 by default
+    counts = backend.make([6.0, 3.0, 1.0])
+    prior = prior_from_counts(counts)
+    assert library_of(prior) == backend.library
+    np.testing.assert_allclose(np.asarray(as_prior(prior, name="p")), [0.6, 0.3, 0.1], atol=1e-7)
+    labels = backend.make_integers([0, 0, 0, 1])
+    prior = prior_from_labels(labels)
+    assert library_of(prior) == backend.library
+    np.testing.assert_allclose(as_prior(prior, name="p"), [0.75, 0.25], atol=tolerance)
+
+
+# ------------------------------------------------------------------------------------ words
+
+WORDS = {
+    "zero count": (
+        lambda: prior_from_counts([5, 0, 3]),
+        PriorError,
+        "`counts` must have at least one sample of every class. Got counts[1]=0. "
+        "Drop the class, or pass smoothing=1.",
+    ),
+    "negative count": (lambda: prior_from_counts([5, -1]), PriorError, "Got counts[1]=-1."),
+    "NaN count": (lambda: prior_from_counts([5, np.nan]), PriorError, "Got counts[1]=nan."),
+    "infinite count": (lambda: prior_from_counts([np.inf, 1]), PriorError, "Got counts[0]=inf."),
+    "one class": (
+        lambda: prior_from_counts([5]),
+        PriorError,
+        "`counts` must cover at least two classes. Got 1.",
+    ),
+    "no counts": (lambda: prior_from_counts([]), PriorError, "at least two classes. Got 0."),
+    "counts of two axes": (
+        lambda: prior_from_counts([[1, 2]]),
+        PriorError,
+        "`counts` must have shape (K,). Got shape (1, 2).",
+    ),
+    "counts no numbers": (
+        lambda: prior_from_counts(["a", "b"]),
+        PriorError,
+        "`counts` must be numbers.",
+    ),
+    "negative smoothing": (
+        lambda: prior_from_counts([1, 2], smoothing=-1),
+        OptionError,
+        "`smoothing` must be a finite number of at least 0. Got -1.",
+    ),
+    "weights length": (
+        lambda: prior_from_counts([1, 2], weights=[1, 2, 3]),
+        PriorError,
+        "`weights` must have one value per class. Got 3 weights for 2 counts.",
+    ),
+    "weight zero": (
+        lambda: prior_from_counts([1, 2], weights=[1, 0]),
+        PriorError,
+        "`weights` must be positive for every class. Got weights[1]=0.",
+    ),
+    "weights named, counts not": (
+        lambda: prior_from_counts([1, 2], weights={"a": 1, "b": 2}),
+        PriorError,
+        "`weights` must be in the order of `counts`.",
+    ),
+    "weights of other classes": (
+        lambda: prior_from_counts({"a": 1, "b": 2}, weights={"a": 1, "c": 2}),
+        PriorError,
+        "Got no value for 'b'. The classes are 'a', 'b'.",
+    ),
+    "absent label": (
+        lambda: prior_from_labels([0, 2, 2]),
+        PriorError,
+        "`labels` must have at least one sample of every class. Got no sample of class 1. "
+        "Drop the class, or pass smoothing=1.",
+    ),
+    "label above n_classes": (
+        lambda: prior_from_labels([0, 1, 5], n_classes=2),
+        LabelsError,
+        "Got labels[2]=5.",
+    ),
+    "float labels": (lambda: prior_from_labels([0.0, 1.0]), LabelsError, "Got dtype float64."),
+    "all ignored": (
+        lambda: prior_from_labels([9, 9], ignore_index=9),
+        LabelsError,
+        "Got 2 samples, none of them kept. Check `ignore_index`.",
+    ),
+    "no labels": (
+        lambda: prior_from_labels(np.empty(0, int)),
+        LabelsError,
+        "`labels` must contain at least one sample",
+    ),
+    "n_classes": (
+        lambda: prior_from_labels([0, 1], n_classes=1),
+        OptionError,
+        "`n_classes` must be an integer of at least 2. Got 1.",
+    ),
+    "n_classes no integer": (
+        lambda: prior_from_labels([0, 1], n_classes=2.5),
+        OptionError,
+        "Got 2.5.",
+    ),
+    "weights of labels": (
+        lambda: prior_from_labels([0, 1], sample_weight=[1, -1]),
+        LabelsError,
+        "Got sample_weight[1]=-1.",
+    ),
+    "prior zero": (
+        lambda: as_prior([0.5, 0.25, 0.25, 0], name="source_prior"),
+        PriorError,
+        "`source_prior` must be positive for every class. Got source_prior[3]=0. "
+        "Drop the class, or pass smoothing=1",
+    ),
+    "prior negative": (
+        lambda: as_prior([1.5, -0.5], name="source_prior"),
+        PriorError,
+        "`source_prior` must not be negative. Got source_prior[1]=-0.5.",
+    ),
+    "prior NaN": (
+        lambda: as_prior([np.nan, 1.0], name="source_prior"),
+        PriorError,
+        "Got source_prior[0]=nan.",
+    ),
+    "prior length": (
+        lambda: as_prior([0.5, 0.5], name="source_prior", n_classes=3),
+        PriorError,
+        "`source_prior` must have one value per class. Got 2 values for 3 classes.",
+    ),
+    "prior of one class": (lambda: as_prior([1.0], name="p"), PriorError, "at least two classes"),
+    "prior sum": (
+        lambda: as_prior([0.5, 0.4], name="source_prior"),
+        PriorError,
+        "`source_prior` must sum to 1. Got a sum of 0.9. Pass prior_from_counts(source_prior).",
+    ),
+    "counts as prior": (
+        lambda: as_prior([500, 20], name="source_prior"),
+        PriorError,
+        "Got a sum of 520. These look like counts. Pass prior_from_counts(source_prior).",
+    ),
+    "prior named, classes unknown": (
+        lambda: as_prior({"a": 0.5, "b": 0.5}, name="source_prior"),
+        PriorError,
+        "Got a mapping, and no classes to order it by.",
+    ),
+    "prior of an unknown class": (
+        lambda: as_prior({"a": 0.5, "b": 0.3, "c": 0.2}, name="p", classes=["a", "b"]),
+        PriorError,
+        "Got a value for 'c'.",
+    ),
+    "target name": (
+        lambda: as_target_prior("unifrom", n_classes=3),
+        OptionError,
+        "`target_prior` must be 'uniform'. Got 'unifrom'. Did you mean 'uniform'? Or pass one "
+        "probability per class.",
+    ),
+    "target length": (
+        lambda: as_target_prior([0.5, 0.5], n_classes=3),
+        PriorError,
+        "`target_prior` must have one value per class.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_words(case):
+    call, error, words = WORDS[case]
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)
+    assert isinstance(caught.value, RepriorError)

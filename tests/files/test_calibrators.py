@@ -1,0 +1,122 @@
+"""Calibrators as versioned JSON."""
+
+import json
+
+import pytest
+
+from reprior.exceptions import FileFormatError
+from reprior.files.calibrators import read_calibrator, write_calibrator
+
+FIELDS = {
+    "strength": 1.25,
+    "temperature": 1.0,
+    "source_prior": [0.75, 0.25],
+    "target_prior": [1.0, 0.0],
+    "kind": "logits",
+    "metric": "mean_iou",
+    "classes": ["cat", "dög"],
+    "class_axis": 1,
+    "strength_interval": [1.0, 1.5],
+    "best_score": None,
+}
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, FIELDS)
+    assert read_calibrator(path) == {
+        "format": "reprior calibrator",
+        "format_version": 1,
+        **FIELDS,
+    }
+
+
+def test_every_truncation_is_refused(tmp_path):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, FIELDS)
+    whole = path.read_bytes()
+    for size in range(len(whole.rstrip())):
+        path.write_bytes(whole[:size])
+        with pytest.raises(FileFormatError, match=r"truncated, damaged|must have"):
+            read_calibrator(path)
+
+
+BAD = [
+    ("strength", "1.0"),
+    ("strength", True),
+    ("temperature", 0.0),
+    ("temperature", -1.0),
+    ("source_prior", [1.0]),
+    ("source_prior", [1.0, 0.0]),
+    ("source_prior", [0.5, 0.4]),
+    ("source_prior", "uniform"),
+    ("target_prior", [0.2, 0.3, 0.5]),
+    ("target_prior", [1.5, -0.5]),
+    ("target_prior", [None, 1.0]),
+    ("kind", "logit"),
+    ("metric", None),
+    ("class_axis", 1.0),
+    ("classes", ["cat"]),
+    ("strength_interval", [1.0]),
+    ("strength_interval", [1.0, None]),
+    ("best_score", "good"),
+]
+
+
+@pytest.mark.parametrize("name, value", BAD)
+def test_every_bad_field_is_named(tmp_path, name, value):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, name: value})
+    with pytest.raises(FileFormatError, match=rf"'{name}'.*save\(\)"):
+        read_calibrator(path)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_missing_field_is_named(tmp_path, name):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {key: value for key, value in FIELDS.items() if key != name})
+    with pytest.raises(FileFormatError, match=rf"'(source_prior|{name})'. Got (nothing|\[)"):
+        read_calibrator(path)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_nan_and_infinity_are_refused(tmp_path, constant):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, FIELDS)
+    path.write_text(path.read_text().replace("1.25", constant))
+    with pytest.raises(FileFormatError, match=f"{constant} is not a number"):
+        read_calibrator(path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_calibrator(path, {**FIELDS, "strength": float(constant.lower())})
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"format_version": 99}, "this reprior reads up to 1. Install a newer reprior"),
+        ({"format_version": None}, "integer format_version"),
+        ({"format_version": 0}, "integer format_version"),
+        ({"format": "x"}, "without that mark"),
+    ],
+)
+def test_other_versions_and_files_are_refused(tmp_path, change, words):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, FIELDS)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(FileFormatError, match=words):
+        read_calibrator(path)
+
+
+def test_json_that_is_no_object_and_bytes_that_are_no_text(tmp_path):
+    path = tmp_path / "cal.json"
+    path.write_text("[1, 2]")
+    with pytest.raises(FileFormatError, match="without that mark"):
+        read_calibrator(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FileFormatError, match="truncated, damaged"):
+        read_calibrator(path)
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_calibrator(tmp_path / "nothing.json")

@@ -1,0 +1,113 @@
+"""Frames and class names become arrays and indices."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import reprior as rp
+from reprior.encoding import TuningData, as_classes, encode_labels, is_range, score_array
+
+NAMES = ["ant", "bee", "cow"]
+PRIOR = [0.5, 0.3, 0.2]
+
+
+def data(scores, labels, weight=None, **options):
+    return TuningData.of(rp.PosteriorCalibrator(PRIOR, **options), scores, labels, weight)
+
+
+@pytest.fixture
+def scores():
+    return np.random.default_rng(0).standard_normal((4, 3))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_columns_are_put_in_the_order_of_the_classes(scores, frame):
+    shuffled = frame({name: scores[:, NAMES.index(name)] for name in ["cow", "ant", "bee"]})
+    read = data(shuffled, ["ant", "cow", "bee", "bee"], classes=NAMES)
+    np.testing.assert_array_equal(read.scores, scores)
+    np.testing.assert_array_equal(read.labels, [0, 2, 1, 1])
+
+
+def test_columns_name_the_classes_where_labels_are_names(scores):
+    frame = pd.DataFrame(scores, columns=["cow", "ant", "bee"])
+    read = data(frame, pd.Series(["ant", "cow", "bee", "bee"]))
+    assert read.names == ["cow", "ant", "bee"]
+    np.testing.assert_array_equal(read.labels, [1, 0, 2, 2])
+    np.testing.assert_array_equal(read.scores, scores)
+
+
+def test_columns_with_other_names_are_taken_as_they_stand(scores):
+    frame = pd.DataFrame(scores, columns=["score_0", "score_1", "score_2"])
+    read = data(frame, pl.Series([0, 2, 1, 1]), weight=pd.Series([1.0, 2.0, 3.0, 4.0]))
+    np.testing.assert_array_equal(read.scores, scores)
+    np.testing.assert_array_equal(read.weight, [1, 2, 3, 4])
+    assert read.names is None
+
+
+def test_names_are_sorted_where_nothing_orders_them(scores):
+    read = data(scores, np.array(["cow", "ant", "bee", "ant"]))
+    assert read.names == NAMES
+
+
+def test_the_keys_of_the_source_prior_order_the_classes(scores):
+    prior = {"cow": 0.5, "ant": 0.3, "bee": 0.2}
+    calibrator = rp.PosteriorCalibrator(prior)
+    read = TuningData.of(calibrator, scores, ["ant", "cow", "bee", "ant"], None)
+    assert read.names == list(prior)
+    np.testing.assert_array_equal(read.labels, [1, 0, 2, 1])
+
+
+def test_integer_classes_other_than_indices():
+    labels, ignored = encode_labels([10, 30, -5, 20], as_classes([10, 20, 30]), -5)
+    np.testing.assert_array_equal(labels, [0, 2, -1, 1])
+    assert ignored == -1
+
+
+def test_index_classes_change_nothing():
+    assert is_range(np.arange(4))
+    assert not is_range(np.array([1, 0]))
+    assert not is_range(np.array(["0", "1"]))
+    labels = [0, 1, 255]
+    assert encode_labels(labels, np.arange(2), 255) == (labels, 255)
+    assert encode_labels(labels, None, None) == (labels, None)
+
+
+def test_dense_labels_keep_their_shape():
+    labels, _ = encode_labels(np.array([["a", "b"], ["b", "b"]]), as_classes(["a", "b"]), None)
+    np.testing.assert_array_equal(labels, [[0, 1], [1, 1]])
+
+
+def test_classes_of_mixed_types_stay_what_they_are():
+    assert as_classes(["a", 1]).tolist() == ["a", 1]
+
+
+@pytest.mark.parametrize(
+    "labels, options, words",
+    [
+        (["ant", "bee", "cow", "dog"], {"classes": NAMES}, r"labels\[3\]='dog'"),
+        (["ant", "bee", "ant", "bee"], {}, r"3 different classes.*Got 2.*classes="),
+        ([0, 1, 2, 0], {"classes": ["a", "b"]}, "3 different classes"),
+        ([0, 1, 2, 0], {"classes": ["a", "a", "b"]}, "3 different classes"),
+    ],
+)
+def test_words(scores, labels, options, words):
+    with pytest.raises(rp.RepriorError, match=words):
+        data(scores, labels, **options)
+
+
+def test_a_frame_with_text_in_it_is_refused():
+    with pytest.raises(rp.ScoresError, match="Select the columns of scores"):
+        score_array(pd.DataFrame({"a": [1.0], "b": ["x"]}), None)
+
+
+def test_importance_makes_the_mix_of_the_labels_that_of_the_target():
+    labels = np.array([0] * 6 + [1] * 3 + [2] * 1 + [9] * 2)
+    scores = np.zeros((12, 3))
+    read = data(scores, labels, ignore_index=9)
+    target = np.array([0.2, 0.3, 0.5])
+    weight = read.importance(target, None)[labels != 9]
+    mix = np.bincount(labels[:10], weight) / weight.sum()
+    np.testing.assert_allclose(mix, target)
+    given = read.importance(target, {0: 0.6, 1: 0.3, 2: 0.1})[:10]
+    np.testing.assert_allclose(given / given.sum(), weight / weight.sum())
