@@ -113,7 +113,7 @@ class PosteriorCalibrator:
     >>> import reprior as rp
     >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
     >>> calibrator = rp.PosteriorCalibrator(rp.prior_from_counts([80, 20]))
-    >>> calibrator.fit(logits, [0, 0, 1, 1]).strength_.round(3)
+    >>> round(calibrator.fit(logits, [0, 0, 1, 1]).strength_, 3)
     0.505
     >>> calibrator.predict(logits)
     array([0, 0, 1, 1])
@@ -375,7 +375,7 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator:
     >>> import numpy as np
     >>> import reprior as rp
     >>> path = getfixture("tmp_path") / "cal.json"
-    >>> fitted = rp.PosteriorCalibrator([0.75, 0.25]).fit(np.eye(2), [0, 1])
+    >>> fitted = rp.PosteriorCalibrator([0.75, 0.25]).fit(3 * np.eye(2), [0, 1])
     >>> fitted.save(path)
     >>> rp.load(path).strength_ == fitted.strength_
     True

@@ -89,9 +89,7 @@ def logits(
     size: float = 20.0,
 ) -> st.SearchStrategy[NDArray[np.float64]]:
     """Return a strategy for float64 logits (N, K)."""
-    shapes = st.tuples(
-        st.integers(1, max_samples), st.integers(max(2, min_classes), max_classes)
-    )
+    shapes = st.tuples(st.integers(1, max_samples), st.integers(max(2, min_classes), max_classes))
     # Outside [0, 1], so that no row looks like probabilities.
     numbers = st.one_of(st.floats(-size, -0.5), st.floats(1.5, size))
     return shapes.flatmap(lambda shape: hnp.arrays(np.float64, shape, elements=numbers))

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from tests.core.backends import BACKENDS, library_of
 
 from reprior.core import arrays
 from reprior.exceptions import RepriorError
-from tests.core.backends import BACKENDS, library_of
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)

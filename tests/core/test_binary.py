@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.core.backends import EPS, EXACT, OPERATIONS, WIDE_BACKENDS, library_of, priors
 
 from reprior.core import binary
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.rebalance import log_rebalance, rebalance
 from reprior.exceptions import ScoresError
-from tests.core.backends import EPS, EXACT, OPERATIONS, WIDE_BACKENDS, library_of, priors
 
 XP = namespace()
 
@@ -77,7 +77,9 @@ def test_segmentation_masks_of_one_channel(rng):
 
 
 def test_vectors_are_binary_for_two_classes_and_one_sample_for_more():
-    assert rebalance(np.array([2.0, 3.0]), [0.5, 0.5]).tolist() == sigmoid(np.array([2, 3])).tolist()
+    assert (
+        rebalance(np.array([2.0, 3.0]), [0.5, 0.5]).tolist() == sigmoid(np.array([2, 3])).tolist()
+    )
     assert rebalance(np.array([2.0, 3.0, 4.0]), [0.2, 0.3, 0.5]).sum() == pytest.approx(1.0)
     assert binary.is_single_score((2,), 2)
     assert not binary.is_single_score((3,), 3)
@@ -151,8 +153,9 @@ def test_words(case):
 def test_the_wrong_axis_is_named():
     with pytest.raises(ScoresError) as caught:
         binary.resolve_class_axis((4, 3, 8), 3, -1)
-    assert "Got 8 on axis -1 of shape (4, 3, 8), and 3 classes in the prior. Pass class_axis=1." in str(
-        caught.value
+    assert (
+        "Got 8 on axis -1 of shape (4, 3, 8), and 3 classes in the prior. Pass class_axis=1."
+        in str(caught.value)
     )
     with pytest.raises(ScoresError, match="Check the order and number of classes"):
         binary.resolve_class_axis((4, 5), 3, -1)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.backends import EPS, OPERATIONS
 
 from reprior.core import blocks
 from reprior.core.arrays import namespace
 from reprior.core.blocks import tilt_blocks
 from reprior.core.tilt import Tilt, tilt_at_once
-from tests.core.backends import EPS, OPERATIONS
 
 XP = namespace()
 
@@ -78,7 +78,9 @@ def test_fortran_order_comes_out_as_it_went_in(rng):
 
 
 @pytest.mark.parametrize(
-    "shape, axis", [((400, 40), 1), ((400, 4), 1), ((4, 8, 200), 1)], ids=["rows", "turned", "planes"]
+    "shape, axis",
+    [((400, 40), 1), ((400, 4), 1), ((4, 8, 200), 1)],
+    ids=["rows", "turned", "planes"],
 )
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("log", [True, False])

@@ -7,11 +7,11 @@ import pytest
 import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, WIDE_BACKENDS, logits
 
 from reprior.core import logspace
 from reprior.core.arrays import dtype_name, namespace, to_numpy
 from reprior.exceptions import RepriorWarning, ScoresError
-from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, WIDE_BACKENDS, logits
 
 XP = namespace()
 
@@ -60,7 +60,9 @@ def test_logits_are_left_alone():
 
 def test_zero_probability_is_minus_infinity_without_a_warning():
     log_p = logspace.log_scores(np.array([[1.0, 0.0], [0.5, 0.5]]), "probs", axis=-1, xp=XP)
-    np.testing.assert_array_equal(log_p, np.log([[1.0, 1e-320], [0.5, 0.5]]) + [[0, -np.inf], [0, 0]])
+    np.testing.assert_array_equal(
+        log_p, np.log([[1.0, 1e-320], [0.5, 0.5]]) + [[0, -np.inf], [0, 0]]
+    )
 
 
 @pytest.mark.parametrize("kind", ["probs", "log_probs"])
@@ -151,7 +153,11 @@ WORDS = {
         "logits",
         "`scores` must have a finite score in every row. Got scores[1, :]",
     ),
-    "row of zeros": ([[0.5, 0.5], [0, 0]], "probs", "Got scores[1, :] with probability 0 for every"),
+    "row of zeros": (
+        [[0.5, 0.5], [0, 0]],
+        "probs",
+        "Got scores[1, :] with probability 0 for every",
+    ),
     "negative": (
         [[0.5, 0.5], [1.25, -0.25]],
         "probs",
@@ -175,7 +181,11 @@ WORDS = {
         "Got scores[1, :] with sum 0.9. Normalise the rows",
     ),
     "sum of log_probs": ([[-1.0, -1.0]], "log_probs", "Got scores[0, :] with sum 0.735759."),
-    "empty": (np.empty((0, 3)), "logits", "`scores` must hold at least one sample. Got shape (0, 3)"),
+    "empty": (
+        np.empty((0, 3)),
+        "logits",
+        "`scores` must hold at least one sample. Got shape (0, 3)",
+    ),
     "scalar": (3.0, "logits", "`scores` must hold at least one sample. Got shape ()."),
     "complex": ([[1j, 2]], "logits", "`scores` must be real numbers. Got dtype complex128."),
     "boolean": ([[True, False]], "probs", "`scores` must be real numbers. Got dtype bool."),

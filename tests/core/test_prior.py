@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.core.backends import EXACT, WIDE_BACKENDS, library_of, priors
 
 from reprior.core.prior import (
     as_prior,
@@ -16,7 +17,6 @@ from reprior.core.prior import (
     slopes,
 )
 from reprior.exceptions import LabelsError, OptionError, PriorError, RepriorError
-from tests.core.backends import EXACT, WIDE_BACKENDS, library_of, priors
 
 COUNTS = hnp.arrays(np.int64, st.integers(2, 8), elements=st.integers(1, 10**9))
 

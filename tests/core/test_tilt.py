@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+from tests.core.backends import EXACT
 
 from reprior.core.arrays import namespace
 from reprior.core.tilt import Tilt, refuse_tilt, tilt_at_once
 from reprior.exceptions import ScoresError
-from tests.core.backends import EXACT
 
 XP = namespace()
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from reprior.core.prior import slopes as slopes_of
+from reprior.tuning.constants import AFTER_ZERO
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.rows import Rows
@@ -20,6 +21,9 @@ ROUNDING = 1e-12
 
 MARGIN = 1e-9
 """Two float64 lines of size 10 cross within 1e-15 of the true place: far inside of this."""
+
+BESIDE = 2.0**-20
+"""A step off a switch that keeps lines of small multiples of 3/16 exact in float64."""
 
 BOUNDS = [(0.0, 2.0), (-1.0, 1.5), (0.5, 3.0), (-2.0, -0.5), (-1.0, 0.0), (0.0, 0.125)]
 
@@ -79,10 +83,10 @@ class ExactCase:
         )
 
     def strengths(self) -> Any:
-        """Return every strength where something may change, and some between and beside."""
+        """Return every strength where something may change, and one on either side of it."""
         low, high = self.bounds
         grid = np.arange(np.ceil(low * 16), np.floor(high * 16) + 1) / 16
-        beside = np.concatenate([grid, np.nextafter(grid, -np.inf), np.nextafter(grid, np.inf)])
+        beside = np.concatenate([grid, grid - BESIDE, grid + BESIDE, [AFTER_ZERO]])
         return np.unique(beside[(beside >= low) & (beside <= high)])
 
 

@@ -76,6 +76,7 @@ def fuse(
     named = _named(posteriors)
     xp = namespace(*named.values())
     given = {name: as_scores(p, xp, name=name) for name, p in named.items()}
+    dtype = xp.result_type(*given.values())
     shape = _common_shape(given)
     axis = check_class_axis(shape, class_axis)
     single = len(shape) > 1 and shape[axis] == 1
@@ -85,7 +86,6 @@ def fuse(
     fused = _RULES[rule](parts, axis, xp)
     if single:
         fused = contract(fused, shape, xp=xp, class_axis=axis)
-    dtype = xp.result_type(*named.values())
     return xp.astype(fused, dtype, copy=False) if is_floating(dtype) else fused
 
 

@@ -1,0 +1,26 @@
+"""What `import reprior` adds to `import numpy`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.timing import Row
+
+#: Seconds that importing reprior may take on top of NumPy.
+ALLOWED = 0.2
+_CODE = "import time, numpy; t = time.perf_counter(); import reprior; print(time.perf_counter() - t)"
+
+
+def rows() -> Iterator[Row]:
+    runs = [
+        float(subprocess.run([sys.executable, "-c", _CODE], capture_output=True, check=True).stdout)
+        for _ in range(11)
+    ]
+    shares = np.array(runs) / ALLOWED
+    low, high = np.quantile(shares, [0.05, 0.95])
+    median = float(np.median(shares))
+    yield Row("import reprior", "0.2 s on top of numpy", median, float(low), float(high), 1.0)

@@ -1,0 +1,79 @@
+"""The whole exact profile and its best strength, against one naive evaluation of one strength."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import numpy as np
+
+import reprior as rp
+from benchmarks.timing import Row, compare
+
+#: name, (N, K), mean lead of a sample's own class over unit noise, and the bars with and without
+#: numba. "Few": at most a fifth of the rows switch; "most": more than half.
+CASES = [
+    ("few", (1_000_000, 14), 14.0, 1.0, 3.0),
+    ("few", (24_426, 8_142), 18.0, 1.0, 3.0),
+    ("few", (10_000, 100), 16.0, 2.0, 3.0),
+    ("most", (1_000_000, 14), 2.0, 3.0, np.inf),
+    ("most", (24_426, 8_142), 2.0, 3.0, np.inf),
+    ("most", (10_000, 100), 2.0, 3.0, np.inf),
+]
+IMBALANCE = 100.0
+
+
+def scores_of(shape: tuple[int, int], lead: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Float32 logits of a model of long-tailed classes, labels, and the source prior.
+
+    A sample's own class leads by between 0 and twice ``lead``.
+    """
+    n, k = shape
+    rng = np.random.default_rng(0)
+    prior = rp.prior_from_counts(IMBALANCE ** -np.linspace(0, 1, k))
+    labels = rng.integers(0, k, n)
+    logits = rng.standard_normal(shape, dtype=np.float32)
+    logits[np.arange(n), labels] += rng.random(n, dtype=np.float32) * np.float32(2 * lead)
+    return logits + np.log(prior).astype(np.float32), labels, prior
+
+
+def switching_share(logits: np.ndarray, prior: np.ndarray) -> float:
+    """Share of the rows whose prediction differs between the strengths 0 and 2."""
+    w = -np.log(prior).astype(np.float32)
+    return float((logits.argmax(1) != (logits + 2 * w).argmax(1)).mean())
+
+
+@contextmanager
+def without_numba() -> Iterator[None]:
+    """Run as an installation without numba does."""
+    with (
+        mock.patch("reprior.tuning.passes.has_numba", return_value=False),
+        mock.patch("reprior.tuning.sweep.has_numba", return_value=False),
+    ):
+        yield
+
+
+def rows() -> Iterator[Row]:
+    for name, shape, lead, bar, numpy_bar in CASES:
+        logits, labels, prior = scores_of(shape, lead)
+        w = -np.log(prior).astype(np.float32)
+
+        def naive(logits: np.ndarray = logits, w: np.ndarray = w) -> np.ndarray:
+            return (logits + np.float32(0.7) * w).argmax(1)
+
+        def exact(
+            logits: np.ndarray = logits, labels: np.ndarray = labels, prior: np.ndarray = prior
+        ) -> rp.Best:
+            profile = rp.StrengthProfile.from_scores(logits, labels, source_prior=prior)
+            return profile.best("balanced_accuracy")
+
+        share = switching_share(logits, prior)
+        size = f"{shape[0]:,} x {shape[1]:,}, {name} ({share:.0%}) switch"
+        peer = "one (z + λ·w).argmax(1)"
+        yield compare(f"profile + best, {size}", exact, peer, naive, bar=bar)
+        if np.isfinite(numpy_bar):
+            with without_numba():
+                yield compare(
+                    f"… without numba, {size}", exact, peer, naive, bar=numpy_bar, pairs=11
+                )

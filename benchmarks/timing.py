@@ -1,0 +1,57 @@
+"""Paired, interleaved timing: a ratio and its interval, never bare seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Quantiles of the median's bootstrap distribution that are reported as its interval.
+INTERVAL = (0.05, 0.95)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what costs how much of which peer, and what was promised."""
+
+    what: str
+    peer: str
+    ratio: float
+    low: float
+    high: float
+    bar: float
+
+    @property
+    def kept(self) -> bool:
+        return self.ratio <= self.bar
+
+
+def compare(
+    what: str,
+    ours: Callable[[], Any],
+    peer: str,
+    theirs: Callable[[], Any],
+    *,
+    bar: float,
+    pairs: int = 31,
+) -> Row:
+    """Time the two alternately and take the median of the paired ratios.
+
+    Pairs that are neighbours in time share whatever else the machine is doing.
+    """
+    ours()
+    theirs()
+    ratios = np.array([_seconds(ours) / _seconds(theirs) for _ in range(pairs)])
+    rng = np.random.default_rng(0)
+    medians = np.median(rng.choice(ratios, (1000, pairs)), axis=1)
+    low, high = np.quantile(medians, INTERVAL)
+    return Row(what, peer, float(np.median(ratios)), float(low), float(high), bar)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
