@@ -92,15 +92,18 @@ def metric(name: str, matrix: Vector) -> float:
     return float(sum(values) / len(values))
 
 
-def metric_at(
-    name: str, scores: Any, labels: Any, slopes: Any, strengths: Any, weights: Any = None
-) -> Vector:
-    """Return the metric at every strength, each from an arg max of its own."""
+def metrics_at(
+    scores: Any, labels: Any, slopes: Any, strengths: Any, weights: Any = None
+) -> dict[str, Vector]:
+    """Return every metric at every strength, each from an arg max of its own."""
     found = predictions(scores, slopes, strengths)
-    distinct, which = np.unique(found, axis=0, return_inverse=True)
-    n_classes = np.shape(scores)[1]
-    values = [metric(name, confusion(labels, row, n_classes, weights)) for row in distinct]
-    return np.asarray(values)[which.reshape(-1)]
+    known: dict[bytes, list[float]] = {}
+    for row in found:
+        if row.tobytes() not in known:
+            matrix = confusion(labels, row, np.shape(scores)[1], weights)
+            known[row.tobytes()] = [metric(name, matrix) for name in METRICS]
+    table = np.array([known[row.tobytes()] for row in found]).reshape(-1, len(METRICS))
+    return {name: table[:, i] for i, name in enumerate(METRICS)}
 
 
 def pareto(values_a: Any, values_b: Any) -> set[tuple[float, float]]:

@@ -118,7 +118,7 @@ class PosteriorCalibrator:
     >>> calibrator.predict(logits)
     array([0, 0, 1, 1])
     >>> calibrator.predict_proba(logits[2:3]).round(3)
-    array([[0.425, 0.575]])
+    array([[0.426, 0.574]])
     """
 
     strength_: float

@@ -11,6 +11,7 @@ from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, WIDE_BACKENDS,
 
 from reprior.core import logspace
 from reprior.core.arrays import dtype_name, namespace, to_numpy
+from reprior.core.rebalance import rebalance
 from reprior.exceptions import RepriorWarning, ScoresError
 
 XP = namespace()
@@ -60,9 +61,8 @@ def test_logits_are_left_alone():
 
 def test_zero_probability_is_minus_infinity_without_a_warning():
     log_p = logspace.log_scores(np.array([[1.0, 0.0], [0.5, 0.5]]), "probs", axis=-1, xp=XP)
-    np.testing.assert_array_equal(
-        log_p, np.log([[1.0, 1e-320], [0.5, 0.5]]) + [[0, -np.inf], [0, 0]]
-    )
+    half = np.log(0.5)
+    np.testing.assert_array_equal(log_p, [[0.0, -np.inf], [half, half]])
 
 
 @pytest.mark.parametrize("kind", ["probs", "log_probs"])
@@ -204,6 +204,24 @@ def test_words(case):
 def test_scores_that_are_good_are_not_refused():
     logspace.refuse_scores(np.array(P), "probs", axis=-1)
     logspace.refuse_scores(np.array(P), "logits", axis=-1)
+
+
+def test_a_row_at_the_edge_of_the_tolerance_is_named():
+    """The check sums float32 exponentials, the sentence float64 ones: they must not disagree."""
+    edge = np.linspace(0.99e-3, 1.01e-3, 2001)
+    log_p = np.log(np.stack([np.full_like(edge, 0.5), 0.5 + edge], axis=1)).astype(np.float32)
+
+    def sentence(row):
+        try:
+            rebalance(row[None], [0.5, 0.5], kind="log_probs")
+        except ScoresError as error:
+            return str(error)
+        return None
+
+    sentences = [sentence(row) for row in log_p]
+    assert sentences[0] is None
+    assert all("must sum to 1" in found for found in sentences if found)
+    assert sentences[-1]
 
 
 def test_rows_are_named_by_their_class_axis():

@@ -222,7 +222,7 @@ WORDS = {
         lambda: as_prior([0.5, 0.25, 0.25, 0], name="source_prior"),
         PriorError,
         "`source_prior` must be positive for every class. Got source_prior[3]=0. "
-        "Drop the class, or pass smoothing=1",
+        "Drop the class, or pass smoothing=1.",
     ),
     "prior negative": (
         lambda: as_prior([1.5, -0.5], name="source_prior"),

@@ -9,7 +9,6 @@ import sys
 from typing import Any, TypeAlias
 
 import array_api_compat
-import array_api_compat.numpy as np_compat
 import numpy as np
 
 from reprior.exceptions import RepriorError
@@ -58,7 +57,7 @@ def namespace(*arrays: Any) -> Namespace:
         xp = (
             array_api_compat.array_namespace(array)
             if array_api_compat.is_array_api_obj(array)
-            else np_compat
+            else _numpy_namespace()
         )
         found.setdefault(_library_name(xp), xp)
     if len(found) > 1:
@@ -68,7 +67,14 @@ def namespace(*arrays: Any) -> Namespace:
             f"Convert them to one, for example with np.asarray (or torch.as_tensor) before "
             f"the call."
         )
-    return next(iter(found.values()), np_compat)
+    return next(iter(found.values()), None) or _numpy_namespace()
+
+
+def _numpy_namespace() -> Namespace:
+    # Imported at the first use: it loads every corner of NumPy, which `import reprior` need not.
+    import array_api_compat.numpy as xp
+
+    return xp
 
 
 def _library_name(xp: Namespace) -> str:

@@ -117,7 +117,7 @@ def _total(mass: NDArray[Any], axis: int) -> NDArray[np.float64]:
     total: NDArray[np.float64]
     if mass.ndim == 2 and axis == 1:
         # As exact as `sum(dtype=float64)` and twice as fast on rows.
-        total = np.einsum("nk->n", mass, dtype=np.float64)[:, None]
+        total = np.einsum("nk->n", mass, dtype=np.float64, casting="unsafe")[:, None]
     else:
         total = np.sum(mass, axis=axis, keepdims=True, dtype=np.float64)
     return total

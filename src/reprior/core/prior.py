@@ -208,7 +208,7 @@ def as_prior(
         where = int(np.argmax(values == 0))
         raise PriorError(
             f"`{name}` must be positive for every class. Got {name}[{where}]=0. "
-            f"Drop the class, or pass smoothing=1 to prior_from_counts."
+            f"Drop the class, or pass smoothing=1. (`prior_from_counts` takes `smoothing`.)"
         )
     total = math.fsum(values)
     if abs(total - 1.0) > SUM_TOLERANCE:

@@ -154,6 +154,11 @@ def odds_ratio(odds: Any, source_ratio: Any, target_ratio: Any = 1.0, *, strengt
     strength : float
         λ.
 
+    Returns
+    -------
+    float or array
+        P_f(a|x) / P_f(b|x).
+
     References
     ----------
     .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
@@ -202,7 +207,10 @@ def _posterior(
         if kind == "logits" and not is_traced(given):
             warn_if_probs(given, axis=axis, xp=xp)
         result = _tilted(given, tilt, axis, xp)
-    return xp.astype(result, given.dtype, copy=False) if is_floating(given.dtype) else result
+    if not is_floating(given.dtype):
+        return result
+    with np.errstate(over="ignore"):  # a log-posterior below the reach of float16 is −inf there
+        return xp.astype(result, given.dtype, copy=False)
 
 
 def _tilted(z: Array, tilt: Tilt, axis: int, xp: Namespace) -> Array:

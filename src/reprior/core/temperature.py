@@ -281,18 +281,15 @@ def _minimise(loss: Callable[[float], _Loss], low: float, high: float) -> Temper
         if here.slope == 0.0 or at == (low if here.slope > 0.0 else high):
             return TemperatureFit(1.0 / at, here.value, True, n, here.slope != 0.0)
         left, right = (left, at) if here.slope > 0.0 else (at, right)
-        step = (
-            -here.slope / here.curvature
-            if here.curvature > 0.0
-            else -math.copysign(math.inf, here.slope)
-        )
+        downhill = -math.copysign(math.inf, here.slope)
+        step = -here.slope / here.curvature if here.curvature > 0.0 else downhill
         if abs(step) <= STEP_TOLERANCE * at and low <= at + step <= high:
             value = here.value + step * (here.slope + 0.5 * step * here.curvature)
             return TemperatureFit(1.0 / (at + step), value, True, n, False)
         # Where Newton leaves the bracket or crawls: halve the bracket, or reach out for its end.
         bracketed = {left, right} <= seen
         slow, last = abs(step) > 0.5 * last, abs(step)
-        wanted = at - math.copysign(math.inf, here.slope) if slow else at + step
+        wanted = downhill if slow else at + step
         at = min(max(wanted, at / GROWTH, left), at * GROWTH, right)
         if at in seen or (slow and bracketed):
             at = math.sqrt(left * right)

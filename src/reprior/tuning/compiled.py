@@ -51,8 +51,10 @@ def _tie_winner(scores: Any, i: int, shift: Any, slope: Any, top: float) -> int:
 
 
 @njit(nogil=True, cache=True, forceinline=True)
-def _ends_of_few(scores: Any, i: int, shift: Any, slope: Any) -> tuple[int, int]:  # pragma: no cover
-    """Winner at 0 (first maximum) and at ``shift``; conditional moves, no branches to mispredict."""
+def _ends_of_few(
+    scores: Any, i: int, shift: Any, slope: Any
+) -> tuple[int, int]:  # pragma: no cover
+    """Winner at 0 (first maximum) and at ``shift``; conditional moves, nothing to mispredict."""
     a = b = 0
     v = scores[i, 0]
     top_a, top_b = v, np.float64(v) + shift[0]
@@ -188,7 +190,9 @@ def _walk(
 
 
 @njit(nogil=True, cache=True, forceinline=True)
-def _count(table: Any, label: int, ends: tuple[int, int, int], amount: Any) -> None:  # pragma: no cover
+def _count(
+    table: Any, label: int, ends: tuple[int, int, int], amount: Any
+) -> None:  # pragma: no cover
     origin, a, _ = ends
     table[0, label] += amount
     table[2, a] += amount
@@ -209,21 +213,23 @@ def tally_rows(
     first_row: int,
     counts: Any,
     sums: Any,
+    used: int,
     positions: Any,
     parties: Any,
+    switch_weights: Any,
 ) -> tuple[int, int, bool]:  # pragma: no cover
     """Tally rows from ``first_row`` until done, the table is full, or a row is bad.
 
     ``counts`` (5, K) int64 takes support, true positives and predicted at ``low``, true
     positives and predicted at 0; ``sums`` (5, K) float64 the same weighted, where ``weights``
-    is not empty; ``positions`` and ``parties`` (row, loser, winner) the switches. Returns
-    the next row, the number of switches, and False where a row has no finite score.
+    is not empty. Switches go behind the ``used`` ones in ``positions``, ``parties`` (label,
+    loser, winner) and ``switch_weights``. Returns the next row, the number of switches, and
+    False where a row has no finite score.
     """
     n_rows, n_classes = scores.shape
     shift_low, shift_high = bounds[0] * slope, bounds[1] * slope
     found = np.empty(n_classes + 1, np.int64)
     weighted = weights.shape[0] > 0
-    used = 0
     for i in range(first_row, n_rows):
         if used + n_classes > positions.shape[0]:
             return i, used, True
@@ -237,5 +243,7 @@ def tally_rows(
             before = used
             used = _walk(scores, i, slope, ends, bounds, found, positions, parties, used)
             for j in range(before, used):
-                parties[0, j] = i
+                parties[0, j] = labels[i]
+                if weighted:
+                    switch_weights[j] = weights[i]
     return n_rows, used, True

@@ -84,7 +84,9 @@ def sweep_switches(
             if party == label[i]:
                 tp[c] += sign * amount
             now = always[c] or (sometimes and n_predicted[c] > 0)
-            new = _fixed(c, tp, predicted, support, form, scale) if now else 0
+            # Weights that cancel leave rounding behind: the plain number says who is predicted.
+            rated = now and n_predicted[c] > 0
+            new = _fixed(c, tp, predicted, support, form, scale) if rated else 0
             total += new - fixed[c]
             fixed[c] = new
             divisor += (1 if now else 0) - (1 if was else 0)

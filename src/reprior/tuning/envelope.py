@@ -19,7 +19,8 @@ over the candidates, which are few, is NumPy. ``compiled`` does the same in one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,91 +28,78 @@ import numpy as np
 from reprior.core.arrays import Array, Namespace, constant, to_numpy
 from reprior.tuning.constants import AFTER_ZERO
 
-__all__ = ["Envelope", "envelope"]
+__all__ = ["Envelope", "Screen", "envelope", "screen", "walk"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Envelope:
-    """Winners of N samples and every switch between two of them.
+class Screen:
+    """What the passes over one block of N samples leave for the walk.
 
-    ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound; switch j takes sample
-    ``row[j]`` at strength ``position[j]`` from class ``loser[j]`` to class ``winner[j]``.
+    ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound. Sample ``moving[m]`` goes
+    from line a to line b, perhaps over candidates: line ``klass[j]`` of moving sample ``row[j]``.
+    Lines are given by class and score. ``hopeless`` tells of a sample without a finite score.
     """
 
     origin: Vector
     start: Vector
-    position: Vector
+    moving: Vector
+    own: Vector
+    a: Vector
+    score_a: Vector
+    b: Vector
+    score_b: Vector
     row: Vector
-    loser: Vector
-    winner: Vector
+    klass: Vector
+    score: Vector
+    hopeless: bool = False
+
+    @staticmethod
+    def joined(screens: Sequence[Screen]) -> Screen:
+        """Several blocks as one, samples and moving samples counted through."""
+
+        def column(name: str) -> Vector:
+            return np.concatenate([getattr(screen, name) for screen in screens])
+
+        samples = np.cumsum([0, *(screen.start.size for screen in screens[:-1])])
+        movers = np.cumsum([0, *(screen.moving.size for screen in screens[:-1])])
+        columns: dict[str, Any] = {field.name: column(field.name) for field in fields(Screen)[:-1]}
+        columns["moving"] += np.repeat(samples, [screen.moving.size for screen in screens])
+        columns["row"] += np.repeat(movers, [screen.row.size for screen in screens])
+        return Screen(**columns)
 
 
-def envelope(
-    scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
-) -> Envelope:
-    """Find the switches of (N, K) ``scores`` with the given slopes on ``bounds``.
+def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace) -> Screen:
+    """Settle the samples of (N, K) ``scores`` that never switch, and prepare the rest.
 
-    The scores hold no NaN and no +inf, and every row a finite score. At a switch the larger
-    slope wins, among equal slopes the larger score, then the lower index; λ = 0 itself is
-    the first arg max. A class of slope −inf takes part at λ = 0 alone.
+    The scores hold no NaN and no +inf.
     """
-    active = np.isfinite(slopes)
-    if active.all():
-        return _envelope(scores, slopes, bounds, xp)
-    column = np.flatnonzero(active)
-    inner = _envelope(
-        xp.take(scores, constant(column, xp, like=scores), axis=1), slopes[active], bounds, xp
-    )
-    start, loser, winner = column[inner.start], column[inner.loser], column[inner.winner]
-    origin = to_numpy(xp.argmax(scores, axis=1))
-    if bounds[0] > 0.0:
-        return Envelope(origin, start, inner.position, inner.row, loser, winner)
-    leaving = np.flatnonzero(~active[origin])
-    return Envelope(
-        origin,
-        origin,
-        np.concatenate([np.full(leaving.shape, AFTER_ZERO), inner.position]),
-        np.concatenate([leaving, inner.row]),
-        np.concatenate([origin[leaving], loser]),
-        np.concatenate([start[leaving], winner]),
-    )
-
-
-def _envelope(
-    scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
-) -> Envelope:
     slope = constant(slopes, xp, like=scores)
+    each = xp.arange(scores.shape[0], device=_device(scores, xp))
     origin = xp.argmax(scores, axis=1)
     start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)
+    if bounds[0] < 0.0:  # what wins at 0 and falls less towards it was above: rounding made a tie
+        flatter = xp.take(slope, origin) < xp.take(slope, start)
+        start = xp.where(flatter, origin, start)
+    hopeless = float(xp.min(scores[each, origin])) == -np.inf
     rivalled = _rivalled(scores, slope, start, bounds[1], xp)
     moved = xp.astype(xp.take(scores, rivalled, axis=0), slope.dtype)
     a, b = xp.take(start, rivalled), _winners(moved, slope, bounds[1], xp)
     goes = xp.nonzero(xp.take(slope, b) > xp.take(slope, a))[0]
     moving, moved = xp.take(rivalled, goes), xp.take(moved, goes, axis=0)
     a, b = xp.take(a, goes), xp.take(b, goes)
-    rows, classes = _candidates(moved, slope, a, b, bounds, xp)
-    row, klass = to_numpy(rows), to_numpy(classes)
-    picked = to_numpy(moved[rows, classes]) if row.size else np.empty(0)
-    walk = _Walk(
-        slopes=slopes,
-        bounds=bounds,
-        origin=_with_scores(moved, xp.take(origin, moving), xp),
-        a=_with_scores(moved, a, xp),
-        b=_with_scores(moved, b, xp),
-        row=row,
-        klass=klass,
-        score=picked,
-    )
-    position, walker, loser, winner = walk.switches()
-    sample = to_numpy(moving)[walker]
-    return Envelope(to_numpy(origin), to_numpy(start), position, sample, loser, winner)
+    row, klass = _candidates(moved, slope, a, b, bounds, xp)
+    each = xp.arange(moving.shape[0], device=_device(scores, xp))
+    found = (
+        origin, start, moving, xp.take(origin, moving), a, moved[each, a], b, moved[each, b],
+        row, klass, moved[row, klass],
+    )  # fmt: skip
+    columns: list[Any] = [to_numpy(array) for array in found]
+    return Screen(*columns, hopeless)
 
 
-def _rivalled(
-    scores: Array, slope: Array, start: Array, strength: float, xp: Namespace
-) -> Array:
+def _rivalled(scores: Array, slope: Array, start: Array, strength: float, xp: Namespace) -> Array:
     """Rows in which another line reaches that of ``start`` at ``strength``, or might.
 
     Computed in the scores' own precision for speed. In float32 a line is off by at most
@@ -141,7 +129,7 @@ def _winners(scores: Array, slope: Array, strength: float, xp: Namespace) -> Arr
     if int(xp.count_nonzero(tied)) == tied.shape[0]:
         return winner
     rows = xp.nonzero(xp.sum(xp.astype(tied, xp.int64), axis=1) > 1)[0]
-    host_tied, host_scores = to_numpy(tied[rows, :]), to_numpy(scores[rows, :])
+    host_tied, host_scores = (to_numpy(xp.take(x, rows, axis=0)) for x in (tied, scores))
     rank = np.where(host_tied, to_numpy(slope), -np.inf)
     steepest = rank == rank.max(axis=1, keepdims=True)
     settled = np.where(steepest, host_scores.astype(np.float64), -np.inf).argmax(axis=1)
@@ -171,74 +159,108 @@ def _device(array: Array, xp: Namespace) -> Any:
     return None if isinstance(array, np.ndarray) else xp.asarray(array).device
 
 
-def _with_scores(moved: Array, classes: Array, xp: Namespace) -> tuple[Vector, Vector]:
-    each = xp.arange(moved.shape[0], device=_device(moved, xp))
-    return to_numpy(classes), to_numpy(moved[each, classes])
+@dataclass(frozen=True, eq=False)
+class Envelope:
+    """Every switch of N samples, and their winners at λ = 0 and at the lower bound, (N,).
 
+    Switch j takes sample ``row[j]`` at strength ``position[j]`` from class ``loser[j]`` to class
+    ``winner[j]``.
+    """
 
-@dataclass
-class _Walk:
-    """The walk of every moving sample at once: one round per switch."""
-
-    slopes: Vector
-    bounds: tuple[float, float]
-    origin: tuple[Vector, Vector]
-    a: tuple[Vector, Vector]
-    b: tuple[Vector, Vector]
+    origin: Vector
+    start: Vector
+    position: Vector
     row: Vector
-    klass: Vector
-    score: Vector
+    loser: Vector
+    winner: Vector
 
-    def switches(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """Position, walking sample, loser and winner of every switch."""
-        here, level = self.a[0].copy(), self.a[1].copy()
-        at = np.full(here.shape, self.bounds[0])
-        winding = np.zeros(here.shape, bool)
-        winding[self.row] = True
-        straight = np.flatnonzero(~winding)
-        goal, goal_level = self.b[0][straight], self.b[1][straight]
-        x = (level[straight] - goal_level) / (self.slopes[goal] - self.slopes[here[straight]])
-        found = self._steps(self._clamp(x, at[straight]), straight, here, goal)
-        row, klass, score = self._lines(np.flatnonzero(winding))
-        while row.size:
-            first = np.empty(row.shape, bool)
-            first[0], first[1:] = True, row[1:] != row[:-1]
-            starts = np.flatnonzero(first)
-            walker = row[starts]
-            x = (level[row] - score) / (self.slopes[klass] - self.slopes[here[row]])
+
+def walk(screened: Screen, slopes: Vector, bounds: tuple[float, float]) -> Envelope:
+    """Walk every moving sample from line a to line b: one round for each switch.
+
+    At a switch the larger slope wins, among equal slopes the larger score, then the lower index;
+    λ = 0 itself is the first arg max.
+    """
+    here, level = screened.a.copy(), screened.score_a.copy()
+    at = np.full(here.shape, bounds[0])
+    row, klass, score = _lines(screened, slopes)
+    found: list[tuple[Vector, Vector, Vector, Vector]] = []
+    while row.size:
+        first = np.empty(row.shape, bool)
+        first[0], first[1:] = True, row[1:] != row[:-1]
+        starts = np.flatnonzero(first)
+        x = (level[row] - score) / (slopes[klass] - slopes[here[row]])
+        nearest, pick = x, np.arange(row.size)
+        if starts.size < row.size:
             nearest = np.minimum.reduceat(x, starts)
             tied = x == nearest[np.cumsum(first) - 1]
-            pick = np.maximum.reduceat(np.where(tied, np.arange(row.size), -1), starts)
-            moved_at = self._clamp(nearest, at[walker])
-            found += self._steps(moved_at, walker, here, klass[pick])
-            at[walker] = np.where(moved_at == 0.0, AFTER_ZERO, moved_at)
-            here[walker], level[walker] = klass[pick], score[pick]
-            steeper = self.slopes[klass] > self.slopes[here[row]]
-            row, klass, score = row[steeper], klass[steeper], score[steeper]
-        position, sample, loser, winner = (np.concatenate(part) for part in zip(*found, strict=True))
-        return position, sample, loser, winner
+            pick = np.maximum.reduceat(np.where(tied, pick, -1), starts)
+        walker = row[starts]
+        # Rounding must not take a walk back, or past the end.
+        moved_at = np.minimum(np.maximum(nearest, at[walker]), bounds[1])
+        found += _steps(moved_at, walker, here[walker], screened.own[walker], klass[pick], slopes)
+        at[walker] = np.where(moved_at == 0.0, AFTER_ZERO, moved_at)
+        here[walker], level[walker] = klass[pick], score[pick]
+        steeper = slopes[klass] > slopes[here[row]]
+        row, klass, score = row[steeper], klass[steeper], score[steeper]
+    nothing = np.empty(0, np.int64)
+    found.append((np.empty(0), nothing, nothing, nothing))
+    position, walker, loser, winner = (np.concatenate(part) for part in zip(*found, strict=True))
+    return Envelope(
+        screened.origin, screened.start, position, screened.moving[walker], loser, winner
+    )
 
-    def _clamp(self, x: Vector, at: Vector) -> Vector:
-        """Rounding must not take a walk back, or past the end."""
-        return np.minimum(np.maximum(x, at), self.bounds[1])
 
-    def _lines(self, winding: Vector) -> tuple[Vector, Vector, Vector]:
-        """Candidates and goals, by sample; within it the winner of a tie comes last."""
-        row = np.concatenate([self.row, winding])
-        klass = np.concatenate([self.klass, self.b[0][winding]])
-        score = np.concatenate([self.score, self.b[1][winding]])
-        order = np.lexsort((-klass, score, self.slopes[klass], row))
-        return row[order], klass[order], score[order]
+def _lines(screened: Screen, slopes: Vector) -> tuple[Vector, Vector, Vector]:
+    """Candidates and goals, by sample; within it the winner of a tie comes last."""
+    row = np.concatenate([screened.row, np.arange(screened.b.size)])
+    klass = np.concatenate([screened.klass, screened.b])
+    score = np.concatenate([screened.score, screened.score_b])
+    order = np.lexsort((-klass, score, slopes[klass], row))
+    return row[order], klass[order], score[order]
 
-    def _steps(
-        self, at: Vector, walker: Vector, here: Vector, winner: Vector
-    ) -> list[tuple[Vector, Vector, Vector, Vector]]:
-        """One switch each; at λ = 0 by way of the model's own arg max."""
-        loser = here[walker]
-        own = self.origin[0][walker]
-        detour = (at == 0.0) & (self.slopes[own] > self.slopes[loser])
-        first = (at[detour], walker[detour], loser[detour], own[detour])
-        loser = np.where(detour, own, loser)
-        left = loser != winner
-        later = np.where(at == 0.0, AFTER_ZERO, at)
-        return [first, (later[left], walker[left], loser[left], winner[left])]
+
+def _steps(
+    at: Vector, walker: Vector, loser: Vector, own: Vector, winner: Vector, slopes: Vector
+) -> list[tuple[Vector, Vector, Vector, Vector]]:
+    """One switch each; at λ = 0 by way of the model's own arg max."""
+    at_zero = at == 0.0
+    if not at_zero.any():
+        return [(at, walker, loser, winner)]
+    detour = at_zero & (slopes[own] > slopes[loser])
+    first = (at[detour], walker[detour], loser[detour], own[detour])
+    loser = np.where(detour, own, loser)
+    left = loser != winner
+    later = np.where(at_zero, AFTER_ZERO, at)
+    return [first, (later[left], walker[left], loser[left], winner[left])]
+
+
+def envelope(
+    scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
+) -> Envelope | None:
+    """Find the switches of (N, K) ``scores`` with the given slopes on ``bounds``.
+
+    A class of slope −inf takes part at λ = 0 alone. None where a sample has no finite score.
+    """
+    active = np.isfinite(slopes)
+    if active.all():
+        screened = screen(scores, slopes, bounds, xp)
+        return None if screened.hopeless else walk(screened, slopes, bounds)
+    column = np.flatnonzero(active)
+    kept = xp.take(scores, constant(column, xp, like=scores), axis=1)
+    inner = envelope(kept, slopes[active], bounds, xp)
+    if inner is None:
+        return None
+    start, loser, winner = column[inner.start], column[inner.loser], column[inner.winner]
+    origin = to_numpy(xp.argmax(scores, axis=1))
+    if bounds[0] > 0.0:
+        return Envelope(origin, start, inner.position, inner.row, loser, winner)
+    leaving = np.flatnonzero(~active[origin])
+    return Envelope(
+        origin,
+        origin,
+        np.concatenate([np.full(leaving.shape, AFTER_ZERO), inner.position]),
+        np.concatenate([leaving, inner.row]),
+        np.concatenate([origin[leaving], loser]),
+        np.concatenate([start[leaving], winner]),
+    )

@@ -14,7 +14,15 @@ from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.sweep import Steps
 
-__all__ = ["Best", "Constraint", "ParetoFront", "SubjectTo", "best_interval", "pareto_front"]
+__all__ = [
+    "Best",
+    "Constraint",
+    "ParetoFront",
+    "SubjectTo",
+    "best_interval",
+    "middle",
+    "pareto_front",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -116,7 +124,9 @@ class Constraint:
         """No, one or several constraints, read already or not."""
         if subject_to is None:
             return []
-        several = [subject_to] if isinstance(subject_to, str | Constraint) else list(subject_to)
+        several: Any = subject_to
+        if isinstance(subject_to, str) or not isinstance(subject_to, Sequence):
+            several = [subject_to]
         return [rule if isinstance(rule, Constraint) else cls.parse(rule) for rule in several]
 
     def threshold(self, baseline: float) -> float:
@@ -167,6 +177,12 @@ def best_interval(steps: Steps, high: float, feasible: Vector) -> tuple[int, int
     return int(first[pick]), int(past[pick]), float(top)
 
 
+def middle(a: Any, b: Any) -> Any:
+    """The middle of [a, b); of two neighbouring floats the first, where their mean rounds up."""
+    mean = (a + b) / 2
+    return np.where(mean < b, mean, a)[()]
+
+
 def pareto_front(a: Steps, b: Steps, high: float) -> ParetoFront:
     """The front of two metrics on the same steps."""
     ends = np.append(a.start[1:], high)
@@ -175,5 +191,4 @@ def pareto_front(a: Steps, b: Steps, high: float) -> ParetoFront:
     value_b = b.value[order]
     best_before = np.concatenate([[-np.inf], np.maximum.accumulate(value_b)[:-1]])
     kept = order[value_b > best_before]
-    middle = (a.start[kept] + ends[kept]) / 2
-    return ParetoFront(middle, a.value[kept], b.value[kept])
+    return ParetoFront(middle(a.start[kept], ends[kept]), a.value[kept], b.value[kept])

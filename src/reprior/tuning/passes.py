@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.core.arrays import is_numpy_namespace, to_numpy
-from reprior.tuning.envelope import envelope
+from reprior.core.arrays import is_numpy_namespace
+from reprior.tuning.envelope import Envelope, Screen, envelope, screen, walk
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
 
@@ -25,11 +26,20 @@ __all__ = ["Table", "run_pass"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Scores of one block: they stay in the second-level cache between looking and counting.
-BLOCK_SCORES = 1 << 17
+#: Scores of one block of a compiled pass: they stay in the second-level cache between looking
+#: and counting.
+COMPILED_BLOCK = 1 << 18
 
-#: On a device of its own, launching work is dear and memory wide.
-DEVICE_BLOCK_SCORES = 1 << 24
+#: Of array code, which has some fifty calls to pay for per block.
+ARRAY_BLOCK = 1 << 18
+
+#: On a device of its own, where launching work is dear and memory wide.
+DEVICE_BLOCK = 1 << 24
+
+#: Switches that a compiled pass has room for at first.
+FIRST_ROOM = 1 << 14
+
+NO_WEIGHTS = np.empty(0)
 
 #: Fewer scores than this are done before a second thread is awake.
 SCORES_PER_THREAD = 1 << 18
@@ -50,6 +60,18 @@ class _Ledger:
     weighted: bool
     switches: list[Switches] = field(default_factory=list)
 
+    @classmethod
+    def empty(cls, n_classes: int, weighted: bool) -> _Ledger:
+        """Nothing counted yet."""
+        return cls(np.zeros((5, n_classes), np.int64), np.zeros((5, n_classes)), weighted)
+
+    def add(self, found: Envelope, block: Block) -> None:
+        """Count the winners and keep the switches of some samples."""
+        _tabulate(self.counts, block.labels, found, None)
+        if block.weights is not None:
+            _tabulate(self.sums, block.labels, found, block.weights)
+        self.note(found.position, found.row, (found.loser, found.winner), block)
+
     def note(self, position: Vector, row: Vector, parties: Any, block: Block) -> None:
         """Keep the switches of a block (copied: the caller's buffers are used again)."""
         if position.size:
@@ -67,18 +89,39 @@ class _Ledger:
         return Switches(np.empty(0), nobody, nobody, nobody, weight=weight)
 
 
+class _SwitchTable:
+    """Room for switches that a compiled loop fills; doubled when it is full."""
+
+    def __init__(self, room: int, weighted: bool) -> None:
+        self.position = np.empty(room)
+        self.parties = np.empty((3, room), np.int32)
+        self.weight = np.empty(room if weighted else 0)
+
+    def double(self) -> None:
+        self.position, self.parties, self.weight = (
+            np.concatenate([column, np.empty_like(column)], axis=-1)
+            for column in (self.position, self.parties, self.weight)
+        )
+
+    def closed(self, used: int) -> Switches:
+        label, loser, winner = self.parties[:, :used]
+        weight = self.weight[:used] if self.weight.size else None
+        return Switches(self.position[:used], label, loser, winner, weight=weight)
+
+
 def run_pass(
     rows: Rows, slopes: Vector, bounds: tuple[float, float]
 ) -> tuple[Vector, Vector | None, Switches]:
     """Count (5, K), the same weighted or None, and the switches of all rows."""
     on_host = is_numpy_namespace(rows.xp)
-    blocks = rows.blocks(BLOCK_SCORES if on_host else DEVICE_BLOCK_SCORES)
     compiled = on_host and bool(np.isfinite(slopes).all()) and has_numba()
-    work = partial(_work, rows, slopes, bounds, _count_compiled if compiled else _count_arrays)
+    size = COMPILED_BLOCK if compiled else ARRAY_BLOCK if on_host else DEVICE_BLOCK
+    blocks = rows.blocks(size)
+    work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
     n_threads = min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks)) if on_host else 1
     if n_threads > 1:
         edges = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
-        shares = [blocks[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        shares = [blocks[a:b] for a, b in pairwise(edges)]
         ledgers = list(_pool().map(work, shares))
     else:
         ledgers = [work(blocks)]
@@ -87,71 +130,73 @@ def run_pass(
     return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
 
 
-def _work(
-    rows: Rows, slopes: Vector, bounds: tuple[float, float], count: Any, blocks: Sequence[Any]
+def _count_compiled(
+    rows: Rows, slopes: Vector, bounds: tuple[float, float], blocks: Sequence[Any]
 ) -> _Ledger:
-    n_classes = slopes.size
-    table = (5, n_classes)
-    ledger = _Ledger(np.zeros(table, np.int64), np.zeros(table), rows.weights is not None)
+    """Each block in one compiled loop."""
+    from reprior.tuning.compiled import tally_rows
+
+    ledger = _Ledger.empty(slopes.size, rows.weights is not None)
+    table = _SwitchTable(FIRST_ROOM + slopes.size, ledger.weighted)
+    used = 0
     for index in blocks:
         block = rows.read(index)
-        if block.labels.size and not count(block, slopes, bounds, ledger, rows):
-            rows.refuse()
+        scores = np.ascontiguousarray(block.scores)
+        weights = NO_WEIGHTS if block.weights is None else block.weights
+        row = 0
+        while row < block.labels.size:
+            row, used, well = tally_rows(
+                scores, block.labels, weights, slopes, bounds, row, ledger.counts, ledger.sums,
+                used, table.position, table.parties, table.weight,
+            )  # fmt: skip
+            if not well:
+                rows.refuse()
+            if row < block.labels.size:
+                table.double()
+    ledger.switches.append(table.closed(used))
     return ledger
 
 
-def _count_compiled(
-    block: Block, slopes: Vector, bounds: tuple[float, float], ledger: _Ledger, _: Rows
-) -> bool:
-    from reprior.tuning.compiled import tally_rows
-
-    scores = np.ascontiguousarray(block.scores)
-    weights = np.empty(0) if block.weights is None else block.weights
-    n_rows, n_classes = scores.shape
-    capacity = n_rows + n_classes
-    position, parties = np.empty(capacity), np.empty((3, capacity), np.int32)
-    row = 0
-    while row < n_rows:
-        row, used, well = tally_rows(
-            scores, block.labels, weights, slopes, bounds, row,
-            ledger.counts, ledger.sums, position, parties,
-        )  # fmt: skip
-        if not well:
-            return False
-        ledger.note(position[:used], parties[0, :used], parties[1:, :used], block)
-    return True
-
-
 def _count_arrays(
-    block: Block, slopes: Vector, bounds: tuple[float, float], ledger: _Ledger, rows: Rows
-) -> bool:
-    active = np.isfinite(slopes)
-    scores = block.scores
-    if not active.all():
-        scores = to_numpy(scores)[:, active]
-    if float(rows.xp.min(rows.xp.max(scores, axis=1))) == -np.inf:
-        return False
-    found = envelope(block.scores, slopes, bounds, rows.xp)
-    for table, weights in ((ledger.counts, None), (ledger.sums, block.weights)):
-        if table is ledger.sums and weights is None:
+    rows: Rows, slopes: Vector, bounds: tuple[float, float], blocks: Sequence[Any]
+) -> _Ledger:
+    """Array passes over each block; the samples that switch are walked all at once."""
+    ledger = _Ledger.empty(slopes.size, rows.weights is not None)
+    everyone_plays = bool(np.isfinite(slopes).all())
+    screens: list[Screen] = []
+    seen: list[Block] = []
+    for index in blocks:
+        block = rows.read(index)
+        if not block.labels.size:
             continue
-        _tabulate(table, block.labels, found.start, found.origin, weights)
-    ledger.note(found.position, found.row, (found.loser, found.winner), block)
-    return True
+        if everyone_plays:
+            screens.append(screen(block.scores, slopes, bounds, rows.xp))
+            seen.append(block._replace(scores=None))
+            if screens[-1].hopeless:
+                rows.refuse()
+        else:
+            found = envelope(block.scores, slopes, bounds, rows.xp)
+            ledger.add(rows.refuse() if found is None else found, block)
+    if screens:
+        labels = np.concatenate([block.labels for block in seen])
+        weights = None
+        if ledger.weighted:
+            weights = np.concatenate([block.weights for block in seen])
+        walked = walk(Screen.joined(screens), slopes, bounds)
+        ledger.add(walked, Block(None, labels, weights))
+    return ledger
 
 
-def _tabulate(
-    table: Vector, labels: Vector, start: Vector, origin: Vector, weights: Vector | None
-) -> None:
+def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:
     def total(classes: Vector, where: Vector | slice = slice(None)) -> Vector:
         weight = None if weights is None else weights[where]
         return np.bincount(classes[where], weight, minlength=table.shape[1])
 
     table[Table.SUPPORT] += total(labels)
-    table[Table.TRUE_POSITIVE] += total(labels, labels == start)
-    table[Table.PREDICTED] += total(start)
-    table[Table.TRUE_POSITIVE_AT_0] += total(labels, labels == origin)
-    table[Table.PREDICTED_AT_0] += total(origin)
+    table[Table.TRUE_POSITIVE] += total(labels, labels == found.start)
+    table[Table.PREDICTED] += total(found.start)
+    table[Table.TRUE_POSITIVE_AT_0] += total(labels, labels == found.origin)
+    table[Table.PREDICTED_AT_0] += total(found.origin)
 
 
 @cache

@@ -7,29 +7,28 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.core.checks import check_finite_number
-from reprior.exceptions import OptionError, ProfileMismatchError
-from reprior.files.archive import read_archive, write_archive
+from reprior.exceptions import OptionError, ProfileMismatchError, RepriorError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
+from reprior.tuning.merging import check_counts, check_match, merged
 from reprior.tuning.objective import (
     Best,
     Constraint,
     ParetoFront,
     SubjectTo,
     best_interval,
+    middle,
     pareto_front,
 )
 from reprior.tuning.passes import Table, run_pass
 from reprior.tuning.reading import Reading, lazy_parts, read
+from reprior.tuning.storage import read_profile, write_profile
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switches import BinnedSwitches, Switches
 
 __all__ = ["StrengthProfile"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
-
-_FORMAT, _FORMAT_VERSION = "reprior strength profile", 1
 
 
 class StrengthProfile:
@@ -131,19 +130,28 @@ class StrengthProfile:
             "bounds": bounds, "class_axis": class_axis, "ignore_index": ignore_index,
             "resolution": resolution,
         }  # fmt: skip
-        parts = lazy_parts(scores, labels, sample_weight, class_axis)
+        parts = lazy_parts(
+            scores, labels, sample_weight, class_axis=class_axis, ignore_index=ignore_index
+        )
         if parts is not None:
-            profiles = (
-                cls.from_scores(z, y, sample_weight=weight, **options) for z, y, weight in parts
-            )
-            return sum(profiles, start=next(profiles))
+            return merged(cls._of_part(part, options) for part in parts)
         reading = read(scores, labels, sample_weight, **options)
         return cls._of(reading)
 
     @classmethod
+    def _of_part(cls, part: tuple[int, Any, Any, Any], options: dict[str, Any]) -> StrengthProfile:
+        start, scores, labels, weight = part
+        try:
+            return cls.from_scores(scores, labels, sample_weight=weight, **options)
+        except RepriorError as error:
+            here = f" Indices count from sample {start}, where its chunk begins." if start else ""
+            raise type(error)(f"{error}{here}") from error
+
+    @classmethod
     def _of(cls, reading: Reading) -> StrengthProfile:
         counts, sums, switches = run_pass(reading.rows, reading.slopes, reading.bounds)
-        binned = None if reading.resolution is None else switches.binned(reading.resolution)
+        high, grid = reading.bounds[1], reading.resolution
+        switches = switches.up_to(high) if high == 0 else switches
         return cls(
             source_prior=reading.source_prior,
             target_prior=reading.target_prior,
@@ -151,7 +159,7 @@ class StrengthProfile:
             resolution=reading.resolution,
             counts=counts,
             sums=sums,
-            switches=switches if binned is None else binned,
+            switches=switches if grid is None else switches.binned(grid, high),
         )
 
     @property
@@ -167,7 +175,12 @@ class StrengthProfile:
     @property
     def n_switches(self) -> int:
         """Number of changes of a prediction within the bounds."""
-        return len(self._switches)
+        return self._switches.total
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the samples have weights."""
+        return self._sums is not None
 
     @property
     def baseline(self) -> ClassCounts:
@@ -196,11 +209,13 @@ class StrengthProfile:
             np.add.at(moved, k, change[:n])
             return np.asarray(base + moved)
 
+        n_predicted = after(self._counts[Table.PREDICTED], events.predicted)
+        here = n_predicted > 0  # where nobody is left, weights leave rounding behind
         return ClassCounts(
-            after(start.true_positive, events.weighted_true_positive),
-            after(start.predicted, events.weighted_predicted),
+            after(start.true_positive, events.weighted_true_positive) * here,
+            after(start.predicted, events.weighted_predicted) * here,
             start.support,
-            n_predicted=after(self._counts[Table.PREDICTED], events.predicted),
+            n_predicted=n_predicted,
             n_labelled=self._counts[Table.SUPPORT],
         )
 
@@ -223,9 +238,7 @@ class StrengthProfile:
         new[1:] = steps.value[1:] != steps.value[:-1]
         return steps.start[new], steps.value[new]
 
-    def best(
-        self, metric: str | CountMetric, *, subject_to: SubjectTo = None
-    ) -> Best:
+    def best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
         """The strength at which the metric is largest, over the continuum of strengths.
 
         Parameters
@@ -248,11 +261,11 @@ class StrengthProfile:
         first, past, value = best_interval(steps, high, feasible)
         a = float(steps.start[first])
         b = float(steps.start[past]) if past < steps.start.size else high
-        strength, doubt = (a + b) / 2, 0.0
-        if self.resolution is not None:
+        strength, doubt = float(middle(a, b)), 0.0
+        if isinstance(self._switches, BinnedSwitches) and self.resolution is not None:
             on_grid = round(strength / self.resolution) * self.resolution
             strength = on_grid if a <= on_grid < b else a
-            moved = self._switches.mass_within(strength, strength + self.resolution)
+            moved = self._switches.mass_after(strength, self.resolution)
             doubt = moved / float(self._table[Table.SUPPORT].sum())
         at_bound = first == 0 or past == steps.start.size
         return Best(strength, value, (a, b), at_bound, doubt)
@@ -277,40 +290,12 @@ class StrengthProfile:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the profile to an npz file, atomically and without pickle."""
-        header = {
-            "format": _FORMAT,
-            "format_version": _FORMAT_VERSION,
-            "bounds": list(self.bounds),
-            "resolution": self.resolution,
-        }
-        arrays = {
-            "source_prior": self.source_prior,
-            "target_prior": self.target_prior,
-            "counts": self._counts,
-            **({} if self._sums is None else {"sums": self._sums}),
-            **{f"switch_{name}": column for name, column in self._switches.arrays().items()},
-        }
-        write_archive(path, header, arrays)
+        write_profile(path, self)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> StrengthProfile:
         """Read a profile that :meth:`save` wrote."""
-        header, arrays = read_archive(path, format_name=_FORMAT, version=_FORMAT_VERSION)
-        columns = {
-            name.removeprefix("switch_"): column
-            for name, column in arrays.items()
-            if name.startswith("switch_")
-        }
-        binned = header["resolution"] is not None
-        return cls(
-            source_prior=arrays["source_prior"],
-            target_prior=arrays["target_prior"],
-            bounds=(header["bounds"][0], header["bounds"][1]),
-            resolution=header["resolution"],
-            counts=arrays["counts"],
-            sums=arrays.get("sums"),
-            switches=BinnedSwitches.from_arrays(columns) if binned else Switches(**columns),
-        )
+        return cls(**read_profile(path))
 
     @property
     def _table(self) -> Vector:
@@ -369,27 +354,12 @@ class StrengthProfile:
                 f"Only profiles {verb}. Got {type(other).__name__}. Make a profile of it with "
                 f"StrengthProfile.from_scores."
             )
-        for name in ("n_classes", "source_prior", "target_prior", "bounds", "resolution"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if not np.array_equal(mine, theirs):
-                raise ProfileMismatchError(
-                    f"Profiles must have equal {name} to {verb}. Got {mine} and {theirs}. "
-                    f"Make both with the same options."
-                )
-        if (self._sums is None) != (other._sums is None):
-            raise ProfileMismatchError(
-                f"Profiles must both have sample weights, or neither, to {verb}. Got one of each. "
-                f"Pass sample_weight of ones for the other."
-            )
+        check_match(self, other, verb)
         sign = 1 if verb == "add" else -1
         counts = self._counts + sign * other._counts
         mine, theirs = self._switches, other._switches
         switches: Any = mine.plus(theirs) if verb == "add" else mine.minus(theirs)  # type: ignore[arg-type]
-        if (counts < 0).any():
-            raise ProfileMismatchError(
-                "A profile can only be subtracted from one that contains it. Got more samples of "
-                "a class than the larger profile has. Subtract a part of it."
-            )
+        check_counts(counts)
         sums = None
         if self._sums is not None and other._sums is not None:
             sums = np.where(counts > 0, self._sums + sign * other._sums, 0.0)

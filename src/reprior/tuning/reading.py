@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import array_api_compat
 import numpy as np
 
-from reprior.core.arrays import Array, Namespace, namespace, to_numpy
+from reprior.core.arrays import Array, Namespace, constant, namespace, to_numpy
 from reprior.core.binary import expand, is_single_score, resolve_class_axis
 from reprior.core.checks import (
     check_bounds,
+    check_class_axis,
     check_finite_number,
     check_kind,
     check_labels,
     check_sample_weight,
 )
-from reprior.core.logspace import as_scores, warn_if_probs
+from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.exceptions import LabelsError, OptionError
+from reprior.exceptions import LabelsError, OptionError, ScoresError
 from reprior.tuning.rows import Rows
 
 __all__ = ["Reading", "lazy_parts", "read"]
@@ -66,10 +67,13 @@ def read(
             f"{high:g}) and target_prior[{int(np.argmax(target == 0))}]=0. Start the bounds at 0."
         )
     xp, z, host_labels, weight = _one_library(scores, labels, sample_weight)
-    z = _class_axis_last(as_scores(z, xp), kind, source.size, class_axis, xp)
-    _check_samples(host_labels, weight, tuple(z.shape[:-1]), source.size, ignore_index)
-    if kind == "logits":
-        warn_if_probs(z, axis=-1, xp=xp)
+    z = as_scores(z, xp)
+    axis = resolve_class_axis(z.shape, source.size, class_axis)
+    one_sample = z.ndim == 1 and source.size != 2
+    if one_sample:
+        host_labels, weight = _at_least_1d(host_labels), _at_least_1d(weight)
+    shape = _samples_shape(z.shape, axis, one_sample)
+    _check_samples(host_labels, weight, shape, source.size, ignore_index)
     rows = Rows(
         scores=z,
         labels=np.ascontiguousarray(host_labels, dtype=np.int64),
@@ -78,28 +82,88 @@ def read(
         ignore_index=ignore_index,
         n_classes=source.size,
         xp=xp,
+        possible=target > 0,
+        tolerance=sum_tolerance(getattr(scores, "dtype", z.dtype), kind, source.size),
+        class_axis=max(axis, 1) if z.ndim == 1 and not one_sample else axis,
+        one_sample=one_sample,
     )
+    rows = replace(rows, scores=_class_axis_last(rows, axis))
+    if kind == "logits":
+        warn_if_probs(rows.scores, axis=-1, xp=xp)
     return Reading(rows, source, target, slopes(source, target), (low, high), resolution)
 
 
 def lazy_parts(
-    scores: Any, labels: Any, sample_weight: Any, class_axis: int
-) -> Iterator[tuple[Any, Any, Any]] | None:
-    """Dask arrays as a stream of NumPy parts, one per chunk of samples; None for any others."""
+    scores: Any, labels: Any, sample_weight: Any, *, class_axis: int, ignore_index: int | None
+) -> Iterator[tuple[int, Any, Any, Any]] | None:
+    """Dask arrays as a stream of NumPy parts, one per chunk of samples; None for any others.
+
+    A part is its first sample's index, scores, labels and weights. Parts with nothing to count
+    are left out, unless there is no other.
+    """
     if not array_api_compat.is_dask_array(scores):
         return None
     namespace(scores, labels, sample_weight)
-    axis = 1 if class_axis % scores.ndim == 0 and scores.ndim > 1 else 0
-    edges = np.cumsum([0, *scores.chunks[axis]])
+    if np.isnan(scores.shape).any():
+        raise ScoresError(
+            f"`scores` must have chunks of known sizes. Got shape {scores.shape}. "
+            f"Call scores.compute_chunk_sizes() first."
+        )
+    labels, sample_weight = _sliceable(labels), _sliceable(sample_weight)
+    if scores.ndim == 1 and np.shape(labels) != scores.shape:  # one sample
+        return iter([(0, _host(scores), _host(labels), _host(sample_weight))])
+    axis = 1 if scores.ndim > 1 and check_class_axis(scores.shape, class_axis) == 0 else 0
+    n_samples = scores.shape[axis]
+    for name, array in (("labels", labels), ("sample_weight", sample_weight)):
+        if array is not None and np.shape(array)[:1] != (n_samples,):
+            raise LabelsError(
+                f"`{name}` must have one entry per sample. Got shape {np.shape(array)} for "
+                f"scores of shape {scores.shape}. Check `class_axis`, and pass class indices."
+            )
 
-    def parts() -> Iterator[tuple[Any, Any, Any]]:
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
-            piece = slice(int(start), int(stop))
-            z = scores[(slice(None),) * axis + (piece,)].compute()
-            weight = None if sample_weight is None else sample_weight[piece].compute()
-            yield z, labels[piece].compute(), weight
+    def parts() -> Iterator[tuple[int, Any, Any, Any]]:
+        start, counted = 0, False
+        for length in scores.chunks[axis]:
+            piece = slice(start, start + length)
+            y = _host(labels[piece])
+            weight = None if sample_weight is None else _host(sample_weight[piece])
+            last = piece.stop == n_samples and not counted
+            if last or (length and _anything_counts(y, weight, ignore_index)):
+                counted = True
+                yield start, _host(scores[(slice(None),) * axis + (piece,)]), y, weight
+            start = piece.stop
 
     return parts()
+
+
+def _sliceable(values: Any) -> Any:
+    """Lists as arrays; arrays, and None, as they are."""
+    return np.asarray(values) if isinstance(values, list | tuple) else values
+
+
+def _host(array: Any) -> Any:
+    return None if array is None else np.asarray(array)
+
+
+def _anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
+    """Whether a sample is neither ignored nor of weight 0."""
+    counts = np.ones(labels.shape, bool) if ignore_index is None else labels != ignore_index
+    if weight is not None and weight.shape == labels.shape:
+        counts = counts & (weight != 0)
+    return bool(counts.any())
+
+
+def _at_least_1d(values: Vector | None) -> Any:
+    return None if values is None else np.atleast_1d(values)
+
+
+def _samples_shape(shape: Any, axis: int, one_sample: bool) -> tuple[int, ...]:
+    """The shape that labels must have."""
+    if one_sample:
+        return (1,)
+    if len(shape) == 1:
+        return tuple(shape)
+    return tuple(length for i, length in enumerate(shape) if i != axis)
 
 
 def _one_library(
@@ -121,16 +185,19 @@ def _one_library(
     return xp, scores, to_numpy(labels), weight
 
 
-def _class_axis_last(
-    scores: Array, kind: str, n_classes: int, class_axis: int, xp: Namespace
-) -> Array:
-    axis = resolve_class_axis(scores.shape, n_classes, class_axis)
-    if is_single_score(scores.shape, n_classes, axis):
-        scores = expand(scores, kind, xp=xp, class_axis=axis)
-        axis = max(axis, 1) if scores.ndim == 2 else axis
-    if scores.ndim == 1:  # one sample
-        return scores[None, :]
-    return xp.moveaxis(scores, axis, -1)
+def _class_axis_last(rows: Rows, axis: int) -> Array:
+    """The scores with all K classes on the last axis; single scores of two classes expanded."""
+    z, xp = rows.scores, rows.xp
+    if rows.one_sample:
+        return z[None, :]
+    if not is_single_score(z.shape, rows.n_classes, axis):
+        return xp.moveaxis(z, axis, -1)
+    left_out = rows.left_out()
+    if left_out is not None and left_out.any():
+        mask = left_out if z.ndim == 1 else np.expand_dims(left_out, axis)
+        harmless = {"logits": 0, "probs": 0, "log_probs": -1}[rows.kind]
+        z = xp.where(constant(mask, xp, like=z), xp.full_like(z, harmless), z)
+    return xp.moveaxis(expand(z, rows.kind, xp=xp, class_axis=axis), rows.class_axis, -1)
 
 
 def _check_samples(
@@ -141,11 +208,9 @@ def _check_samples(
     ignore_index: int | None,
 ) -> None:
     check_labels(labels, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
-    kept = None if ignore_index is None else labels != ignore_index
     if weight is not None:
         check_sample_weight(weight, shape)
-        kept = weight > 0 if kept is None else kept & (weight > 0)
-    if kept is not None and not kept.any():
+    if not _anything_counts(labels, weight, ignore_index):
         raise LabelsError(
             f"`labels` must leave at least one sample to count. Got {labels.size} samples, all "
             f"of them ignored or of weight 0. Check `ignore_index` and `sample_weight`."

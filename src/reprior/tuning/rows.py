@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
-from reprior.core.logspace import log_scores, refuse_scores, sum_tolerance
+from reprior.core.checks import first_index
+from reprior.core.logspace import ROW_SUM_TOLERANCE, log_scores, refuse_scores, row_name
 from reprior.exceptions import ScoresError
 
 __all__ = ["Block", "Rows"]
@@ -42,6 +43,14 @@ class Rows:
     ignore_index: int | None
     n_classes: int
     xp: Namespace
+    possible: Vector | bool = True
+    """Which classes have a positive target prior."""
+    tolerance: float = ROW_SUM_TOLERANCE
+    """How far a row of probabilities may be from 1."""
+    class_axis: int = -1
+    """Where the class axis was: errors name indices as the user has them."""
+    one_sample: bool = False
+    """Whether the scores were given without an axis of samples."""
 
     @property
     def n_scores(self) -> int:
@@ -69,17 +78,26 @@ class Rows:
 
     def refuse(self) -> NoReturn:
         """Find the first score that is wrong, and raise it."""
-        host = to_numpy(self.scores)
-        left_out = self._left_out(self.labels, self.weights)
+        host, axis = to_numpy(self.scores), self.class_axis
+        left_out = self.left_out()
         if left_out is not None:
-            fill = {"logits": 0.0, "probs": 1 / self.n_classes, "log_probs": -np.log(self.n_classes)}
+            even = 1 / self.n_classes
+            fill = {"logits": 0.0, "probs": even, "log_probs": np.log(even)}
             host = np.where(left_out[..., None], fill[self.kind], host)
-        refuse_scores(host, self.kind, axis=-1, tolerance=self._tolerance)
-        raise ScoresError("`scores` must be usable in every row. Got a row that is not.")
+        gone = host == (0.0 if self.kind == "probs" else -np.inf)
+        gone = (gone | ~self.possible).all(axis=-1)
+        host = host[0] if self.one_sample else np.moveaxis(host, -1, axis)
+        refuse_scores(host, self.kind, axis=axis, tolerance=self.tolerance)
+        where = () if self.one_sample else first_index(gone)
+        raise ScoresError(
+            f"`scores` must leave some class of positive `target_prior` possible in every row. "
+            f"Got {row_name(where, host.ndim, axis)}, whose every possible class has target "
+            f"prior 0. Give one of them a positive target prior, or drop the sample."
+        )
 
-    @property
-    def _tolerance(self) -> float:
-        return sum_tolerance(self.scores.dtype, self.kind, self.n_classes)
+    def left_out(self) -> Vector | None:
+        """Which samples are ignored or of weight 0; None where none can be."""
+        return self._left_out(self.labels, self.weights)
 
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
         out = None if self.ignore_index is None else labels == self.ignore_index
@@ -93,7 +111,7 @@ class Rows:
         if self.kind != "logits":
             try:
                 scores = xp.astype(scores, xp.float64)
-                return log_scores(scores, self.kind, axis=-1, xp=xp, tolerance=self._tolerance)
+                return log_scores(scores, self.kind, axis=-1, xp=xp, tolerance=self.tolerance)
             except ScoresError:
                 self.refuse()
         if scores.dtype not in (xp.float32, xp.float64):

@@ -112,6 +112,9 @@ def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMe
     base = metric.ratio(base_tp, base_predicted, support)
     counted_base, counted_after = _counted(start, events, order, first, k, metric)
     fixed = np.rint(after * scale).astype(np.int64) * counted_after
+    if metric.average != "pooled" and events.weighted_predicted.dtype.kind == "f":
+        # Weights that cancel leave rounding behind: the plain number says who is predicted.
+        fixed *= _running(events.predicted[order], first, k, _n_predicted(start)) > 0
     fixed_base = np.rint(base * scale).astype(np.int64) * counted_base
     ends = _group_ends(events.position)
     total = _totals(fixed, fixed_base, order, first, k)[ends]

@@ -20,10 +20,9 @@ __all__ = ["BinnedSwitches", "ClassEvents", "Switches"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-_NOT_A_PART = ProfileMismatchError(
-    "A profile can only be subtracted from one that contains it. Got switches that the larger "
-    "profile does not have. Subtract a profile of some of its own samples, with equal options."
-)
+#: Sums of the same weights in another order differ by less than this, relatively; weights of
+#: other samples, or of the same ones weighted otherwise, by more.
+WEIGHT_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +65,11 @@ class Switches:
     def __len__(self) -> int:
         return int(self.position.shape[0])
 
+    @property
+    def total(self) -> int:
+        """How many samples' switches these are: one row may stand for several."""
+        return len(self) if self.count is None else int(self.count.sum())
+
     @classmethod
     def concatenate(cls, parts: Sequence[Switches]) -> Switches:
         """All switches of the parts."""
@@ -97,22 +101,31 @@ class Switches:
             [both.position, both.label, both.loser, both.winner], [both._counts(), both.weight]
         )
         assert count is not None  # noqa: S101 - counts go in, counts come out
-        if (count < 0).any():
-            raise _NOT_A_PART
         left = count > 0
+        if (count < 0).any() or _weight_remains(weight, ~left, self.weight):
+            raise _not_a_part()
         position, label, loser, winner = (key[left] for key in keys)
         return Switches(
             position, label, loser, winner, count[left], None if weight is None else weight[left]
         )
 
-    def binned(self, resolution: float) -> BinnedSwitches:
-        """Summed on the grid of multiples of ``resolution``; each at the next grid point."""
+    def up_to(self, high: float) -> Switches:
+        """Without those beyond ``high``: right after 0 is outside where the bounds end at 0."""
+        inside = self.position <= high
+        if inside.all():
+            return self
+        return Switches(**{name: column[inside] for name, column in self.arrays().items()})
+
+    def binned(self, resolution: float, high: float) -> BinnedSwitches:
+        """Summed on the grid of multiples of ``resolution``; each at the next grid point.
+
+        Those behind the last grid point are noted at the end of the range, ``high``.
+        """
         index = np.ceil(self.position / resolution)
         index -= (index - 1) * resolution >= self.position
         index += index * resolution < self.position
-        moved = Switches(
-            index * resolution, self.label, self.loser, self.winner, self.count, self.weight
-        )
+        point = np.minimum(index * resolution, high)
+        moved = Switches(point, self.label, self.loser, self.winner, self.count, self.weight)
         mass = moved._counts() if self.weight is None else self.weight
         (points,), (counts, masses) = _grouped([moved.position], [moved._counts(), mass])
         assert counts is not None  # noqa: S101 - as above
@@ -142,15 +155,15 @@ class Switches:
         columns = (klass, predicted, true_positive, *weighted)
         return ClassEvents(np.repeat(self.position[order], 2), *(c.reshape(-1) for c in columns))
 
-    def mass_within(self, low: float, high: float) -> float:
-        """Switches are known exactly: no mass is in doubt."""
-        del low, high
-        return 0.0
-
     def arrays(self) -> dict[str, Vector]:
         """What a file has to keep."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: column for name, column in kept.items() if column is not None}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Vector]) -> Switches:
+        """Back from :meth:`arrays`."""
+        return cls(**arrays)
 
     def _counts(self) -> Vector:
         return np.ones(len(self), np.int64) if self.count is None else self.count
@@ -169,7 +182,9 @@ class BinnedSwitches:
     count: Vector
     mass: Vector
 
-    def __len__(self) -> int:
+    @property
+    def total(self) -> int:
+        """How many switches were summed."""
         return int(self.count.sum())
 
     def plus(self, other: BinnedSwitches) -> BinnedSwitches:
@@ -179,16 +194,21 @@ class BinnedSwitches:
     def minus(self, other: BinnedSwitches) -> BinnedSwitches:
         """Without those of ``other``, which must be a part."""
         combined = self._combined(other, -1)
-        if (combined.count < 0).any():
-            raise _NOT_A_PART
         left = combined.count > 0
-        return BinnedSwitches(
-            combined.events, combined.point[left], combined.count[left], combined.mass[left]
-        )
+        if (combined.count < 0).any() or _weight_remains(combined.mass, ~left, self.mass):
+            raise _not_a_part()
+        events = combined.events
+        stays = np.isin(events.position, combined.point[left])
+        if events.predicted[~stays].any() or events.true_positive[~stays].any():
+            raise _not_a_part()
+        kept = ClassEvents(*(getattr(events, f.name)[stays] for f in fields(ClassEvents)))
+        return BinnedSwitches(kept, combined.point[left], combined.count[left], combined.mass[left])
 
-    def mass_within(self, low: float, high: float) -> float:
-        """Weight of the switches noted after ``low`` and up to ``high``."""
-        return float(self.mass[(self.point > low) & (self.point <= high)].sum())
+    def mass_after(self, strength: float, resolution: float) -> float:
+        """Weight of the switches noted at the first grid point after ``strength``."""
+        # Half a bin of room: sums and products of grid points round differently.
+        near = (self.point > strength) & (self.point < strength + 1.5 * resolution)
+        return float(self.mass[near][:1].sum())
 
     def arrays(self) -> dict[str, Vector]:
         """What a file has to keep."""
@@ -223,12 +243,29 @@ class BinnedSwitches:
         return BinnedSwitches(_net(joint), point, count, mass)
 
 
+def _not_a_part() -> ProfileMismatchError:
+    return ProfileMismatchError(
+        "A profile can only be subtracted from one that contains it. Got switches that the larger "
+        "profile does not have. Subtract a profile of some of its own samples, with equal options."
+    )
+
+
+def _weight_remains(weight: Vector | None, gone: Vector, before: Vector | None) -> bool:
+    """Whether switches that are all taken away leave more weight behind than rounding does."""
+    if weight is None or before is None or not gone.any():
+        return False
+    return bool(np.abs(weight[gone]).max() > WEIGHT_ROUNDING * before.max())
+
+
 def _net(events: ClassEvents) -> ClassEvents:
-    """One event per class and position; those in which nothing is left are dropped."""
+    """One event per class and position; those in which nothing is left are dropped.
+
+    Weights can remain where plain numbers cancel: one sample in, another, heavier one, out.
+    """
     columns = [getattr(events, f.name) for f in fields(events)[2:]]
     (position, klass), sums = _grouped([events.position, events.klass], columns)
     kept = [column for column in sums if column is not None]
-    left = (kept[0] != 0) | (kept[1] != 0)
+    left = np.any([column != 0 for column in kept], axis=0)
     return ClassEvents(position[left], klass[left], *(column[left] for column in kept))
 
 
@@ -243,9 +280,7 @@ def _grouped(
     for key in keys:
         first[1:] |= key[1:] != key[:-1]
     starts = np.flatnonzero(first)
-    summed = [
-        None if column is None else _sum_runs(column[order], starts) for column in columns
-    ]
+    summed = [None if column is None else _sum_runs(column[order], starts) for column in columns]
     return [key[starts] for key in keys], summed
 
 

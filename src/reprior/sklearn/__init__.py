@@ -1,0 +1,5 @@
+"""The scikit-learn adapter: a classifier that tunes and applies its own prior correction."""
+
+from reprior.sklearn.rebalanced import RebalancedClassifierCV
+
+__all__ = ["RebalancedClassifierCV"]

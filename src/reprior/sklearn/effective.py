@@ -1,0 +1,246 @@
+"""The class distribution that a fitted model has seen: re-weighted, re-sampled, or told.
+
+A model is walked from its outside in, pipelines and searches to the classifier at their end.
+Every part on the way that changes the class distribution is a :class:`Step`; the steps, taken in
+turn, lead from the class frequencies of the labels to the effective prior. What lies inside an
+ensemble and re-weights there has no such prior in general, and is reported as undetermined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
+
+import reprior as rp
+from reprior.sklearn.labels import class_index, class_mass
+
+__all__ = ["Seen", "effective_prior", "is_frozen", "reweighting"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A training set as the next part of a model sees it."""
+
+    X: Callable[[], Any]  # made only where a sampler asks for it
+    y: Vector
+    classes: Vector  # the labels of ``y``, in the order of ``mass``
+    mass: Vector  # total weight of each class
+    mean_weight: Vector  # mean sample weight of each class
+    from_labels: bool = True  # whether the mass still depends on how frequent the labels are
+
+    @classmethod
+    def of(cls, X: Any, y: Vector, classes: Vector, sample_weight: Vector | None) -> Seen:
+        """Start from the data as given to ``fit``."""
+        mass, count = class_mass(y, classes, sample_weight), class_mass(y, classes)
+        mean = np.divide(mass, count, out=np.ones_like(mass), where=count > 0)
+        return cls(lambda: X, y, classes, mass, mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One part of a model on the way from the labels to the effective prior."""
+
+    act: Callable[[Seen], Seen] | None  # None: cannot be told
+    words: str = ""  # how it changes the class distribution, if it does
+
+
+def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
+    """Return the effective prior of a fitted model, and whether the labels had a say in it."""
+    for step in _walk(model):
+        if step.act is None:
+            raise _undetermined(step.words)
+        seen = step.act(seen)
+    if not (seen.mass > 0).all():
+        name = seen.classes[np.argmin(seen.mass > 0)]
+        raise rp.PriorError(
+            f"`source_prior` must be positive for every class. Got an effective weight of 0 for "
+            f"class {name!r}: the model cannot have learnt it. Drop the class, or correct the "
+            f"weights."
+        )
+    return seen.mass / seen.mass.sum(), seen.from_labels
+
+
+def reweighting(model: Any) -> list[str]:
+    """Say which parts of a fitted model change the class distribution it is trained on."""
+    return [step.words for step in _walk(model) if step.words]
+
+
+def is_frozen(model: Any) -> bool:
+    """Tell whether the classifier was trained elsewhere, on data that ``fit`` does not see."""
+    if isinstance(model, Pipeline):
+        return is_frozen(model.steps[-1][1])
+    return isinstance(model, FrozenEstimator)
+
+
+def _walk(model: Any) -> Iterator[Step]:
+    if isinstance(model, Pipeline):
+        for _, part in model.steps[:-1]:
+            if hasattr(part, "transform"):
+                yield Step(partial(_transformed, part))
+            elif hasattr(part, "fit_resample"):
+                yield Step(partial(_resampled, part), f"{type(part).__name__} in a pipeline")
+        yield from _walk(model.steps[-1][1])
+    elif (inside := _inside(model)) is not None:
+        if isinstance(model, BaggingClassifier | StackingClassifier):
+            yield Step(_encoded)
+        yield from _walk(inside)
+    else:
+        yield from _own(model)
+        yield from _hidden(model)
+
+
+def _inside(model: Any) -> Any:
+    """Return the fitted model whose class distribution is that of this one, if there is one."""
+    if isinstance(model, FrozenEstimator):
+        return model.estimator
+    if isinstance(model, TunedThresholdClassifierCV | FixedThresholdClassifier):
+        return model.estimator_
+    if isinstance(model, BaggingClassifier):
+        return model.estimators_[0]
+    if isinstance(model, StackingClassifier):
+        return model.final_estimator_
+    if isinstance(model, CalibratedClassifierCV) and model.method == "temperature":
+        return model.calibrated_classifiers_[0].estimator
+    return getattr(model, "best_estimator_", None)  # a search over parameters
+
+
+def _own(model: Any) -> Iterator[Step]:
+    """What a classifier's own parameters do."""
+    parameters = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+    for name, rule in _RULES.items():
+        value = parameters.get(name)
+        if name in parameters and not _is_idle(name, value):
+            yield Step(rule(model, value), f"{type(model).__name__}({name}={value!r})")
+
+
+def _hidden(model: Any) -> Iterator[Step]:
+    """What re-weights inside an ensemble, where its effect on the whole cannot be told."""
+    if isinstance(model, CalibratedClassifierCV):
+        return  # sigmoid and isotonic calibration return to the frequencies of the labels
+    nested = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
+    for part in {id(part): part for part in nested if hasattr(part, "get_params")}.values():
+        part = part.estimator if isinstance(part, FrozenEstimator) else part
+        for step in _own(part):
+            yield Step(None, f"{step.words} inside {type(model).__name__}")
+
+
+def _undetermined(words: str) -> rp.PriorError:
+    return rp.PriorError(
+        f"`source_prior` must be given where the effective prior cannot be determined. "
+        f"Got source_prior='effective' and {words}. Pass the class distribution that the model "
+        f"was trained on, as an array or as {{class: probability}}."
+    )
+
+
+# ------------------------------------------------------------------------------ what steps do
+
+
+def _transformed(part: Any, seen: Seen) -> Seen:
+    return replace(seen, X=lambda: part.transform(seen.X()))
+
+
+def _resampled(sampler: Any, seen: Seen) -> Seen:
+    """Re-sample once more, to count: what a sampler keeps or adds may depend on the data."""
+    try:
+        X, y = clone(sampler).fit_resample(seen.X(), seen.y)[:2]
+    except Exception as error:  # whatever a sampler of another library raises
+        raise _undetermined(f"{type(sampler).__name__}, which fails on these data") from error
+    y = np.asarray(y)
+    mass = class_mass(y, seen.classes) * seen.mean_weight
+    return replace(seen, X=lambda: X, y=y, mass=mass)
+
+
+def _encoded(seen: Seen) -> Seen:
+    """Some ensembles hand class indices on, not names."""
+    return replace(seen, y=class_index(seen.y, seen.classes), classes=np.arange(seen.classes.size))
+
+
+def _uniform(seen: Seen) -> Seen:
+    return replace(seen, mass=np.ones(seen.classes.size), from_labels=False)
+
+
+def _balanced_by_count(seen: Seen) -> Seen:
+    return replace(seen, mass=seen.mean_weight, from_labels=False)
+
+
+def _by_root_of_count(seen: Seen) -> Seen:
+    return replace(seen, mass=seen.mass / np.sqrt(class_mass(seen.y, seen.classes)))
+
+
+def _weighed(weights: Any, seen: Seen) -> Seen:
+    if isinstance(weights, Mapping):
+        weights = [weights.get(name, 1.0) for name in seen.classes.tolist()]
+    return replace(seen, mass=seen.mass * np.asarray(weights, dtype=np.float64))
+
+
+def _told(prior: Any, seen: Seen) -> Seen:
+    return replace(seen, mass=np.asarray(prior, dtype=np.float64), from_labels=False)
+
+
+def _positive_weighed(weight: float, seen: Seen) -> Seen:
+    if seen.classes.size != 2:
+        raise _undetermined(f"scale_pos_weight with {seen.classes.size} classes")
+    return _weighed([1.0, weight], seen)
+
+
+# -------------------------------------------------------------- what parameters stand for what
+
+
+def _class_weight(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
+    if isinstance(value, str) and value in ("balanced", "balanced_subsample"):
+        # These balance the sums of sample weights; all others the counts of samples.
+        linear = isinstance(model, LogisticRegression | LogisticRegressionCV | LinearSVC)
+        return _uniform if linear else _balanced_by_count
+    return None if isinstance(value, str) else partial(_weighed, value)
+
+
+def _sampling(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
+    if not hasattr(model, "base_sampler_"):
+        return None
+    sampler = clone(model.base_sampler_).set_params(sampling_strategy=value)
+    return partial(_resampled, sampler)
+
+
+def _auto_class_weights(_: Any, value: Any) -> Callable[[Seen], Seen] | None:
+    return {"Balanced": _uniform, "SqrtBalanced": _by_root_of_count}.get(value)
+
+
+#: In the order in which they take effect.
+_RULES: dict[str, Callable[[Any, Any], Callable[[Seen], Seen] | None]] = {
+    "sampling_strategy": _sampling,  # imbalanced-learn's ensembles
+    "class_weight": _class_weight,  # scikit-learn, LightGBM
+    "class_weights": _class_weight,  # CatBoost
+    "auto_class_weights": _auto_class_weights,
+    "scale_pos_weight": lambda _, value: partial(_positive_weighed, value),  # XGBoost, LightGBM
+    "is_unbalance": lambda *_: _balanced_by_count,  # LightGBM
+    "fit_prior": lambda *_: _uniform,  # naive Bayes
+    "class_prior": lambda _, value: partial(_told, value),
+    "priors": lambda _, value: partial(_told, value),  # Gaussian naive Bayes, LDA, QDA
+    "target_prior": lambda *_: None,  # another correction of this kind
+}
+
+#: Values with which a parameter does nothing. None always does nothing.
+_IDLE: dict[str, tuple[Any, ...]] = {
+    "scale_pos_weight": (1,),
+    "is_unbalance": (False,),
+    "fit_prior": (True,),
+    "auto_class_weights": ("None",),
+}
+
+
+def _is_idle(name: str, value: Any) -> bool:
+    return value is None or any(value is idle or value == idle for idle in _IDLE.get(name, ()))

@@ -1,0 +1,195 @@
+"""Scores of a classifier, one column per class, and those of models that did not see the sample."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedShuffleSplit, check_cv
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params
+
+import reprior as rp
+from reprior.sklearn.routing import training_weight
+
+__all__ = [
+    "KIND_OF",
+    "OutOfFold",
+    "Trained",
+    "class_columns",
+    "out_of_fold",
+    "response_name",
+    "split",
+    "train_on",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: What each method's values are. It follows from the method, never from the values.
+KIND_OF = {
+    "predict_log_proba": "log_probs",
+    "predict_proba": "probs",
+    "decision_function": "logits",
+}
+
+#: What "auto" tries. Logarithms first: naive Bayes and the like compute them without underflow.
+#: Decision functions are left out, for they need not be log-posteriors.
+_AUTO = ("predict_log_proba", "predict_proba")
+
+_IMPOSSIBLE = {"log_probs": -np.inf, "probs": 0.0, "logits": -np.inf}
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Scores of every test sample of every fold, one fold after the other."""
+
+    scores: Vector
+    index: Vector  # of the sample each row of scores belongs to
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A fitted model and what it was trained on; for a frozen one, what stands in for that."""
+
+    model: Any
+    X: Any
+    y: Vector
+    sample_weight: Vector | None
+
+
+def response_name(estimator: Any, response_method: Any) -> str:
+    """Return the name of the method to take scores from, or say what is missing."""
+    if response_method != "auto" and response_method not in KIND_OF:
+        raise rp.OptionError(
+            f"`response_method` must be 'auto' or one of {', '.join(map(repr, KIND_OF))}. "
+            f"Got {response_method!r}. Leave it at 'auto' for the class probabilities."
+        )
+    wanted = _AUTO if response_method == "auto" else (response_method,)
+    found = [name for name in wanted if hasattr(estimator, name)]
+    if hasattr(estimator, "fit") and found:
+        return found[0]
+    remedy = "Pass a classifier instance."
+    if hasattr(estimator, "decision_function"):
+        remedy = (
+            "Wrap it in CalibratedClassifierCV; or pass response_method='decision_function' if "
+            "its decision function is a log-posterior up to a constant, as a logistic model's is."
+        )
+    raise rp.OptionError(
+        f"`estimator` must have `fit` and {' or '.join(f'`{name}`' for name in wanted)}. "
+        f"Got {estimator!r}. {remedy}"
+    )
+
+
+def class_columns(estimator: Any, X: Any, *, method: str, classes: Vector) -> Vector:
+    """Return the scores of a fitted classifier, shape (N, K), columns in the order of ``classes``.
+
+    A class that the classifier was not trained on has probability 0.
+    """
+    with np.errstate(divide="ignore"):  # the logarithm of a probability 0 is −inf, as it should be
+        values = np.asarray(getattr(estimator, method)(X))
+    own = np.asarray(estimator.classes_)
+    if method == "decision_function" and own.size == 2 and values.size == len(values):
+        # One score per sample is the log-odds of the second class.
+        values = np.column_stack([np.zeros_like(values), values])
+    _check_shape(estimator, values, own.size, method)
+    if np.array_equal(own, classes):
+        return values
+    place = {name: k for k, name in enumerate(classes.tolist())}
+    columns = np.full((len(values), classes.size), _IMPOSSIBLE[KIND_OF[method]], values.dtype)
+    columns[:, [place[name] for name in own.tolist()]] = values
+    return columns
+
+
+def _check_shape(estimator: Any, values: Vector, n_classes: int, method: str) -> None:
+    pairs = method == "decision_function" and n_classes > 2 and _scores_pairs(estimator)
+    if values.ndim != 2 or values.shape[1] != n_classes or pairs:
+        raise rp.ScoresError(
+            f"`{method}` must give one score per class. Got shape {values.shape} for {n_classes} "
+            f"classes{', a score per pair of classes' if pairs else ''}. Pass another "
+            f"`response_method`{', or decision_function_shape=ovr to the SVC' if pairs else ''}."
+        )
+
+
+def _scores_pairs(model: Any) -> bool:
+    """Tell whether a support vector machine votes by pairs: for K = 3 there are 3 of these too."""
+    while (inside := _end_of(model)) is not None:
+        model = inside
+    return getattr(model, "decision_function_shape", None) == "ovo"
+
+
+def _end_of(model: Any) -> Any:
+    # A FrozenEstimator lends these attributes from what it holds.
+    return (
+        model.steps[-1][1] if hasattr(model, "steps") else getattr(model, "best_estimator_", None)
+    )
+
+
+def split(
+    cv: Any, X: Any, y: Vector, *, random_state: Any, params: dict[str, Any]
+) -> list[tuple[Vector, Vector]]:
+    """Return the training and test samples of every fold; of one split for a float."""
+    if isinstance(cv, Real) and not isinstance(cv, Integral):
+        cv = StratifiedShuffleSplit(1, test_size=cv, random_state=random_state)
+    return list(check_cv(cv, y, classifier=True).split(X, y, **params))
+
+
+def train_on(
+    estimator: Any, X: Any, y: Vector, *, index: Any = None, fit_params: dict[str, Any]
+) -> Trained:
+    """Train a clone of the estimator on the samples of ``index``, or on all."""
+    model = clone(estimator)
+    if index is not None:
+        fit_params = _check_method_params(X, fit_params, indices=index)
+        X, y = _safe_split(model, X, y, index)
+    model.fit(X, y, **fit_params)
+    weight = training_weight(estimator, fit_params)
+    return Trained(model, X, y, None if weight is None else np.asarray(weight, np.float64))
+
+
+def out_of_fold(
+    estimator: Any,
+    X: Any,
+    y: Vector,
+    *,
+    splits: list[tuple[Vector, Vector]],
+    classes: Vector,
+    method: str,
+    fit_params: dict[str, Any],
+    n_jobs: int | None,
+) -> OutOfFold:
+    """Train on each fold's training part and score its test part."""
+
+    def scores_of(train: Vector, test: Vector) -> tuple[Vector, Vector]:
+        model = train_on(estimator, X, y, index=train, fit_params=fit_params).model
+        X_test, _ = _safe_split(model, X, None, test, train)
+        scores = class_columns(model, X_test, method=method, classes=classes)
+        return scores, np.asarray(model.classes_)
+
+    results = Parallel(n_jobs=n_jobs)(delayed(scores_of)(train, test) for train, test in splits)
+    scores, trained_on = zip(*results, strict=True)
+    _warn_of_missing_classes(trained_on, classes)
+    return OutOfFold(np.concatenate(scores), np.concatenate([_indices(test) for _, test in splits]))
+
+
+def _indices(test: Any) -> Vector:
+    test = np.asarray(test)
+    return np.flatnonzero(test) if test.dtype == bool else test
+
+
+def _warn_of_missing_classes(trained_on: tuple[Vector, ...], classes: Vector) -> None:
+    for fold, own in enumerate(trained_on):
+        missing = [name for name in classes.tolist() if name not in set(own.tolist())]
+        if missing:
+            warnings.warn(
+                f"Fold {fold} of {len(trained_on)} trains without class {missing[0]!r}"
+                f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}, and so cannot "
+                f"predict it: its test samples count as errors at every strength. Use fewer "
+                f"folds, or stratified ones.",
+                rp.RepriorWarning,
+                stacklevel=5,
+            )

@@ -1,0 +1,401 @@
+"""RebalancedClassifierCV: any scikit-learn classifier, with its prior re-set."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+)
+
+import reprior as rp
+from reprior.sklearn.folds import (
+    KIND_OF,
+    OutOfFold,
+    Trained,
+    class_columns,
+    out_of_fold,
+    response_name,
+    split,
+    train_on,
+)
+from reprior.sklearn.labels import class_index, find_classes, plain
+from reprior.sklearn.routing import route_fit
+from reprior.sklearn.source import check_source_prior, resolve_source_prior
+from reprior.sklearn.tuning import make_calibrator, rehearse
+
+__all__ = ["RebalancedClassifierCV"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+#: What the calibrator found, and the classifier shows.
+_TUNED = (
+    "strength_",
+    "strength_interval_",
+    "temperature_",
+    "best_score_",
+    "profile_",
+    "source_prior_",
+    "target_prior_",
+)
+
+
+def _has_scores(meta: RebalancedClassifierCV) -> bool:
+    try:
+        return bool(response_name(meta.estimator, meta.response_method))
+    except rp.OptionError:
+        return False
+
+
+class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    r"""Classifier whose prior is re-set, with the strength tuned by cross-validation.
+
+    .. math:: P_f(k|x) ∝ P(k|x)\,\bigl(P_t(k) / P_s(k)\bigr)^λ
+
+    with the posterior P of the wrapped classifier, the source prior P_s it was trained on, the
+    target prior P_t to decide for, and the strength λ. The wrapped classifier is trained on the
+    training part of every fold and scores its test part. The scores of all folds, pooled, give
+    one exact profile of the metric over all λ, and its best λ. Then the classifier is trained
+    on all data. For several classes or two, at no cost at prediction.
+
+    Parameters
+    ----------
+    estimator : estimator instance
+        The classifier. A fitted one in a :class:`~sklearn.frozen.FrozenEstimator` is used as it
+        is, and the data given to ``fit`` are all tuning data: give others than it was trained on.
+
+    source_prior : {"labels", "effective"}, array-like of shape (K,) or {class: probability}, \
+            default="labels"
+        P_s, the class distribution as the classifier saw it in training.
+
+        - "labels": the class frequencies of ``y``, weighted if the classifier is trained with
+          sample weights. A classifier that re-weights or re-samples brings a warning.
+        - "effective": these, changed by what the classifier or its pipeline does to them:
+          ``class_weight``, ``scale_pos_weight``, given priors, imbalanced-learn's samplers and
+          ensembles. An error where that cannot be told.
+
+        One source prior serves all folds: that of all data, which stratified folds share up to
+        rounding.
+
+    target_prior : "uniform", array-like of shape (K,) or {class: probability}, default="uniform"
+        P_t, the class distribution to decide for. Arrays are in the order of ``classes_``.
+
+    metric : str or CountMetric, default="balanced_accuracy"
+        What λ maximises, see :class:`reprior.PosteriorCalibrator`.
+
+    subject_to : str or sequence of str, default=None
+        Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
+
+    tune, selection : str, default="strength", "max"
+        What is tuned, and how it is chosen from the profile.
+
+    temperature : float, "fit" or None, default=None
+        Divides the log-posterior: a number; fitted by log-loss; or 1.
+
+    bounds : (float, float), default=(0.0, 2.0)
+        Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
+
+    response_method : {"auto", "predict_log_proba", "predict_proba", "decision_function"}, \
+            default="auto"
+        Where scores come from. "auto" takes ``predict_log_proba``, or else ``predict_proba``.
+        Decision functions are taken as log-posteriors up to a constant per sample. That holds
+        for logistic models; the margins of a support vector machine are no log-posteriors, so
+        with them λ is tuned on an arbitrary scale and ``predict_proba`` means little.
+
+    cv : int, float, cross-validation generator or iterable, default=None
+        How to split. None: 5 stratified folds; an integer: so many; a float: one stratified
+        split with that share for tuning; else as scikit-learn has it. Not used with a
+        ``FrozenEstimator``.
+
+    refit : bool, default=True
+        Whether to train on all data in the end. False is for a single split: the classifier
+        then remains the one trained on its training part.
+
+    n_jobs : int, default=None
+        Folds to train in parallel.
+
+    random_state : int, RandomState instance or None, default=None
+        For the split of a float ``cv``.
+
+    Attributes
+    ----------
+    estimator_ : estimator instance
+        The fitted classifier.
+
+    calibrator_ : PosteriorCalibrator
+        What is applied to its scores. ``calibrator_.save`` writes it, ``calibrator_.summary()``
+        tells about it.
+
+    strength_ : float
+        The chosen λ.
+
+    strength_interval_ : (float, float)
+        Strengths that do equally well on the pooled folds.
+
+    temperature_ : float
+        The temperature applied.
+
+    best_score_ : float
+        The metric at ``strength_`` on the pooled folds. λ was chosen on them: judge on others.
+
+    profile_ : StrengthProfile
+        All class counts of the pooled folds, for all strengths.
+
+    source_prior_, target_prior_ : ndarray of shape (K,)
+        The priors as used.
+
+    classes_ : ndarray of shape (K,)
+        The class labels.
+
+    response_method_ : str
+        The method of the classifier that scores come from.
+
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number and names of features, if the classifier tells.
+
+    See Also
+    --------
+    reprior.PosteriorCalibrator : The same for scores, of any framework.
+    sklearn.model_selection.TunedThresholdClassifierCV : One threshold, for two classes.
+    sklearn.calibration.CalibratedClassifierCV : Calibrates probabilities, keeps the prior.
+
+    References
+    ----------
+    .. [1] Tian, Liu, Glaser, Hsu, Kira. "Posterior Re-calibration for Imbalanced Datasets",
+       NeurIPS 2020: Eqs. 5-7.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.metrics import balanced_accuracy_score
+    >>> from sklearn.model_selection import train_test_split
+    >>> from reprior.sklearn import RebalancedClassifierCV
+    >>> X, y = make_classification(
+    ...     n_samples=3000, n_classes=3, n_informative=4, weights=[0.9, 0.07], random_state=0
+    ... )
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
+    >>> plain = LogisticRegression().fit(X_train, y_train)
+    >>> print(f"{balanced_accuracy_score(y_test, plain.predict(X_test)):.2f}")
+    0.46
+    >>> rebalanced = RebalancedClassifierCV(LogisticRegression()).fit(X_train, y_train)
+    >>> print(f"{balanced_accuracy_score(y_test, rebalanced.predict(X_test)):.2f}")
+    0.71
+    >>> rebalanced.source_prior_.round(2)
+    array([0.89, 0.07, 0.03])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        source_prior: Any = "labels",
+        target_prior: Any = "uniform",
+        metric: str | rp.CountMetric = "balanced_accuracy",
+        subject_to: str | Sequence[str] | None = None,
+        tune: str = "strength",
+        selection: str = "max",
+        temperature: float | Literal["fit"] | None = None,
+        bounds: tuple[float, float] = (0.0, 2.0),
+        response_method: str = "auto",
+        cv: Any = None,
+        refit: bool = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.source_prior = source_prior
+        self.target_prior = target_prior
+        self.metric = metric
+        self.subject_to = subject_to
+        self.tune = tune
+        self.selection = selection
+        self.temperature = temperature
+        self.bounds = bounds
+        self.response_method = response_method
+        self.cv = cv
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any
+    ) -> RebalancedClassifierCV:
+        """Tune the strength on out-of-fold scores, then train on all data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, frame} of shape (n_samples, n_features)
+            Training data, handed to the estimator as they are.
+
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, in tuning, and in training if the estimator takes them.
+
+        **fit_params : dict
+            Passed on: by scikit-learn's metadata routing if that is on; else ``groups`` to the
+            splitter and all others to the ``fit`` of the estimator.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        X, y = indexable(X, y)
+        check_classification_targets(y)
+        y = column_or_1d(y, warn=True)
+        method = response_name(self.estimator, self.response_method)
+        classes = find_classes(self.estimator, y)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        check_source_prior(self.source_prior, classes)
+        rehearse(self, classes)
+        routed = route_fit(self, sample_weight, fit_params)
+        if isinstance(self.estimator, FrozenEstimator):
+            trained = Trained(self.estimator, X, y, weight)
+            scores = class_columns(self.estimator, X, method=method, classes=classes)
+            tuning = OutOfFold(scores, np.arange(len(y)))
+        else:
+            trained, tuning = self._cross_validate(X, y, routed, classes, method)
+        prior = resolve_source_prior(self.source_prior, trained, classes)
+        calibrator = make_calibrator(self, prior, classes, KIND_OF[method])
+        calibrator.fit(
+            tuning.scores,
+            plain(classes)[class_index(y, classes)][tuning.index],
+            sample_weight=None if weight is None else weight[tuning.index],
+        )
+        return self._keep(trained.model, calibrator, classes, method)
+
+    @available_if(_has_scores)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Vector:
+        """Return the re-calibrated posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples, as the estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._apply("predict_proba", X)
+
+    @available_if(_has_scores)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Vector:
+        """Return the logarithm of the re-calibrated posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples, as the estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._apply("predict_log_proba", X)
+
+    def predict(self, X: Any) -> Vector:
+        """Return the class of the largest re-calibrated posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples, as the estimator takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Class labels.
+        """
+        index = np.argmax(self._apply("predict_proba", X), axis=1)
+        return np.asarray(self.classes_[index])
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return scikit-learn's record of who asks for which metadata."""
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(
+                estimator=self.estimator,
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                splitter=self.cv,
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            inner = copy.deepcopy(get_tags(self.estimator))
+            tags.input_tags, tags.non_deterministic = inner.input_tags, inner.non_deterministic
+            if inner.classifier_tags is not None:
+                tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+                tags.classifier_tags.poor_score = inner.classifier_tags.poor_score
+        return tags
+
+    def _cross_validate(
+        self, X: Any, y: Vector, routed: Any, classes: Vector, method: str
+    ) -> tuple[Trained, OutOfFold]:
+        """Train and score fold by fold, then train the model that stays."""
+        splits = split(self.cv, X, y, random_state=self.random_state, params=routed.splitter.split)
+        if not self.refit and len(splits) != 1:
+            raise rp.OptionError(
+                f"`refit` must be True where there are several folds. Got refit={self.refit!r} "
+                f"and {len(splits)} folds. Pass for example cv=0.2 for a single split."
+            )
+        tuning = out_of_fold(
+            self.estimator,
+            X,
+            y,
+            splits=splits,
+            classes=classes,
+            method=method,
+            fit_params=routed.estimator.fit,
+            n_jobs=self.n_jobs,
+        )
+        index = None if self.refit else splits[0][0]
+        trained = train_on(self.estimator, X, y, index=index, fit_params=routed.estimator.fit)
+        return trained, tuning
+
+    def _keep(
+        self, model: Any, calibrator: rp.PosteriorCalibrator, classes: Vector, method: str
+    ) -> RebalancedClassifierCV:
+        self.estimator_, self.calibrator_ = model, calibrator
+        self.classes_, self.response_method_ = classes, method
+        for name in _TUNED:
+            setattr(self, name, getattr(calibrator, name))
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+            elif hasattr(self, name):  # of an earlier fit
+                delattr(self, name)
+        return self
+
+    def _apply(self, name: str, X: Any) -> Vector:
+        check_is_fitted(self, "calibrator_")
+        method, classes = self.response_method_, self.classes_
+        scores = class_columns(self.estimator_, X, method=method, classes=classes)
+        return np.asarray(getattr(self.calibrator_, name)(scores))

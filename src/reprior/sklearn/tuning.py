@@ -1,0 +1,49 @@
+"""The calibrator behind the classifier."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import reprior as rp
+from reprior.sklearn.labels import plain
+
+__all__ = ["make_calibrator", "rehearse"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+def make_calibrator(
+    options: Any, source_prior: Any, classes: Vector, kind: str
+) -> rp.PosteriorCalibrator:
+    """Return the calibrator that the options of a meta-estimator describe, not fitted."""
+    return rp.PosteriorCalibrator(
+        source_prior,
+        target_prior=options.target_prior,
+        metric=options.metric,
+        subject_to=options.subject_to,
+        tune=options.tune,
+        selection=options.selection,
+        temperature=options.temperature,
+        bounds=options.bounds,
+        kind=kind,
+        classes=plain(classes),
+        random_state=options.random_state,
+    )
+
+
+def rehearse(options: Any, classes: Vector) -> None:
+    """Tune on one made-up sample per class, so that a wrong option costs no training."""
+    n = classes.size
+    unknown = isinstance(options.source_prior, str)
+    prior = rp.prior_from_counts(np.arange(1, n + 1)) if unknown else options.source_prior
+    calibrator = make_calibrator(options, prior, classes, "logits")
+    if isinstance(calibrator.temperature, str) and calibrator.temperature == "fit":
+        calibrator.temperature = None
+    # Whether the constraints can be met, only the real scores can tell.
+    with warnings.catch_warnings(), contextlib.suppress(rp.InfeasibleError):
+        warnings.simplefilter("ignore", rp.RepriorWarning)
+        calibrator.fit(np.broadcast_to(np.float32(0), (n, n)), plain(classes))

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tuning.shared import BOUNDS, cases, exact_cases, random_case, rows_of, switch_multiset
+
+from reprior.tuning import passes
+
+
+def both(scores, labels, slopes, bounds, weights=None):
+    """Return what the compiled pass finds, and what the array pass finds."""
+    scores, slopes = np.asarray(scores), np.asarray(slopes, np.float64)
+    rows = rows_of(scores, labels, weights)
+    compiled = passes.run_pass(rows, slopes, bounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "has_numba", lambda: False)
+        arrays = passes.run_pass(rows, slopes, bounds)
+    return compiled, arrays
+
+
+def assert_equal(compiled, arrays):
+    """Bit for bit: counts, and switches as multisets; weighted sums to their rounding."""
+    (counts, sums, switches), (counts_too, sums_too, switches_too) = compiled, arrays
+    np.testing.assert_array_equal(counts, counts_too)
+    assert switch_multiset(switches) == switch_multiset(switches_too)
+    assert (sums is None) == (sums_too is None)
+    if sums is not None:
+        np.testing.assert_allclose(sums, sums_too, rtol=1e-13)
+
+
+@settings(max_examples=200)
+@given(exact_cases())
+def test_equals_the_array_pass_with_ties(case):
+    assert_equal(*both(case.scores, case.labels, case.slopes, case.bounds))
+
+
+@settings(max_examples=100)
+@given(cases(zeros=False))
+def test_equals_the_array_pass_with_weights(case):
+    assert_equal(*both(case.scores, case.labels, case.slopes, case.bounds, case.weights))
+
+
+@pytest.mark.parametrize("n_classes", [2, 14, 127, 128, 129, 256, 257, 300])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_equals_the_array_pass_for_any_number_of_classes(rng, n_classes, dtype):
+    for bounds in BOUNDS:
+        case = random_case(rng, 40, n_classes, dtype=dtype)
+        assert_equal(*both(case.scores, case.labels, case.slopes, bounds))
+
+
+@pytest.mark.parametrize("n_classes", [130, 300])
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_equals_the_array_pass_with_ties_across_blocks_of_classes(rng, n_classes, bounds):
+    scores = rng.integers(-2, 3, (60, n_classes)) * 0.75
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    scores[:, -1] = 0.0
+    slopes = rng.integers(-2, 3, n_classes)
+    labels = rng.integers(n_classes, size=60)
+    assert_equal(*both(scores.astype("f4"), labels, slopes, bounds))
+
+
+def test_the_first_and_the_last_class_of_a_block_can_win(rng):
+    for place in (0, 127, 128, 255, 256, 299):
+        scores = np.full((1, 300), -5.0, np.float32)
+        scores[0, place] = 1.0
+        (counts, _, _), arrays = both(scores, [place], rng.normal(size=300), (0.0, 0.5))
+        assert counts[passes.Table.TRUE_POSITIVE, place] == 1
+        np.testing.assert_array_equal(counts, arrays[0])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_equals_the_array_pass_in_near_ties(seed):
+    rng = np.random.default_rng(seed)
+    n_classes = int(rng.choice([3, 12, 140]))
+    slopes = rng.uniform(-3, 3, n_classes)
+    dtype = rng.choice(["f4", "f8"])
+    scores = (10 - slopes + np.zeros((15, 1))).astype(dtype)
+    scores += (rng.integers(-2, 3, scores.shape) * np.spacing(scores)).astype(dtype)
+    bounds = BOUNDS[rng.integers(len(BOUNDS))]
+    assert_equal(*both(scores, rng.integers(n_classes, size=15), slopes, bounds))
+
+
+def test_equals_the_array_pass_where_every_row_switches_often(rng):
+    # Tangents of a parabola: every class wins somewhere, so the buffer of switches runs full.
+    slopes = np.linspace(0, 4, 30)
+    scores = np.tile(-(slopes**2) / 4, (200, 1)) + rng.normal(scale=1e-3, size=(200, 30))
+    compiled, arrays = both(scores, rng.integers(30, size=200), slopes, (0.0, 2.0))
+    assert len(compiled[2]) > 20 * 200
+    assert_equal(compiled, arrays)
+
+
+@pytest.mark.parametrize("layout", ["fortran", "strided", "reversed", "big-endian", "int"])
+def test_any_memory_layout(rng, layout):
+    case = random_case(rng, 50, 6)
+    scores = np.round(case.scores * 4)
+    wide = np.zeros((100, 12))
+    wide[::2, ::2] = scores
+    laid_out = {
+        "fortran": np.asfortranarray(scores),
+        "strided": wide[::2, ::2],
+        "reversed": scores[::-1].copy()[::-1],
+        "big-endian": scores.astype(">f4"),
+        "int": scores.astype(int),
+    }[layout]
+    want = passes.run_pass(rows_of(scores, case.labels), case.slopes, (0.0, 2.0))
+    assert_equal(*both(laid_out, case.labels, case.slopes, (0.0, 2.0)))
+    assert_equal(passes.run_pass(rows_of(laid_out, case.labels), case.slopes, (0.0, 2.0)), want)

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from math import prod
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tuning.shared import rows_of
+
+from reprior.core.arrays import namespace
+from reprior.exceptions import ScoresError
+
+
+def collected(rows, n_scores):
+    """Read all blocks and put the samples together again."""
+    blocks = [rows.read(index) for index in rows.blocks(n_scores)]
+    scores = np.concatenate([np.asarray(block.scores) for block in blocks])
+    return scores, np.concatenate([block.labels for block in blocks])
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    st.integers(2, 4),
+    st.integers(1, 40),
+)
+def test_blocks_are_every_sample_once_in_order(shape, n_classes, n_scores):
+    size = prod(shape)
+    scores = np.arange(size * n_classes, dtype=float).reshape(*shape, n_classes)
+    labels = (np.arange(size) % n_classes).reshape(shape)
+    rows = rows_of(scores, labels)
+    found, found_labels = collected(rows, n_scores)
+    np.testing.assert_array_equal(found, scores.reshape(-1, n_classes))
+    np.testing.assert_array_equal(found_labels, labels.reshape(-1))
+    assert rows.n_scores == scores.size
+
+
+@pytest.mark.parametrize("n_scores", [6, 24, 60, 1000])
+def test_blocks_have_whole_rows_of_about_the_size_asked_for(n_scores):
+    rows = rows_of(np.zeros((5, 4, 7, 3)), np.zeros((5, 4, 7)))
+    sizes = [rows.read(index).scores.shape for index in rows.blocks(n_scores)]
+    assert all(n_classes == 3 for _, n_classes in sizes)
+    assert max(n for n, _ in sizes) <= max(1, n_scores // 3)
+    assert sum(n for n, _ in sizes) == 5 * 4 * 7
+
+
+def test_ignored_and_weightless_samples_are_left_out():
+    scores = np.arange(8.0).reshape(4, 2)
+    rows = rows_of(scores, [0, 9, 1, 0], [1.0, 1.0, 0.0, 2.0], ignore_index=9)
+    (index,) = rows.blocks(100)
+    block = rows.read(index)
+    np.testing.assert_array_equal(block.scores, scores[[0, 3]])
+    assert block.labels.tolist() == [0, 0]
+    assert block.weights.tolist() == [1.0, 2.0]
+    assert rows.left_out().tolist() == [False, True, True, False]
+    assert rows_of(scores, [0, 1, 1, 0]).left_out() is None
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+def test_a_block_with_nothing_to_count_is_not_looked_at(kind):
+    scores = np.full((3, 2), np.nan)
+    rows = rows_of(scores, [9, 9, 9], ignore_index=9, kind=kind)
+    block = rows.read(rows.blocks(100)[0])
+    assert block.labels.size == 0
+
+
+@pytest.mark.parametrize(
+    "given_dtype, read_dtype", [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("i4", "f8")]
+)
+def test_logits_are_read_in_their_own_precision(given_dtype, read_dtype):
+    rows = rows_of(np.ones((2, 2), given_dtype), [0, 1])
+    assert rows.read(rows.blocks(100)[0]).scores.dtype == read_dtype
+
+
+def test_probabilities_are_read_as_float64_logarithms():
+    probs = np.array([[0.25, 0.75], [1.0, 0.0]], np.float32)
+    for kind, scores in (("probs", probs), ("log_probs", np.log(probs, where=probs > 0, out=np.full((2, 2), -np.inf, np.float32)))):  # fmt: skip
+        rows = rows_of(scores, [0, 1], kind=kind)
+        found = rows.read(rows.blocks(100)[0]).scores
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(np.exp(found), probs, atol=1e-7)
+
+
+def test_array_api_strict_scores_stay_what_they_are():
+    scores = array_api_strict.reshape(array_api_strict.arange(24.0), (2, 3, 4))
+    labels = np.array([[0, 9, 1], [2, 3, 9]])
+    rows = rows_of(scores, labels, xp=namespace(scores), ignore_index=9)
+    for n_scores in (4, 8, 100):
+        blocks = [rows.read(index) for index in rows.blocks(n_scores)]
+        assert all(namespace(block.scores) is namespace(scores) for block in blocks)
+        assert sum(block.labels.size for block in blocks) == 4
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+def test_the_first_bad_score_is_named_as_the_user_has_it(kind, value):
+    good = {"logits": 0.0, "probs": 1 / 3, "log_probs": np.log(1 / 3)}[kind]
+    scores = np.full((4, 3), good)
+    scores[1] = value  # ignored
+    scores[2, 1] = value
+    rows = rows_of(scores, [0, 9, 1, 2], kind=kind, ignore_index=9, class_axis=0)
+    with pytest.raises(ScoresError, match=r"must not contain NaN or \+inf. Got scores\[1, 2\]"):
+        rows.read(rows.blocks(100)[0])
+
+
+def test_a_row_that_no_target_class_can_take_is_named():
+    scores = np.array([[0.0, 0.0, 0.0], [1.0, -np.inf, -np.inf]])
+    rows = rows_of(scores, [0, 0], possible=np.array([False, True, True]))
+    with pytest.raises(ScoresError, match=r"Got scores\[1, :\], whose every possible class"):
+        rows.refuse()
+
+
+def test_a_single_sample_is_named_without_an_axis_of_samples():
+    rows = rows_of(np.array([[0.0, np.nan, 1.0]]), [0], class_axis=0, one_sample=True)
+    with pytest.raises(ScoresError, match=r"Got scores\[1\]=nan"):
+        rows.refuse()
+    rows = rows_of(
+        np.array([[0.0, -np.inf]]),
+        [0],
+        class_axis=0,
+        one_sample=True,
+        possible=np.array([0, 1]) > 0,
+    )
+    with pytest.raises(ScoresError, match=r"Got scores\[:\], whose every possible class"):
+        rows.refuse()
