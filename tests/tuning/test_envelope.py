@@ -51,7 +51,6 @@ def winners_at(found, strength):
 @given(exact_cases())
 def test_winners_equal_brute_force_at_and_beside_every_switch(case):
     found = find(case.scores, case.slopes, case.bounds)
-    low, high = case.bounds
     strengths = case.strengths()
     want = oracles.predictions(case.scores, case.slopes, strengths)
     for strength, row in list(zip(strengths, want, strict=True))[::3]:

@@ -270,7 +270,7 @@ def test_a_bad_score_in_a_dask_chunk_says_where_the_chunk_begins():
     scores[25, 1] = np.nan
     with pytest.raises(ScoresError, match=r"scores\[5, 1\]=nan.* count from sample 20"):
         profile(da.from_array(scores, chunks=(10, 3)), da.zeros(30, dtype=int))
-    with pytest.raises(ScoresError, match="output.$"):
+    with pytest.raises(ScoresError, match=r"output\.$"):
         profile(da.from_array(scores, chunks=(30, 3)), da.zeros(30, dtype=int))
 
 
@@ -320,7 +320,7 @@ NAN[1, 2], INF[3, 0], EMPTY[2] = np.nan, np.inf, -np.inf
         (GOOD.astype(str), LABELS, {}, ScoresError, "must be real numbers"),
         (GOOD, LABELS + 1, {}, LabelsError, "from 0 to 2. Got labels[2]=3."),
         (GOOD, LABELS - 1, {}, LabelsError, "Got labels[0]=-1."),
-        (GOOD, LABELS * 1.0, {}, LabelsError, "must be integers (class indices). Got dtype float64"),
+        (GOOD, LABELS * 1.0, {}, LabelsError, "must be integers (class indices). Got"),
         (GOOD, LABELS[:3], {}, LabelsError, "Got shape (3,) for samples of shape (4,)"),
         (GOOD, np.eye(4, 3, dtype=int), {}, LabelsError, "not one-hot rows"),
         (GOOD, [], {}, LabelsError, "must"),
@@ -346,7 +346,7 @@ NAN[1, 2], INF[3, 0], EMPTY[2] = np.nan, np.inf, -np.inf
             OptionError,
             "Got bounds=(-1, 1) and target_prior[1]=0. Start the bounds at 0.",
         ),
-        (GOOD, LABELS, {"resolution": 0}, OptionError, "`resolution` must be a finite number above"),
+        (GOOD, LABELS, {"resolution": 0}, OptionError, "`resolution` must be a finite number"),
         (GOOD, LABELS, {"resolution": -0.1}, OptionError, "Got -0.1"),
         (GOOD, LABELS, {"resolution": np.nan}, OptionError, "`resolution`"),
         (GOOD, LABELS, {"resolution": "fine"}, OptionError, "Got 'fine'"),
@@ -391,7 +391,7 @@ def test_bad_scores_of_ignored_samples_do_not_matter(request, numba):
 def test_what_looks_like_probabilities_brings_a_warning():
     with pytest.warns(RepriorWarning, match="pass kind='probs'") as caught:
         profile(np.full((2, 3), 1 / 3), [0, 1])
-    assert caught[0].filename == __file__.replace("test_reading.py", "test_reading.py")
+    assert caught[0].filename == __file__
 
 
 def test_nothing_is_changed(case):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import array_api_compat
-import array_api_compat.numpy as np_compat
 import numpy as np
 from numpy.typing import NDArray
 
@@ -126,7 +125,7 @@ class Samples:
         """Go through the posteriors, or their logarithms, in the compute dtype of the scores."""
         kind, tolerance = self.kind or "logits", self._tolerance
         for rows, y, w in self._blocks():
-            wide = rows.astype(compute_dtype(np_compat, rows.dtype), copy=False)
+            wide = rows.astype(compute_dtype(namespace(), rows.dtype), copy=False)
             values, good = _posterior(wide, kind, tolerance, log=log)
             self._refuse_unless(good)
             yield Block(values, y, w)
@@ -168,7 +167,7 @@ def _posterior(
     with np.errstate(all="ignore"):
         if kind == "logits":
             peak = rows.max(axis=1, keepdims=True)
-            values = normalise(rows, peak, axis=1, xp=np_compat, log=log)
+            values = normalise(rows, peak, axis=1, xp=namespace(), log=log)
             return values, bool(np.isfinite(peak).all())
         mass = rows if kind == "probs" else np.exp(rows)
         total = mass.sum(axis=1, keepdims=True, dtype=np.float64)

@@ -163,17 +163,30 @@ def out_of_fold(
     n_jobs: int | None,
 ) -> OutOfFold:
     """Train on each fold's training part and score its test part."""
-
-    def scores_of(train: Vector, test: Vector) -> tuple[Vector, Vector]:
-        model = train_on(estimator, X, y, index=train, fit_params=fit_params).model
-        X_test, _ = _safe_split(model, X, None, test, train)
-        scores = class_columns(model, X_test, method=method, classes=classes)
-        return scores, np.asarray(model.classes_)
-
-    results = Parallel(n_jobs=n_jobs)(delayed(scores_of)(train, test) for train, test in splits)
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_score_fold)(estimator, X, y, train, test, classes, method, fit_params)
+        for train, test in splits
+    )
     scores, trained_on = zip(*results, strict=True)
     _warn_of_missing_classes(trained_on, classes)
     return OutOfFold(np.concatenate(scores), np.concatenate([_indices(test) for _, test in splits]))
+
+
+def _score_fold(
+    estimator: Any,
+    X: Any,
+    y: Vector,
+    train: Vector,
+    test: Vector,
+    classes: Vector,
+    method: str,
+    fit_params: dict[str, Any],
+) -> tuple[Vector, Vector]:
+    """Return the scores of the test part, and the classes of the training part."""
+    model = train_on(estimator, X, y, index=train, fit_params=fit_params).model
+    X_test, _ = _safe_split(model, X, None, test, train)
+    scores = class_columns(model, X_test, method=method, classes=classes)
+    return scores, np.asarray(model.classes_)
 
 
 def _indices(test: Any) -> Vector:

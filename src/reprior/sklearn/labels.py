@@ -29,9 +29,9 @@ def find_classes(estimator: Any, y: Vector) -> Vector:
     else:
         classes = np.unique(y)
     if classes.size < 2:
+        got = f"1 class, {classes.tolist()[0]!r}" if classes.size else "no samples"
         raise rp.LabelsError(
-            f"`y` must have at least two classes. Got {classes.size} class"
-            f"{f': {classes.tolist()[0]!r}' if classes.size else 'es'}. Add samples of another class."
+            f"`y` must have at least two classes. Got {got}. Add samples of another class."
         )
     return classes
 

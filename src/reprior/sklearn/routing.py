@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import sklearn
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import _check_sample_weight, has_fit_parameter
 
 import reprior as rp
 
-__all__ = ["route_fit", "training_weight"]
+__all__ = ["check_weight", "route_fit", "training_weight"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+def check_weight(sample_weight: Any, X: Any) -> Vector:
+    """Return one finite weight per sample, none of them negative."""
+    weight: Vector = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    return weight
 
 
 def route_fit(owner: Any, sample_weight: Any, params: dict[str, Any]) -> Bunch:

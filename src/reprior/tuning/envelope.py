@@ -95,8 +95,9 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
         origin, start, moving, xp.take(origin, moving), a, moved[each, a], b, moved[each, b],
         row, klass, moved[row, klass],
     )  # fmt: skip
-    columns: list[Any] = [to_numpy(array) for array in found]
-    return Screen(*columns, hopeless)
+    names = (field.name for field in fields(Screen))
+    columns: dict[str, Any] = dict(zip(names, map(to_numpy, found), strict=False))
+    return Screen(**columns, hopeless=hopeless)
 
 
 def _rivalled(scores: Array, slope: Array, start: Array, strength: float, xp: Namespace) -> Array:

@@ -65,7 +65,7 @@ class Rows:
         """The samples of one block, looked at; ignored and weightless ones are left out."""
         labels = self.labels[index].reshape(-1)
         weights = None if self.weights is None else self.weights[index].reshape(-1)
-        scores = self.xp.reshape(self.scores[index], (-1, self.n_classes))
+        scores = self.xp.reshape(self.scores[(*index, ...)], (-1, self.n_classes))
         left_out = self._left_out(labels, weights)
         if left_out is not None and left_out.any():
             kept = np.flatnonzero(~left_out)
@@ -128,7 +128,7 @@ def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:
     if inner <= n_rows or len(shape) == 1:
         step = max(1, n_rows // inner)
         for start in range(0, shape[0], step):
-            yield (slice(start, start + step),)
+            yield (slice(start, min(start + step, shape[0])),)
         return
     for i in range(shape[0]):
         for rest in _blocks(shape[1:], n_rows):
