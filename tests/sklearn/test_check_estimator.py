@@ -17,7 +17,9 @@ ESTIMATORS = [
     RebalancedClassifierCV(LogisticRegression(C=1), cv=3),
     RebalancedClassifierCV(LogisticRegression(C=1), cv=3, response_method="decision_function"),
     RebalancedClassifierCV(GaussianNB(), temperature="fit"),
-    RebalancedClassifierCV(DecisionTreeClassifier(max_depth=3), source_prior="effective"),
+    RebalancedClassifierCV(
+        DecisionTreeClassifier(max_depth=3, random_state=0), source_prior="effective"
+    ),
     RebalancedClassifierCV(make_pipeline(StandardScaler(with_mean=False), GaussianNB())),
 ]
 

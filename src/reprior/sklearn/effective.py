@@ -65,7 +65,7 @@ def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
             raise _undetermined(step.words)
         seen = step.act(seen)
     if not (seen.mass > 0).all():
-        name = seen.classes[np.argmin(seen.mass > 0)]
+        name = seen.classes.tolist()[int(np.argmin(seen.mass > 0))]
         raise rp.PriorError(
             f"`source_prior` must be positive for every class. Got an effective weight of 0 for "
             f"class {name!r}: the model cannot have learnt it. Drop the class, or correct the "

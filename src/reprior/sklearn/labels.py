@@ -22,9 +22,10 @@ def find_classes(estimator: Any, y: Vector) -> Vector:
         classes = np.asarray(estimator.classes_)
         unknown = np.flatnonzero(~np.isin(y, classes))
         if unknown.size:
+            where = unknown[0]
             raise rp.LabelsError(
                 f"`y` must be of classes that the frozen estimator knows. "
-                f"Got y[{unknown[0]}]={y[unknown[0]]!r}. Drop these samples, or train anew."
+                f"Got y[{where}]={y.tolist()[where]!r}. Drop these samples, or train anew."
             )
     else:
         classes = np.unique(y)

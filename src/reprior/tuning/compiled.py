@@ -1,8 +1,8 @@
 """The envelope pass as one compiled loop (numba): the same numbers as ``envelope``, sooner.
 
 A row is read once for the winners at both ends of the range and, only where they
-differ, once more for the classes that can win in between. Rows stay in cache
-between the two reads, nothing of the size of the scores is allocated, and the
+differ, once more for the classes that can win in between. A block of rows stays in
+cache between the two reads, nothing of the size of the scores is allocated, and the
 global interpreter lock is released, so that threads share the rows.
 
 ``z + λ·w`` is never contracted into a fused multiply-add: the compiled and the
@@ -19,11 +19,11 @@ from numba import njit
 
 from reprior.tuning.constants import AFTER_ZERO
 
-__all__ = ["tally_rows"]
+__all__ = ["settle_rows", "tally_rows", "walk_rows"]
 
-#: Up to this many classes a row's winner is tracked class by class; beyond it, maxima of blocks
-#: of this size are taken with vector instructions and only the winning block is searched.
-_BLOCK = 128
+#: Up to this many classes a row's winners are tracked class by class; beyond it, a maximum and a
+#: comparison are taken with vector instructions, which settles most rows.
+FEW = 24
 
 #: Lets a maximum be taken in lanes; none of these flags can change a maximum of numbers.
 _LANES = {"nnan", "nsz", "reassoc"}
@@ -40,21 +40,34 @@ def _beats(scores: Any, i: int, k: int, best: int, slope: Any) -> bool:  # pragm
     return bool(scores[i, k] > scores[i, best])
 
 
+@njit(nogil=True, cache=True, fastmath=_LANES)
+def _top(scores: Any, i: int, shift: Any) -> float:  # pragma: no cover
+    """Height of the envelope at ``shift``, found in lanes."""
+    top = -np.inf
+    for k in range(scores.shape[1]):
+        s = np.float64(scores[i, k]) + shift[k]
+        top = s if s > top else top
+    return top
+
+
 @njit(nogil=True, cache=True)
-def _tie_winner(scores: Any, i: int, shift: Any, slope: Any, top: float) -> int:  # pragma: no cover
+def _winner(scores: Any, i: int, shift: Any, slope: Any) -> int:  # pragma: no cover
+    """Winner at ``shift``, ties broken by the rules."""
+    top = _top(scores, i, shift)
     best = -1
     for k in range(scores.shape[1]):
-        tied = np.float64(scores[i, k]) + shift[k] == top
-        if tied and (best < 0 or _beats(scores, i, k, best, slope)):
+        on_top = np.float64(scores[i, k]) + shift[k] == top
+        if on_top and (best < 0 or _beats(scores, i, k, best, slope)):
             best = k
     return best
 
 
 @njit(nogil=True, cache=True, forceinline=True)
-def _ends_of_few(
-    scores: Any, i: int, shift: Any, slope: Any
-) -> tuple[int, int]:  # pragma: no cover
-    """Winner at 0 (first maximum) and at ``shift``; conditional moves, nothing to mispredict."""
+def _ends_of_few(scores: Any, i: int, shift: Any) -> tuple[int, int, int]:  # pragma: no cover
+    """First maximum, a winner at ``shift``, and how many share its place.
+
+    Conditional moves, nothing to mispredict.
+    """
     a = b = 0
     v = scores[i, 0]
     top_a, top_b = v, np.float64(v) + shift[0]
@@ -68,37 +81,30 @@ def _ends_of_few(
     tied = 0
     for k in range(scores.shape[1]):
         tied += np.float64(scores[i, k]) + shift[k] == top_b
-    return a, b if tied == 1 else _tie_winner(scores, i, shift, slope, top_b)
+    return a, b, tied
 
 
-@njit(nogil=True, cache=True, fastmath=_LANES)
-def _ends_of_many(
-    scores: Any, i: int, shift: Any, slope: Any
-) -> tuple[int, int]:  # pragma: no cover
-    n = scores.shape[1]
-    a = b = 0
-    top_a, top_b = scores[i, 0], -np.inf
-    for start in range(0, n, _BLOCK):
-        block_a, block_b = scores[i, start], -np.inf
-        for k in range(start, min(start + _BLOCK, n)):
-            v = scores[i, k]
-            s = np.float64(v) + shift[k]
-            block_b = s if s > block_b else block_b
-            block_a = v if v > block_a else block_a
-        if block_a > top_a:
-            top_a, a = block_a, start
-        if block_b > top_b:
-            top_b, b = block_b, start
-    while scores[i, a] != top_a:
+@njit(nogil=True, cache=True, forceinline=True, fastmath=_LANES)
+def _first_of_many(scores: Any, i: int) -> int:  # pragma: no cover
+    """First maximum, found in lanes."""
+    top = scores[i, 0]
+    for k in range(1, scores.shape[1]):
+        v = scores[i, k]
+        top = v if v > top else top
+    a = 0
+    while scores[i, a] != top:
         a += 1
-    tied = 0
-    for k in range(b, n):
-        tied += np.float64(scores[i, k]) + shift[k] == top_b
-    if tied > 1:
-        return a, _tie_winner(scores, i, shift, slope, top_b)
-    while np.float64(scores[i, b]) + shift[b] != top_b:
-        b += 1
-    return a, b
+    return a
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _alone(scores: Any, i: int, a: int, shift: Any) -> bool:  # pragma: no cover
+    """Whether no other line reaches that of a at ``shift``."""
+    own = np.float64(scores[i, a]) + shift[a]
+    reached = 0
+    for k in range(scores.shape[1]):
+        reached += np.float64(scores[i, k]) + shift[k] >= own
+    return reached == 1
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -106,16 +112,16 @@ def _ends(
     scores: Any, i: int, slope: Any, low: float, shift_low: Any, shift_high: Any
 ) -> tuple[int, int, int]:  # pragma: no cover
     """Winners at 0, at ``low`` and at ``high``."""
-    few = scores.shape[1] <= _BLOCK
-    if few:
-        origin, b = _ends_of_few(scores, i, shift_high, slope)
-    else:
-        origin, b = _ends_of_many(scores, i, shift_high, slope)
-    if low == 0.0:
-        return origin, origin, b
-    if few:
-        return origin, _ends_of_few(scores, i, shift_low, slope)[1], b
-    return origin, _ends_of_many(scores, i, shift_low, slope)[1], b
+    if scores.shape[1] <= FEW:
+        origin, b, tied = _ends_of_few(scores, i, shift_high)
+        if tied > 1:
+            b = _winner(scores, i, shift_high, slope)
+        a = origin if low == 0.0 else _winner(scores, i, shift_low, slope)
+        return origin, a, b
+    origin = _first_of_many(scores, i)
+    a = origin if low == 0.0 else _winner(scores, i, shift_low, slope)
+    b = a if _alone(scores, i, a, shift_high) else _winner(scores, i, shift_high, slope)
+    return origin, a, b
 
 
 @njit(nogil=True, cache=True)
@@ -126,12 +132,18 @@ def _candidates(
     at_a = np.float64(scores[i, a]) + x * slope[a]
     at_b = np.float64(scores[i, b]) + x * slope[b]
     level = min(at_a, at_b)
-    count = 0
+    above = 0
     for k in range(scores.shape[1]):
-        above = np.float64(scores[i, k]) + x * slope[k] > level
-        if above and slope[a] < slope[k] < slope[b]:
-            found[count] = k
-            count += 1
+        above += np.float64(scores[i, k]) + x * slope[k] > level
+    above -= (at_a > level) + (at_b > level)
+    count = k = 0
+    while above > 0:
+        if np.float64(scores[i, k]) + x * slope[k] > level and k not in (a, b):
+            above -= 1
+            if slope[a] < slope[k] < slope[b]:
+                found[count] = k
+                count += 1
+        k += 1
     found[count] = b
     return count + 1
 
@@ -189,61 +201,77 @@ def _walk(
     return used
 
 
-@njit(nogil=True, cache=True, forceinline=True)
-def _count(
-    table: Any, label: int, ends: tuple[int, int, int], amount: Any
-) -> None:  # pragma: no cover
-    origin, a, _ = ends
-    table[0, label] += amount
-    table[2, a] += amount
-    table[4, origin] += amount
-    if a == label:
-        table[1, label] += amount
-    if origin == label:
-        table[3, label] += amount
+@njit(nogil=True, cache=True)
+def settle_rows(
+    scores: Any, slope: Any, bounds: tuple[float, float], origin: Any, start: Any, end: Any
+) -> bool:  # pragma: no cover
+    """Write each row's winners at 0, at ``low`` and at ``high``; False if one has no score."""
+    shift_low, shift_high = bounds[0] * slope, bounds[1] * slope
+    well = True
+    for i in range(scores.shape[0]):
+        origin[i], start[i], end[i] = _ends(scores, i, slope, bounds[0], shift_low, shift_high)
+        well &= scores[i, origin[i]] > -np.inf
+    return well
 
 
 @njit(nogil=True, cache=True)
 def tally_rows(
+    labels: Any, weights: Any, origin: Any, start: Any, counts: Any, sums: Any
+) -> None:  # pragma: no cover
+    """Add to (5, K) ``counts``, and where ``weights`` is not empty to ``sums``.
+
+    The rows of the tables are support, true positives and predicted at ``low``, true positives
+    and predicted at 0.
+    """
+    for i in range(labels.shape[0]):
+        label = labels[i]
+        counts[0, label] += 1
+        counts[1, label] += start[i] == label
+        counts[2, start[i]] += 1
+        counts[3, label] += origin[i] == label
+        counts[4, origin[i]] += 1
+    for i in range(weights.shape[0]):
+        label, weight = labels[i], weights[i]
+        sums[0, label] += weight
+        sums[1, label] += weight * (start[i] == label)
+        sums[2, start[i]] += weight
+        sums[3, label] += weight * (origin[i] == label)
+        sums[4, origin[i]] += weight
+
+
+@njit(nogil=True, cache=True)
+def walk_rows(
     scores: Any,
     labels: Any,
     weights: Any,
     slope: Any,
     bounds: tuple[float, float],
+    winners: tuple[Any, Any, Any],
     first_row: int,
-    counts: Any,
-    sums: Any,
     used: int,
     positions: Any,
     parties: Any,
     switch_weights: Any,
-) -> tuple[int, int, bool]:  # pragma: no cover
-    """Tally rows from ``first_row`` until done, the table is full, or a row is bad.
+) -> tuple[int, int]:  # pragma: no cover
+    """Write the switches of the rows from ``first_row`` until done, or the table is full.
 
-    ``counts`` (5, K) int64 takes support, true positives and predicted at ``low``, true
-    positives and predicted at 0; ``sums`` (5, K) float64 the same weighted, where ``weights``
-    is not empty. Switches go behind the ``used`` ones in ``positions``, ``parties`` (label,
-    loser, winner) and ``switch_weights``. Returns the next row, the number of switches, and
-    False where a row has no finite score.
+    ``winners`` are those at 0, at ``low`` and at ``high``. Switches go behind the ``used`` ones
+    in ``positions``, ``parties`` (label, loser, winner) and ``switch_weights``. Returns the next
+    row and the number of switches.
     """
+    origin, start, end = winners
     n_rows, n_classes = scores.shape
-    shift_low, shift_high = bounds[0] * slope, bounds[1] * slope
     found = np.empty(n_classes + 1, np.int64)
-    weighted = weights.shape[0] > 0
     for i in range(first_row, n_rows):
+        if not slope[end[i]] > slope[start[i]]:
+            continue
         if used + n_classes > positions.shape[0]:
-            return i, used, True
-        ends = _ends(scores, i, slope, bounds[0], shift_low, shift_high)
-        if scores[i, ends[0]] == -np.inf:
-            return i, used, False
-        _count(counts, labels[i], ends, 1)
-        if weighted:
-            _count(sums, labels[i], ends, weights[i])
-        if slope[ends[2]] > slope[ends[1]]:
-            before = used
-            used = _walk(scores, i, slope, ends, bounds, found, positions, parties, used)
-            for j in range(before, used):
-                parties[0, j] = labels[i]
-                if weighted:
-                    switch_weights[j] = weights[i]
-    return n_rows, used, True
+            return i, used
+        before = used
+        ends = (origin[i], start[i], end[i])
+        used = _walk(scores, i, slope, ends, bounds, found, positions, parties, used)
+        for j in range(before, used):
+            parties[0, j] = labels[i]
+            if weights.shape[0] > 0:
+                switch_weights[j] = weights[i]
+    return n_rows, used

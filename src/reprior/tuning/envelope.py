@@ -79,9 +79,6 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
     each = xp.arange(scores.shape[0], device=_device(scores, xp))
     origin = xp.argmax(scores, axis=1)
     start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)
-    if bounds[0] < 0.0:  # what wins at 0 and falls less towards it was above: rounding made a tie
-        flatter = xp.take(slope, origin) < xp.take(slope, start)
-        start = xp.where(flatter, origin, start)
     hopeless = float(xp.min(scores[each, origin])) == -np.inf
     rivalled = _rivalled(scores, slope, start, bounds[1], xp)
     moved = xp.astype(xp.take(scores, rivalled, axis=0), slope.dtype)

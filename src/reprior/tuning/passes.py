@@ -134,24 +134,26 @@ def _count_compiled(
     rows: Rows, slopes: Vector, bounds: tuple[float, float], blocks: Sequence[Any]
 ) -> _Ledger:
     """Each block in one compiled loop."""
-    from reprior.tuning.compiled import tally_rows
+    from reprior.tuning.compiled import settle_rows, tally_rows, walk_rows
 
     ledger = _Ledger.empty(slopes.size, rows.weights is not None)
     table = _SwitchTable(FIRST_ROOM + slopes.size, ledger.weighted)
     used = 0
     for index in blocks:
         block = rows.read(index)
-        scores = np.ascontiguousarray(block.scores)
+        scores, labels = np.ascontiguousarray(block.scores), block.labels
         weights = NO_WEIGHTS if block.weights is None else block.weights
+        origin, start, end = np.empty((3, labels.size), np.int32)
+        if not settle_rows(scores, slopes, bounds, origin, start, end):
+            rows.refuse()
+        tally_rows(labels, weights, origin, start, ledger.counts, ledger.sums)
         row = 0
-        while row < block.labels.size:
-            row, used, well = tally_rows(
-                scores, block.labels, weights, slopes, bounds, row, ledger.counts, ledger.sums,
+        while row < labels.size:
+            row, used = walk_rows(
+                scores, labels, weights, slopes, bounds, (origin, start, end), row,
                 used, table.position, table.parties, table.weight,
             )  # fmt: skip
-            if not well:
-                rows.refuse()
-            if row < block.labels.size:
+            if row < labels.size:
                 table.double()
     ledger.switches.append(table.closed(used))
     return ledger

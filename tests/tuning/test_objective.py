@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reprior.exceptions import InfeasibleError, OptionError
+from reprior.tuning.objective import Constraint, best_interval, middle, pareto_front
+from reprior.tuning.sweep import Steps
+
+
+def steps(start, value, rounding=0.0):
+    return Steps(np.array(start, float), np.array(value, float), rounding)
+
+
+EVERYWHERE = np.ones(10, bool)
+
+
+# ----------------------------------------------------------------------------- constraints
+
+
+@pytest.mark.parametrize(
+    "text, metric, relation, threshold",
+    [
+        ("mean_iou >= baseline - 0.005", "mean_iou", ">=", 0.495),
+        ("accuracy>=baseline", "accuracy", ">=", 0.5),
+        (" accuracy >= 0.98 * baseline ", "accuracy", ">=", 0.49),
+        ("accuracy >= 0.5*baseline+1e-2", "accuracy", ">=", 0.26),
+        ("recall[2] >= .9", "recall[2]", ">=", 0.9),
+        ("recall [ 2 ] >= 0.9", "recall[2]", ">=", 0.9),
+        ("precision[0] <= 0.25", "precision[0]", "<=", 0.25),
+        ("macro_f1 >= -1", "macro_f1", ">=", -1.0),
+        ("macro_f1 >= -0.5 * baseline - 2.", "macro_f1", ">=", -2.25),
+    ],
+)
+def test_constraints_read_as_they_are_written(text, metric, relation, threshold):
+    rule = Constraint.parse(text)
+    assert (rule.metric, rule.relation) == (metric, relation)
+    assert rule.threshold(baseline=0.5) == pytest.approx(threshold)
+    assert rule.text == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "accuracy", "accuracy > 0.5", "accuracy >= ", ">= 0.5", "accuracy == 0.5",
+        "0.5 <= accuracy", "accuracy >= base", "accuracy >= 0.5 * 0.5", "accuracy >= baseline 0.1",
+        "accuracy >= baseline * 0.9", "accuracy >= nan", "accuracy >= 0.5 or mean_iou >= 0.5",
+        "recall[] >= 0.5", 5, 0.5, {"accuracy": 0.5}, b"accuracy >= 0.5", [["accuracy >= 0.5"]],
+    ],
+)  # fmt: skip
+def test_malformed_constraints_are_refused_with_an_example(text):
+    with pytest.raises(OptionError, match="must read like 'mean_iou >= baseline"):
+        Constraint.parse_all(text)
+
+
+def test_none_one_or_several():
+    rule = Constraint.parse("accuracy >= 0.5")
+    assert Constraint.parse_all(None) == []
+    assert Constraint.parse_all([]) == []
+    assert Constraint.parse_all("accuracy >= 0.5") == [rule]
+    assert Constraint.parse_all(rule) == [rule]
+    assert Constraint.parse_all(("accuracy >= 0.5", rule)) == [rule, rule]
+
+
+def test_a_value_of_exactly_the_threshold_holds_whatever_rounding_does():
+    baseline = 0.1 + 0.2
+    at_least, at_most = (Constraint.parse(f"accuracy {r} baseline - 0.1") for r in (">=", "<="))
+    values = np.array([0.2, 0.2 - 1e-9, 0.2 + 1e-9])
+    assert at_least.holds(values, baseline).tolist() == [True, False, True]
+    assert at_most.holds(values, baseline).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "text, nearest",
+    [("accuracy >= 0.9", "0.75 at strength 1"), ("accuracy <= 0.1", "0.25 at strength 0")],
+)
+def test_an_impossible_constraint_says_what_is_nearest(text, nearest):
+    rule = Constraint.parse(text)
+    with pytest.raises(InfeasibleError) as caught:
+        rule.refuse(steps([0, 1, 2], [0.25, 0.75, 0.5]), baseline=0.5)
+    assert f"Got {text!r}, a threshold of {text[-3:]}; the nearest is {nearest}." in str(
+        caught.value
+    )
+
+
+def test_a_possible_constraint_is_not_refused():
+    Constraint.parse("accuracy >= 0.7").refuse(steps([0, 1], [0.5, 0.75]), baseline=0.5)
+
+
+# ---------------------------------------------------------------------------- best interval
+
+
+@pytest.mark.parametrize(
+    "start, value, high, want",
+    [
+        ([0.0], [0.5], 2.0, (0, 1)),
+        ([0, 1, 1.5], [1, 2, 1], 2.0, (1, 2)),
+        ([0, 1, 1.25, 1.75], [0, 1, 0, 1], 2.0, (1, 2)),  # equally wide: nearest 0
+        ([0, 0.25, 1, 1.5], [1, 0, 1, 0], 2.0, (2, 3)),  # the widest
+        ([0, 1, 1.25, 1.5], [0, 1, 1, 0], 2.0, (1, 3)),  # neighbours are one interval
+        ([-2, -1.5, 1, 1.5], [1, 0, 1, 0], 2.0, (2, 3)),
+        ([-2, -1, -0.5, 1.5], [0, 1, 0, 1], 2.0, (1, 2)),
+        ([-2, -0.5, 0.5, 1, 2], [0, 1, 0, 1, 0], 3.0, (1, 2)),  # around 0 is distance 0
+        ([0, 1, 2], [0, 0, 1], 2.0, (2, 3)),  # the upper bound alone
+    ],
+)
+def test_the_widest_then_the_one_nearest_0(start, value, high, want):
+    feasible = np.ones(len(start), bool)
+    first, past, top = best_interval(steps(start, value), high, feasible)
+    assert (first, past) == want
+    assert top == max(value)
+
+
+def test_values_within_rounding_are_one_interval():
+    found = best_interval(steps([0, 1, 1.5], [1.0, 1.0 + 1e-15, 0.5], 1e-14), 2.0, EVERYWHERE[:3])
+    assert found[:2] == (0, 2)
+
+
+def test_only_the_feasible_counts():
+    feasible = np.array([True, False, True])
+    assert best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, feasible) == (0, 1, 1.0)
+    with pytest.raises(InfeasibleError, match="no strength satisfies together"):
+        best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, ~EVERYWHERE[:3])
+
+
+def test_the_middle_is_inside():
+    above = np.nextafter(1.0, 2.0)
+    higher = np.nextafter(above, 2.0)
+    assert middle(0.0, 1.0) == 0.5
+    assert middle(1.0, above) == 1.0
+    assert middle(above, higher) == above
+    assert middle(5e-324, 1e-323) == 5e-324
+    assert middle(2.0, 2.0) == 2.0
+    np.testing.assert_array_equal(
+        middle(np.array([0.0, above]), np.array([1.0, higher])), [0.5, above]
+    )
+
+
+# ---------------------------------------------------------------------------------- pareto
+
+
+def test_the_front_falls_in_a_and_rises_in_b():
+    a = steps([0, 1, 2, 3], [3, 2, 2, 1])
+    b = steps([0, 1, 2, 3], [1, 1.5, 2, 1.9])
+    front = pareto_front(a, b, 4.0)
+    assert front.strengths.tolist() == [0.5, 2.5]
+    assert front.values_a.tolist() == [3, 2]
+    assert front.values_b.tolist() == [1, 2]
+    assert len(front) == 2
+
+
+def test_of_equal_points_the_widest_is_shown():
+    a, b = steps([0, 1, 3], [1, 1, 1]), steps([0, 1, 3], [1, 1, 1])
+    front = pareto_front(a, b, 3.5)
+    assert front.strengths.tolist() == [2.0]
