@@ -12,7 +12,9 @@ from benchmarks.timing import Row
 
 #: Seconds that importing reprior may take on top of NumPy.
 ALLOWED = 0.2
-_CODE = "import time, numpy; t = time.perf_counter(); import reprior; print(time.perf_counter() - t)"
+_CODE = (
+    "import time, numpy; t = time.perf_counter(); import reprior; print(time.perf_counter() - t)"
+)
 
 
 def rows() -> Iterator[Row]:

@@ -18,7 +18,6 @@ from reprior.core.binary import is_single_score
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.rebalance import log_rebalance, rebalance
-from reprior.core.temperature import fit_temperature
 from reprior.encoding import TuningData, as_classes, is_range, score_array
 from reprior.exceptions import NotFittedError, OptionError, RepriorWarning
 from reprior.files.calibrators import read_calibrator, write_calibrator
@@ -59,7 +58,10 @@ class PosteriorCalibrator:
         ``macro_precision``, ``macro_recall``, ``macro_f1``, or one class's, such as
         ``"recall[3]"``.
     subject_to : str or sequence of str, optional
-        Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
+        Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``; the baseline is
+        the uncorrected model. They are judged on the tuning labels as they are: where those are
+        balanced and the accuracy under the training mix is meant, weight them by the prior,
+        ``sample_weight=source_prior[labels]``.
     tune : {"strength"}
         What is tuned: one strength for all classes.
     selection : {"max"}
@@ -199,7 +201,9 @@ class PosteriorCalibrator:
     def predict_proba(self, scores: Any) -> Any:
         """Return the posterior of every class, of the scores' shape, library and dtype.
 
-        For two classes and one score per sample, the probability of the second class.
+        For two classes and one score per sample, the probability of the second class. A strength
+        tuned for decisions need not give honest probabilities: with ``temperature="fit"`` the
+        decisions stay and the probabilities are fitted to the labels.
         """
         return rebalance(self._scores(scores), self.source_prior_, **self._map)
 
@@ -339,23 +343,9 @@ class PosteriorCalibrator:
             return 1.0
         if self.temperature != "fit":
             return float(self.temperature)
-        log_posterior = log_rebalance(
-            data.scores,
-            self.source_prior_,
-            target_prior=self.target_prior_,
-            strength=self.strength_,
-            kind=self.kind,
-            class_axis=self.class_axis,
+        return data.temperature(
+            self.source_prior_, self.target_prior_, self.strength_, self.label_prior
         )
-        weight = data.importance(self.target_prior_, self.label_prior)
-        return fit_temperature(
-            log_posterior,
-            data.labels,
-            sample_weight=weight,
-            kind="log_probs",
-            class_axis=self.class_axis,
-            ignore_index=data.ignore_index,
-        ).temperature
 
     def _warn_of_absent_classes(self, labelled: Vector) -> None:
         absent = self.classes_[~labelled].tolist()

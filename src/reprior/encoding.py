@@ -10,6 +10,8 @@ import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
 from reprior.core.prior import as_prior
+from reprior.core.rebalance import log_rebalance
+from reprior.core.temperature import fit_temperature
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 from reprior.tuning.profile import StrengthProfile
 
@@ -75,6 +77,27 @@ class TuningData:
             ignore_index=self.ignore_index,
             sample_weight=self.weight,
         )
+
+    def temperature(
+        self, source_prior: Vector, target_prior: Vector, strength: float, label_prior: Any
+    ) -> float:
+        """Temperature of the posterior at ``strength`` by log-loss, labels weighted to the target."""
+        log_posterior = log_rebalance(
+            self.scores,
+            source_prior,
+            target_prior=target_prior,
+            strength=strength,
+            kind=self.kind,
+            class_axis=self.class_axis,
+        )
+        return fit_temperature(
+            log_posterior,
+            self.labels,
+            sample_weight=self.importance(target_prior, label_prior),
+            kind="log_probs",
+            class_axis=self.class_axis,
+            ignore_index=self.ignore_index,
+        ).temperature
 
     def importance(self, target_prior: Vector, label_prior: Any) -> Any:
         """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""

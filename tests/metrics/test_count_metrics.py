@@ -12,7 +12,7 @@ from tests.metrics.shared import ROUNDING, predicted_samples
 
 from reprior.exceptions import LabelsError, OptionError, RepriorError
 from reprior.metrics import COUNT_METRICS, ClassCounts, CountMetric
-from reprior.metrics.count_metrics import find_metric
+from reprior.metrics.count_metrics import evaluate, find_metric
 
 
 def sklearn_macro(function):
@@ -263,3 +263,11 @@ def test_bad_metric_is_refused(metric, classes, error, sentence):
 def test_a_metric_that_cannot_be_is_refused(options, sentence):
     with pytest.raises(OptionError, match=sentence):
         CountMetric("mine", support=1, **options)
+
+
+def test_evaluate_counts_and_scores_in_one_call():
+    labels, predictions = [0, 0, 2, 255], [0, 1, 2, 0]
+    assert evaluate("accuracy", labels, predictions, ignore_index=255) == pytest.approx(2 / 3)
+    assert evaluate("balanced_accuracy", labels, predictions, ignore_index=255) == 0.75
+    assert evaluate("recall[0]", [0, 0], [0, 1], n_classes=4) == 0.5
+    assert evaluate("accuracy", [0, 1], [0, 0], sample_weight=[3.0, 1.0]) == 0.75

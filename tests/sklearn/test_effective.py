@@ -29,7 +29,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from tests.sklearn.shared import NAMES, three_classes, two_classes
 
@@ -169,6 +169,22 @@ def test_balanced(model):
 def test_weighed_sampled_or_told(model, mass):
     np.testing.assert_allclose(prior_of(model), normal(mass))
     assert reweighting(model)
+
+
+@pytest.mark.filterwarnings("ignore:.*probability.*:FutureWarning")
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_probabilities_of_a_support_vector_machine_follow_the_labels(class_weight):
+    rng = np.random.default_rng(0)
+    y = (rng.random(1000) < 0.1).astype(int)
+    X = rng.normal(size=(1000, 2)) + 1.5 * y[:, None]
+    model = SVC(probability=True, kernel="linear", class_weight=class_weight, random_state=0)
+    assert model.fit(X, y).predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.02)
+    np.testing.assert_allclose(prior_of(model, X, y), normal(np.bincount(y)))
+
+
+def test_margins_of_a_weighted_support_vector_machine_do_not():
+    model = SVC(class_weight={"bee": 10})
+    np.testing.assert_allclose(prior_of(model), normal(COUNTS * [1, 10, 1]))
 
 
 def test_a_cleaning_sampler_is_counted_on_the_transformed_data():

@@ -41,15 +41,25 @@ def test_a_class_of_weight_0_is_refused():
         RebalancedClassifierCV(GaussianNB()).fit(X, names, sample_weight=(y != 2).astype(float))
 
 
-@pytest.mark.parametrize("option", ["labels", "effective", [0.1, 0.2, 0.7], {"ant": 1.0}, 0.5])
+@pytest.mark.parametrize("option", ["labels", "effective", [9, 9, 9], dict.fromkeys("abc", 0.5)])
 def test_what_is_left_to_the_calibrator(option):
-    classes = NAMES[:1] if isinstance(option, dict) else NAMES
-    check_source_prior(option, classes)
+    check_source_prior(option, NAMES)
 
 
-def test_a_number_is_no_prior():
-    with pytest.raises((rp.RepriorError, TypeError)):
-        RebalancedClassifierCV(GaussianNB(), source_prior=0.5).fit(X, y)
+@pytest.mark.parametrize(
+    "option, words",
+    [
+        (0.5, r"Got 0\.5\. Pass an array of shape \(3,\)"),
+        (None, r"Got None\. Pass an array"),
+        (np.full((3, 1), 1 / 3), r"Pass an array of shape \(3,\)"),
+        ({"ant": 1.0}, "Got 1 values for 3 classes"),
+        ([0.5, 0.5], "Got 2 values for 3 classes"),
+    ],
+    ids=["number", "none", "2d", "mapping", "list"],
+)
+def test_what_is_no_prior_over_the_classes(option, words):
+    with pytest.raises(rp.PriorError, match=words):
+        RebalancedClassifierCV(GaussianNB(), source_prior=option).fit(X, names)
 
 
 FROZEN = "but the frozen estimator was trained on others"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import reprior.tuning.compiled  # noqa: F401 - from here on even small work is compiled
 from reprior.tuning import passes, sweep
 
 
@@ -18,4 +19,4 @@ def rng() -> np.random.Generator:
 def without_numba(monkeypatch):
     """Take the array path, as an install without numba would."""
     for module in (passes, sweep):
-        monkeypatch.setattr(module, "has_numba", lambda: False)
+        monkeypatch.setattr(module, "compiles", lambda _: False)

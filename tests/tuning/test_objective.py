@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import InfeasibleError, OptionError
+from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.objective import Constraint, best_interval, middle, pareto_front
 from reprior.tuning.sweep import Steps
 
 
-def steps(start, value, rounding=0.0):
-    return Steps(np.array(start, float), np.array(value, float), rounding)
-
-
-EVERYWHERE = np.ones(10, bool)
+def steps(start, value):
+    return Steps(np.array(start, float), np.array(value, float))
 
 
 # ----------------------------------------------------------------------------- constraints
@@ -93,34 +91,34 @@ def test_a_possible_constraint_is_not_refused():
 @pytest.mark.parametrize(
     "start, value, high, want",
     [
-        ([0.0], [0.5], 2.0, (0, 1)),
-        ([0, 1, 1.5], [1, 2, 1], 2.0, (1, 2)),
-        ([0, 1, 1.25, 1.75], [0, 1, 0, 1], 2.0, (1, 2)),  # equally wide: nearest 0
-        ([0, 0.25, 1, 1.5], [1, 0, 1, 0], 2.0, (2, 3)),  # the widest
-        ([0, 1, 1.25, 1.5], [0, 1, 1, 0], 2.0, (1, 3)),  # neighbours are one interval
-        ([-2, -1.5, 1, 1.5], [1, 0, 1, 0], 2.0, (2, 3)),
-        ([-2, -1, -0.5, 1.5], [0, 1, 0, 1], 2.0, (1, 2)),
-        ([-2, -0.5, 0.5, 1, 2], [0, 1, 0, 1, 0], 3.0, (1, 2)),  # around 0 is distance 0
-        ([0, 1, 2], [0, 0, 1], 2.0, (2, 3)),  # the upper bound alone
+        ([0.0], [0.5], 2.0, (0.0, 2.0)),
+        ([0, 1, 1.5], [1, 2, 1], 2.0, (1.0, 1.5)),
+        ([0, 1, 1.25, 1.75], [0, 1, 0, 1], 2.0, (1.0, 1.25)),  # equally wide: nearest 0
+        ([0, 0.25, 1, 1.5], [1, 0, 1, 0], 2.0, (1.0, 1.5)),  # the widest
+        ([0, 1, 1.25, 1.5], [0, 1, 1, 0], 2.0, (1.0, 1.5)),  # neighbours are one interval
+        ([-2, -1.5, 1, 1.5], [1, 0, 1, 0], 2.0, (1.0, 1.5)),
+        ([-2, -1, -0.5, 1.5], [0, 1, 0, 1], 2.0, (-1.0, -0.5)),
+        ([-2, -0.5, 0.5, 1, 2], [0, 1, 0, 1, 0], 3.0, (-0.5, 0.5)),  # around 0 is distance 0
+        ([0, 1, 2], [0, 0, 1], 2.0, (2.0, 2.0)),  # the upper bound alone
     ],
 )
 def test_the_widest_then_the_one_nearest_0(start, value, high, want):
-    feasible = np.ones(len(start), bool)
-    first, past, top = best_interval(steps(start, value), high, feasible)
-    assert (first, past) == want
-    assert top == max(value)
+    for feasible in (None, np.ones(len(start), bool)):
+        a, b, top = best_interval(steps(start, value), high, feasible)
+        assert (a, b) == want
+        assert top == max(value)
 
 
 def test_values_within_rounding_are_one_interval():
-    found = best_interval(steps([0, 1, 1.5], [1.0, 1.0 + 1e-15, 0.5], 1e-14), 2.0, EVERYWHERE[:3])
-    assert found[:2] == (0, 2)
+    near = 1.0 - EQUAL_VALUES / 2
+    assert best_interval(steps([0, 1, 1.5], [near, 1.0, 0.5]), 2.0) == (0.0, 1.5, 1.0)
 
 
 def test_only_the_feasible_counts():
     feasible = np.array([True, False, True])
-    assert best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, feasible) == (0, 1, 1.0)
+    assert best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, feasible) == (0.0, 1.0, 1.0)
     with pytest.raises(InfeasibleError, match="no strength satisfies together"):
-        best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, ~EVERYWHERE[:3])
+        best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, np.zeros(3, bool))
 
 
 def test_the_middle_is_inside():
@@ -150,6 +148,13 @@ def test_the_front_falls_in_a_and_rises_in_b():
 
 
 def test_of_equal_points_the_widest_is_shown():
-    a, b = steps([0, 1, 3], [1, 1, 1]), steps([0, 1, 3], [1, 1, 1])
-    front = pareto_front(a, b, 3.5)
-    assert front.strengths.tolist() == [2.0]
+    a, b = steps([0, 1, 2, 4], [1, 0, 1, 0]), steps([0, 1, 2, 4], [1, 0, 1, 0])
+    front = pareto_front(a, b, 4.5)
+    assert front.strengths.tolist() == [3.0]
+
+
+def test_two_metrics_may_have_steps_of_their_own():
+    front = pareto_front(steps([0, 1], [2, 1]), steps([0, 0.5, 1.5], [0, 1, 3]), 2.0)
+    assert front.strengths.tolist() == [0.75, 1.75]
+    assert front.values_a.tolist() == [2, 1]
+    assert front.values_b.tolist() == [1, 3]

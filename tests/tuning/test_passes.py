@@ -15,7 +15,7 @@ from tests.tuning.shared import cases, random_case, rows_of, switch_multiset
 from reprior.core.arrays import namespace
 from reprior.exceptions import ScoresError
 from reprior.tuning import passes
-from reprior.tuning.passes import Table, has_numba, n_cores, run_pass
+from reprior.tuning.passes import Table, compiles, has_numba, n_cores, run_pass
 
 
 def assert_equal(a, b):
@@ -148,6 +148,17 @@ def test_numba_is_here_to_be_tested():
     assert has_numba()
 
 
+def test_small_work_is_compiled_only_where_something_was_compiled_before(monkeypatch):
+    large = passes.WORTH_COMPILING
+    assert compiles(1)
+    assert compiles(large)
+    monkeypatch.delitem(sys.modules, "reprior.tuning.compiled")
+    assert not compiles(large - 1)
+    assert compiles(large)
+    monkeypatch.setattr(passes, "has_numba", lambda: False)
+    assert not compiles(large)
+
+
 def test_cores_as_told_or_as_allowed(monkeypatch):
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     assert n_cores() == 3
@@ -171,7 +182,7 @@ FORKED = """
     os.environ["REPRIOR_NUM_THREADS"] = "2"
     passes.SCORES_PER_THREAD = 64
     passes.COMPILED_BLOCK = passes.ARRAY_BLOCK = 64
-    {without}
+    passes.compiles = lambda _: {compiled}
     rng = np.random.default_rng(0)
     scores, labels = rng.normal(size=(500, 3)), rng.integers(3, size=500)
 
@@ -188,8 +199,8 @@ FORKED = """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@pytest.mark.parametrize("without", ["", "passes.has_numba = lambda: False"])
-def test_a_forked_child_has_threads_of_its_own(without):
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_forked_child_has_threads_of_its_own(compiled):
     # In a process of its own: pytest's has other libraries' threads, which a fork warns about.
-    script = textwrap.dedent(FORKED).format(without=without)
+    script = textwrap.dedent(FORKED).format(compiled=compiled)
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)

@@ -257,7 +257,7 @@ def test_best_is_the_best_and_its_interval_is_right(case):
             assert profile.evaluate(name, np.nextafter(a, -np.inf)) < best.value
         if b < high:
             assert profile.evaluate(name, b) < best.value
-        assert best.at_bound == (a == low or at_top)
+        assert best.at_bound == (a == low or b == high)
 
 
 @settings(max_examples=100)

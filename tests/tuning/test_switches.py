@@ -199,6 +199,14 @@ def test_weights_stay_where_plain_numbers_cancel(switches):
     )  # fmt: skip
 
 
+@given(switch_lists(), st.sampled_from([None, 0.3, 3.0]))
+def test_hits_are_all_that_changes_true_positives(switches, resolution):
+    events = switches.events if resolution is None else switches.binned(resolution, HIGH).events
+    want = {key: e[[1, 3]] for key, e in summed(events).items() if e[[1, 3]].any()}
+    found = {key: e[[1, 3]] for key, e in summed(events.hits()).items() if e[[1, 3]].any()}
+    assert_events_equal(found, want)
+
+
 @given(switch_lists(), st.integers(0, 25), st.sampled_from([0.1, 0.3, 0.25]))
 def test_binned_parts_add_up_and_subtract_away(switches, cut, resolution):
     a, b = some(switches, slice(None, cut)), some(switches, slice(cut, None))

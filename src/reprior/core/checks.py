@@ -53,10 +53,21 @@ def check_choice(
         return
     rule = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
     sentence = f"`{name}` must be {rule}. Got {value!r}."
-    near = difflib.get_close_matches(value.lower(), names, n=1) if isinstance(value, str) else []
+    near = _nearest_name(value, names)
     if near:
-        sentence += f" Did you mean {near[0]!r}?"
+        sentence += f" Did you mean {near!r}?"
     raise error(f"{sentence} {hint}".rstrip())
+
+
+def _nearest_name(value: Any, names: list[str]) -> str | None:
+    """The name that was probably meant: spelt alike, or one that begins with or holds it."""
+    if not isinstance(value, str) or not value:
+        return None
+    word = value.lower()
+    alike = difflib.get_close_matches(word, names, n=1)
+    begun = [name for name in names if name.startswith(word)]
+    held = [name for name in names if word in name]
+    return next(iter([*alike, *begun, *held]), None)
 
 
 def check_kind(kind: str) -> None:
@@ -155,7 +166,8 @@ def check_labels(
         raise LabelsError(
             f"`{name}` must be class indices from 0 to {n_classes - 1}. "
             f"Got {element(name, where)}={host[where]}. Map the labels to 0…{n_classes - 1}, or "
-            f"pass ignore_index={host[where]} if it marks samples to leave out."
+            f"pass ignore_index={host[where]} if it marks samples to leave out. If it is a class, "
+            f"the prior lacks it."
         )
 
 

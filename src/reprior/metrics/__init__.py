@@ -15,7 +15,7 @@ from reprior.metrics.calibration import (
     log_loss,
     reliability_curve,
 )
-from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, evaluate
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.groups import group_metric, shot_groups
 from reprior.metrics.ranking import top_k_accuracy
@@ -27,6 +27,7 @@ __all__ = [
     "ReliabilityCurve",
     "brier_score",
     "classwise_calibration_error",
+    "evaluate",
     "expected_calibration_error",
     "group_metric",
     "log_loss",

@@ -23,11 +23,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.counts import ClassCounts
 
-__all__ = ["COUNT_METRICS", "CountMetric", "find_metric"]
+__all__ = ["COUNT_METRICS", "CountMetric", "evaluate", "find_metric"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Average: TypeAlias = Literal["pooled", "labelled", "seen", "one"]
@@ -44,6 +45,8 @@ class CountMetric:
     * ``"seen"``: mean over the classes that have labels or are predicted;
     * ``"one"``: the class ``of_class`` alone.
 
+    Examples
+    --------
     Any such ratio can be tuned. The F-score that values recall twice as much:
 
     >>> f2 = CountMetric("macro_f2", gain=5, support=4, predicted=1, average="seen")
@@ -67,6 +70,11 @@ class CountMetric:
                 f"`of_class` must be given with average='one', and only then. Got "
                 f"average={self.average!r} and of_class={self.of_class}. Pass both or neither."
             )
+
+    @property
+    def form(self) -> tuple[float, float, float, float]:
+        """The coefficients: gain, support, predicted, true positives."""
+        return self.gain, self.support, self.predicted, self.true_positive
 
     def ratio(self, true_positive: Any, predicted: Any, support: Any) -> Vector:
         """Return the ratio of every entry; 0 where the denominator is 0."""
@@ -116,6 +124,46 @@ _ALIASES = {"mean_accuracy": "balanced_accuracy"}
 _PER_CLASS = {m.name: m for m in (_RECALL, _PRECISION, _IOU, _F1)}
 _ONE_CLASS = re.compile(r"(?P<ratio>\w+)\s*\[\s*(?P<label>.+?)\s*\]")
 _RANKING = re.compile(r"auc|auroc|auprc|average_precision", re.IGNORECASE)
+
+
+def evaluate(
+    metric: str | CountMetric,
+    labels: Any,
+    predictions: Any,
+    *,
+    n_classes: int | None = None,
+    sample_weight: Any = None,
+    ignore_index: int | None = None,
+) -> float:
+    """The metric of hard predictions.
+
+    Parameters
+    ----------
+    metric : str or CountMetric
+        A name such as ``"balanced_accuracy"``, ``"mean_iou"`` or ``"recall[3]"``.
+    labels, predictions : integer arrays of the same shape
+        Class indices 0 … K−1.
+    n_classes : int, optional
+        K. The largest index that occurs plus one, where it is not given.
+    sample_weight : array of the labels' shape, optional
+        A weight per sample.
+    ignore_index : int, optional
+        A label that marks samples to leave out.
+
+    Examples
+    --------
+    >>> round(evaluate("balanced_accuracy", [0, 0, 0, 1], [0, 0, 1, 1]), 4)
+    0.8333
+    """
+    if n_classes is None:
+        y, p = to_numpy(labels), to_numpy(predictions)
+        kept = y if ignore_index is None else y[y != ignore_index]
+        n_classes = 1 + int(max(kept.max(initial=1), p.max(initial=1)))
+    counts = ClassCounts.from_predictions(
+        labels, predictions, n_classes=n_classes,
+        sample_weight=sample_weight, ignore_index=ignore_index,
+    )  # fmt: skip
+    return find_metric(metric, n_classes=n_classes)(counts)
 
 
 def find_metric(

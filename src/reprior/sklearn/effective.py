@@ -21,7 +21,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import reprior as rp
 from reprior.sklearn.labels import class_index, class_mass
@@ -120,6 +120,8 @@ def _inside(model: Any) -> Any:
 
 def _own(model: Any) -> Iterator[Step]:
     """What a classifier's own parameters do."""
+    if isinstance(model, SVC | NuSVC) and hasattr(model, "predict_proba"):
+        return  # these probabilities are fitted to the labels in the end, whatever the weights
     parameters = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     for name, rule in _RULES.items():
         value = parameters.get(name)

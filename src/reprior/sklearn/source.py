@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,13 @@ def check_source_prior(option: Any, classes: Vector) -> None:
                 f"Got {option!r}. Pass 'labels' for a model trained on the classes as they come, "
                 f"'effective' for one trained with class weights or re-sampling."
             )
-    elif np.ndim(option) > 0 and len(option) != classes.size:
+        return
+    if not isinstance(option, Mapping) and np.ndim(option) != 1:
+        raise rp.PriorError(
+            f"`source_prior` must be 'labels', 'effective' or one probability per class. "
+            f"Got {option!r}. Pass an array of shape ({classes.size},)."
+        )
+    if len(option) != classes.size:
         raise rp.PriorError(
             f"`source_prior` must have one value per class. Got {len(option)} values for "
             f"{classes.size} classes. Their order is that of the sorted classes."

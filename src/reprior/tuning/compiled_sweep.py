@@ -26,69 +26,83 @@ def _fixed(
     return int(np.int64(np.rint(form[0] * tp[c] / below * scale)))
 
 
+@njit(nogil=True, cache=True, forceinline=True)
+def _move(
+    c: int,
+    heads: int,
+    amount: float,
+    right: bool,
+    counted: Any,
+    tallies: Any,
+    fixed: Any,
+    rule: Any,
+) -> tuple[int, int]:  # pragma: no cover
+    """Give class c some samples (negative: take); the change in the total and in the divisor."""
+    tp, predicted, support, n_predicted = tallies
+    always, sometimes, form, scale = rule
+    was = counted[c]
+    n_predicted[c] += heads
+    predicted[c] += amount
+    if right:
+        tp[c] += amount
+    counted[c] = always[c] or (sometimes and n_predicted[c] > 0)
+    # Weights that cancel leave rounding behind: the plain number says who is predicted.
+    rated = counted[c] and n_predicted[c] > 0
+    old = fixed[c]
+    fixed[c] = _fixed(c, tp, predicted, support, form, scale) if rated else 0
+    return fixed[c] - old, (1 if counted[c] else 0) - (1 if was else 0)
+
+
 @njit(nogil=True, cache=True)
 def sweep_switches(
-    order: Any,
-    position: Any,
-    label: Any,
-    loser: Any,
-    winner: Any,
-    count: Any,
-    weight: Any,
-    tp: Any,
-    predicted: Any,
-    n_predicted: Any,
-    support: Any,
-    always: Any,
-    sometimes: bool,
+    switches: Any,
+    tallies: Any,
+    rule: Any,
     pooled: bool,
-    form: Any,
-    scale: float,
     low: float,
     start: Any,
     value: Any,
 ) -> int:  # pragma: no cover
     """Write the steps into ``start`` and ``value``; return how many there are.
 
-    ``always`` (K,) marks the classes that the average is over whatever is predicted; with
-    ``sometimes`` it is over the predicted ones too. ``pooled`` counts everything as class 0.
-    ``count`` and ``weight`` are empty where every switch is one sample of weight 1.
+    ``switches`` are sorted columns: position, label, loser, winner, count, weight; the last two
+    are empty where every switch is one sample of weight 1. ``tallies`` are true positives,
+    predicted, support and the plain number predicted, each (K,); the first two and the last are
+    used up. ``rule``: the classes that the average is over whatever is predicted, whether it is
+    over the predicted ones too, the coefficients of the ratio, and the fixed-point scale.
+    ``pooled`` counts everything as class 0.
     """
-    n_classes = support.shape[0]
-    fixed = np.zeros(n_classes, np.int64)
-    total = np.int64(0)
-    divisor = 0
-    for c in range(n_classes):
-        if always[c] or (sometimes and n_predicted[c] > 0):
-            fixed[c] = _fixed(c, tp, predicted, support, form, scale)
-            total += fixed[c]
-            divisor += 1
-    used = 0
-    here = low
-    n = order.shape[0]
-    for j in range(n):
-        i = order[j]
-        if position[i] != here:
-            start[used], value[used] = here, total / (max(divisor, 1) * scale)
-            here = position[i]
-            used += 1
+    position, label, loser, winner, count, weight = switches
+    tp, predicted, support, n_predicted = tallies
+    always, sometimes, form, scale = rule
+    counted = always | (sometimes & (n_predicted > 0))
+    fixed = np.zeros(support.shape[0], np.int64)
+    for k in range(support.shape[0]):
+        if counted[k]:
+            fixed[k] = _fixed(k, tp, predicted, support, form, scale)
+    total, divisor = fixed.sum(), counted.sum()
+    by_hits = form[2] == 0.0 and not sometimes
+    start[0], value[0], used = low, total / (max(divisor, 1) * scale), 0
+    for i in range(position.shape[0]):
+        if by_hits and label[i] != loser[i] and label[i] != winner[i]:
+            continue
         heads = count[i] if count.shape[0] else 1
         amount = weight[i] if weight.shape[0] else np.float64(heads)
         for side in range(2):
             party = winner[i] if side else loser[i]
-            c = 0 if pooled else party
             sign = 1 if side else -1
-            was = always[c] or (sometimes and n_predicted[c] > 0)
-            n_predicted[c] += sign * heads
-            predicted[c] += sign * amount
-            if party == label[i]:
-                tp[c] += sign * amount
-            now = always[c] or (sometimes and n_predicted[c] > 0)
-            # Weights that cancel leave rounding behind: the plain number says who is predicted.
-            rated = now and n_predicted[c] > 0
-            new = _fixed(c, tp, predicted, support, form, scale) if rated else 0
-            total += new - fixed[c]
-            fixed[c] = new
-            divisor += (1 if now else 0) - (1 if was else 0)
-    start[used], value[used] = here, total / (max(divisor, 1) * scale)
+            c, right = (0 if pooled else party), party == label[i]
+            if right or not by_hits:
+                more, classes = _move(
+                    c, sign * heads, sign * amount, right, counted, tallies, fixed, rule
+                )
+                total += more
+                divisor += classes
+        now = total / (max(divisor, 1) * scale)
+        if position[i] == start[used]:
+            value[used] = now
+            used -= used > 0 and value[used - 1] == now
+        elif now != value[used]:
+            used += 1
+            start[used], value[used] = position[i], now
     return used + 1

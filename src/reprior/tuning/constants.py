@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["AFTER_ZERO", "fraction_bits"]
+__all__ = ["AFTER_ZERO", "EQUAL_VALUES", "fraction_bits"]
 
 #: "Just after 0". At λ = 0 the prediction is the model's own arg max (lowest index), from the
 #: next number on the larger slope wins a tie: such a switch sits at the smallest positive float.
 AFTER_ZERO = 5e-324
 
 #: Per-class values are summed as integers of this many fractional bits, so that the sum does not
-#: depend on the order in which switches are met; 2**-50 is below any difference worth reporting.
-_MOST_FRACTION_BITS = 50
+#: depend on the order in which switches are met. Finer than a double's own rounding of a ratio.
+_MOST_FRACTION_BITS = 56
+
+#: Metric values closer than this are equal but for the rounding of ratios and of their sum (with
+#: 10,000 classes 48 fractional bits are left, and the mean of their roundings is below 2**-49).
+EQUAL_VALUES = 2.0**-48
 
 
 def fraction_bits(n_classes: int) -> int:

@@ -181,41 +181,57 @@ def walk(screened: Screen, slopes: Vector, bounds: tuple[float, float]) -> Envel
     """
     here, level = screened.a.copy(), screened.score_a.copy()
     at = np.full(here.shape, bounds[0])
-    row, klass, score = _lines(screened, slopes)
     found: list[tuple[Vector, Vector, Vector, Vector]] = []
-    while row.size:
-        first = np.empty(row.shape, bool)
-        first[0], first[1:] = True, row[1:] != row[:-1]
-        starts = np.flatnonzero(first)
-        x = (level[row] - score) / (slopes[klass] - slopes[here[row]])
-        nearest, pick = x, np.arange(row.size)
-        if starts.size < row.size:
-            nearest = np.minimum.reduceat(x, starts)
-            tied = x == nearest[np.cumsum(first) - 1]
-            pick = np.maximum.reduceat(np.where(tied, pick, -1), starts)
-        walker = row[starts]
+    straight, row, klass, score = _lines(screened)
+
+    def go(walker: Vector, x: Vector, to: Vector, to_level: Vector) -> None:
         # Rounding must not take a walk back, or past the end.
-        moved_at = np.minimum(np.maximum(nearest, at[walker]), bounds[1])
-        found += _steps(moved_at, walker, here[walker], screened.own[walker], klass[pick], slopes)
+        moved_at = np.minimum(np.maximum(x, at[walker]), bounds[1])
+        own = screened.own[walker]
+        found.extend(_steps(moved_at, walker, here[walker], own, to, slopes))
         at[walker] = np.where(moved_at == 0.0, AFTER_ZERO, moved_at)
-        here[walker], level[walker] = klass[pick], score[pick]
+        here[walker], level[walker] = to, to_level
+
+    goal, goal_level = screened.b[straight], screened.score_b[straight]
+    rise = level[straight] - goal_level
+    go(straight, rise / (slopes[goal] - slopes[here[straight]]), goal, goal_level)
+    while row.size:
+        x = (level[row] - score) / (slopes[klass] - slopes[here[row]])
+        pick = _nearest(row, x, slopes[klass], score, klass)
+        go(row[pick], x[pick], klass[pick], score[pick])
         steeper = slopes[klass] > slopes[here[row]]
         row, klass, score = row[steeper], klass[steeper], score[steeper]
-    nothing = np.empty(0, np.int64)
-    found.append((np.empty(0), nothing, nothing, nothing))
     position, walker, loser, winner = (np.concatenate(part) for part in zip(*found, strict=True))
     return Envelope(
         screened.origin, screened.start, position, screened.moving[walker], loser, winner
     )
 
 
-def _lines(screened: Screen, slopes: Vector) -> tuple[Vector, Vector, Vector]:
-    """Candidates and goals, by sample; within it the winner of a tie comes last."""
-    row = np.concatenate([screened.row, np.arange(screened.b.size)])
-    klass = np.concatenate([screened.klass, screened.b])
-    score = np.concatenate([screened.score, screened.score_b])
-    order = np.lexsort((-klass, score, slopes[klass], row))
-    return row[order], klass[order], score[order]
+def _lines(screened: Screen) -> tuple[Vector, Vector, Vector, Vector]:
+    """Samples that go straight from a to b, and the lines of the others, grouped by sample."""
+    winding = np.zeros(screened.a.shape, bool)
+    winding[screened.row] = True
+    goals = np.flatnonzero(winding)
+    row = np.concatenate([screened.row, goals])
+    order = np.argsort(row, kind="stable")  # two sorted runs: merged in one go
+    klass = np.concatenate([screened.klass, screened.b[goals]])[order]
+    score = np.concatenate([screened.score, screened.score_b[goals]])[order]
+    return np.flatnonzero(~winding), row[order], klass, score
+
+
+def _nearest(row: Vector, x: Vector, slope: Vector, score: Vector, klass: Vector) -> Vector:
+    """Index of the line that each sample meets first; a tie is settled by the rules."""
+    first = np.empty(row.shape, bool)
+    first[0], first[1:] = True, row[1:] != row[:-1]
+    starts = np.flatnonzero(first)
+    run = np.cumsum(first) - 1
+    tied = np.flatnonzero(x == np.minimum.reduceat(x, starts)[run])
+    if tied.size == starts.size:
+        return tied
+    order = np.lexsort((-klass[tied], score[tied], slope[tied], row[tied]))
+    tied = tied[order]
+    last = np.append(row[tied[1:]] != row[tied[:-1]], True)
+    return np.asarray(tied[last])
 
 
 def _steps(

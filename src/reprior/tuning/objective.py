@@ -12,6 +12,7 @@ import numpy as np
 
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.sweep import Steps
 
 __all__ = [
@@ -155,26 +156,29 @@ class Constraint:
 SubjectTo: TypeAlias = str | Constraint | Sequence[str | Constraint] | None
 
 
-def best_interval(steps: Steps, high: float, feasible: Vector) -> tuple[int, int, float]:
-    """First and one-past-last step of the best interval, and its value.
+def best_interval(
+    steps: Steps, high: float, feasible: Vector | None = None
+) -> tuple[float, float, float]:
+    """Both ends of the best interval, and its value; ``feasible`` tells which steps may be taken.
 
     Adjacent steps that are equally good are one interval; among intervals the widest is best,
     then the one nearest 0.
     """
-    if not feasible.any():
+    value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
+    top = value.max()
+    if top == -np.inf:
         raise InfeasibleError(
             "`subject_to` must be possible within the bounds. Got constraints that no strength "
             "satisfies together, though each can be satisfied alone. Loosen one of them."
         )
-    top = steps.value[feasible].max()
-    good = feasible & (steps.value >= top - steps.rounding)
-    edge = np.diff(np.concatenate([[0], good.astype(np.int8), [0]]))
-    first, past = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
-    starts = np.append(steps.start, high)
-    a, b = starts[first], starts[past]
+    good = np.flatnonzero(value >= top - EQUAL_VALUES)
+    gap = np.flatnonzero(np.diff(good) > 1)
+    first = good[np.concatenate([[0], gap + 1])]
+    past = good[np.append(gap, good.size - 1)] + 1
+    a, b = steps.start[first], np.append(steps.start, high)[past]
     distance = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(np.abs(a), np.abs(b)))
     pick = int(np.lexsort((distance, a - b))[0])
-    return int(first[pick]), int(past[pick]), float(top)
+    return float(a[pick]), float(b[pick]), float(top)
 
 
 def middle(a: Any, b: Any) -> Any:
@@ -184,11 +188,12 @@ def middle(a: Any, b: Any) -> Any:
 
 
 def pareto_front(a: Steps, b: Steps, high: float) -> ParetoFront:
-    """The front of two metrics on the same steps."""
-    ends = np.append(a.start[1:], high)
-    width = ends - a.start
-    order = np.lexsort((-width, -b.value, -a.value))
-    value_b = b.value[order]
-    best_before = np.concatenate([[-np.inf], np.maximum.accumulate(value_b)[:-1]])
-    kept = order[value_b > best_before]
-    return ParetoFront(middle(a.start[kept], ends[kept]), a.value[kept], b.value[kept])
+    """The front of two metrics."""
+    start = np.union1d(a.start, b.start)
+    value_a, value_b = a.at(start), b.at(start)
+    ends = np.append(start[1:], high)
+    order = np.lexsort((start - ends, -value_b, -value_a))
+    ordered_b = value_b[order]
+    best_before = np.concatenate([[-np.inf], np.maximum.accumulate(ordered_b)[:-1]])
+    kept = order[ordered_b > best_before]
+    return ParetoFront(middle(start[kept], ends[kept]), value_a[kept], value_b[kept])

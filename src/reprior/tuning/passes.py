@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ DEVICE_BLOCK = 1 << 24
 
 #: Switches that a compiled pass has room for at first.
 FIRST_ROOM = 1 << 14
+
+#: Scores from which on a compiled pass pays for being loaded.
+WORTH_COMPILING = 1 << 19
 
 NO_WEIGHTS = np.empty(0)
 
@@ -114,7 +118,7 @@ def run_pass(
 ) -> tuple[Vector, Vector | None, Switches]:
     """Count (5, K), the same weighted or None, and the switches of all rows."""
     on_host = is_numpy_namespace(rows.xp)
-    compiled = on_host and bool(np.isfinite(slopes).all()) and has_numba()
+    compiled = on_host and bool(np.isfinite(slopes).all()) and compiles(rows.n_scores)
     size = COMPILED_BLOCK if compiled else ARRAY_BLOCK if on_host else DEVICE_BLOCK
     blocks = rows.blocks(size)
     work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
@@ -205,6 +209,15 @@ def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | 
 def has_numba() -> bool:
     """Whether numba is installed (it is imported only when a pass needs it)."""
     return importlib.util.find_spec("numba") is not None
+
+
+def compiles(size: int) -> bool:
+    """Whether a loop over ``size`` items is compiled.
+
+    Compiling takes seconds, once, and loading what was compiled before a second. Small work is
+    done sooner in arrays, unless something was compiled in this process already.
+    """
+    return has_numba() and (size >= WORTH_COMPILING or "reprior.tuning.compiled" in sys.modules)
 
 
 def n_cores() -> int:

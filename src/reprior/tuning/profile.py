@@ -234,9 +234,7 @@ class StrengthProfile:
             Equally long. The first strength is the lower bound; neighbours differ in value.
         """
         steps = self._steps_of(metric)
-        new = np.ones(steps.value.shape, bool)
-        new[1:] = steps.value[1:] != steps.value[:-1]
-        return steps.start[new], steps.value[new]
+        return steps.start.copy(), steps.value.copy()
 
     def best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
         """The strength at which the metric is largest, over the continuum of strengths.
@@ -255,19 +253,15 @@ class StrengthProfile:
             The middle of the best interval; among equally good ones the widest, then the one
             nearest 0.
         """
-        steps = self._steps_of(metric)
-        high = self.bounds[1]
-        feasible = self._feasible(Constraint.parse_all(subject_to), steps)
-        first, past, value = best_interval(steps, high, feasible)
-        a = float(steps.start[first])
-        b = float(steps.start[past]) if past < steps.start.size else high
+        steps, feasible = self._feasible(self._steps_of(metric), subject_to)
+        a, b, value = best_interval(steps, self.bounds[1], feasible)
         strength, doubt = float(middle(a, b)), 0.0
         if isinstance(self._switches, BinnedSwitches) and self.resolution is not None:
             on_grid = round(strength / self.resolution) * self.resolution
             strength = on_grid if a <= on_grid < b else a
             moved = self._switches.mass_after(strength, self.resolution)
             doubt = moved / float(self._table[Table.SUPPORT].sum())
-        at_bound = first == 0 or past == steps.start.size
+        at_bound = a <= self.bounds[0] or b >= self.bounds[1]
         return Best(strength, value, (a, b), at_bound, doubt)
 
     def pareto(self, metric_a: str | CountMetric, metric_b: str | CountMetric) -> ParetoFront:
@@ -327,14 +321,20 @@ class StrengthProfile:
             self._steps[found] = sweep(start, self._switches, self.bounds[0], found)
         return self._steps[found]
 
-    def _feasible(self, constraints: list[Constraint], steps: Steps) -> Vector:
-        feasible = np.ones(steps.value.shape, bool)
+    def _feasible(self, steps: Steps, subject_to: SubjectTo) -> tuple[Steps, Vector | None]:
+        """The steps, cut where a constraint begins or ceases to hold, and where all of them do."""
+        constraints = Constraint.parse_all(subject_to)
+        if not constraints:
+            return steps, None
+        limits = []
         for constraint in constraints:
             metric = self._metric(constraint.metric)
             limited, baseline = self._steps_of(metric), value_of(self.baseline, metric)
             constraint.refuse(limited, baseline)
-            feasible &= constraint.holds(limited.value, baseline)
-        return feasible
+            limits.append((limited.start, constraint.holds(limited.value, baseline)))
+        start = np.unique(np.concatenate([steps.start, *(where for where, _ in limits)]))
+        holds = [good[np.searchsorted(where, start, side="right") - 1] for where, good in limits]
+        return Steps(start, steps.at(start)), np.all(holds, axis=0)
 
     def _within(self, strengths: Any) -> Vector:
         low, high = self.bounds

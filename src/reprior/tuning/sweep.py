@@ -19,7 +19,7 @@ import numpy as np
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.constants import fraction_bits
-from reprior.tuning.passes import has_numba
+from reprior.tuning.passes import compiles
 from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
 
 __all__ = ["Steps", "sweep", "value_of"]
@@ -31,12 +31,11 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 class Steps:
     """A step function: ``value[i]`` holds from ``start[i]`` to just before ``start[i + 1]``.
 
-    Values closer than ``rounding`` are equal but for the rounding of their fixed-point sums.
+    Neighbouring values differ.
     """
 
     start: Vector
     value: Vector
-    rounding: float
 
     def at(self, strengths: Any) -> Vector:
         """The value at each strength."""
@@ -48,7 +47,7 @@ def sweep(
     start: ClassCounts, switches: Switches | BinnedSwitches, low: float, metric: CountMetric
 ) -> Steps:
     """Follow ``metric`` from the counts at ``low`` through all switches."""
-    if isinstance(switches, Switches) and has_numba():
+    if isinstance(switches, Switches) and compiles(len(switches)):
         return _compiled(start, switches, low, metric)
     return _arrays(start, switches.events, low, metric)
 
@@ -62,23 +61,23 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
     from reprior.tuning.compiled_sweep import sweep_switches
 
     pooled = metric.average == "pooled"
-    columns = [start.true_positive, start.predicted, _n_predicted(start), start.support]
+    tallies = [start.true_positive, start.predicted, _n_predicted(start), start.support]
     tp, predicted, n_predicted, support = (
-        (column.sum(keepdims=True) if pooled else column) for column in columns
+        (tally.sum(keepdims=True) if pooled else tally) for tally in tallies
     )
     always = np.ones(1, bool) if pooled else _always(start, metric)
     scale = 2.0 ** fraction_bits(support.size)
     where, value = np.empty(len(switches) + 1), np.empty(len(switches) + 1)
+    ordered = switches.ordered
+    columns = (ordered.position, ordered.label, ordered.loser, ordered.winner)
     used = sweep_switches(
-        switches.order, switches.position, switches.label, switches.loser, switches.winner,
-        _or_empty(switches.count, np.int64), _or_empty(switches.weight, np.float64),
-        tp.astype(np.float64), predicted.astype(np.float64), n_predicted.astype(np.int64),
-        support.astype(np.float64), always, metric.average == "seen", pooled,
-        (float(metric.gain), float(metric.support), float(metric.predicted),
-         float(metric.true_positive)),
-        scale, float(low), where, value,
+        (*columns, _or_empty(ordered.count, np.int64), _or_empty(ordered.weight, np.float64)),
+        (tp.astype(np.float64), predicted.astype(np.float64), support.astype(np.float64),
+         n_predicted.astype(np.int64)),
+        (always, metric.average == "seen", tuple(map(float, metric.form)), scale),
+        pooled, float(low), where, value,
     )  # fmt: skip
-    return Steps(where[:used], value[:used], rounding=1.0 / scale)
+    return Steps(where[:used].copy(), value[:used].copy())
 
 
 def _or_empty(column: Vector | None, dtype: Any) -> Vector:
@@ -95,6 +94,8 @@ def _always(start: ClassCounts, metric: CountMetric) -> Vector:
 
 
 def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMetric) -> Steps:
+    if not metric.predicted and metric.average != "seen":
+        events = events.hits()
     klass, support = events.klass, start.support
     if metric.average == "pooled":
         klass, support = np.zeros_like(klass), support.sum(keepdims=True)
@@ -123,7 +124,9 @@ def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMe
     value = total / (np.maximum(divisor, 1) * scale)
     if where.size > 1 and where[1] == low:  # switches at the lower bound itself hold there
         where, value = where[1:], value[1:]
-    return Steps(where, value, rounding=1.0 / scale)
+    new = np.ones(value.shape, bool)
+    new[1:] = value[1:] != value[:-1]
+    return Steps(where[new], value[new])
 
 
 def _by_class(klass: Vector) -> tuple[Vector, Vector]:

@@ -41,6 +41,11 @@ class ClassEvents:
     weighted_predicted: Vector
     weighted_true_positive: Vector
 
+    def hits(self) -> ClassEvents:
+        """Those that change the true positives, in number or (summed in a bin) only in weight."""
+        kept = (self.true_positive != 0) | (self.weighted_true_positive != 0)
+        return ClassEvents(*(getattr(self, field.name)[kept] for field in fields(self)))
+
     @classmethod
     def none(cls) -> ClassEvents:
         """No event at all."""
@@ -133,27 +138,26 @@ class Switches:
         return BinnedSwitches(_net(moved.events), points, counts, masses)
 
     @cached_property
-    def order(self) -> Vector:
-        """The switches by strength."""
-        return np.argsort(self.position)
+    def ordered(self) -> Switches:
+        """The same, by strength."""
+        order = np.argsort(self.position)
+        return Switches(**{name: column[order] for name, column in self.arrays().items()})
 
     @cached_property
     def events(self) -> ClassEvents:
         """Two events per switch: the loser's and the winner's."""
-        order = self.order
-        label, loser, winner = self.label[order], self.loser[order], self.winner[order]
-        klass = np.stack([loser, winner], axis=1)
-        count = np.ones(len(self), np.int64) if self.count is None else self.count[order]
-        right = klass == label[:, None]
+        this = self.ordered
+        klass = np.stack([this.loser, this.winner], axis=1)
+        count = this._counts()
+        right = klass == this.label[:, None]
         predicted = np.stack([-count, count], axis=1)
         true_positive = np.where(right, predicted, 0)
         weighted = (predicted, true_positive)
-        if self.weight is not None:
-            weight = self.weight[order]
-            weighted_predicted = np.stack([-weight, weight], axis=1)
+        if this.weight is not None:
+            weighted_predicted = np.stack([-this.weight, this.weight], axis=1)
             weighted = (weighted_predicted, np.where(right, weighted_predicted, 0.0))
         columns = (klass, predicted, true_positive, *weighted)
-        return ClassEvents(np.repeat(self.position[order], 2), *(c.reshape(-1) for c in columns))
+        return ClassEvents(np.repeat(this.position, 2), *(c.reshape(-1) for c in columns))
 
     def arrays(self) -> dict[str, Vector]:
         """What a file has to keep."""
