@@ -81,7 +81,7 @@ class TuningData:
     def temperature(
         self, source_prior: Vector, target_prior: Vector, strength: float, label_prior: Any
     ) -> float:
-        """Temperature of the posterior at ``strength`` by log-loss, labels weighted to the target."""
+        """Temperature at ``strength`` by log-loss, the labels weighted to the target prior."""
         log_posterior = log_rebalance(
             self.scores,
             source_prior,

@@ -118,7 +118,6 @@ def test_strength_0_is_the_baseline(case):
             )
 
 
-@pytest.mark.xfail(reason="a walk from below 0 does not pass through the model's own arg max")
 def test_strength_0_is_the_baseline_where_slopes_differ_by_rounding_alone():
     # At −1 both lines are 9 in float64, so only the scores at 0 tell that the first comes first.
     slopes = np.array([1.0, np.nextafter(1.0, 2.0)])
@@ -127,7 +126,6 @@ def test_strength_0_is_the_baseline_where_slopes_differ_by_rounding_alone():
     assert profile.counts(0.0).predicted.tolist() == [1, 0]
 
 
-@pytest.mark.xfail(reason="a walk from below 0 does not pass through the model's own arg max")
 def test_strength_0_is_the_baseline_where_scores_differ_by_rounding_alone(rng):
     scores = 1 + np.spacing(1.0) * rng.integers(0, 3, (300, 5))
     profile = profile_of(scores, np.zeros(300), [-5.0, -1.0, 0.0, 2.0, 5.0], (-1.0, 1.0))

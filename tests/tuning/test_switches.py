@@ -135,16 +135,6 @@ def test_errors_do_not_keep_what_they_were_raised_from():
     assert caught[0] is not caught[1]
 
 
-def test_up_to_leaves_out_what_lies_beyond():
-    switches = Switches(
-        np.array([-1.0, 0.0, AFTER_ZERO]), *(np.array([k, k, k], np.int32) for k in (1, 0, 1)),
-        weight=np.arange(3.0),
-    )  # fmt: skip
-    assert switches.up_to(1.0) is switches
-    assert switches.up_to(0.0).position.tolist() == [-1.0, 0.0]
-    assert switches.up_to(0.0).weight.tolist() == [0.0, 1.0]
-
-
 def test_arrays_and_back():
     switches = Switches(
         np.array([1.0, 1.0]), *(np.array([k, k], np.int32) for k in (1, 0, 1)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,12 @@ from reprior.files.atomic import atomic_write
 __all__ = ["read_archive", "write_archive"]
 
 _HEADER = "header"
+
+#: What reading a damaged archive was seen to raise.
+DAMAGE = (
+    AttributeError, EOFError, KeyError, NotImplementedError, OSError, TypeError, ValueError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def write_archive(
@@ -35,7 +42,9 @@ def read_archive(
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-    except (zipfile.BadZipFile, KeyError, EOFError, AttributeError, ValueError, TypeError) as error:
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} file. It is truncated, damaged or "
             f"something else ({error}). Write it again with save()."

@@ -72,15 +72,16 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         The classifier. A fitted one in a :class:`~sklearn.frozen.FrozenEstimator` is used as it
         is, and the data given to ``fit`` are all tuning data: give others than it was trained on.
 
-    source_prior : {"labels", "effective"}, array-like of shape (K,) or {class: probability}, \
-            default="labels"
+    source_prior : "labels", "effective", array-like of shape (K,) or dict, default="labels"
         P_s, the class distribution as the classifier saw it in training.
 
         - "labels": the class frequencies of ``y``, weighted if the classifier is trained with
-          sample weights. A classifier that re-weights or re-samples brings a warning.
+          sample weights. A classifier that re-weights or re-samples brings a warning, and so
+          does a frozen one, for it was trained on other labels.
         - "effective": these, changed by what the classifier or its pipeline does to them:
           ``class_weight``, ``scale_pos_weight``, given priors, imbalanced-learn's samplers and
           ensembles. An error where that cannot be told.
+        - an array in the order of ``classes_``, or {class: probability}: taken at its word.
 
         One source prior serves all folds: that of all data, which stratified folds share up to
         rounding.
@@ -103,12 +104,12 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     bounds : (float, float), default=(0.0, 2.0)
         Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
 
-    response_method : {"auto", "predict_log_proba", "predict_proba", "decision_function"}, \
-            default="auto"
-        Where scores come from. "auto" takes ``predict_log_proba``, or else ``predict_proba``.
-        Decision functions are taken as log-posteriors up to a constant per sample. That holds
-        for logistic models; the margins of a support vector machine are no log-posteriors, so
-        with them λ is tuned on an arbitrary scale and ``predict_proba`` means little.
+    response_method : str, default="auto"
+        Where scores come from: "predict_log_proba", "predict_proba" or "decision_function".
+        "auto" takes the first of these that there is, but never the last. Decision functions are
+        taken as log-posteriors up to a constant per sample. That holds for logistic models; the
+        margins of a support vector machine are no log-posteriors, so with them λ is tuned on an
+        arbitrary scale and ``predict_proba`` means little.
 
     cv : int, float, cross-validation generator or iterable, default=None
         How to split. None: 5 stratified folds; an integer: so many; a float: one stratified

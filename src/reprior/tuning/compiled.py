@@ -109,17 +109,18 @@ def _alone(scores: Any, i: int, a: int, shift: Any) -> bool:  # pragma: no cover
 
 @njit(nogil=True, cache=True, forceinline=True)
 def _ends(
-    scores: Any, i: int, slope: Any, low: float, shift_low: Any, shift_high: Any
+    scores: Any, i: int, slope: Any, bounds: tuple[float, float], shift_low: Any, shift_high: Any
 ) -> tuple[int, int, int]:  # pragma: no cover
-    """Winners at 0, at ``low`` and at ``high``."""
-    if scores.shape[1] <= FEW:
-        origin, b, tied = _ends_of_few(scores, i, shift_high)
-        if tied > 1:
-            b = _winner(scores, i, shift_high, slope)
-        a = origin if low == 0.0 else _winner(scores, i, shift_low, slope)
-        return origin, a, b
+    """Winners at 0, at ``low`` and at ``high``. At 0 it is the first maximum, whatever ties."""
+    low, high = bounds
+    if low == 0.0 and scores.shape[1] <= FEW:
+        a, b, tied = _ends_of_few(scores, i, shift_high)
+        return a, a, b if tied == 1 else _winner(scores, i, shift_high, slope)
     origin = _first_of_many(scores, i)
     a = origin if low == 0.0 else _winner(scores, i, shift_low, slope)
+    if high == 0.0:
+        # A line that is no steeper, and on top at 0, was on top all the way: the rest is rounding.
+        return origin, a if slope[origin] > slope[a] else origin, origin
     b = a if _alone(scores, i, a, shift_high) else _winner(scores, i, shift_high, slope)
     return origin, a, b
 
@@ -169,7 +170,7 @@ def _walk(
     scores: Any,
     i: int,
     slope: Any,
-    ends: tuple[int, int, int],
+    ends: tuple[int, int],
     bounds: tuple[float, float],
     found: Any,
     positions: Any,
@@ -177,27 +178,19 @@ def _walk(
     used: int,
 ) -> int:  # pragma: no cover
     """Write the switches of row i behind the ``used`` ones; return how many there are then."""
-    origin, here, b = ends
+    here, b = ends
     low, high = bounds
     rise = np.float64(scores[i, here]) - np.float64(scores[i, b])
     x = min(max(rise / (slope[b] - slope[here]), low), high)
     count = _candidates(scores, i, slope, here, b, x, found)
-    at = low
+    at = AFTER_ZERO if low == 0.0 else low
     while here != b:
         winner, x = _next(scores, i, slope, here, found, count)
         at = min(max(x, at), high)
-        if at == 0.0:  # at 0 itself the model's own arg max, right after it the larger slope
-            if slope[origin] > slope[here]:
-                positions[used] = 0.0
-                parties[1, used], parties[2, used] = here, origin
-                here = origin
-                used += 1
-            at = AFTER_ZERO
-        if here != winner:
-            positions[used] = at
-            parties[1, used], parties[2, used] = here, winner
-            here = winner
-            used += 1
+        positions[used] = at
+        parties[1, used], parties[2, used] = here, winner
+        here = winner
+        used += 1
     return used
 
 
@@ -209,7 +202,7 @@ def settle_rows(
     shift_low, shift_high = bounds[0] * slope, bounds[1] * slope
     well = True
     for i in range(scores.shape[0]):
-        origin[i], start[i], end[i] = _ends(scores, i, slope, bounds[0], shift_low, shift_high)
+        origin[i], start[i], end[i] = _ends(scores, i, slope, bounds, shift_low, shift_high)
         well &= scores[i, origin[i]] > -np.inf
     return well
 
@@ -246,7 +239,7 @@ def walk_rows(
     weights: Any,
     slope: Any,
     bounds: tuple[float, float],
-    winners: tuple[Any, Any, Any],
+    ends: tuple[Any, Any],
     first_row: int,
     used: int,
     positions: Any,
@@ -255,11 +248,11 @@ def walk_rows(
 ) -> tuple[int, int]:  # pragma: no cover
     """Write the switches of the rows from ``first_row`` until done, or the table is full.
 
-    ``winners`` are those at 0, at ``low`` and at ``high``. Switches go behind the ``used`` ones
-    in ``positions``, ``parties`` (label, loser, winner) and ``switch_weights``. Returns the next
-    row and the number of switches.
+    ``ends`` are the winners at ``low`` and at ``high``. Switches go behind the ``used`` ones in
+    ``positions``, ``parties`` (label, loser, winner) and ``switch_weights``. Returns the next row
+    and the number of switches.
     """
-    origin, start, end = winners
+    start, end = ends
     n_rows, n_classes = scores.shape
     found = np.empty(n_classes + 1, np.int64)
     for i in range(first_row, n_rows):
@@ -268,8 +261,8 @@ def walk_rows(
         if used + n_classes > positions.shape[0]:
             return i, used
         before = used
-        ends = (origin[i], start[i], end[i])
-        used = _walk(scores, i, slope, ends, bounds, found, positions, parties, used)
+        both = (start[i], end[i])
+        used = _walk(scores, i, slope, both, bounds, found, positions, parties, used)
         for j in range(before, used):
             parties[0, j] = labels[i]
             if weights.shape[0] > 0:

@@ -45,7 +45,6 @@ class Screen:
     origin: Vector
     start: Vector
     moving: Vector
-    own: Vector
     a: Vector
     score_a: Vector
     b: Vector
@@ -80,16 +79,23 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
     origin = xp.argmax(scores, axis=1)
     start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)
     hopeless = float(xp.min(scores[each, origin])) == -np.inf
-    rivalled = _rivalled(scores, slope, start, bounds[1], xp)
+    if bounds[1] == 0.0:
+        # A line that is no steeper, and on top at 0, was on top all the way: the rest is rounding.
+        start = xp.where(xp.take(slope, origin) > xp.take(slope, start), start, origin)
+        rivalled = xp.nonzero(start != origin)[0]
+    else:
+        rivalled = _rivalled(scores, slope, start, bounds[1], xp)
     moved = xp.astype(xp.take(scores, rivalled, axis=0), slope.dtype)
-    a, b = xp.take(start, rivalled), _winners(moved, slope, bounds[1], xp)
+    a, b = xp.take(start, rivalled), xp.take(origin, rivalled)
+    if bounds[1] != 0.0:
+        b = _winners(moved, slope, bounds[1], xp)
     goes = xp.nonzero(xp.take(slope, b) > xp.take(slope, a))[0]
     moving, moved = xp.take(rivalled, goes), xp.take(moved, goes, axis=0)
     a, b = xp.take(a, goes), xp.take(b, goes)
     row, klass = _candidates(moved, slope, a, b, bounds, xp)
     each = xp.arange(moving.shape[0], device=_device(scores, xp))
     found = (
-        origin, start, moving, xp.take(origin, moving), a, moved[each, a], b, moved[each, b],
+        origin, start, moving, a, moved[each, a], b, moved[each, b],
         row, klass, moved[row, klass],
     )  # fmt: skip
     names = (field.name for field in fields(Screen))
@@ -176,29 +182,25 @@ class Envelope:
 def walk(screened: Screen, slopes: Vector, bounds: tuple[float, float]) -> Envelope:
     """Walk every moving sample from line a to line b: one round for each switch.
 
-    At a switch the larger slope wins, among equal slopes the larger score, then the lower index;
-    λ = 0 itself is the first arg max.
+    At a switch the larger slope wins, among equal slopes the larger score, then the lower index.
+    From λ = 0, which is the first arg max itself, the first switch is right after 0.
     """
     here, level = screened.a.copy(), screened.score_a.copy()
-    at = np.full(here.shape, bounds[0])
-    found: list[tuple[Vector, Vector, Vector, Vector]] = []
+    at = np.full(here.shape, bounds[0] or AFTER_ZERO)
     straight, row, klass, score = _lines(screened)
-
-    def go(walker: Vector, x: Vector, to: Vector, to_level: Vector) -> None:
-        # Rounding must not take a walk back, or past the end.
-        moved_at = np.minimum(np.maximum(x, at[walker]), bounds[1])
-        own = screened.own[walker]
-        found.extend(_steps(moved_at, walker, here[walker], own, to, slopes))
-        at[walker] = np.where(moved_at == 0.0, AFTER_ZERO, moved_at)
-        here[walker], level[walker] = to, to_level
-
     goal, goal_level = screened.b[straight], screened.score_b[straight]
     rise = level[straight] - goal_level
-    go(straight, rise / (slopes[goal] - slopes[here[straight]]), goal, goal_level)
+    x = rise / (slopes[goal] - slopes[here[straight]])
+    # Rounding must not take a walk back, or past the end.
+    x = np.minimum(np.maximum(x, at[straight]), bounds[1])
+    found = [(x, straight, here[straight], goal)]
     while row.size:
         x = (level[row] - score) / (slopes[klass] - slopes[here[row]])
         pick = _nearest(row, x, slopes[klass], score, klass)
-        go(row[pick], x[pick], klass[pick], score[pick])
+        walker, to = row[pick], klass[pick]
+        at[walker] = np.minimum(np.maximum(x[pick], at[walker]), bounds[1])
+        found.append((at[walker], walker, here[walker], to))
+        here[walker], level[walker] = to, score[pick]
         steeper = slopes[klass] > slopes[here[row]]
         row, klass, score = row[steeper], klass[steeper], score[steeper]
     position, walker, loser, winner = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -234,28 +236,23 @@ def _nearest(row: Vector, x: Vector, slope: Vector, score: Vector, klass: Vector
     return np.asarray(tied[last])
 
 
-def _steps(
-    at: Vector, walker: Vector, loser: Vector, own: Vector, winner: Vector, slopes: Vector
-) -> list[tuple[Vector, Vector, Vector, Vector]]:
-    """One switch each; at λ = 0 by way of the model's own arg max."""
-    at_zero = at == 0.0
-    if not at_zero.any():
-        return [(at, walker, loser, winner)]
-    detour = at_zero & (slopes[own] > slopes[loser])
-    first = (at[detour], walker[detour], loser[detour], own[detour])
-    loser = np.where(detour, own, loser)
-    left = loser != winner
-    later = np.where(at_zero, AFTER_ZERO, at)
-    return [first, (later[left], walker[left], loser[left], winner[left])]
-
-
 def envelope(
     scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
 ) -> Envelope | None:
     """Find the switches of (N, K) ``scores`` with the given slopes on ``bounds``.
 
-    A class of slope −inf takes part at λ = 0 alone. None where a sample has no finite score.
+    Across 0 it goes in two legs. A class of slope −inf takes part at λ = 0 alone. None where a
+    sample has no finite score.
     """
+    if bounds[0] < 0.0 < bounds[1]:
+        before = envelope(scores, slopes, (bounds[0], 0.0), xp)
+        after = envelope(scores, slopes, (0.0, bounds[1]), xp)
+        if before is None or after is None:
+            return None
+        return Envelope(before.origin, before.start, *(
+            np.concatenate([getattr(before, name), getattr(after, name)])
+            for name in ("position", "row", "loser", "winner")
+        ))  # fmt: skip
     active = np.isfinite(slopes)
     if active.all():
         screened = screen(scores, slopes, bounds, xp)

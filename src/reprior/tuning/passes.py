@@ -116,7 +116,14 @@ class _SwitchTable:
 def run_pass(
     rows: Rows, slopes: Vector, bounds: tuple[float, float]
 ) -> tuple[Vector, Vector | None, Switches]:
-    """Count (5, K), the same weighted or None, and the switches of all rows."""
+    """Count (5, K), the same weighted or None, and the switches of all rows.
+
+    Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
+    """
+    low, high = bounds
+    if low < 0.0 < high:
+        counts, sums, before = run_pass(rows, slopes, (low, 0.0))
+        return counts, sums, before.plus(run_pass(rows, slopes, (0.0, high))[2])
     on_host = is_numpy_namespace(rows.xp)
     compiled = on_host and bool(np.isfinite(slopes).all()) and compiles(rows.n_scores)
     size = COMPILED_BLOCK if compiled else ARRAY_BLOCK if on_host else DEVICE_BLOCK
@@ -145,8 +152,8 @@ def _count_compiled(
     used = 0
     for index in blocks:
         block = rows.read(index)
-        scores, labels = np.ascontiguousarray(block.scores), block.labels
-        weights = NO_WEIGHTS if block.weights is None else block.weights
+        scores, labels = _read_only(block.scores), _read_only(block.labels)
+        weights = _read_only(NO_WEIGHTS if block.weights is None else block.weights)
         origin, start, end = np.empty((3, labels.size), np.int32)
         if not settle_rows(scores, slopes, bounds, origin, start, end):
             rows.refuse()
@@ -154,13 +161,20 @@ def _count_compiled(
         row = 0
         while row < labels.size:
             row, used = walk_rows(
-                scores, labels, weights, slopes, bounds, (origin, start, end), row,
+                scores, labels, weights, slopes, bounds, (start, end), row,
                 used, table.position, table.parties, table.weight,
             )  # fmt: skip
             if row < labels.size:
                 table.double()
     ledger.switches.append(table.closed(used))
     return ledger
+
+
+def _read_only(array: Vector) -> Vector:
+    """A contiguous view that cannot be written: the one type that functions are compiled for."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _count_arrays(

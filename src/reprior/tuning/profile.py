@@ -151,7 +151,6 @@ class StrengthProfile:
     def _of(cls, reading: Reading) -> StrengthProfile:
         counts, sums, switches = run_pass(reading.rows, reading.slopes, reading.bounds)
         high, grid = reading.bounds[1], reading.resolution
-        switches = switches.up_to(high) if high == 0 else switches
         return cls(
             source_prior=reading.source_prior,
             target_prior=reading.target_prior,

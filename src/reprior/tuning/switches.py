@@ -114,13 +114,6 @@ class Switches:
             position, label, loser, winner, count[left], None if weight is None else weight[left]
         )
 
-    def up_to(self, high: float) -> Switches:
-        """Without those beyond ``high``: right after 0 is outside where the bounds end at 0."""
-        inside = self.position <= high
-        if inside.all():
-            return self
-        return Switches(**{name: column[inside] for name, column in self.arrays().items()})
-
     def binned(self, resolution: float, high: float) -> BinnedSwitches:
         """Summed on the grid of multiples of ``resolution``; each at the next grid point.
 
