@@ -14,9 +14,8 @@ INSTALL := $(PIP) install --quiet --constraint constraints.txt
 LIGHT  := $(VENV)/.stamp-light
 DEV    := $(VENV)/.stamp-dev
 PYTEST := $(BIN)/python -m pytest
-# Tests of one Markdown page share names and so share a worker: that is what loadgroup keeps.
 WORKERS ?= auto
-PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
+PARALLEL := --numprocesses $(WORKERS)
 # PyTorch, JAX, BLAS and numba would each start a thread per core in every worker.
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
@@ -57,7 +56,9 @@ demo: $(LIGHT) ## show the main job on real data (light: no PyTorch, no JAX)
 
 .PHONY: test
 test: lint ## everything: lint, types, layers, tests, doctests, docs' examples, coverage
-	@$(THREADS) $(PYTEST) $(PARALLEL) --cov --cov-report=
+	@$(THREADS) $(PYTEST) tests src $(PARALLEL) --cov --cov-report=
+	@# The examples of one page use each other's names: one after the other, in one process.
+	@$(THREADS) $(PYTEST) README.md docs --cov --cov-append --cov-report=
 	@$(BIN)/python -m coverage report --include='$(EVERY_LINE)' --fail-under=100
 
 .PHONY: test-all

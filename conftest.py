@@ -6,7 +6,6 @@ import os
 import tempfile
 from typing import Any
 
-import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
@@ -32,11 +31,3 @@ pytest_collect_file = Sybil(
     setup=_enter_scratch_directory,
     teardown=_leave_scratch_directory,
 ).pytest()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the examples of one page in one worker: the later ones use names of the earlier ones."""
-    for item in items:
-        if item.path.suffix == ".md":
-            item.add_marker(pytest.mark.xdist_group(item.path.name))

@@ -271,3 +271,19 @@ def test_evaluate_counts_and_scores_in_one_call():
     assert evaluate("balanced_accuracy", labels, predictions, ignore_index=255) == 0.75
     assert evaluate("recall[0]", [0, 0], [0, 1], n_classes=4) == 0.5
     assert evaluate("accuracy", [0, 1], [0, 0], sample_weight=[3.0, 1.0]) == 0.75
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"gain": 0, "support": 1},
+        {"gain": -1, "support": 1},
+        {"support": -1, "predicted": 2},
+        {"support": 1, "predicted": -1},
+        {"support": 1, "true_positive": -1},
+        {},
+    ],
+)
+def test_a_ratio_that_has_no_bound_is_refused(form):
+    with pytest.raises(OptionError, match="positive sum of support"):
+        CountMetric("odd", **form)

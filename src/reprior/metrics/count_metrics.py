@@ -71,6 +71,27 @@ class CountMetric:
                 f"average={self.average!r} and of_class={self.of_class}. Pass both or neither."
             )
 
+        if not (self.gain > 0 and self.support >= 0 and self.predicted >= 0 and self._total > 0):
+            raise OptionError(
+                f"A count metric must have gain > 0, support and predicted of at least 0, and a "
+                f"positive sum of support, predicted and true_positive. Got {self.form}. "
+                f"Recall is CountMetric('recall', support=1)."
+            )
+
+    @property
+    def _total(self) -> float:
+        return self.support + self.predicted + self.true_positive
+
+    @property
+    def largest(self) -> float:
+        """The largest value possible, that of a class with every prediction right."""
+        return self.gain / self._total
+
+    @property
+    def by_hits(self) -> bool:
+        """Whether true positives alone move the metric, for given labels."""
+        return not self.predicted and self.average != "seen"
+
     @property
     def form(self) -> tuple[float, float, float, float]:
         """The coefficients: gain, support, predicted, true positives."""

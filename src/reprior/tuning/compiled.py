@@ -6,8 +6,7 @@ cache between the two reads, nothing of the size of the scores is allocated, and
 global interpreter lock is released, so that threads share the rows.
 
 ``z + λ·w`` is never contracted into a fused multiply-add: the compiled and the
-array-API pass then agree to the bit. The scores must hold no NaN and no +inf (the
-caller looks; the maxima below are taken in lanes, which presumes it).
+array-API pass then agree to the bit. The scores hold no NaN and no +inf: the caller looks.
 """
 
 from __future__ import annotations
@@ -19,20 +18,23 @@ from numba import njit
 
 from reprior.tuning.constants import AFTER_ZERO
 
-__all__ = ["settle_rows", "tally_rows", "walk_rows"]
+__all__ = ["own_winners", "settle_rows", "tally_rows", "walk_rows"]
 
-#: Up to this many classes a row's winners are tracked class by class; beyond it, a maximum and a
-#: comparison are taken with vector instructions, which settles most rows.
-FEW = 24
+#: Classes that are compared with a level in one go, with vector instructions (numba takes no
+#: maximum of floats that way); only where one reaches it are they looked at one by one.
+_BLOCK = 32
 
-#: Lets a maximum be taken in lanes; none of these flags can change a maximum of numbers.
-_LANES = {"nnan", "nsz", "reassoc"}
+#: Up to this many classes a whole row is taken in one go.
+_FEW = 128
+
+#: A winner that is not settled yet.
+_OPEN = -1
 
 # Compiled code is invisible to line coverage; tests/tuning/test_compiled.py checks every
 # function below against the array-API pass, bit for bit.
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _beats(scores: Any, i: int, k: int, best: int, slope: Any) -> bool:  # pragma: no cover
     """Whether k wins a tie: larger slope, then larger score; the lower index is met first."""
     if slope[k] != slope[best]:
@@ -40,103 +42,98 @@ def _beats(scores: Any, i: int, k: int, best: int, slope: Any) -> bool:  # pragm
     return bool(scores[i, k] > scores[i, best])
 
 
-@njit(nogil=True, cache=True, fastmath=_LANES)
-def _top(scores: Any, i: int, shift: Any) -> float:  # pragma: no cover
-    """Height of the envelope at ``shift``, found in lanes."""
-    top = -np.inf
-    for k in range(scores.shape[1]):
+@njit(nogil=True, cache=True, forceinline=True)
+def _winner_of_few(scores: Any, i: int, shift: Any, slope: Any) -> int:  # pragma: no cover
+    """Winner at ``shift``: conditional moves, and the rules only where there is a tie."""
+    best, top = 0, np.float64(scores[i, 0]) + shift[0]
+    for k in range(1, scores.shape[1]):
         s = np.float64(scores[i, k]) + shift[k]
+        best = k if s > top else best
         top = s if s > top else top
-    return top
-
-
-@njit(nogil=True, cache=True)
-def _winner(scores: Any, i: int, shift: Any, slope: Any) -> int:  # pragma: no cover
-    """Winner at ``shift``, ties broken by the rules."""
-    top = _top(scores, i, shift)
-    best = -1
+    tied = 0
     for k in range(scores.shape[1]):
-        on_top = np.float64(scores[i, k]) + shift[k] == top
-        if on_top and (best < 0 or _beats(scores, i, k, best, slope)):
-            best = k
+        tied += np.float64(scores[i, k]) + shift[k] == top
+    if tied > 1:
+        for k in range(best + 1, scores.shape[1]):
+            on_top = np.float64(scores[i, k]) + shift[k] == top
+            if on_top and _beats(scores, i, k, best, slope):
+                best = k
     return best
 
 
 @njit(nogil=True, cache=True, forceinline=True)
-def _ends_of_few(scores: Any, i: int, shift: Any) -> tuple[int, int, int]:  # pragma: no cover
-    """First maximum, a winner at ``shift``, and how many share its place.
-
-    Conditional moves, nothing to mispredict.
-    """
-    a = b = 0
-    v = scores[i, 0]
-    top_a, top_b = v, np.float64(v) + shift[0]
-    for k in range(1, scores.shape[1]):
-        v = scores[i, k]
-        s = np.float64(v) + shift[k]
-        a = k if v > top_a else a
-        top_a = v if v > top_a else top_a
-        b = k if s > top_b else b
-        top_b = s if s > top_b else top_b
-    tied = 0
-    for k in range(scores.shape[1]):
-        tied += np.float64(scores[i, k]) + shift[k] == top_b
-    return a, b, tied
-
-
-@njit(nogil=True, cache=True, forceinline=True, fastmath=_LANES)
-def _first_of_many(scores: Any, i: int) -> int:  # pragma: no cover
-    """First maximum, found in lanes."""
-    top = scores[i, 0]
-    for k in range(1, scores.shape[1]):
-        v = scores[i, k]
-        top = v if v > top else top
-    a = 0
-    while scores[i, a] != top:
-        a += 1
-    return a
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def _alone(scores: Any, i: int, a: int, shift: Any) -> bool:  # pragma: no cover
-    """Whether no other line reaches that of a at ``shift``."""
-    own = np.float64(scores[i, a]) + shift[a]
-    reached = 0
-    for k in range(scores.shape[1]):
-        reached += np.float64(scores[i, k]) + shift[k] >= own
-    return reached == 1
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def _ends(
-    scores: Any, i: int, slope: Any, bounds: tuple[float, float], shift_low: Any, shift_high: Any
-) -> tuple[int, int, int]:  # pragma: no cover
-    """Winners at 0, at ``low`` and at ``high``. At 0 it is the first maximum, whatever ties."""
-    low, high = bounds
-    if low == 0.0 and scores.shape[1] <= FEW:
-        a, b, tied = _ends_of_few(scores, i, shift_high)
-        return a, a, b if tied == 1 else _winner(scores, i, shift_high, slope)
-    origin = _first_of_many(scores, i)
-    a = origin if low == 0.0 else _winner(scores, i, shift_low, slope)
-    if high == 0.0:
-        # A line that is no steeper, and on top at 0, was on top all the way: the rest is rounding.
-        return origin, a if slope[origin] > slope[a] else origin, origin
-    b = a if _alone(scores, i, a, shift_high) else _winner(scores, i, shift_high, slope)
-    return origin, a, b
+def _winner_of_many(
+    scores: Any, i: int, shift: Any, slope: Any, base: int
+) -> int:  # pragma: no cover
+    """Winner at ``shift``: blocks in which no line reaches that of ``base`` are skipped."""
+    n_classes = scores.shape[1]
+    level = np.float64(scores[i, base]) + shift[base]
+    best, top = base, level
+    for start in range(0, n_classes, _BLOCK):
+        stop = min(start + _BLOCK, n_classes)
+        reached = 0
+        for k in range(start, stop):
+            reached += np.float64(scores[i, k]) + shift[k] >= level
+        if reached:
+            for k in range(start, stop):
+                s = np.float64(scores[i, k]) + shift[k]
+                if s > top or (s == top and _beats(scores, i, k, best, slope)):
+                    best, top = k, s
+    return best
 
 
 @njit(nogil=True, cache=True)
-def _candidates(
-    scores: Any, i: int, slope: Any, a: int, b: int, x: float, found: Any
+def _winners(
+    scores: Any, slope: Any, strength: float, base: Any, winner: Any
+) -> None:  # pragma: no cover
+    """Write the winner at ``strength`` of every row where it is open."""
+    shift = strength * slope
+    few = scores.shape[1] <= _FEW
+    for i in range(scores.shape[0]):
+        if winner[i] == _OPEN:
+            if few:
+                winner[i] = _winner_of_few(scores, i, shift, slope)
+            else:
+                winner[i] = _winner_of_many(scores, i, shift, slope, base[i])
+
+
+@njit(nogil=True, cache=True)
+def own_winners(scores: Any, origin: Any) -> None:  # pragma: no cover
+    """Write the model's own arg max of every row: what NumPy does, sooner for short rows."""
+    for i in range(scores.shape[0]):
+        a = 0
+        top = scores[i, 0]
+        for k in range(1, scores.shape[1]):  # conditional moves, nothing to mispredict
+            v = scores[i, k]
+            a = k if v > top else a
+            top = v if v > top else top
+        origin[i] = a
+
+
+@njit(nogil=True, cache=True)
+def _last_winners(
+    scores: Any, slope: Any, high: float, start: Any, end: Any
+) -> None:  # pragma: no cover
+    """Winners at ``high``: a comparison settles the rows in which nobody reaches ``start``."""
+    shift = high * slope
+    for i in range(scores.shape[0]):
+        own = np.float64(scores[i, start[i]]) + shift[start[i]]
+        reached = 0
+        for k in range(scores.shape[1]):
+            reached += np.float64(scores[i, k]) + shift[k] >= own
+        end[i] = start[i] if reached == 1 else _OPEN
+    _winners(scores, slope, high, start, end)
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _candidates_of_few(
+    scores: Any, i: int, slope: Any, a: int, b: int, x: float, level: float, found: Any
 ) -> int:  # pragma: no cover
-    """Classes above lines a and b where those two cross: every winner between is among them."""
-    at_a = np.float64(scores[i, a]) + x * slope[a]
-    at_b = np.float64(scores[i, b]) + x * slope[b]
-    level = min(at_a, at_b)
     above = 0
     for k in range(scores.shape[1]):
         above += np.float64(scores[i, k]) + x * slope[k] > level
-    above -= (at_a > level) + (at_b > level)
+    for k in (a, b):
+        above -= np.float64(scores[i, k]) + x * slope[k] > level
     count = k = 0
     while above > 0:
         if np.float64(scores[i, k]) + x * slope[k] > level and k not in (a, b):
@@ -145,11 +142,46 @@ def _candidates(
                 found[count] = k
                 count += 1
         k += 1
+    return count
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _candidates_of_many(
+    scores: Any, i: int, slope: Any, a: int, b: int, x: float, level: float, found: Any
+) -> int:  # pragma: no cover
+    n_classes = scores.shape[1]
+    count = 0
+    for start in range(0, n_classes, _BLOCK):
+        stop = min(start + _BLOCK, n_classes)
+        above = 0
+        for k in range(start, stop):
+            above += np.float64(scores[i, k]) + x * slope[k] > level
+        if above:
+            for k in range(start, stop):
+                higher = np.float64(scores[i, k]) + x * slope[k] > level
+                if higher and slope[a] < slope[k] < slope[b]:
+                    found[count] = k
+                    count += 1
+    return count
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _candidates(
+    scores: Any, i: int, slope: Any, a: int, b: int, x: float, found: Any
+) -> int:  # pragma: no cover
+    """Classes above lines a and b where those two cross: every winner between is among them."""
+    at_a = np.float64(scores[i, a]) + x * slope[a]
+    at_b = np.float64(scores[i, b]) + x * slope[b]
+    level = min(at_a, at_b)
+    if scores.shape[1] <= _FEW:
+        count = _candidates_of_few(scores, i, slope, a, b, x, level, found)
+    else:
+        count = _candidates_of_many(scores, i, slope, a, b, x, level, found)
     found[count] = b
     return count + 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _next(
     scores: Any, i: int, slope: Any, here: int, found: Any, count: int
 ) -> tuple[int, float]:  # pragma: no cover
@@ -165,7 +197,7 @@ def _next(
     return best, at
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _walk(
     scores: Any,
     i: int,
@@ -198,12 +230,26 @@ def _walk(
 def settle_rows(
     scores: Any, slope: Any, bounds: tuple[float, float], origin: Any, start: Any, end: Any
 ) -> bool:  # pragma: no cover
-    """Write each row's winners at 0, at ``low`` and at ``high``; False if one has no score."""
-    shift_low, shift_high = bounds[0] * slope, bounds[1] * slope
+    """Write each row's winners at ``low`` and at ``high``, given those at 0.
+
+    False if a row has no finite score.
+    """
+    low, high = bounds
     well = True
     for i in range(scores.shape[0]):
-        origin[i], start[i], end[i] = _ends(scores, i, slope, bounds, shift_low, shift_high)
         well &= scores[i, origin[i]] > -np.inf
+    start[:] = origin
+    if low != 0.0:
+        start[:] = _OPEN
+        _winners(scores, slope, low, origin, start)
+    if high != 0.0:
+        _last_winners(scores, slope, high, start, end)
+        return well
+    end[:] = origin
+    for i in range(scores.shape[0]):
+        if not slope[origin[i]] > slope[start[i]]:
+            # A line that is no steeper, and on top at 0, was on top all the way but for rounding.
+            start[i] = origin[i]
     return well
 
 

@@ -84,8 +84,6 @@ def sweep_switches(
     by_hits = form[2] == 0.0 and not sometimes
     start[0], value[0], used = low, total / (max(divisor, 1) * scale), 0
     for i in range(position.shape[0]):
-        if by_hits and label[i] != loser[i] and label[i] != winner[i]:
-            continue
         heads = count[i] if count.shape[0] else 1
         amount = weight[i] if weight.shape[0] else np.float64(heads)
         for side in range(2):

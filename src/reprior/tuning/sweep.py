@@ -11,6 +11,7 @@ bit, in one piece or merged from parts, and ties between strengths are real ties
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -47,6 +48,8 @@ def sweep(
     start: ClassCounts, switches: Switches | BinnedSwitches, low: float, metric: CountMetric
 ) -> Steps:
     """Follow ``metric`` from the counts at ``low`` through all switches."""
+    if metric.by_hits:
+        switches = switches.hits
     if isinstance(switches, Switches) and compiles(len(switches)):
         return _compiled(start, switches, low, metric)
     return _arrays(start, switches.events, low, metric)
@@ -66,7 +69,7 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
         (tally.sum(keepdims=True) if pooled else tally) for tally in tallies
     )
     always = np.ones(1, bool) if pooled else _always(start, metric)
-    scale = 2.0 ** fraction_bits(support.size)
+    scale = _scale(support.size, metric)
     where, value = np.empty(len(switches) + 1), np.empty(len(switches) + 1)
     ordered = switches.ordered
     columns = (ordered.position, ordered.label, ordered.loser, ordered.winner)
@@ -78,6 +81,13 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
         pooled, float(low), where, value,
     )  # fmt: skip
     return Steps(where[:used].copy(), value[:used].copy())
+
+
+def _scale(n_classes: int, metric: CountMetric) -> float:
+    """What a ratio is multiplied with before it is rounded: the sum over classes has to fit."""
+    return math.ldexp(
+        1.0, fraction_bits(n_classes) - math.ceil(math.log2(max(1.0, metric.largest)))
+    )
 
 
 def _or_empty(column: Vector | None, dtype: Any) -> Vector:
@@ -94,8 +104,6 @@ def _always(start: ClassCounts, metric: CountMetric) -> Vector:
 
 
 def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMetric) -> Steps:
-    if not metric.predicted and metric.average != "seen":
-        events = events.hits()
     klass, support = events.klass, start.support
     if metric.average == "pooled":
         klass, support = np.zeros_like(klass), support.sum(keepdims=True)
@@ -104,7 +112,7 @@ def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMe
         )
     else:
         base_tp, base_predicted = start.true_positive, start.predicted
-    scale = 2.0 ** fraction_bits(support.size)
+    scale = _scale(support.size, metric)
     order, first = _by_class(klass)
     k = klass[order]
     tp = _running(events.weighted_true_positive[order], first, k, base_tp)

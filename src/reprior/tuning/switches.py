@@ -8,7 +8,7 @@ both give :class:`ClassEvents`, the one form in which metrics read them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -131,6 +131,12 @@ class Switches:
         return BinnedSwitches(_net(moved.events), points, counts, masses)
 
     @cached_property
+    def hits(self) -> Switches:
+        """Those that change a true positive."""
+        kept = (self.label == self.loser) | (self.label == self.winner)
+        return Switches(**{name: column[kept] for name, column in self.arrays().items()})
+
+    @cached_property
     def ordered(self) -> Switches:
         """The same, by strength."""
         order = np.argsort(self.position)
@@ -183,6 +189,11 @@ class BinnedSwitches:
     def total(self) -> int:
         """How many switches were summed."""
         return int(self.count.sum())
+
+    @cached_property
+    def hits(self) -> BinnedSwitches:
+        """With those events only that change a true positive."""
+        return replace(self, events=self.events.hits())
 
     def plus(self, other: BinnedSwitches) -> BinnedSwitches:
         """The switches of both."""

@@ -1,0 +1,77 @@
+"""The upper bound is doubled while the best strength lies at it."""
+
+import numpy as np
+import pytest
+
+import reprior as rp
+from reprior.metrics.count_metrics import find_metric
+from reprior.tuning.objective import Constraint
+from reprior.tuning.widen import best_widened
+
+PRIOR = [0.8, 0.2]
+ACCURACY = find_metric("accuracy", n_classes=2)
+
+
+def profiles_of(margins, labels):
+    """Profiles of two classes whose margin at strength λ is ``margin − λ·log 4``."""
+    scores = np.stack([np.asarray(margins, float), np.zeros(len(margins))], axis=1)
+    seen = []
+
+    def profile_of(bounds):
+        seen.append(bounds)
+        return rp.StrengthProfile.from_scores(scores, labels, source_prior=PRIOR, bounds=bounds)
+
+    return profile_of, seen
+
+
+def test_a_best_inside_the_bounds_needs_one_profile():
+    profile_of, seen = profiles_of([1.0, 4.0], [1, 0])
+    best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    assert seen == [(0.0, 2.0)]
+    assert best == profile.best("accuracy")
+    assert best.value == 1.0
+
+
+def test_the_bound_is_doubled_until_the_best_lies_inside():
+    profile_of, seen = profiles_of([4.0, 7.0, 5.0], [1, 0, 1])
+    with pytest.warns(rp.RepriorWarning) as caught:
+        best, profile = best_widened(profile_of, (0.0, 1.0), ACCURACY, [], stacklevel=1)
+    assert seen == [(0.0, 1.0), (0.0, 2.0), (0.0, 4.0)]
+    assert profile.bounds == (0.0, 4.0)
+    assert best.value == 1.0
+    assert [str(w.message) for w in caught] == [
+        "The best strength lay at the upper bound 1: searching up to 2.",
+        "The best strength lay at the upper bound 2: searching up to 4.",
+    ]
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_it_ends_at_8_and_asks_about_the_prior():
+    profile_of, seen = profiles_of([9.0, 50.0, 60.0], [1, 0, 1])
+    with pytest.warns(rp.RepriorWarning) as caught:
+        best, _ = best_widened(profile_of, (0.0, 3.0), ACCURACY, [], stacklevel=1)
+    assert seen == [(0.0, 3.0), (0.0, 6.0), (0.0, 8.0)]
+    assert "Is `source_prior` what the model was trained on?" in str(caught[-1].message)
+    assert best.interval[1] == 8.0
+
+
+def test_where_nothing_changes_the_bounds_stay_as_given():
+    profile_of, _ = profiles_of([50.0, 50.0], [0, 1])
+    with pytest.warns(rp.RepriorWarning):
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    assert (best.interval, profile.bounds) == ((0.0, 2.0), (0.0, 2.0))
+
+
+def test_a_bound_below_0_jumps_to_the_widest():
+    profile_of, seen = profiles_of([1.0, 4.0], [1, 0])
+    with pytest.warns(rp.RepriorWarning, match="searching up to 8"):
+        best_widened(profile_of, (-2.0, -1.0), ACCURACY, [], stacklevel=1)
+    assert seen[-1] == (-2.0, 8.0)
+
+
+def test_constraints_are_kept_while_widening():
+    profile_of, _ = profiles_of([4.0, 4.2, 5.0], [1, 0, 1])
+    rule = Constraint.parse("recall[0] >= 0.9")
+    with pytest.warns(rp.RepriorWarning):
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
+    assert profile.evaluate("recall[0]", best.strength) == 1.0
