@@ -26,7 +26,8 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        return self.ratio <= self.bar
+        """Whether the bar holds; NaN stands for none."""
+        return not self.ratio > self.bar
 
 
 def compare(

@@ -182,3 +182,9 @@ def test_other_libraries_equal_numpy(rng, library, dtype, zero):
         np.testing.assert_array_equal(a.start, b.start)
         assert switches(a) == switches(b)
         assert isinstance(b.position, np.ndarray)
+
+
+def test_a_row_without_a_finite_score_has_no_envelope_on_either_side_of_0():
+    scores = np.array([[0.0, 1.0], [-np.inf, -np.inf]])
+    for bounds in ((-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0)):
+        assert envelope(scores, np.array([0.0, 1.0]), bounds, np_compat) is None

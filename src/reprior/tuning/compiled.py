@@ -232,12 +232,12 @@ def settle_rows(
 ) -> bool:  # pragma: no cover
     """Write each row's winners at ``low`` and at ``high``, given those at 0.
 
-    False if a row has no finite score.
+    False if a row has no winner at 0, or one that is NaN or +inf.
     """
     low, high = bounds
     well = True
     for i in range(scores.shape[0]):
-        well &= scores[i, origin[i]] > -np.inf
+        well &= -np.inf < scores[i, origin[i]] < np.inf
     start[:] = origin
     if low != 0.0:
         start[:] = _OPEN

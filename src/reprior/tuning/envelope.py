@@ -25,12 +25,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.core.arrays import Array, Namespace, constant, to_numpy
+from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
 from reprior.tuning.constants import AFTER_ZERO
 
 __all__ = ["Envelope", "Screen", "envelope", "screen", "walk"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Rows shorter than this cost NumPy more to begin than to go through: such blocks are turned, and
+#: every operation runs along the samples.
+SHORT_ROW = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +43,8 @@ class Screen:
 
     ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound. Sample ``moving[m]`` goes
     from line a to line b, perhaps over candidates: line ``klass[j]`` of moving sample ``row[j]``.
-    Lines are given by class and score. ``hopeless`` tells of a sample without a finite score.
+    Lines are given by class and score. ``hopeless`` tells of a sample with NaN, +inf or no finite
+    score.
     """
 
     origin: Vector
@@ -55,6 +60,12 @@ class Screen:
     hopeless: bool = False
 
     @staticmethod
+    def refused() -> Screen:
+        """Nothing but the word that a sample cannot be used."""
+        nothing: dict[str, Any] = dict.fromkeys(f.name for f in fields(Screen)[:-1])
+        return Screen(**nothing, hopeless=True)
+
+    @staticmethod
     def joined(screens: Sequence[Screen]) -> Screen:
         """Several blocks as one, samples and moving samples counted through."""
 
@@ -64,6 +75,8 @@ class Screen:
         samples = np.cumsum([0, *(screen.start.size for screen in screens[:-1])])
         movers = np.cumsum([0, *(screen.moving.size for screen in screens[:-1])])
         columns: dict[str, Any] = {field.name: column(field.name) for field in fields(Screen)[:-1]}
+        if all(screen.start is screen.origin for screen in screens):
+            columns["start"] = columns["origin"]
         columns["moving"] += np.repeat(samples, [screen.moving.size for screen in screens])
         columns["row"] += np.repeat(movers, [screen.row.size for screen in screens])
         return Screen(**columns)
@@ -72,19 +85,25 @@ class Screen:
 def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace) -> Screen:
     """Settle the samples of (N, K) ``scores`` that never switch, and prepare the rest.
 
-    The scores hold no NaN and no +inf.
+    The scores hold no NaN and no +inf; in rows of at least ``SHORT_ROW`` classes NumPy's arg max
+    finds them, and they may.
     """
     slope = constant(slopes, xp, like=scores)
     each = xp.arange(scores.shape[0], device=_device(scores, xp))
-    origin = xp.argmax(scores, axis=1)
+    turned = None
+    if is_numpy_namespace(xp) and scores.shape[1] < SHORT_ROW:
+        turned = np.ascontiguousarray(scores.T)
+    origin = xp.argmax(scores, axis=1) if turned is None else _first_max(turned)
+    if not bool(xp.all(xp.isfinite(scores[each, origin]))):
+        return Screen.refused()
     start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)
-    hopeless = float(xp.min(scores[each, origin])) == -np.inf
     if bounds[1] == 0.0:
         # A line that is no steeper, and on top at 0, was on top all the way: the rest is rounding.
         start = xp.where(xp.take(slope, origin) > xp.take(slope, start), start, origin)
         rivalled = xp.nonzero(start != origin)[0]
     else:
-        rivalled = _rivalled(scores, slope, start, bounds[1], xp)
+        own = scores[each, start]
+        rivalled = _rivalled(scores, turned, slope, own, start, bounds[1], xp)
     moved = xp.astype(xp.take(scores, rivalled, axis=0), slope.dtype)
     a, b = xp.take(start, rivalled), xp.take(origin, rivalled)
     if bounds[1] != 0.0:
@@ -100,26 +119,45 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
     )  # fmt: skip
     names = (field.name for field in fields(Screen))
     columns: dict[str, Any] = dict(zip(names, map(to_numpy, found), strict=False))
-    return Screen(**columns, hopeless=hopeless)
+    return Screen(**columns)
 
 
-def _rivalled(scores: Array, slope: Array, start: Array, strength: float, xp: Namespace) -> Array:
+def _first_max(turned: Vector) -> Vector:
+    """First arg max of samples along the second axis, as operations on all samples at once."""
+    top, winner = turned[0].copy(), np.zeros(turned.shape[1], np.int64)
+    for k in range(1, turned.shape[0]):
+        better = turned[k] > top
+        np.copyto(top, turned[k], where=better)
+        np.copyto(winner, k, where=better)
+    return winner
+
+
+def _rivalled(
+    scores: Array,
+    turned: Vector | None,
+    slope: Array,
+    own: Array,
+    start: Array,
+    strength: float,
+    xp: Namespace,
+) -> Array:
     """Rows in which another line reaches that of ``start`` at ``strength``, or might.
 
     Computed in the scores' own precision for speed. In float32 a line is off by at most
     ``u·(|s| + |λ·w|)``, u = 2⁻²⁴; with twice that allowed on either side no row is missed.
     """
-    n_rows, n_classes = scores.shape
     shift = xp.astype(strength * slope, scores.dtype)
-    lines = scores + shift
-    own = lines[xp.arange(n_rows, device=_device(scores, xp)), start]
+    level = own + xp.take(shift, start)
     if scores.dtype != slope.dtype:
         unit = float(xp.finfo(scores.dtype).eps)
-        own = own - 2 * unit * (xp.abs(own) + xp.max(xp.abs(shift)))
-    reached = xp.nonzero(xp.reshape(lines >= own[:, None], (-1,)))[0]
-    if reached.shape[0] == n_rows:
+        level = level - 2 * unit * (xp.abs(level) + xp.max(xp.abs(shift)))
+    if turned is not None:
+        lines = turned + shift[:, None]
+        return np.flatnonzero(np.count_nonzero(lines >= level, axis=0) > 1)
+    reached = xp.nonzero(xp.reshape(scores + shift >= level[:, None], (-1,)))[0]
+    if reached.shape[0] == scores.shape[0]:
         return reached[:0]
-    row = reached // n_classes
+    row = reached // scores.shape[1]
     again = row[1:][row[1:] == row[:-1]]
     return xp.concat([again[:1], again[1:][again[1:] != again[:-1]]])
 

@@ -172,6 +172,10 @@ def best_interval(
             "satisfies together, though each can be satisfied alone. Loosen one of them."
         )
     good = np.flatnonzero(value >= top - EQUAL_VALUES)
+    if good.size == 1:
+        step = int(good[0])
+        end = steps.start[step + 1] if step + 1 < steps.start.size else high
+        return float(steps.start[step]), float(end), float(top)
     gap = np.flatnonzero(np.diff(good) > 1)
     first = good[np.concatenate([[0], gap + 1])]
     past = good[np.append(gap, good.size - 1)] + 1

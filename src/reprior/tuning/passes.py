@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import is_numpy_namespace
-from reprior.tuning.envelope import Envelope, Screen, envelope, screen, walk
+from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, screen, walk
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
 
@@ -32,7 +32,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 COMPILED_BLOCK = 1 << 19
 
 #: Of array code, which has some fifty calls to pay for per block.
-ARRAY_BLOCK = 1 << 18
+ARRAY_BLOCK = 1 << 19
 
 #: On a device of its own, where launching work is dear and memory wide.
 DEVICE_BLOCK = 1 << 24
@@ -153,13 +153,13 @@ def _count_compiled(
 
     ledger = _Ledger.empty(slopes.size, rows.weights is not None)
     table = _SwitchTable(FIRST_ROOM + slopes.size, ledger.weighted)
-    used = 0
+    used, short = 0, slopes.size < LONG_ROW
     for index in blocks:
-        block = rows.read(index)
+        block = rows.read(index, look=short)
         scores, labels = _read_only(block.scores), _read_only(block.labels)
         weights = _read_only(NO_WEIGHTS if block.weights is None else block.weights)
         origin, start, end = np.empty((3, labels.size), np.int32)
-        if slopes.size < LONG_ROW:
+        if short:
             own_winners(scores, origin)
         else:
             origin[:] = scores.argmax(axis=1)
@@ -193,8 +193,9 @@ def _count_arrays(
     everyone_plays = bool(np.isfinite(slopes).all())
     screens: list[Screen] = []
     seen: list[Block] = []
+    found_anyway = is_numpy_namespace(rows.xp) and slopes.size >= SHORT_ROW and everyone_plays
     for index in blocks:
-        block = rows.read(index)
+        block = rows.read(index, look=not found_anyway)
         if not block.labels.size:
             continue
         if everyone_plays:
@@ -223,6 +224,9 @@ def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | 
     table[Table.SUPPORT] += total(labels)
     table[Table.TRUE_POSITIVE] += total(labels, labels == found.start)
     table[Table.PREDICTED] += total(found.start)
+    if found.origin is found.start:
+        table[Table.TRUE_POSITIVE_AT_0 :] = table[Table.TRUE_POSITIVE : Table.PREDICTED + 1]
+        return
     table[Table.TRUE_POSITIVE_AT_0] += total(labels, labels == found.origin)
     table[Table.PREDICTED_AT_0] += total(found.origin)
 
