@@ -124,12 +124,12 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
 
 def _first_max(turned: Vector) -> Vector:
     """First arg max of samples along the second axis, as operations on all samples at once."""
-    top, winner = turned[0].copy(), np.zeros(turned.shape[1], np.int64)
-    for k in range(1, turned.shape[0]):
-        better = turned[k] > top
-        np.copyto(top, turned[k], where=better)
-        np.copyto(winner, k, where=better)
-    return winner
+    n_classes = turned.shape[0]
+    on_top = (turned == turned.max(axis=0)).view(np.uint8)
+    places = np.zeros(turned.shape[1], np.uint8)  # K for the first class, 1 for the last
+    for k in range(n_classes):
+        np.maximum(places, on_top[k] * np.uint8(n_classes - k), out=places)
+    return np.asarray(n_classes - places.astype(np.int64))
 
 
 def _rivalled(
