@@ -132,15 +132,16 @@ class Switches:
 
     @cached_property
     def hits(self) -> Switches:
-        """Those that change a true positive."""
-        kept = (self.label == self.loser) | (self.label == self.winner)
-        return Switches(**{name: column[kept] for name, column in self.arrays().items()})
+        """Those that change a true positive, by strength."""
+        kept = np.flatnonzero((self.label == self.loser) | (self.label == self.winner))
+        return self._taken(kept[np.argsort(self.position[kept])])
 
     @cached_property
     def ordered(self) -> Switches:
         """The same, by strength."""
-        order = np.argsort(self.position)
-        return Switches(**{name: column[order] for name, column in self.arrays().items()})
+        if bool((self.position[1:] >= self.position[:-1]).all()):
+            return self
+        return self._taken(np.argsort(self.position))
 
     @cached_property
     def events(self) -> ClassEvents:
@@ -167,6 +168,9 @@ class Switches:
     def from_arrays(cls, arrays: dict[str, Vector]) -> Switches:
         """Back from :meth:`arrays`."""
         return cls(**arrays)
+
+    def _taken(self, index: Vector) -> Switches:
+        return Switches(**{name: column[index] for name, column in self.arrays().items()})
 
     def _counts(self) -> Vector:
         return np.ones(len(self), np.int64) if self.count is None else self.count
