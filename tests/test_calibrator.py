@@ -195,7 +195,9 @@ def test_a_metric_that_no_strength_changes_stays_within_the_bounds_given():
     z = np.array([[50.0, 0.0], [50.0, 0.0]])
     with pytest.warns(rp.RepriorWarning) as caught:
         calibrator = rp.PosteriorCalibrator([0.6, 0.4]).fit(z, [0, 1])
-    assert "more is not tried" in str(caught[-1].message)
+    assert [str(w.message) for w in caught] == [
+        "No strength from 0 to 8 changes balanced_accuracy."
+    ]
     assert (calibrator.strength_, calibrator.strength_interval_) == (1.0, (0.0, 2.0))
 
 
@@ -209,7 +211,7 @@ def test_a_model_that_never_says_a_rare_class_is_widened_until_it_does():
 
 def test_equal_priors_leave_the_strength_at_one(logits):
     z, y = logits
-    with pytest.warns(rp.RepriorWarning, match="equals the source prior") as caught:
+    with pytest.warns(rp.RepriorWarning, match="is the source prior") as caught:
         calibrator = rp.PosteriorCalibrator(PRIOR, target_prior=PRIOR, bounds=(0, 3)).fit(z, y)
     assert len(caught) == 1
     assert (calibrator.strength_, calibrator.strength_interval_) == (1.0, (0.0, 3.0))
@@ -295,7 +297,7 @@ def test_summary_shows_before_and_after(fitted):
 
 
 def test_summary_where_the_strength_is_outside_the_bounds(logits):
-    with pytest.warns(rp.RepriorWarning, match="equals"):
+    with pytest.warns(rp.RepriorWarning, match="is the source prior"):
         calibrator = rp.PosteriorCalibrator(PRIOR, target_prior=PRIOR, bounds=(2, 3)).fit(*logits)
     assert "+0.0000" in calibrator.summary()
 
@@ -424,3 +426,75 @@ def test_no_warning_without_a_reason(logits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rp.PosteriorCalibrator(PRIOR).fit(*logits)
+
+
+def test_equal_odds_divided_differently_are_one_switch():
+    # 60:20 and 66:22 are both 3:1, and one rounding apart as logarithms: no strength parts them.
+    p = np.array([[60, 20], [66, 22], [0, 0]]) / 100
+    p = np.c_[p, 1 - p.sum(axis=1)]
+    calibrator = rp.PosteriorCalibrator([0.8, 0.1, 0.1], kind="probs", metric="accuracy")
+    with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 8 changes accuracy"):
+        calibrator.fit(p, [1, 0, 2])
+    assert calibrator.best_score_ == np.mean(calibrator.predict(p) == [1, 0, 2]) == 2 / 3
+
+
+def test_a_refit_that_fails_changes_nothing(logits):
+    calibrator = rp.PosteriorCalibrator(PRIOR).fit(*logits)
+    before = calibrator.predict_proba(logits[0])
+    calibrator.subject_to, calibrator.source_prior = "accuracy >= 2", np.full(K, 1 / K)
+    with pytest.raises(rp.InfeasibleError):
+        calibrator.fit(*logits)
+    np.testing.assert_array_equal(calibrator.predict_proba(logits[0]), before)
+
+
+def test_a_temperature_can_be_fitted_with_a_class_out_of_play(logits):
+    z, y = logits
+    target = [0.0, 0.25, 0.25, 0.25, 0.25]
+    whole = rp.PosteriorCalibrator(PRIOR, target_prior=target, temperature="fit").fit(z, y)
+    assert 0 < whole.temperature_ < np.inf
+
+
+@pytest.mark.parametrize("extreme", [40.0, 800.0])
+def test_a_temperature_of_one_score_per_sample_is_that_of_two_columns(extreme):
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1], 500)
+    z = 2 * rng.standard_normal(1000) + 4 * y - 2
+    z[0] = extreme  # a mislabelled sample that the model is sure of
+    one = rp.PosteriorCalibrator([0.9, 0.1], temperature="fit").fit(z, y)
+    two = rp.PosteriorCalibrator([0.9, 0.1], temperature="fit").fit(np.c_[0 * z, z], y)
+    assert one.temperature_ == pytest.approx(two.temperature_, rel=1e-9)
+
+
+def test_ignored_scores_are_never_looked_at(logits):
+    z, y = logits[0].copy(), logits[1].copy()
+    z[:5], y[:5] = np.nan, 255
+    options = {"temperature": "fit", "ignore_index": 255}
+    with_holes = rp.PosteriorCalibrator(PRIOR, **options).fit(z, y)
+    without = rp.PosteriorCalibrator(PRIOR, **options).fit(z[5:], y[5:])
+    assert with_holes.temperature_ == pytest.approx(without.temperature_, rel=1e-9)
+
+
+def test_equal_slopes_beside_a_class_out_of_play():
+    z = np.random.default_rng(0).standard_normal((50, 3))
+    with pytest.warns(rp.RepriorWarning, match="as far as the classes in play go"):
+        calibrator = rp.PosteriorCalibrator([0.5, 0.25, 0.25], target_prior=[0, 0.5, 0.5]).fit(
+            z, np.arange(50) % 3
+        )
+    assert calibrator.strength_ == 1.0
+
+
+def test_summary_shows_the_metric_and_the_constraints_it_was_tuned_for(logits):
+    rule = "accuracy >= baseline - 0.5"
+    calibrator = rp.PosteriorCalibrator(PRIOR, metric="f1[4]", subject_to=[rule]).fit(*logits)
+    assert f"subject to   {rule}" in calibrator.summary()
+    assert "f1[4]  " in calibrator.summary()
+
+
+def test_a_scalar_prior_is_refused_in_words(logits):
+    with pytest.raises(rp.PriorError, match=r"must have shape \(K,\)"):
+        rp.PosteriorCalibrator(0.08).fit(*logits)
+
+
+def test_a_label_prior_is_checked(logits):
+    with pytest.raises(rp.PriorError, match="label_prior"):
+        rp.PosteriorCalibrator(PRIOR, label_prior=[0.5, 0.5]).fit(*logits)

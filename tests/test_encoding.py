@@ -4,16 +4,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 
 import reprior as rp
-from reprior.encoding import TuningData, as_classes, encode_labels, is_range, score_array
+from reprior.encoding import as_classes, as_mapping, encode, encode_labels, is_range, score_array
 
 NAMES = ["ant", "bee", "cow"]
 PRIOR = [0.5, 0.3, 0.2]
 
 
 def data(scores, labels, weight=None, **options):
-    return TuningData.of(rp.PosteriorCalibrator(PRIOR, **options), scores, labels, weight)
+    return encode(rp.PosteriorCalibrator(PRIOR, **options), scores, labels, weight)
 
 
 @pytest.fixture
@@ -25,23 +26,23 @@ def scores():
 def test_columns_are_put_in_the_order_of_the_classes(scores, frame):
     shuffled = frame({name: scores[:, NAMES.index(name)] for name in ["cow", "ant", "bee"]})
     read = data(shuffled, ["ant", "cow", "bee", "bee"], classes=NAMES)
-    np.testing.assert_array_equal(read.scores, scores)
-    np.testing.assert_array_equal(read.labels, [0, 2, 1, 1])
+    np.testing.assert_array_equal(read.data.scores, scores)
+    np.testing.assert_array_equal(read.data.labels, [0, 2, 1, 1])
 
 
 def test_columns_name_the_classes_where_labels_are_names(scores):
     frame = pd.DataFrame(scores, columns=["cow", "ant", "bee"])
     read = data(frame, pd.Series(["ant", "cow", "bee", "bee"]))
     assert read.names == ["cow", "ant", "bee"]
-    np.testing.assert_array_equal(read.labels, [1, 0, 2, 2])
-    np.testing.assert_array_equal(read.scores, scores)
+    np.testing.assert_array_equal(read.data.labels, [1, 0, 2, 2])
+    np.testing.assert_array_equal(read.data.scores, scores)
 
 
 def test_columns_with_other_names_are_taken_as_they_stand(scores):
     frame = pd.DataFrame(scores, columns=["score_0", "score_1", "score_2"])
     read = data(frame, pl.Series([0, 2, 1, 1]), weight=pd.Series([1.0, 2.0, 3.0, 4.0]))
-    np.testing.assert_array_equal(read.scores, scores)
-    np.testing.assert_array_equal(read.weight, [1, 2, 3, 4])
+    np.testing.assert_array_equal(read.data.scores, scores)
+    np.testing.assert_array_equal(read.data.weight, [1, 2, 3, 4])
     assert read.names is None
 
 
@@ -50,12 +51,34 @@ def test_names_are_sorted_where_nothing_orders_them(scores):
     assert read.names == NAMES
 
 
-def test_the_keys_of_the_source_prior_order_the_classes(scores):
-    prior = {"cow": 0.5, "ant": 0.3, "bee": 0.2}
-    calibrator = rp.PosteriorCalibrator(prior)
-    read = TuningData.of(calibrator, scores, ["ant", "cow", "bee", "ant"], None)
-    assert read.names == list(prior)
-    np.testing.assert_array_equal(read.labels, [1, 0, 2, 1])
+@pytest.mark.parametrize("kind", [dict, pd.Series])
+def test_a_prior_by_name_is_put_in_the_order_of_the_classes(scores, kind):
+    prior = kind({"cow": 0.5, "ant": 0.3, "bee": 0.2})
+    calibrator = rp.PosteriorCalibrator(
+        prior, target_prior=kind({"cow": 0, "bee": 0.9, "ant": 0.1})
+    )
+    read = encode(calibrator, scores, ["ant", "cow", "bee", "ant"], None)
+    assert read.names == NAMES
+    np.testing.assert_array_equal(read.data.source_prior, [0.3, 0.2, 0.5])
+    np.testing.assert_array_equal(read.data.target_prior, [0.1, 0.9, 0.0])
+    np.testing.assert_array_equal(read.data.labels, [0, 2, 1, 0])
+    columns = ["bee", "cow", "ant"]
+    framed = encode(calibrator, pd.DataFrame(scores, columns=columns), ["ant"] * 4, None)
+    assert framed.names == columns
+    np.testing.assert_array_equal(framed.data.source_prior, [0.2, 0.5, 0.3])
+
+
+def test_a_prior_without_names_stays_as_it_is():
+    for prior in ([0.5, 0.5], (0.5, 0.5), np.array([0.5, 0.5]), "uniform", pl.Series([0.5, 0.5])):
+        assert as_mapping(prior) is prior
+
+
+@pytest.mark.parametrize("labels", [["ant", "bee", "cow", "ant"], np.array(["ant"] * 4)])
+def test_names_go_with_tensors(scores, labels):
+    read = data(torch.tensor(scores), labels, classes=NAMES)
+    assert isinstance(read.data.labels, torch.Tensor)
+    several = data(torch.tensor(scores), torch.tensor([10, 30, 20, 10]), classes=[10, 20, 30])
+    assert several.data.labels.tolist() == [0, 2, 1, 0]
 
 
 def test_integer_classes_other_than_indices():
@@ -104,10 +127,10 @@ def test_a_frame_with_text_in_it_is_refused():
 def test_importance_makes_the_mix_of_the_labels_that_of_the_target():
     labels = np.array([0] * 6 + [1] * 3 + [2] * 1 + [9] * 2)
     scores = np.zeros((12, 3))
-    read = data(scores, labels, ignore_index=9)
     target = np.array([0.2, 0.3, 0.5])
-    weight = read.importance(target, None)[labels != 9]
+    read = data(scores, labels, ignore_index=9, target_prior=target).data
+    weight = read.importance(None)[labels != 9]
     mix = np.bincount(labels[:10], weight) / weight.sum()
     np.testing.assert_allclose(mix, target)
-    given = read.importance(target, {0: 0.6, 1: 0.3, 2: 0.1})[:10]
+    given = read.importance(np.array([0.6, 0.3, 0.1]))[:10]
     np.testing.assert_allclose(given / given.sum(), weight / weight.sum())

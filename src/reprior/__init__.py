@@ -10,8 +10,6 @@
     calibrator.predict(test_logits)
 """
 
-from importlib.metadata import version as _version
-
 from reprior import metrics
 from reprior.calibrator import PosteriorCalibrator, load
 from reprior.core.flatten import EntropyReference, flatten
@@ -70,4 +68,11 @@ __all__ = [
     "search_strength",
 ]
 
-__version__ = _version("reprior")
+
+def __getattr__(name: str) -> str:
+    """Look the version up when it is asked for: the machinery costs more than all the rest."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("reprior")
+    raise AttributeError(f"module 'reprior' has no attribute {name!r}")

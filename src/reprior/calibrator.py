@@ -8,7 +8,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,11 +17,12 @@ from reprior.core.binary import is_single_score
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.rebalance import log_rebalance, rebalance
-from reprior.encoding import TuningData, as_classes, is_range, score_array
+from reprior.encoding import as_classes, as_mapping, encode, is_range, score_array
 from reprior.exceptions import NotFittedError, OptionError, RepriorWarning
 from reprior.files.calibrators import read_calibrator, write_calibrator
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.summary import metric_name, summary_text
+from reprior.tuning.data import TuningData
 from reprior.tuning.objective import Best, Constraint
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.widen import best_widened
@@ -31,9 +31,6 @@ __all__ = ["PosteriorCalibrator", "load"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Self = TypeVar("Self", bound="PosteriorCalibrator")
-
-#: Slopes that differ by less than this differ by the rounding of two logarithms alone.
-EQUAL_SLOPES = 1e-12
 
 
 class PosteriorCalibrator:
@@ -48,7 +45,7 @@ class PosteriorCalibrator:
 
     Parameters
     ----------
-    source_prior : array-like of shape (K,), or {class: probability}
+    source_prior : array-like of shape (K,), {class: probability}, or a pandas series by class
         P_s, the class distribution *as the model saw it in training*: counts times class or
         sampling weights. See :func:`reprior.prior_from_counts`.
     target_prior : "uniform", array-like of shape (K,), or {class: probability}
@@ -68,7 +65,9 @@ class PosteriorCalibrator:
         How λ is chosen from the profile: the middle of the interval of the largest value.
     temperature : float, "fit" or None, default None
         T: a number; or fitted by log-loss at the chosen strength, with the labels weighted from
-        ``label_prior`` to the target prior; or 1.
+        ``label_prior`` to the target prior, so judge it on that mix; or 1. It divides the
+        correction too: the same posterior is
+        ``rebalance(…, strength=strength_ / temperature_, temperature=temperature_)``.
     label_prior : array-like of shape (K,), optional
         What the tuning labels follow, for the fit of the temperature. Their own frequencies
         where it is not given.
@@ -79,7 +78,8 @@ class PosteriorCalibrator:
     class_axis : int, default -1
         The axis of the classes in the scores.
     classes : sequence, optional
-        The class names in the order of the scores, where labels are not 0 … K−1.
+        The class names in the order of the scores, where labels are not 0 … K−1. Without them
+        names are taken from a frame's columns, or sorted as scikit-learn sorts its classes.
     ignore_index : optional
         A label that marks samples to leave out.
     cv : None
@@ -180,18 +180,28 @@ class PosteriorCalibrator:
             A weight per sample.
         """
         self._check_options()
-        data = TuningData.of(self, scores, labels, sample_weight)
-        self.classes_ = data.classes
-        names = data.classes.tolist()
-        self.source_prior_ = as_prior(self.source_prior, name="source_prior", classes=names)
-        self.target_prior_ = as_target_prior(self.target_prior, n_classes=len(names), classes=names)
-        metric = find_metric(self.metric, n_classes=len(names), classes=data.names)
-        best, profile = self._search(data, metric)
+        data, classes, names = encode(self, scores, labels, sample_weight)
+        n_classes = classes.size
+        metric = find_metric(self.metric, n_classes=n_classes, classes=names)
+        constraints = [
+            replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=names))
+            for rule in Constraint.parse_all(self.subject_to)
+        ]
+        best, profile = self._search(data, metric, constraints)
+        label_prior = self.label_prior
+        if label_prior is not None:
+            label_prior = as_prior(
+                as_mapping(label_prior), name="label_prior", n_classes=n_classes, allow_zero=True,
+                classes=classes.tolist(),
+            )  # fmt: skip
+        temperature = 1.0 if self.temperature is None else self.temperature
+        if temperature == "fit":
+            temperature = data.temperature(best.strength, label_prior)
+        self._warn_of_absent(classes[~profile.baseline.labelled].tolist(), n_classes)
+        self.classes_, self.profile_ = classes, profile
+        self.source_prior_, self.target_prior_ = data.source_prior, data.target_prior
         self.strength_, self.strength_interval_ = best.strength, best.interval
-        self.best_score_ = best.value
-        self.temperature_ = self._fit_temperature(data)
-        self._warn_of_absent_classes(profile.baseline.labelled)
-        self.profile_ = profile
+        self.best_score_, self.temperature_ = best.value, float(temperature)
         return self
 
     def predict_log_proba(self, scores: Any) -> Any:
@@ -233,7 +243,9 @@ class PosteriorCalibrator:
         other = copy.copy(self)
         other.target_prior = target_prior
         other.target_prior_ = as_target_prior(
-            target_prior, n_classes=self.source_prior_.size, classes=self.classes_.tolist()
+            as_mapping(target_prior),
+            n_classes=self.source_prior_.size,
+            classes=self.classes_.tolist(),
         )
         other.profile_, other.best_score_ = None, math.nan
         return other
@@ -317,41 +329,24 @@ class PosteriorCalibrator:
                 "reprior.load(path), first."
             )
 
-    def _search(self, data: TuningData, metric: CountMetric) -> tuple[Best, StrengthProfile]:
+    def _search(
+        self, data: TuningData, metric: CountMetric, constraints: list[Constraint]
+    ) -> tuple[Best, StrengthProfile]:
         """Profile the tuning data, wider where the best lies at the upper bound."""
-        n_classes = self.source_prior_.size
-        constraints = [
-            replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=data.names))
-            for rule in Constraint.parse_all(self.subject_to)
-        ]
         bounds = check_bounds(self.bounds)
-        if np.ptp(slopes(self.source_prior_, self.target_prior_)) <= EQUAL_SLOPES:
-            profile = data.profile(self.source_prior_, self.target_prior_, bounds)
-            best = profile.best(metric, subject_to=constraints)
-            _say("The target prior equals the source prior: no strength changes a decision.")
-            return replace(best, strength=1.0, interval=bounds), profile
-        return best_widened(
-            partial(data.profile, self.source_prior_, self.target_prior_),
-            bounds,
-            metric,
-            constraints,
-            stacklevel=3,
-        )
+        w = slopes(data.source_prior, data.target_prior)
+        if np.unique(w[np.isfinite(w)]).size > 1:
+            return best_widened(data.profile, bounds, metric, constraints, stacklevel=3)
+        profile = data.profile(bounds)
+        best = profile.best(metric, subject_to=constraints)
+        _say("The target prior is the source prior, as far as the classes in play go: no strength "
+             "changes a decision.")  # fmt: skip
+        return replace(best, strength=1.0, interval=bounds), profile
 
-    def _fit_temperature(self, data: TuningData) -> float:
-        if self.temperature is None:
-            return 1.0
-        if self.temperature != "fit":
-            return float(self.temperature)
-        return data.temperature(
-            self.source_prior_, self.target_prior_, self.strength_, self.label_prior
-        )
-
-    def _warn_of_absent_classes(self, labelled: Vector) -> None:
-        absent = self.classes_[~labelled].tolist()
+    def _warn_of_absent(self, absent: list[Any], n_classes: int) -> None:
         if absent:
             few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
-            _say(f"{len(absent)} of {self.classes_.size} classes have no tuning labels: {few}. "
+            _say(f"{len(absent)} of {n_classes} classes have no tuning labels: {few}. "
                  f"The metric says nothing about them.")  # fmt: skip
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
-from reprior.core.prior import as_prior
-from reprior.core.rebalance import log_rebalance
-from reprior.core.temperature import fit_temperature
+from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import LabelsError, OptionError, ScoresError
-from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.data import TuningData
 
-__all__ = ["TuningData", "as_classes", "is_range", "score_array"]
+__all__ = ["Encoded", "as_classes", "as_mapping", "encode", "is_range", "score_array"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -23,100 +21,49 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 IGNORED = -1
 
 
-@dataclass(frozen=True, eq=False)
-class TuningData:
-    """Scores as an array, labels as indices, and the classes they stand for.
+class Encoded(NamedTuple):
+    """Tuning data, and the classes they speak of: names, or None where labels are indices."""
 
-    ``names`` is None where the labels were indices in the first place.
-    """
-
-    scores: Any
-    labels: Any
-    weight: Any
-    ignore_index: int | None
+    data: TuningData
     classes: Vector
     names: list[Any] | None
-    kind: str
-    class_axis: int
 
-    @classmethod
-    def of(cls, options: Any, scores: Any, labels: Any, sample_weight: Any) -> TuningData:
-        """Read the data as a calibrator's options say."""
-        n_classes = len(options.source_prior)
-        names = resolve_classes(
-            options.classes,
-            n_classes=n_classes,
-            source_prior=options.source_prior,
-            scores=scores,
-            labels=labels,
-        )
-        indices, ignored = encode_labels(labels, names, options.ignore_index)
-        return cls(
-            scores=score_array(scores, names),
-            labels=indices,
-            weight=sample_weight.to_numpy() if _has_to_numpy(sample_weight) else sample_weight,
-            ignore_index=ignored,
-            classes=np.arange(n_classes) if names is None else names,
-            names=None if names is None else names.tolist(),
-            kind=options.kind,
-            class_axis=options.class_axis,
-        )
 
-    def profile(
-        self, source_prior: Vector, target_prior: Vector, bounds: tuple[float, float]
-    ) -> StrengthProfile:
-        """Profile the data."""
-        return StrengthProfile.from_scores(
-            self.scores,
-            self.labels,
-            source_prior=source_prior,
-            target_prior=target_prior,
-            kind=self.kind,
-            bounds=bounds,
-            class_axis=self.class_axis,
-            ignore_index=self.ignore_index,
-            sample_weight=self.weight,
-        )
+def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encoded:
+    """Read the data as a calibrator's ``options`` say."""
+    prior = as_mapping(options.source_prior)
+    named = isinstance(prior, Mapping)
+    n_classes = len(prior) if named else as_prior(prior, name="source_prior").size
+    names = resolve_classes(
+        options.classes, n_classes=n_classes, source_prior=prior, scores=scores, labels=labels
+    )
+    classes = np.arange(n_classes) if names is None else names
+    order = classes.tolist()
+    indices, ignored = encode_labels(labels, names, options.ignore_index)
+    values = score_array(scores, names)
+    if isinstance(indices, np.ndarray) and indices is not labels and not _is_array(labels):
+        indices = constant(indices, namespace(values), like=values)
+    data = TuningData(
+        scores=values,
+        labels=indices,
+        weight=sample_weight.to_numpy() if _has_to_numpy(sample_weight) else sample_weight,
+        ignore_index=ignored,
+        kind=options.kind,
+        class_axis=options.class_axis,
+        source_prior=as_prior(prior, name="source_prior", classes=order),
+        target_prior=as_target_prior(
+            as_mapping(options.target_prior), n_classes=n_classes, classes=order
+        ),
+    )
+    return Encoded(data, classes, None if names is None else order)
 
-    def temperature(
-        self, source_prior: Vector, target_prior: Vector, strength: float, label_prior: Any
-    ) -> float:
-        """Temperature at ``strength`` by log-loss, the labels weighted to the target prior."""
-        log_posterior = log_rebalance(
-            self.scores,
-            source_prior,
-            target_prior=target_prior,
-            strength=strength,
-            kind=self.kind,
-            class_axis=self.class_axis,
-        )
-        return fit_temperature(
-            log_posterior,
-            self.labels,
-            sample_weight=self.importance(target_prior, label_prior),
-            kind="log_probs",
-            class_axis=self.class_axis,
-            ignore_index=self.ignore_index,
-        ).temperature
 
-    def importance(self, target_prior: Vector, label_prior: Any) -> Any:
-        """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""
-        labels = to_numpy(self.labels)
-        kept = labels != self.ignore_index
-        weight = np.ones(labels.shape) if self.weight is None else to_numpy(self.weight)
-        index = np.where(kept, labels, 0)
-        n_classes = target_prior.size
-        if label_prior is None:
-            label_prior = np.bincount(index[kept], weight[kept], minlength=n_classes)
-        else:
-            label_prior = as_prior(
-                label_prior, name="label_prior", n_classes=n_classes, classes=self.classes.tolist()
-            )
-        ratio = np.divide(
-            target_prior, label_prior, out=np.zeros_like(target_prior), where=label_prior > 0
-        )
-        scaled = weight * ratio[index]
-        return constant(scaled, namespace(self.scores), like=self.scores)
+def as_mapping(prior: Any) -> Any:
+    """A prior with an index of its own (a pandas series) as {class: value}; others as they are."""
+    index = getattr(prior, "index", None)
+    if index is None or callable(index) or not hasattr(prior, "tolist"):
+        return prior
+    return dict(zip(index.tolist(), prior.tolist(), strict=True))
 
 
 def score_array(scores: Any, classes: Vector | None) -> Any:
@@ -144,13 +91,14 @@ def resolve_classes(
 ) -> Vector | None:
     """The class of every score column, or None where labels are the indices themselves.
 
-    In this order: ``classes`` as given; the keys of a ``source_prior`` mapping; where labels are
-    names, the columns of a frame of scores, or else the sorted names.
+    ``classes`` as given. Without them, where a ``source_prior`` mapping or the labels have names:
+    the columns of a frame of scores with these names, or else the names sorted, which is the order
+    of the columns of scikit-learn's models.
     """
-    if classes is None and isinstance(source_prior, Mapping):
-        classes = list(source_prior)
-    if classes is None and not _are_indices(labels):
-        classes = list(scores.columns) if _is_frame(scores) else sorted(set(_values(labels)))
+    if classes is None and (isinstance(source_prior, Mapping) or not _are_indices(labels)):
+        names = set(source_prior if isinstance(source_prior, Mapping) else _values(labels))
+        framed = _is_frame(scores) and names <= set(scores.columns)
+        classes = list(scores.columns) if framed else sorted(names)
     if classes is None:
         return None
     found = as_classes(classes)
@@ -180,7 +128,10 @@ def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tup
             f"Got labels[{unknown[0]}]={flat[unknown[0]]!r}. "
             f"Correct the label, or pass all classes as `classes`."
         )
-    return codes.reshape(np.shape(host)), None if ignore_index is None else IGNORED
+    codes = codes.reshape(np.shape(host))
+    if _is_array(labels):  # names become indices where they were
+        codes = constant(codes, namespace(labels), like=labels)
+    return codes, None if ignore_index is None else IGNORED
 
 
 def is_range(classes: Vector) -> bool:
@@ -212,6 +163,11 @@ def _are_indices(labels: Any) -> bool:
             .startswith(("int", "uint", "bool", "float"))
         )
     return np.asarray(labels).dtype.kind in "iubf"
+
+
+def _is_array(values: Any) -> bool:
+    """Whether ``values`` belong to an array library other than NumPy."""
+    return not isinstance(values, np.ndarray) and array_api_compat.is_array_api_obj(values)
 
 
 def _has_to_numpy(values: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -25,17 +25,25 @@ def summary_text(calibrator: PosteriorCalibrator) -> str:
         f"temperature  {calibrator.temperature_:.4f}",
         f"tuned for    {metric_name(calibrator.metric)}",
     ]
+    if calibrator.subject_to:
+        rules = calibrator.subject_to
+        lines.append(
+            f"subject to   {rules if isinstance(rules, str) else ', '.join(map(str, rules))}"
+        )
     profile = calibrator.profile_
     if profile is None:
         return "\n".join([*lines, "(loaded or retargeted: no tuning data at hand)"])
-    strength = calibrator.strength_
+    strength, names = calibrator.strength_, calibrator.classes_.tolist()
     at_hand = profile.bounds[0] <= strength <= profile.bounds[1]
     lines += [
         f"tuned on     {profile.n_samples} samples of {profile.n_classes} classes",
         "",
         f"{'on the tuning labels':<22}{'before':>9}{'after':>9}{'change':>9}",
     ]
-    for label, each in COUNT_METRICS.items():
+    shown = dict(COUNT_METRICS)
+    tuned = find_metric(calibrator.metric, n_classes=profile.n_classes, classes=names)
+    shown.setdefault(tuned.name, tuned)
+    for label, each in shown.items():
         if label == "macro_recall":  # the same as balanced_accuracy
             continue
         before = each(profile.baseline)

@@ -226,3 +226,10 @@ def test_a_row_at_the_edge_of_the_tolerance_is_named():
 
 def test_rows_are_named_by_their_class_axis():
     assert logspace.row_name((3, 5), 3, 1) == "scores[3, :, 5]"
+
+
+def test_single_scores_that_look_like_probabilities_bring_a_warning():
+    with pytest.warns(RepriorWarning, match="pass kind='probs'"):
+        rebalance(np.linspace(0, 1, 20), [0.9, 0.1])
+    rebalance(np.linspace(0, 1, 19), [0.9, 0.1])  # too few to tell
+    rebalance(np.linspace(-0.1, 1, 20), [0.9, 0.1])

@@ -434,6 +434,31 @@ def test_below_one_the_ratio_is_damped_and_above_one_amplified(ratio, below, abo
     assert odds_ratio(1.0, 1 / ratio, strength=above) < 1 / ratio  # and mirrored for large classes
 
 
+@pytest.mark.parametrize("number", [-1.0, 0.0, np.nan, np.inf, "2", None, 1j], ids=str)
+@pytest.mark.parametrize("name", ["source_ratio", "target_ratio"])
+def test_ratios_that_no_priors_have_are_refused(name, number):
+    with pytest.raises(OptionError, match=f"`{name}` must be finite and above 0. Got {name}="):
+        odds_ratio(0.5, **{"source_ratio": 1.0, name: number}, strength=0.5)
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.as_tensor, jnp.asarray])
+def test_odds_and_ratios_in_arrays_are_checked(make):
+    good = make([0.5, 4.0])
+    np.testing.assert_allclose(to_numpy(odds_ratio(good, good, good, strength=0.5)), [0.25, 16.0])
+    with pytest.raises(OptionError, match=r"above 0. Got source_ratio\[1\]=-1"):
+        odds_ratio(good, make([1.0, -1.0]), strength=0.5)
+    with pytest.raises(OptionError, match=r"`odds` must be at least 0. Got odds\[0\]=-0.5"):
+        odds_ratio(make([-0.5, 1.0]), good, strength=0.5)
+
+
+def test_odds_may_be_none_or_certain_but_not_nan():
+    assert odds_ratio(0.0, 4, strength=0.5) == 0
+    assert odds_ratio(np.inf, 4, strength=0.5) == np.inf
+    with pytest.raises(OptionError, match=r"`odds` must be at least 0\. Got odds=nan"):
+        odds_ratio(np.nan, 4, strength=0.5)
+    assert jax.jit(lambda x: odds_ratio(x, x, strength=0.5))(4.0) == 8
+
+
 # ------------------------------------------------------------------------------------ words
 
 Z = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])

@@ -107,6 +107,80 @@ def test_ignored_samples_do_not_count(rng):
     )
 
 
+def unseen(rng, n_classes, kind):
+    """Return scores and labels, which rows to keep, and the scores with rubbish in the others."""
+    z, labels = sample(rng, n=60, n_classes=n_classes)
+    if kind != "logits":
+        z = scipy.special.log_softmax(z, axis=1)
+    z = np.exp(z) if kind == "probs" else z
+    keep = np.arange(60) % 3 != 0
+    rubbish = z.copy()
+    rubbish[~keep] = rng.choice([np.nan, np.inf, -np.inf, 7.0], size=(20, n_classes))
+    return z, labels, keep, rubbish
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+@pytest.mark.parametrize("n_classes", [2, 30])
+def test_scores_of_samples_left_out_are_not_looked_at(n_classes, kind, rng):
+    z, labels, keep, rubbish = unseen(rng, n_classes, kind)
+    expected = fit_temperature(z[keep], labels[keep], kind=kind)
+    ignored = np.where(keep, labels, -100)
+    assert fit_temperature(rubbish, ignored, ignore_index=-100, kind=kind) == expected
+    assert fit_temperature(rubbish, labels, sample_weight=keep, kind=kind) == expected
+    images, maps = np.moveaxis(rubbish.reshape(3, 4, 5, -1), -1, 1), ignored.reshape(3, 4, 5)
+    assert expected == fit_temperature(images, maps, ignore_index=-100, kind=kind, class_axis=1)
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+def test_single_scores_of_samples_left_out_are_not_looked_at(kind, rng):
+    z, labels, keep, rubbish = unseen(rng, 2, kind)
+    expected = fit_temperature(z[keep, 1], labels[keep], kind=kind)
+    assert fit_temperature(rubbish[:, 1], labels, sample_weight=keep, kind=kind) == expected
+
+
+@pytest.mark.parametrize("backend", WIDE_BACKENDS, ids=str)
+def test_every_library_leaves_samples_out(backend, rng):
+    z, labels, keep, rubbish = unseen(rng, 4, "logits")
+    expected = fit_temperature(backend.make(z[keep]), backend.make_integers(labels[keep]))
+    assert expected == fit_temperature(
+        backend.make(rubbish),
+        backend.make_integers(np.where(keep, labels, 255)),
+        ignore_index=255,
+    )
+
+
+def test_a_class_of_target_prior_zero_that_labels_name(rng):
+    """Class 0 has no mass under the target, and its samples the weight 0."""
+    z, labels = sample(rng, n_classes=3)
+    with np.errstate(divide="ignore"):
+        log_p = scipy.special.log_softmax(z + np.log([0.0, 0.5, 0.5]), axis=1)
+    keep = labels != 0
+    fit = fit_temperature(log_p, labels, sample_weight=keep, kind="log_probs")
+    assert fit == fit_temperature(log_p[keep], labels[keep], kind="log_probs")
+    assert fit.temperature == pytest.approx(
+        fit_temperature(z[keep, 1:], labels[keep] - 1).temperature, rel=FIT
+    )
+
+
+def test_integer_scores_with_samples_left_out():
+    z, labels = np.array([[4, 0], [4, 0], [9, 9], [0, 4]]), np.array([0, 0, 7, 0])
+    assert fit_temperature(z, labels, ignore_index=7) == fit_temperature(z[[0, 1, 3]], [0, 0, 0])
+
+
+def test_samples_left_out_do_not_hide_probabilities_taken_for_logits(rng):
+    _, labels, keep, rubbish = unseen(rng, 3, "probs")
+    with pytest.warns(RepriorWarning, match="declared as kind='logits'"):
+        fit_temperature(rubbish, labels, sample_weight=keep)
+
+
+def test_huge_and_tiny_weights(rng):
+    z, labels = sample(rng, n=50)
+    expected = fit_temperature(z, labels)
+    for size in (1e308, 1e-308):
+        fit = fit_temperature(z, labels, sample_weight=np.full(50, size))
+        assert fit.temperature == pytest.approx(expected.temperature, rel=FIT)
+
+
 @pytest.mark.parametrize("n_classes", [3, 30])
 def test_any_class_axis(n_classes, rng):
     z, labels = sample(rng, n=24, n_classes=n_classes)
@@ -299,6 +373,18 @@ WORDS = {
         "must hold at least one sample of positive weight that is not ignored. Got none.",
     ),
     "NaN": (lambda: fit_temperature(Z * np.nan, [0, 1]), ScoresError, "Got scores[0, 0]=nan."),
+    "NaN after a sample left out": (
+        lambda: fit_temperature(Z * [[np.nan], [np.nan]], [7, 1], ignore_index=7),
+        ScoresError,
+        "Got scores[1, 0]=nan.",
+    ),
+    "own class impossible after a sample left out": (
+        lambda: fit_temperature(
+            np.array([[0.0, 1.0], [0.0, 1.0]]), [0, 0], kind="probs", sample_weight=[0, 1]
+        ),
+        ScoresError,
+        "Got probability 0 for class 0 of sample 1",
+    ),
     "own class impossible": (
         lambda: fit_temperature(np.array([[0.5, 0.5], [0.0, 1.0]]), [0, 0], kind="probs"),
         ScoresError,

@@ -1,11 +1,12 @@
 """Calibrators as versioned JSON."""
 
+import datetime
 import json
 
 import pytest
 
 from reprior.exceptions import FileFormatError
-from reprior.files.calibrators import read_calibrator, write_calibrator
+from reprior.files.calibrators import PROMISED, read_calibrator, write_calibrator
 
 FIELDS = {
     "strength": 1.25,
@@ -44,6 +45,7 @@ def test_every_truncation_is_refused(tmp_path):
 BAD = [
     ("strength", "1.0"),
     ("strength", True),
+    ("strength", 10**400),
     ("temperature", 0.0),
     ("temperature", -1.0),
     ("source_prior", [1.0]),
@@ -56,7 +58,15 @@ BAD = [
     ("kind", "logit"),
     ("metric", None),
     ("class_axis", 1.0),
+    ("source_prior", [10**400, 1.0]),
+    ("source_prior", [1.7e308, 1.7e308]),
     ("classes", ["cat"]),
+    ("classes", ["cat", "cat"]),
+    ("classes", [1, 1.0]),
+    ("classes", ["cat", ["dog"]]),
+    ("classes", ["cat", {"name": "dog"}]),
+    ("classes", ["cat", None]),
+    ("classes", "ab"),
     ("strength_interval", [1.0]),
     ("strength_interval", [1.0, None]),
     ("best_score", "good"),
@@ -71,12 +81,67 @@ def test_every_bad_field_is_named(tmp_path, name, value):
         read_calibrator(path)
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", [name for name in PROMISED if name != "format_version"])
 def test_every_missing_field_is_named(tmp_path, name):
     path = tmp_path / "cal.json"
     write_calibrator(path, {key: value for key, value in FIELDS.items() if key != name})
     with pytest.raises(FileFormatError, match=rf"'(source_prior|{name})'. Got (nothing|\[)"):
         read_calibrator(path)
+
+
+def test_what_a_file_may_leave_out_has_defaults(tmp_path):
+    path = tmp_path / "cal.json"
+    promised = {"format_version": 1, **FIELDS}
+    promised = {name: promised[name] for name in PROMISED}
+    path.write_text(json.dumps(promised))
+    assert read_calibrator(path) == {
+        "format": "reprior calibrator",
+        "class_axis": -1,
+        "strength_interval": [1.25, 1.25],
+        "best_score": None,
+        **promised,
+    }
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_without_the_mark_every_promised_field_is_needed(tmp_path, name):
+    path = tmp_path / "cal.json"
+    fields = {"format_version": 1, **FIELDS}
+    del fields[name]
+    path.write_text(json.dumps(fields))
+    with pytest.raises(FileFormatError, match="without that mark"):
+        read_calibrator(path)
+
+
+def test_nesting_too_deep_to_parse_is_refused(tmp_path):
+    path = tmp_path / "cal.json"
+    path.write_text("[" * 200_000 + "]" * 200_000)
+    with pytest.raises(FileFormatError, match="truncated, damaged"):
+        read_calibrator(path)
+
+
+def test_nesting_that_can_be_parsed_is_shown_in_short(tmp_path):
+    path = tmp_path / "cal.json"
+    text = json.dumps({"format": "reprior calibrator", "format_version": 1, **FIELDS})
+    path.write_text(text.replace("1.25", "[" * 300 + "]" * 300))
+    with pytest.raises(FileFormatError, match=r"'strength'. Got \[{2,10}\.\.\."):
+        read_calibrator(path)
+
+
+@pytest.mark.parametrize(
+    "classes", [[datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], ["a", "\ud800"]]
+)
+def test_classes_that_json_cannot_hold_are_not_written(tmp_path, classes):
+    path = tmp_path / "cal.json"
+    with pytest.raises(FileFormatError, match="'classes' what JSON can hold"):
+        write_calibrator(path, {**FIELDS, "classes": classes})
+    assert list(tmp_path.iterdir()) == []
+    write_calibrator(path, FIELDS)
+    before = path.read_bytes()
+    with pytest.raises(FileFormatError, match="nothing was written"):
+        write_calibrator(path, {**FIELDS, "classes": classes})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])

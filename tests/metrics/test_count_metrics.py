@@ -287,3 +287,16 @@ def test_evaluate_counts_and_scores_in_one_call():
 def test_a_ratio_that_has_no_bound_is_refused(form):
     with pytest.raises(OptionError, match="positive sum of support"):
         CountMetric("odd", **form)
+
+
+def test_log_loss_is_answered_with_what_to_do():
+    with pytest.raises(OptionError, match="metric of probabilities.*temperature='fit'"):
+        find_metric("log_loss", n_classes=3)
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [0.5, 1.0]])
+def test_evaluate_of_names_or_floats_says_what_is_wrong(values):
+    with pytest.raises(LabelsError, match="must be integers"):
+        evaluate("accuracy", values, [0, 1])
+    with pytest.raises(LabelsError, match="`predictions` must be integers"):
+        evaluate("accuracy", [0, 1], values)

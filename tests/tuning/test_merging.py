@@ -269,3 +269,11 @@ def test_the_same_samples_with_other_weights_are_not_a_part(rng, resolution):
     b = replace(case, weights=case.weights * 2).profile(resolution=resolution)
     with pytest.raises(ProfileMismatchError, match="only be subtracted from one that contains it"):
         b - a
+
+
+def test_sum_needs_no_start(rng):
+    parts = [random_case(rng, 20, 3).profile() for _ in range(3)]
+    parts = [parts[0], parts[0], parts[0]]
+    assert sum(parts).n_samples == 3 * parts[0].n_samples
+    with pytest.raises(ProfileMismatchError, match="Only profiles add"):
+        1 + parts[0]

@@ -42,7 +42,7 @@ def test_constraints_read_as_they_are_written(text, metric, relation, threshold)
     [
         "", "accuracy", "accuracy > 0.5", "accuracy >= ", ">= 0.5", "accuracy == 0.5",
         "0.5 <= accuracy", "accuracy >= base", "accuracy >= 0.5 * 0.5", "accuracy >= baseline 0.1",
-        "accuracy >= baseline * 0.9", "accuracy >= nan", "accuracy >= 0.5 or mean_iou >= 0.5",
+        "accuracy >= 2 * baseline * 0.9", "accuracy >= nan", "accuracy >= 0.5 or mean_iou >= 0.5",
         "recall[] >= 0.5", 5, 0.5, {"accuracy": 0.5}, b"accuracy >= 0.5", [["accuracy >= 0.5"]],
     ],
 )  # fmt: skip

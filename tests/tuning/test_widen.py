@@ -51,13 +51,13 @@ def test_it_ends_at_8_and_asks_about_the_prior():
     with pytest.warns(rp.RepriorWarning) as caught:
         best, _ = best_widened(profile_of, (0.0, 3.0), ACCURACY, [], stacklevel=1)
     assert seen == [(0.0, 3.0), (0.0, 6.0), (0.0, 8.0)]
-    assert "Is `source_prior` what the model was trained on?" in str(caught[-1].message)
+    assert "`source_prior` is not what the model was trained on" in str(caught[-1].message)
     assert best.interval[1] == 8.0
 
 
 def test_where_nothing_changes_the_bounds_stay_as_given():
     profile_of, _ = profiles_of([50.0, 50.0], [0, 1])
-    with pytest.warns(rp.RepriorWarning):
+    with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 8 changes accuracy"):
         best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
     assert (best.interval, profile.bounds) == ((0.0, 2.0), (0.0, 2.0))
 
@@ -75,3 +75,12 @@ def test_constraints_are_kept_while_widening():
     with pytest.warns(rp.RepriorWarning):
         best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
     assert profile.evaluate("recall[0]", best.strength) == 1.0
+
+
+def test_the_largest_value_is_the_metrics_own():
+    double = rp.CountMetric("double_recall", gain=2, support=1, average="labelled")
+    profile_of, seen = profiles_of([1.0, 1.2, 1.4], [1, 1, 1])
+    with pytest.warns(rp.RepriorWarning, match=r"upper bound 0.8"):
+        best, _ = best_widened(profile_of, (0.0, 0.8), double, [], stacklevel=1)
+    assert best.value == 2.0
+    assert len(seen) == 2

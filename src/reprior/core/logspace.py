@@ -36,7 +36,11 @@ __all__ = [
     "row_name",
     "sum_tolerance",
     "warn_if_probs",
+    "warn_if_single_probs",
 ]
+
+FEW_SCORES = 20
+"""Fewer single scores than this may lie in [0, 1] by chance and be logits all the same."""
 
 ROW_SUM_TOLERANCE = 1e-3
 """How far a row of probabilities may miss 1: what rounding to three decimals does."""
@@ -171,6 +175,17 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
         warnings.warn(
             "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "
             "If they are probabilities, pass kind='probs'.",
+            RepriorWarning,
+            stacklevel=4,
+        )
+
+
+def warn_if_single_probs(z: Array, *, xp: Namespace) -> None:
+    """Warn where single scores of two classes, declared as logits, all lie in [0, 1]."""
+    if z.shape[0] >= FEW_SCORES and bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
+        warnings.warn(
+            "`scores` were declared as kind='logits', but every one of them lies in [0, 1]. "
+            "If they are probabilities of the second class, pass kind='probs'.",
             RepriorWarning,
             stacklevel=4,
         )

@@ -23,6 +23,9 @@ from reprior.exceptions import LabelsError, OptionError, PriorError
 
 __all__ = ["as_prior", "as_target_prior", "prior_from_counts", "prior_from_labels", "slopes"]
 
+EQUAL_SLOPES = 1e-13
+"""Slopes closer than this differ by the rounding of two logarithms alone (each below 50)."""
+
 SUM_TOLERANCE = 1e-6
 """How far a prior's sum may be from 1: room for float32 rounding over thousands of classes."""
 
@@ -245,7 +248,7 @@ def slopes(
 ) -> NDArray[np.float64]:
     """Return w = log P_t − log P_s: how fast each class's log-score grows with the strength.
 
-    −inf where P_t is 0.
+    −inf where P_t is 0. Slopes that differ by the rounding of two logarithms alone are made equal.
 
     Examples
     --------
@@ -254,7 +257,14 @@ def slopes(
     """
     with np.errstate(divide="ignore"):
         w: NDArray[np.float64] = np.log(target_prior) - np.log(source_prior)
-    return w
+    order = np.argsort(w)
+    ranked = w[order]
+    with np.errstate(invalid="ignore"):
+        new = np.diff(ranked, prepend=-np.inf) > EQUAL_SLOPES
+    new[0] = True
+    snapped = np.empty_like(w)
+    snapped[order] = ranked[np.flatnonzero(new)[np.cumsum(new) - 1]]
+    return snapped
 
 
 def _numbers(values: Any, name: str, *, remedy: str) -> NDArray[np.float64]:
@@ -293,6 +303,11 @@ def _refuse_zero_counts(mass: NDArray[np.float64], name: str) -> None:
         raise PriorError(
             f"`{name}` must have at least one sample of every class. Got {got}. "
             f"Drop the class, or pass smoothing=1."
+            + (
+                ""
+                if name == "counts"
+                else " If a label marks samples to leave out, name it by ignore_index."
+            )
         )
 
 

@@ -19,14 +19,20 @@ from reprior.core.arrays import (
     is_numpy_namespace,
     is_traced,
     namespace,
+    to_numpy,
 )
 from reprior.core.binary import contract, expand, is_single_score, resolve_class_axis
 from reprior.core.blocks import tilt_blocks
-from reprior.core.checks import check_finite_number, check_kind
-from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs
+from reprior.core.checks import check_finite_number, check_kind, element, first_index
+from reprior.core.logspace import (
+    as_scores,
+    sum_tolerance,
+    warn_if_probs,
+    warn_if_single_probs,
+)
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.tilt import Tilt, refuse_tilt, tilt_at_once
-from reprior.exceptions import PriorError
+from reprior.exceptions import OptionError, PriorError
 
 __all__ = ["log_rebalance", "odds_ratio", "rebalance"]
 
@@ -146,11 +152,11 @@ def odds_ratio(odds: Any, source_ratio: Any, target_ratio: Any = 1.0, *, strengt
     Parameters
     ----------
     odds : float or array
-        P_d(a|x) / P_d(b|x), before rebalancing.
+        P_d(a|x) / P_d(b|x), before rebalancing; not negative.
     source_ratio : float or array
-        P_s(b) / P_s(a): above 1 where a is the rarer class.
+        P_s(b) / P_s(a), positive: above 1 where a is the rarer class.
     target_ratio : float or array, default 1
-        P_t(a) / P_t(b); 1 for a uniform target.
+        P_t(a) / P_t(b), positive; 1 for a uniform target.
     strength : float
         λ.
 
@@ -169,7 +175,31 @@ def odds_ratio(odds: Any, source_ratio: Any, target_ratio: Any = 1.0, *, strengt
     >>> odds_ratio(0.5, 100.0, strength=0.5)
     5.0
     """
+    _check_odds("odds", odds, ratio=False)
+    _check_odds("source_ratio", source_ratio, ratio=True)
+    _check_odds("target_ratio", target_ratio, ratio=True)
     return odds * (source_ratio * target_ratio) ** strength
+
+
+def _check_odds(name: str, value: Any, *, ratio: bool) -> None:
+    """Refuse negative odds, or ratios of priors that are not finite and above 0."""
+    if is_traced(value):
+        return
+    host = to_numpy(value)
+    try:
+        numbers = np.full(host.shape, np.nan) if host.dtype.kind in "cSU" else host.astype(float)
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.full(host.shape, np.nan)
+    good = (numbers > 0) & np.isfinite(numbers) if ratio else numbers >= 0
+    if good.all():
+        return
+    where = first_index(~good)
+    rule = "finite and above 0" if ratio else "at least 0"
+    place = element(name, where) if where else name
+    raise OptionError(
+        f"`{name}` must be {rule}. Got {place}={host[where]}. Pass one probability divided by the "
+        f"other, not the logarithm of that."
+    )
 
 
 def _posterior(
@@ -201,6 +231,8 @@ def _posterior(
         sum_tolerance=sum_tolerance(given.dtype, kind, source.size),
     )
     if single:
+        if kind == "logits" and not is_traced(given):
+            warn_if_single_probs(given, xp=xp)
         result = _tilted(expand(given, kind, xp=xp, class_axis=axis), tilt, max(axis, 1), xp)
         result = contract(result, given.shape, xp=xp, class_axis=axis)
     else:

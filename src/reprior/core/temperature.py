@@ -15,6 +15,7 @@ from reprior.core.arrays import (
     accumulation_dtype,
     constant,
     device_of,
+    is_floating,
     is_numpy_namespace,
     namespace,
     to_numpy,
@@ -104,7 +105,8 @@ def fit_temperature(
     class_axis : int, default -1
         The axis of the classes.
     ignore_index : int, optional
-        A label that marks samples to leave out.
+        A label that marks samples to leave out. Their scores, and those of samples of weight 0,
+        are not looked at.
     bounds : (float, float), default (0.01, 100)
         The range of T. Where every sample is classified right the best T is 0, where scores say
         nothing it is infinite: the fit then ends at the bound, with a warning.
@@ -172,17 +174,22 @@ def _problem(
     if z.ndim == 1:
         z, axis = z[:, None], 1
     shape = tuple(length for i, length in enumerate(z.shape) if i != axis)
-    log_z = log_columns(z, kind, axis=axis, xp=xp)
-    n_classes = int(log_z.shape[axis])
+    n_classes = max(int(z.shape[axis]), 2)
     y = to_numpy(labels)
     check_labels(y, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
-    v = _weights(y, sample_weight, ignore_index).reshape(-1)
-    y = np.where(v > 0, y.reshape(-1), 0).astype(np.int64)
+    v = _weights(y, sample_weight, ignore_index)
+    log_z = log_columns(_masked(z, v > 0, kind, axis=axis, xp=xp), kind, axis=axis, xp=xp)
     # Classes first where rows are short: sums then run along the samples.
     first = is_numpy_namespace(xp) and n_classes < SHORT_ROW
     rows = xp.moveaxis(log_z, axis, 0 if first else -1)
     rows = xp.reshape(rows, (n_classes, -1) if first else (-1, n_classes))
-    return _LogLoss(rows, y, v, axis=0 if first else 1, xp=xp)
+    kept = np.flatnonzero(v)
+    if kept.size < v.size:
+        rows = xp.take(rows, constant(kept, xp, like=rows), axis=1 if first else 0)
+    y, v = y.reshape(-1)[kept].astype(np.int64), v.reshape(-1)[kept]
+    loss = _LogLoss(rows, y, v, axis=0 if first else 1, xp=xp)
+    _refuse_impossible_labels(loss.chosen, y, kept)
+    return loss
 
 
 def _weights(y: NDArray[Any], sample_weight: Any, ignore_index: int | None) -> NDArray[np.float64]:
@@ -198,8 +205,27 @@ def _weights(y: NDArray[Any], sample_weight: Any, ignore_index: int | None) -> N
             "`labels` must hold at least one sample of positive weight that is not ignored. "
             "Got none. Check `ignore_index` and `sample_weight`."
         )
+    v /= v.max()  # first: the sum of huge weights is infinite
     v /= v.sum()
     return v
+
+
+def _masked(z: Array, keep: NDArray[np.bool_], kind: str, *, axis: int, xp: Namespace) -> Array:
+    """Return the scores with the rows to leave out, whatever they hold, made certain of class 0.
+
+    Such rows pass every check, and the others keep their place in the sentences of errors.
+    """
+    if keep.all():
+        return z
+    if not is_floating(z.dtype):
+        z = xp.astype(z, accumulation_dtype(xp, device_of(z)))
+    certain = np.zeros(int(z.shape[axis]))
+    certain[0] = 1.0
+    if kind == "log_probs":
+        certain = np.where(certain > 0, 0.0, -np.inf)
+    shape = tuple(-1 if i == axis else 1 for i in range(z.ndim))
+    row = xp.reshape(constant(certain, xp, like=z, dtype=z.dtype), shape)
+    return xp.where(constant(np.expand_dims(keep, axis), xp, like=z), z, row)
 
 
 class _LogLoss:
@@ -223,7 +249,6 @@ class _LogLoss:
         flat = xp.reshape(self.rows, (-1,))
         chosen = to_numpy(xp.take(flat, constant(place, xp, like=rows), axis=0))
         self.chosen = chosen.astype(np.float64)
-        _refuse_impossible_labels(self.chosen, weights, labels)
         impossible = self.rows == -xp.inf
         self.finite = self.rows
         if bool(xp.any(impossible)):
@@ -255,15 +280,17 @@ class _LogLoss:
 
 
 def _refuse_impossible_labels(
-    chosen: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[np.int64]
+    chosen: NDArray[np.float64], labels: NDArray[np.int64], samples: NDArray[np.int64]
 ) -> None:
-    impossible = np.isneginf(chosen) & (weights > 0)
+    impossible = np.isneginf(chosen)
     if impossible.any():
         where = int(np.argmax(impossible))
         raise ScoresError(
             f"`scores` must leave every sample's own class possible, or the log-loss is infinite "
-            f"at any temperature. Got probability 0 for class {labels[where]} of sample {where} "
-            f"(counting along the flattened labels). Drop the sample, or pass logits."
+            f"at any temperature. Got probability 0 for class {labels[where]} of sample "
+            f"{samples[where]} (counting along the flattened labels). Drop the sample, pass "
+            f"logits, or mix the probabilities p of such a model with a little of the uniform "
+            f"ones before: 0.999 * p + 0.001 / K."
         )
 
 

@@ -47,7 +47,7 @@ def read_archive(
     except DAMAGE as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} file. It is truncated, damaged or "
-            f"something else ({error}). Write it again with save()."
+            f"something else. Check the path, or write it again with save()."
         ) from error
     check_header(path, header, format_name=format_name, version=version)
     return header, arrays

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.core.checks import check_choice
+from reprior.core.checks import check_choice, check_labels
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.counts import ClassCounts
 
@@ -178,6 +178,9 @@ def evaluate(
     """
     if n_classes is None:
         y, p = to_numpy(labels), to_numpy(predictions)
+        for name, values in (("labels", y), ("predictions", p)):
+            if values.dtype.kind not in "iub":
+                check_labels(values, n_classes=2, shape=values.shape, name=name)
         kept = y if ignore_index is None else y[y != ignore_index]
         n_classes = 1 + int(max(kept.max(initial=1), p.max(initial=1)))
     counts = ClassCounts.from_predictions(
@@ -217,6 +220,11 @@ def find_metric(
             f"`metric` must be decided by hard labels. Got {name!r}, which ranks samples "
             f"within a class and has no prediction to count. Pass one of "
             f"{', '.join(map(repr, COUNT_METRICS))}."
+        )
+    if name in ("log_loss", "neg_log_loss", "nll"):
+        raise OptionError(
+            f"`metric` must be decided by hard labels. Got {name!r}, a metric of probabilities. "
+            f"Tune a count metric, and pass temperature='fit' for the probabilities."
         )
     check_choice("metric", name, [*COUNT_METRICS, *_ALIASES])
     return COUNT_METRICS[_ALIASES.get(name, name)]

@@ -147,7 +147,7 @@ def train_on(
         fit_params = _check_method_params(X, fit_params, indices=index)
         X, y = _safe_split(model, X, y, index)
     model.fit(X, y, **fit_params)
-    weight = training_weight(estimator, fit_params)
+    weight = training_weight(model, fit_params)  # fitted: a search has chosen
     return Trained(model, X, y, None if weight is None else np.asarray(weight, np.float64))
 
 

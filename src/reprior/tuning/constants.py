@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["AFTER_ZERO", "EQUAL_VALUES", "fraction_bits"]
+__all__ = ["AFTER_ZERO", "EQUAL_VALUES", "NARROWEST", "fraction_bits"]
 
 #: "Just after 0". At λ = 0 the prediction is the model's own arg max (lowest index), from the
 #: next number on the larger slope wins a tie: such a switch sits at the smallest positive float.
@@ -17,6 +17,10 @@ _MOST_FRACTION_BITS = 56
 #: Metric values closer than this are equal but for the rounding of ratios and of their sum (with
 #: 10,000 classes 48 fractional bits are left, and the mean of their roundings is below 2**-49).
 EQUAL_VALUES = 2.0**-48
+
+#: Intervals of strengths narrower than this lie between switches that are one but for rounding
+#: (equal odds that were divided differently): no prediction could aim at them.
+NARROWEST = 1e-10
 
 
 def fraction_bits(n_classes: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.constants import EQUAL_VALUES
+from reprior.tuning.constants import EQUAL_VALUES, NARROWEST
 from reprior.tuning.sweep import Steps
 
 __all__ = [
@@ -35,6 +35,7 @@ _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _CONSTRAINT = re.compile(
     rf"\s*(?P<metric>\w+(?:\s*\[[^\]]+\])?)\s*(?P<relation>>=|<=)\s*"
     rf"(?:(?P<factor>{_NUMBER})\s*\*\s*)?(?:(?P<baseline>baseline)\s*"
+    rf"(?:\*\s*(?P<times>{_NUMBER})\s*)?"
     rf"(?:(?P<sign>[+-])\s*(?P<offset>{_NUMBER}))?|(?P<number>{_NUMBER}))\s*"
 )
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {">=": operator.ge, "<=": operator.le}
@@ -106,7 +107,7 @@ class Constraint:
     def parse(cls, text: str) -> Constraint:
         """Read ``"metric >= baseline - 0.01"``, ``"… >= 0.98 * baseline"``, ``"… <= 0.9"``."""
         match = _CONSTRAINT.fullmatch(str(text))
-        if match is None or (match["factor"] and not match["baseline"]):
+        if match is None or (match["factor"] and (match["times"] or not match["baseline"])):
             raise OptionError(
                 f"`subject_to` must read like 'mean_iou >= baseline - 0.005', "
                 f"'accuracy >= 0.98 * baseline' or 'recall[2] >= 0.9'. Got {text!r}. "
@@ -114,7 +115,7 @@ class Constraint:
             )
         factor, offset = 0.0, float(match["number"] or 0)
         if match["baseline"]:
-            factor = float(match["factor"] or 1)
+            factor = float(match["factor"] or match["times"] or 1)
             offset = float(f"{match['sign'] or '+'}1") * float(match["offset"] or 0)
         return cls(
             text.strip(), match["metric"].replace(" ", ""), match["relation"], factor, offset
@@ -162,10 +163,15 @@ def best_interval(
     """Both ends of the best interval, and its value; ``feasible`` tells which steps may be taken.
 
     Adjacent steps that are equally good are one interval; among intervals the widest is best,
-    then the one nearest 0.
+    then the one nearest 0. Steps narrower than rounding do not count, but for λ = 0 itself
+    and the upper bound.
     """
     value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
-    top = value.max()
+    width = np.append(steps.start[1:], high) - steps.start
+    broad = value[(width >= NARROWEST) | (steps.start == 0.0) | (steps.start == high)]
+    top = broad.max(initial=-np.inf)
+    if top == -np.inf:
+        top = value.max()
     if top == -np.inf:
         raise InfeasibleError(
             "`subject_to` must be possible within the bounds. Got constraints that no strength "

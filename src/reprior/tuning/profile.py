@@ -122,8 +122,9 @@ class StrengthProfile:
         sample_weight : array of the labels' shape, optional
             A weight per sample.
         resolution : float, optional
-            Sum the switches on a grid of strengths this wide instead of keeping each: bounded
-            memory for any number of samples. Values at multiples of it stay exact.
+            Sum the switches on a grid of strengths this wide instead of keeping each: the profile,
+            and the sum of any number of such profiles, stays small. Values at multiples of it stay
+            exact.
         """
         options: dict[str, Any] = {
             "source_prior": source_prior, "target_prior": target_prior, "kind": kind,
@@ -268,9 +269,15 @@ class StrengthProfile:
         return pareto_front(self._steps_of(metric_a), self._steps_of(metric_b), self.bounds[1])
 
     def __add__(self, other: object) -> StrengthProfile:
+        """Profile of the samples of both, which have equal classes, priors, bounds, resolution."""
         return self._combined(other, "add")
 
+    def __radd__(self, other: object) -> StrengthProfile:
+        """So that ``sum(profiles)`` works, which begins with 0."""
+        return self if other == 0 else self._combined(other, "add")
+
     def __sub__(self, other: object) -> StrengthProfile:
+        """Profile without the samples of ``other``, which are a part of these."""
         return self._combined(other, "subtract")
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from reprior.core.checks import (
     check_labels,
     check_sample_weight,
 )
-from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs
+from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs, warn_if_single_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 from reprior.tuning.rows import Rows
@@ -192,6 +192,8 @@ def _class_axis_last(rows: Rows, axis: int) -> Array:
         return z[None, :]
     if not is_single_score(z.shape, rows.n_classes, axis):
         return xp.moveaxis(z, axis, -1)
+    if rows.kind == "logits":
+        warn_if_single_probs(z, xp=xp)
     left_out = rows.left_out()
     if left_out is not None and left_out.any():
         mask = left_out if z.ndim == 1 else np.expand_dims(left_out, axis)

@@ -30,24 +30,29 @@ def best_widened(
     changes the metric, the result is that of the bounds as given. ``stacklevel`` is how many
     frames up from here the user's call is.
     """
-
-    def say(sentence: str) -> None:
-        warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 2)
-
     low, high = bounds
     profile = profile_of((low, high))
     best = profile.best(metric, subject_to=constraints)
     narrow = best, profile
-    while best.interval[1] >= high and best.value < 1.0:
+    sentences = []
+    while best.interval[1] >= high and best.value < metric.largest:
         if high >= WIDEST_BOUND:
-            say(
-                f"The best strength lies at the upper bound {high:g}; more is not tried. "
-                f"Is `source_prior` what the model was trained on?"
+            sentences.append(
+                f"The best strength lies at the upper bound {high:g}; more is not tried. Either "
+                f"{metric.name} rises with every correction (then limit it by `subject_to`), or "
+                f"`source_prior` is not what the model was trained on."
             )
-            return narrow if best.interval[0] <= low else (best, profile)
+            break
         wider = min(2 * high, WIDEST_BOUND) if high > 0 else WIDEST_BOUND
-        say(f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}.")
+        sentences.append(
+            f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}."
+        )
         high = wider
         profile = profile_of((low, high))
         best = profile.best(metric, subject_to=constraints)
+    if sentences and best.interval[0] <= low:
+        sentences = [f"No strength from {low:g} to {high:g} changes {metric.name}."]
+        best, profile = narrow
+    for sentence in sentences:
+        warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
     return best, profile
