@@ -290,7 +290,7 @@ def test_a_ratio_that_has_no_bound_is_refused(form):
 
 
 def test_log_loss_is_answered_with_what_to_do():
-    with pytest.raises(OptionError, match="metric of probabilities.*temperature='fit'"):
+    with pytest.raises(OptionError, match=r"metric of probabilities.*temperature='fit'"):
         find_metric("log_loss", n_classes=3)
 
 

@@ -291,7 +291,7 @@ def test_scikit_learn_balances_as_we_think_it_does(model):
 # -------------------------------------------------------------------- its use, and the warning
 
 
-@pytest.mark.filterwarnings("ignore:The target prior equals the source prior")
+@pytest.mark.filterwarnings("ignore:The target prior is the source prior")
 def test_balanced_training_is_not_corrected_twice():
     inner = LogisticRegression(class_weight="balanced")
     classifier = RebalancedClassifierCV(inner, source_prior="effective").fit(X, names)

@@ -123,7 +123,7 @@ def test_probabilities_of_zero_stay_zero_without_a_numpy_warning():
     assert np.isneginf(classifier.predict_log_proba(X)[zero]).all()
 
 
-@pytest.mark.filterwarnings("ignore:The target prior equals the source prior")
+@pytest.mark.filterwarnings("ignore:The target prior is the source prior")
 def test_target_prior_equal_to_source_prior_is_the_identity():
     prior = rp.prior_from_labels(y)
     classifier = RebalancedClassifierCV(LogisticRegression(), target_prior=prior).fit(X, y)

@@ -50,7 +50,7 @@ def best_widened(
         high = wider
         profile = profile_of((low, high))
         best = profile.best(metric, subject_to=constraints)
-    if sentences and best.interval[0] <= low:
+    if sentences and best.interval == (low, high):
         sentences = [f"No strength from {low:g} to {high:g} changes {metric.name}."]
         best, profile = narrow
     for sentence in sentences:
