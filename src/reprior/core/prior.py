@@ -257,13 +257,14 @@ def slopes(
     """
     with np.errstate(divide="ignore"):
         w: NDArray[np.float64] = np.log(target_prior) - np.log(source_prior)
-    order = np.argsort(w)
-    ranked = w[order]
-    with np.errstate(invalid="ignore"):
-        new = np.diff(ranked, prepend=-np.inf) > EQUAL_SLOPES
-    new[0] = True
-    snapped = np.empty_like(w)
-    snapped[order] = ranked[np.flatnonzero(new)[np.cumsum(new) - 1]]
+    ranked = np.sort(w[w > -np.inf])
+    gaps = ranked[1:] - ranked[:-1]
+    if not ((gaps > 0) & (gaps <= EQUAL_SLOPES)).any():
+        return w
+    new = np.concatenate([[True], gaps > EQUAL_SLOPES])
+    first = ranked[new]
+    snapped: NDArray[np.float64] = first[np.searchsorted(first, w, side="right") - 1]
+    snapped[w == -np.inf] = -np.inf
     return snapped
 
 

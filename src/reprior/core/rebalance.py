@@ -186,10 +186,7 @@ def _check_odds(name: str, value: Any, *, ratio: bool) -> None:
     if is_traced(value):
         return
     host = to_numpy(value)
-    try:
-        numbers = np.full(host.shape, np.nan) if host.dtype.kind in "cSU" else host.astype(float)
-    except (TypeError, ValueError, OverflowError):
-        numbers = np.full(host.shape, np.nan)
+    numbers = host.astype(float) if host.dtype.kind in "biuf" else np.full(host.shape, np.nan)
     good = (numbers > 0) & np.isfinite(numbers) if ratio else numbers >= 0
     if good.all():
         return
