@@ -1,6 +1,6 @@
 """Run the benchmarks and print their ratios.
 
-python -m benchmarks [profile] [rebalance] [importing] [--json FILE]
+python -m benchmarks [profile] [rebalance] [importing] [--json FILE] [--markdown FILE]
 """
 
 from __future__ import annotations
@@ -15,14 +15,32 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import importing, profile, rebalance
+from benchmarks.timing import Row
 
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 MODULES = {"profile": profile, "rebalance": rebalance, "importing": importing}
+
+
+def write_table(path: Path, rows: list[Row]) -> None:
+    """Put the rows between the marks of a Markdown page."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    lines = ["| what | ratio | 90 % interval | bar | of |", "|---|--:|:-:|--:|---|"]
+    lines += [
+        f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {row.bar:.1f} "
+        f"| `{row.peer}` |"
+        for row in rows
+    ]
+    table = "\n".join(lines)
+    note = f"Python {platform.python_version()}, {os.cpu_count()} cores."
+    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{note}\n\n{END}{after}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODULES))
     parser.add_argument("--json", type=Path, help="write a run file")
+    parser.add_argument("--markdown", type=Path, help="replace the table between its two marks")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(MODULES)
     if unknown:
@@ -45,7 +63,9 @@ def main() -> int:
             "versions": {package: version(package) for package in packages},
             "rows": [asdict(row) for row in kept],
         }
-        arguments.json.write_text(json.dumps(run, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(run, indent=2).replace("NaN", "null") + "\n")
+    if arguments.markdown:
+        write_table(arguments.markdown, kept)
     return 0 if all(row.kept for row in kept) else 1
 
 

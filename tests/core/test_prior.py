@@ -281,3 +281,15 @@ def test_words(case):
         call()
     assert words in str(caught.value)
     assert isinstance(caught.value, RepriorError)
+
+
+def test_slopes_that_differ_by_rounding_alone_are_one():
+    source, target = np.array([1.5, 1.0, 6.5]) / 9, np.array([3.0, 2.0, 8.0]) / 13
+    plain = np.log(target) - np.log(source)
+    assert 0 < abs(plain[0] - plain[1]) < 1e-15  # 2.0769…: the same ratio, divided differently
+    w = slopes(source, target)
+    assert w[0] == w[1]
+    np.testing.assert_allclose(w, plain, rtol=0, atol=1e-13)
+    with_zero = slopes(np.append(source, 1.0) / 2, np.append(target, 0.0))
+    assert with_zero[0] == with_zero[1]
+    assert with_zero[3] == -np.inf
