@@ -27,6 +27,9 @@ _BLOCK = 32
 #: Up to this many classes a whole row is taken in one go.
 _FEW = 128
 
+#: Of float32.
+_EPSILON = 2.0**-23
+
 #: A winner that is not settled yet.
 _OPEN = -1
 
@@ -115,12 +118,19 @@ def _last_winners(
     scores: Any, slope: Any, high: float, start: Any, end: Any
 ) -> None:  # pragma: no cover
     """Winners at ``high``: a comparison settles the rows in which nobody reaches ``start``."""
-    shift = high * slope
+    # In the scores' own precision, with room for its rounding (see ``envelope._rivalled``):
+    # what might be reached is looked at again in float64.
+    shift, level = np.empty(slope.size, scores.dtype), np.empty(1, scores.dtype)
+    shift[:] = high * slope
+    room = 2 * _EPSILON if scores.itemsize == 4 else 0.0
+    steepest = np.abs(shift).max()
     for i in range(scores.shape[0]):
-        own = np.float64(scores[i, start[i]]) + shift[start[i]]
+        own = scores[i, start[i]] + shift[start[i]]
+        level[0] = own - room * (abs(own) + steepest)
+        least = level[0]
         reached = 0
         for k in range(scores.shape[1]):
-            reached += np.float64(scores[i, k]) + shift[k] >= own
+            reached += scores[i, k] + shift[k] >= least
         end[i] = start[i] if reached == 1 else _OPEN
     _winners(scores, slope, high, start, end)
 

@@ -191,7 +191,7 @@ def _class_axis_last(rows: Rows, axis: int) -> Array:
     if rows.one_sample:
         return z[None, :]
     if not is_single_score(z.shape, rows.n_classes, axis):
-        return xp.moveaxis(z, axis, -1)
+        return z if axis == z.ndim - 1 else xp.moveaxis(z, axis, -1)
     if rows.kind == "logits":
         warn_if_single_probs(z, xp=xp)
     left_out = rows.left_out()
