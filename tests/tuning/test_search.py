@@ -280,7 +280,7 @@ def test_an_error_of_the_metric_passes_through() -> None:
 
 def test_result_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        search_strength(parabola(1.0)).strength = 2.0  # type: ignore[misc]
+        search_strength(parabola(1.0)).strength = 2.0  # type: ignore[misc] # frozen: that is the test
 
 
 def test_search_of_a_profile_is_at_most_its_best() -> None:

@@ -276,6 +276,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         )
         return self._keep(trained.model, calibrator, classes, method)
 
+    # scikit-learn's decorator has no types.
     @available_if(_has_scores)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Vector:
         """Return the re-calibrated posterior.
@@ -292,6 +293,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         """
         return self._apply("predict_proba", X)
 
+    # scikit-learn's decorator has no types.
     @available_if(_has_scores)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Vector:
         """Return the logarithm of the re-calibrated posterior.

@@ -364,6 +364,7 @@ class StrengthProfile:
         sign = 1 if verb == "add" else -1
         counts = self._counts + sign * other._counts
         mine, theirs = self._switches, other._switches
+        # Equal resolutions were checked: both are exact, or both binned.
         switches: Any = mine.plus(theirs) if verb == "add" else mine.minus(theirs)  # type: ignore[arg-type]
         check_counts(counts)
         sums = None

@@ -127,7 +127,7 @@ class Switches:
         mass = moved._counts() if self.weight is None else self.weight
         (points,), (counts, masses) = _grouped([moved.position], [moved._counts(), mass])
         assert counts is not None  # noqa: S101 - as above
-        assert masses is not None  # noqa: S101
+        assert masses is not None  # noqa: S101 - as above
         return BinnedSwitches(_net(moved.events), points, counts, masses)
 
     @cached_property
@@ -251,7 +251,7 @@ class BinnedSwitches:
             ],
         )
         assert count is not None  # noqa: S101 - as above
-        assert mass is not None  # noqa: S101
+        assert mass is not None  # noqa: S101 - as above
         return BinnedSwitches(_net(joint), point, count, mass)
 
 
