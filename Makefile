@@ -1,8 +1,9 @@
 # Everything a developer runs. `make` alone prints the list.
 #
-# One environment, .venv, in two steps that are each done once and remembered by a stamp file:
-#   light  reprior[sklearn,fast], enough for the demo
-#   dev    tests, linters, documentation, PyTorch and JAX on top
+# One environment, .venv, in three steps that are each done once and remembered by a stamp file:
+#   light  reprior[cli,fast,sklearn], enough for the demo
+#   dev    tests, linters, documentation, PyTorch, JAX and ONNX on top
+#   heavy  boosting libraries and the driver of a browser, for `make test-all`
 # A stamp is older than pyproject.toml or constraints.txt only when one of them changed.
 
 PYTHON ?= python3
@@ -13,6 +14,7 @@ INSTALL := $(PIP) install --quiet --constraint constraints.txt
 
 LIGHT  := $(VENV)/.stamp-light
 DEV    := $(VENV)/.stamp-dev
+HEAVY  := $(VENV)/.stamp-heavy
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS)
@@ -37,12 +39,17 @@ $(LIGHT): pyproject.toml constraints.txt
 	@echo "building $(VENV): light"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(INSTALL) --upgrade pip hatchling editables
-	@$(INSTALL) --no-build-isolation --editable '.[sklearn,fast]'
+	@$(INSTALL) --no-build-isolation --editable '.[cli,fast,sklearn]'
 	@touch $@
 
 $(DEV): $(LIGHT)
-	@echo "building $(VENV): development tools, PyTorch (CPU) and JAX; minutes the first time"
+	@echo "building $(VENV): development tools, PyTorch (CPU), JAX, ONNX; minutes the first time"
 	@$(INSTALL) --group dev
+	@touch $@
+
+$(HEAVY): $(DEV)
+	@echo "building $(VENV): boosting libraries and the browser's driver"
+	@$(INSTALL) --group heavy
 	@touch $@
 
 .PHONY: setup
@@ -52,7 +59,7 @@ setup: $(DEV) ## build the development environment in .venv
 
 .PHONY: demo
 demo: $(LIGHT) ## show the main job on real data (light: no PyTorch, no JAX)
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/reprior demo -o build/demo
 
 .PHONY: test
 test: lint ## everything: lint, types, layers, tests, doctests, docs' examples, coverage
@@ -62,8 +69,8 @@ test: lint ## everything: lint, types, layers, tests, doctests, docs' examples, 
 	@$(BIN)/python -m coverage report --include='$(EVERY_LINE)' --fail-under=100
 
 .PHONY: test-all
-test-all: $(DEV) ## the heavy tests alone (none of them is run by `make test`)
-	@$(PYTEST) -m heavy || { status=$$?; test $$status -eq 5 && echo "no heavy tests yet"; }
+test-all: $(HEAVY) ## the heavy tests alone (none of them is run by `make test`)
+	@$(PYTEST) tests -m heavy
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict, import-linter

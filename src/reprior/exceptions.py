@@ -13,15 +13,22 @@ and where, and what to do about it::
     │       ├── InfeasibleError       no strength satisfies the constraints
     │       ├── ProfileMismatchError  profiles that cannot be merged or subtracted
     │       ├── FileFormatError       a file that is truncated, too new, or not ours
+    │       ├── MissingDependencyError  an extra that is not installed (also an ImportError)
     │       └── NotFittedError        used before ``fit`` (also an AttributeError)
     └── UserWarning
         └── RepriorWarning            it went on, but you should know
 """
 
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
 __all__ = [
     "FileFormatError",
     "InfeasibleError",
     "LabelsError",
+    "MissingDependencyError",
     "NotFittedError",
     "OptionError",
     "PriorError",
@@ -29,6 +36,7 @@ __all__ = [
     "RepriorError",
     "RepriorWarning",
     "ScoresError",
+    "require",
 ]
 
 
@@ -64,9 +72,37 @@ class FileFormatError(RepriorError):
     """A file that reprior cannot, or will not, read."""
 
 
+class MissingDependencyError(RepriorError, ImportError):
+    """A library that a part of reprior needs, and that is not installed."""
+
+
 class NotFittedError(RepriorError, AttributeError):
     """An object that was used before it was fitted."""
 
 
 class RepriorWarning(UserWarning):
     """The result stands, but something about it deserves attention."""
+
+
+def require(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import a library of an extra, or say in a sentence how to install it.
+
+    Examples
+    --------
+    >>> require("json", extra="cli", purpose="To read JSON").__name__
+    'json'
+    >>> require("no_such_library", extra="cli", purpose="To read parquet files")
+    Traceback (most recent call last):
+        ...
+    reprior.exceptions.MissingDependencyError: To read parquet files, no_such_library must be
+    installed. It is not. Run: pip install 'reprior[cli]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
+            raise  # it is there, and lacks something itself
+        name = module.partition(".")[0]
+        raise MissingDependencyError(
+            f"{purpose}, {name} must be installed. It is not. Run: pip install 'reprior[{extra}]'"
+        ) from error
