@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from reprior.files.atomic import atomic_write
+from reprior.files.atomic import atomic_paths, atomic_write
 
 
 def test_a_new_file_is_whole_and_alone(tmp_path):
@@ -64,3 +64,90 @@ def test_a_missing_folder_is_named(tmp_path):
         atomic_write(tmp_path / "nowhere" / "a") as file,
     ):
         file.write(b"")
+
+
+def contents(folder):
+    return {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*.txt")}
+
+
+def fill(path, text):
+    """Write a file, or a folder with a file in it."""
+    if path.suffix == ".txt":
+        path.write_text(text)
+    else:
+        path.mkdir()
+        (path / "inside.txt").write_text(text)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_several_paths_take_their_names_together(tmp_path, old):
+    targets = [tmp_path / "a.txt", tmp_path / "store", tmp_path / "b.txt"]
+    if old:
+        for target in targets:
+            fill(target, "old")
+    with atomic_paths(*targets) as fresh:
+        for path in fresh:
+            fill(path, "new")
+    assert contents(tmp_path) == dict.fromkeys(["a.txt", "store/inside.txt", "b.txt"], "new")
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt", "store"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("names", [("a.txt", "b.txt", "store"), ("store", "a.txt", "b.txt")])
+@pytest.mark.parametrize("last", [1, 2, 3, 4])
+def test_trouble_while_renaming_undoes_what_was_renamed(tmp_path, monkeypatch, old, names, last):
+    targets = [tmp_path / name for name in names]
+    if old:
+        for target in targets:
+            fill(target, "old")
+    before = contents(tmp_path)
+    calls = []
+    real = {"replace": os.replace, "rename": os.rename}
+
+    def patched(name):
+        def call(a, b):
+            calls.append(name)
+            if len(calls) == last:
+                raise OSError("no space left")
+            return real[name](a, b)
+
+        return call
+
+    for name in real:
+        monkeypatch.setattr(os, name, patched(name))
+
+    def attempt():
+        with atomic_paths(*targets) as fresh:
+            for path in fresh:
+                fill(path, "new")
+
+    if last == 4 and not old:
+        attempt()
+        assert set(contents(tmp_path).values()) == {"new"}
+        return
+    with pytest.raises(OSError, match="no space left"):
+        attempt()
+    assert contents(tmp_path) == before
+    assert sorted(os.listdir(tmp_path)) == (sorted(names) if old else [])
+
+
+@pytest.mark.parametrize("trouble", [RuntimeError, KeyboardInterrupt])
+def test_trouble_before_the_end_leaves_nothing(tmp_path, trouble):
+    def interrupted():
+        with atomic_paths(tmp_path / "a.txt", tmp_path / "store") as (a, b):
+            fill(a, "half")
+            fill(b, "half")
+            raise trouble
+
+    with pytest.raises(trouble):
+        interrupted()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_was_not_written_is_an_error(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError),
+        atomic_paths(tmp_path / "a.txt", tmp_path / "b.txt") as p,
+    ):
+        fill(p[0], "one")
+    assert os.listdir(tmp_path) == []

@@ -19,6 +19,7 @@ FIELDS = {
     "class_axis": 1,
     "strength_interval": [1.0, 1.5],
     "best_score": None,
+    "provenance": None,
 }
 
 
@@ -99,6 +100,7 @@ def test_what_a_file_may_leave_out_has_defaults(tmp_path):
         "class_axis": -1,
         "strength_interval": [1.25, 1.25],
         "best_score": None,
+        "provenance": None,
         **promised,
     }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["atomic_write"]
+__all__ = ["atomic_paths", "atomic_write"]
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
 _NEW_FILE_MODE = 0o666
@@ -43,6 +44,76 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+@contextmanager
+def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
+    """Give temporary paths to write files or folders to; they take their names when all is well.
+
+    Each path is in the folder of its target. Nothing is there yet: the block creates a file or a
+    folder at each. All take their names at the end, or, after an error or an interrupt, none
+    does: targets that were replaced already get their old contents back.
+
+    Examples
+    --------
+    >>> folder = getfixture("tmp_path")
+    >>> with atomic_paths(folder / "a.txt", folder / "b.txt") as (a, b):
+    ...     _ = a.write_text("one"), b.write_text("two")
+    >>> sorted(entry.name for entry in folder.iterdir())
+    ['a.txt', 'b.txt']
+    """
+    targets = [Path(path) for path in paths]
+    rooms: list[Path] = []
+    try:
+        rooms.extend(
+            Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+            for target in targets
+        )
+        fresh = tuple(room / target.name for room, target in zip(rooms, targets, strict=True))
+        yield fresh
+        for new, target in zip(fresh, targets, strict=True):
+            _settle(new, target)
+        _take_names(rooms, fresh, targets)
+    finally:
+        for room in rooms:
+            shutil.rmtree(room, ignore_errors=True)
+
+
+def _settle(new: Path, target: Path) -> None:
+    """Force a new file to disk and give it its permissions."""
+    if new.is_dir():
+        return
+    with open(new, "rb+") as file:
+        os.fsync(file.fileno())
+    os.chmod(new, _mode_of(target))
+
+
+def _take_names(rooms: list[Path], fresh: tuple[Path, ...], targets: list[Path]) -> None:
+    """Rename all, or undo what was renamed."""
+    undo: list[tuple[Path | None, Path]] = []
+    try:
+        for room, new, target in zip(rooms, fresh, targets, strict=True):
+            old = room / "old" if os.path.lexists(target) else None
+            if old is not None and (target.is_dir() or new.is_dir()):
+                os.rename(target, old)  # a folder cannot be replaced in one step
+                undo.append((old, target))
+                os.rename(new, target)
+                continue
+            if old is not None and len(targets) > 1:
+                shutil.copy2(target, old, follow_symlinks=False)
+            os.replace(new, target)
+            undo.append((old, target))
+    except BaseException:
+        for old, target in reversed(undo):
+            _put_back(old, target)
+        raise
+
+
+def _put_back(old: Path | None, target: Path) -> None:
+    if os.path.lexists(target) and (old is None or target.is_dir()):
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    if old is not None and os.path.lexists(old):
+        os.replace(old, target)
 
 
 def _mode_of(target: Path) -> int:

@@ -72,6 +72,7 @@ def read_calibrator(path: str | os.PathLike[str]) -> dict[str, Any]:
         "class_axis": -1,
         "strength_interval": [strength, strength],
         "best_score": None,
+        "provenance": None,
     }
     complete: dict[str, Any] = {**defaults, **document}
     _check_fields(path, complete)
@@ -142,6 +143,10 @@ def _rules(n: int) -> dict[str, _Rule]:
         "best_score": _Rule(
             "null or a finite number", lambda value: value is None or _is_number(value)
         ),
+        "provenance": _Rule(
+            "null or an object with the string 'digest' and the integer 'n_samples'",
+            lambda value: value is None or _is_provenance(value),
+        ),
     }
 
 
@@ -157,6 +162,12 @@ def _is_number(value: Any) -> bool:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_provenance(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("digest"), str):
+        return False
+    return _is_integer(value.get("n_samples")) and value["n_samples"] >= 0
 
 
 def _is_list(value: Any, length: int) -> bool:

@@ -1,0 +1,317 @@
+"""Class counts and priors in small files: JSON, CSV, or the labels themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError, LabelsError, PriorError
+from reprior.files.class_names import as_class_names, read_class_names
+from reprior.files.formats.reader import NamedLabels, ReadOptions, few
+from reprior.files.labels import LabelCoder, LabelFile, open_labels
+from reprior.files.scores import expand_paths
+
+__all__ = ["counts_from_labels", "read_class_names", "read_counts", "read_prior"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+#: By how much a prior may miss 1, as everywhere in reprior.
+SUM_TOLERANCE = 1e-6
+
+_FORMS = (
+    'a JSON list of numbers, a JSON object {"class": number}, or CSV with a number per line '
+    "or `class,number`"
+)
+
+
+def read_counts(
+    path: PathLike, classes: Sequence[Any] | PathLike | None = None
+) -> tuple[Vector, tuple[str, ...] | None]:
+    """Read one number per class.
+
+    Parameters
+    ----------
+    path : path
+        A JSON list or ``{class: count}``; or CSV with one count per line, or ``class,count``,
+        with or without a header.
+    classes : list of names or path, optional
+        Names in the order wanted. Named counts are put into this order; a name that is missing
+        or unknown is an error.
+
+    Returns
+    -------
+    counts : ndarray of shape (K,)
+    names : tuple of str or None
+        Names of the classes, where the file has names.
+
+    Examples
+    --------
+    >>> path = getfixture("tmp_path") / "counts.json"
+    >>> _ = path.write_text('{"cat": 900, "dog": 100}')
+    >>> read_counts(path)
+    (array([900., 100.]), ('cat', 'dog'))
+    >>> read_counts(path, classes=["dog", "cat"])[0]
+    array([100., 900.])
+    """
+    return _read(path, classes, what="counts")
+
+
+def read_prior(
+    path: PathLike, classes: Sequence[Any] | PathLike | None = None
+) -> tuple[Vector, tuple[str, ...] | None]:
+    r"""Read one probability per class, in the formats of :func:`read_counts`.
+
+    They must sum to 1 within 1e-6.
+
+    Examples
+    --------
+    >>> path = getfixture("tmp_path") / "prior.csv"
+    >>> _ = path.write_text("0.75\n0.25\n")
+    >>> read_prior(path)
+    (array([0.75, 0.25]), None)
+    """
+    values, names = _read(path, classes, what="probabilities")
+    total = math.fsum(values)
+    if abs(total - 1) > SUM_TOLERANCE:
+        whole = bool((values == np.floor(values)).all())
+        hint = (
+            "These look like counts: divide them by their sum, or pass them as counts."
+            if whole or total > 2
+            else "Divide them by their sum."
+        )
+        raise PriorError(
+            f"{os.fspath(path)!r} must hold probabilities that sum to 1. Got a sum of {total:g}. "
+            f"{hint}"
+        )
+    return values, names
+
+
+def counts_from_labels(
+    path: PathLike | Sequence[PathLike],
+    *,
+    classes: Sequence[Any] | PathLike | None = None,
+    n_classes: int | None = None,
+    label_column: str = "label",
+    labels_name: str = "labels",
+    ignore_index: int | str | None = None,
+) -> tuple[Vector, tuple[str, ...] | None]:
+    """Count the labels of each class in files of labels, of any format.
+
+    Without ``classes`` and ``n_classes``, integer labels make max + 1 classes, and names are
+    classes in sorted order.
+
+    Returns
+    -------
+    counts : ndarray of shape (K,)
+    names : tuple of str or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> path = getfixture("tmp_path") / "train-labels.npy"
+    >>> np.save(path, np.array([0, 0, 1, 0]))
+    >>> counts_from_labels(path, n_classes=3)
+    (array([3., 1., 0.]), None)
+    """
+    names = None if classes is None else as_class_names(classes)
+    options = ReadOptions(label_column=label_column, labels_name=labels_name)
+    files = [open_labels(file, options, names) for file in expand_paths(path, "path")]
+    known = len(names) if names is not None else n_classes
+    if known is None:
+        return _tally(files, ignore_index)
+    coder = LabelCoder(names, known, ignore_index)
+    counts = np.zeros(known)
+    for file in files:
+        row = 0
+        for labels in file.blocks(_LABELS_AT_ONCE):
+            codes = coder.encode(labels, _where(file, row)).reshape(-1)
+            inside = codes[(codes >= 0) & (codes < known) & (codes != coder.ignored)]
+            counts += np.bincount(inside, minlength=known)
+            row += len(labels)
+    return counts, names
+
+
+_LABELS_AT_ONCE = 1 << 18
+
+
+def _where(file: LabelFile, start: int) -> Any:
+    return lambda row: f"{file.place(start + row)} of {os.fspath(file.path)!r}"
+
+
+def _tally(
+    files: Sequence[LabelFile], ignore_index: int | str | None
+) -> tuple[Vector, tuple[str, ...] | None]:
+    """Count labels of classes that nobody has named."""
+    found: dict[str, int] = {}
+    for file in files:
+        for labels in file.blocks(_LABELS_AT_ONCE):
+            if isinstance(labels, NamedLabels):
+                tally = np.bincount(labels.codes.reshape(-1), minlength=len(labels.values))
+                pairs = zip(map(str.strip, labels.values), tally.tolist(), strict=True)
+            else:
+                values, tally = np.unique(labels, return_counts=True)
+                pairs = zip(
+                    (
+                        f"{value:g}" if value.dtype.kind == "f" else str(int(value))
+                        for value in values
+                    ),
+                    tally.tolist(),
+                    strict=True,
+                )
+            for name, n in pairs:
+                found[name] = found.get(name, 0) + n
+    found.pop(str(ignore_index), None)
+    found = {name: n for name, n in found.items() if n}
+    if not found:
+        raise LabelsError(
+            f"{os.fspath(files[0].path)!r} must have labels. Got none. Check the file."
+        )
+    try:
+        index = {int(name): n for name, n in found.items()}
+    except ValueError:
+        names = tuple(sorted(found))
+        return np.array([float(found[name]) for name in names]), names
+    if min(index) < 0:
+        raise LabelsError(
+            f"`labels` must be class indices from 0. Got {min(index)} in "
+            f"{os.fspath(files[0].path)!r}. Correct it, or name it as the one to ignore."
+        )
+    counts = np.zeros(max(index) + 1)
+    counts[list(index)] = list(index.values())
+    return counts, None
+
+
+def _read(
+    path: PathLike, classes: Sequence[Any] | PathLike | None, *, what: str
+) -> tuple[Vector, tuple[str, ...] | None]:
+    path = Path(path)
+    wanted = None if classes is None else as_class_names(classes)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold {what}: {_FORMS}. Got binary data. "
+            f"Labels are counted by --counts-from-labels."
+        ) from error
+    if text.lstrip()[:1] in ("[", "{"):
+        names, values = _from_json(path, text, what)
+    else:
+        names, values = _from_csv(path, text, what)
+    if len(values) < 2:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold {what} of at least two classes. Got {len(values)}. "
+            f"Write {_FORMS}."
+        )
+    return _ordered(path, names, np.array(values, dtype=np.float64), wanted, what)
+
+
+def _from_json(path: Path, text: str, what: str) -> tuple[list[str] | None, list[float]]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}). "
+            f"Write it again."
+        ) from error
+    if isinstance(document, dict):
+        pairs = [(repr(name), value) for name, value in document.items()]
+        return list(document), [_number(path, name, value, what) for name, value in pairs]
+    return None, [_number(path, f"entry {i}", v, what) for i, v in enumerate(document)]
+
+
+def _from_csv(path: Path, text: str, what: str) -> tuple[list[str] | None, list[float]]:
+    try:
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        delimiter = max(",\t;", key=first.count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold {what}: {_FORMS}. It is damaged ({error})."
+        ) from error
+    rows = [(line, row) for line, row in rows if any(row)]
+    if rows and not _is_number(rows[0][1][-1]):
+        rows = rows[1:]
+    widths = {len(row) for _, row in rows}
+    if not widths <= {1} and not widths <= {2}:
+        line = next(line for line, row in rows if len(row) != len(rows[0][1]) or len(row) > 2)
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold {what}: {_FORMS}. Got another number of columns in "
+            f"line {line}. Correct that line."
+        )
+    values = [_number(path, f"line {line}", row[-1], what) for line, row in rows]
+    return ([row[0] for _, row in rows] if widths == {2} else None), values
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        float(text)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _number(path: Path, place: str, value: Any, what: str) -> float:
+    plain = not isinstance(value, bool) and isinstance(value, int | float | str)
+    try:
+        number = float(value) if plain else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise PriorError(
+            f"{os.fspath(path)!r} must hold {what}, finite and not negative. Got {value!r} at "
+            f"{place}. Correct it."
+        )
+    return number
+
+
+def _ordered(
+    path: Path,
+    names: list[str] | None,
+    values: Vector,
+    wanted: tuple[str, ...] | None,
+    what: str,
+) -> tuple[Vector, tuple[str, ...] | None]:
+    """Put named numbers into the order of the classes."""
+    if names is not None:
+        repeated = [name for name, n in Counter(names).items() if n > 1]
+        if repeated:
+            raise FileFormatError(
+                f"{os.fspath(path)!r} must name every class once. Got {repeated[0]!r} twice. "
+                f"Drop one of them."
+            )
+    if wanted is None or names is None:
+        if wanted is not None and len(values) != len(wanted):
+            raise PriorError(
+                f"{os.fspath(path)!r} must hold {what} of the {len(wanted)} classes. "
+                f"Got {len(values)} numbers. Give one per class, in the order {few(wanted)}."
+            )
+        return (values, None) if names is None else _by_index(names, values)
+    missing = [name for name in wanted if name not in set(names)]
+    unknown = [name for name in names if name not in set(wanted)]
+    if missing or unknown:
+        parts = [f"missing: {few(missing)}"] if missing else []
+        parts += [f"unknown: {few(unknown)}"] if unknown else []
+        raise PriorError(
+            f"{os.fspath(path)!r} must name the classes {few(wanted)}. "
+            f"Got {'; '.join(parts)}. Use the same names in both."
+        )
+    index = {name: i for i, name in enumerate(names)}
+    return values[[index[name] for name in wanted]], wanted
+
+
+def _by_index(names: list[str], values: Vector) -> tuple[Vector, tuple[str, ...] | None]:
+    """Take names 0 … K−1 as indices, in any order, where nobody says what the names are."""
+    if sorted(names) != sorted(str(i) for i in range(len(names))):
+        return values, tuple(names)
+    return values[np.argsort([int(name) for name in names])], None

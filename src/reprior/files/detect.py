@@ -1,0 +1,144 @@
+"""Which format a score file has: by its first bytes, and by its extension."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from reprior.exceptions import FileFormatError
+
+__all__ = ["FORMATS", "detect_format", "format_of_name"]
+
+FORMATS = ("npy", "npz", "csv", "parquet", "zarr")
+"""The formats of score files."""
+
+_EXTENSIONS = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".parq": "parquet",
+    ".zarr": "zarr",
+}
+
+_MAGIC = (
+    (b"\x93NUMPY", "npy"),
+    (b"PK\x03\x04", "npz"),
+    (b"PK\x05\x06", "npz"),  # an archive without members
+    (b"PAR1", "parquet"),
+)
+
+#: First bytes of files that people take for score files, and what to do with them.
+_FOREIGN = (
+    (b"\x1f\x8b", "gzip data", "Unpack it first."),
+    (b"\x89HDF", "an HDF5 file", "Save its arrays with numpy.savez."),
+    (b"ARROW1", "an Arrow IPC file", "Save it as parquet."),
+    (b"\x80\x02", "a pickle", "Save arrays with numpy.save or numpy.savez."),
+    (b"\x80\x03", "a pickle", "Save arrays with numpy.save or numpy.savez."),
+    (b"\x80\x04", "a pickle", "Save arrays with numpy.save or numpy.savez."),
+    (b"\x80\x05", "a pickle", "Save arrays with numpy.save or numpy.savez."),
+)
+
+_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
+_PEEK = 4096
+
+
+def format_of_name(path: str | os.PathLike[str]) -> str | None:
+    """Return the format that an extension stands for, or None.
+
+    Examples
+    --------
+    >>> format_of_name("scores.PARQUET"), format_of_name("scores.tsv"), format_of_name("scores")
+    ('parquet', 'csv', None)
+    """
+    return _EXTENSIONS.get(Path(path).suffix.lower())
+
+
+def detect_format(path: str | os.PathLike[str]) -> str:
+    """Return the format of a file, from its contents and its extension.
+
+    An extension that nobody knows is no obstacle; one that says something else than the
+    contents is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> path = getfixture("tmp_path") / "scores.npy"
+    >>> np.save(path, np.zeros((3, 2)))
+    >>> detect_format(path)
+    'npy'
+    """
+    path = Path(path)
+    named = format_of_name(path)
+    if path.is_dir():
+        return _folder(path)
+    with open(path, "rb") as file:
+        head = file.read(_PEEK)
+    found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
+    if found is None:
+        _refuse_foreign(path, head)
+        found = "csv" if named in (None, "csv") and _is_text(head) else None
+    if found is None or named not in (None, found):
+        raise FileFormatError(_disagreement(path, named, found, head))
+    return found
+
+
+def _folder(path: Path) -> str:
+    if any((path / mark).exists() for mark in _ZARR_MARKS):
+        return "zarr"
+    raise FileFormatError(
+        f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got a folder that is "
+        f"no zarr store. Name the files in it, or a pattern such as {os.fspath(path / '*.npz')!r}."
+    )
+
+
+def _refuse_foreign(path: Path, head: bytes) -> None:
+    if not head:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got an empty file. "
+            f"Check that it was written to its end."
+        )
+    for magic, words, remedy in _FOREIGN:
+        if head.startswith(magic):
+            raise FileFormatError(
+                f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got {words}. "
+                f"{remedy}"
+            )
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether bytes are UTF-8 text, as far as they go."""
+    if b"\0" in head:
+        return False
+    try:
+        head.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return len(head) == _PEEK and error.start >= _PEEK - 3
+    return True
+
+
+def _disagreement(path: Path, named: str | None, found: str | None, head: bytes) -> str:
+    if named == "csv" and found is None and b"\0" not in head:
+        return (
+            f"{os.fspath(path)!r} must be UTF-8 text. Got text in another encoding. "
+            f"Save it as UTF-8."
+        )
+    contents = f"{found} data" if found else "text" if _is_text(head) else "unknown binary data"
+    begins = "" if found else f" that begins with {head[:8]!r}"
+    if named is None:
+        said = f"an unknown extension {path.suffix!r}" if path.suffix else "no extension"
+    else:
+        said = f"the extension {path.suffix!r}"
+    remedy = (
+        f"Rename it to '{path.stem}.{found}'."
+        if found
+        else "Check that it was written to its end, and its name."
+    )
+    return (
+        f"{os.fspath(path)!r} must have contents and an extension of one format "
+        f"({', '.join(FORMATS)}). Got {said} and {contents}{begins}. {remedy}"
+    )

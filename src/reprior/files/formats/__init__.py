@@ -1,0 +1,1 @@
+"""One module per format of score files: each opens a file and gives it in blocks of rows."""

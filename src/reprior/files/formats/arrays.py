@@ -1,0 +1,242 @@
+"""Score files that hold named arrays: npy, npz and zarr, once each array is opened lazily."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from reprior.core.checks import check_kind
+from reprior.exceptions import FileFormatError, LabelsError, ScoresError
+from reprior.files.formats.reader import (
+    Block,
+    Labels,
+    NamedLabels,
+    ReadOptions,
+    Vector,
+    as_names,
+    few,
+    scores_dtype,
+)
+
+__all__ = ["ArrayReader", "Stored", "as_raw_labels", "fixed_width", "open_arrays", "refuse_objects"]
+
+
+class Stored(Protocol):
+    """An array on disk."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its entries."""
+        ...
+
+    def blocks(self, rows: int) -> Iterator[Vector]:
+        """Give consecutive slices of at most ``rows`` rows, as arrays of their own."""
+        ...
+
+
+def refuse_objects(path: Path, name: str, dtype: np.dtype[Any]) -> None:
+    """Refuse arrays that need pickle, and records."""
+    if dtype.hasobject and dtype.kind != "T":  # strings of any length are no objects
+        raise FileFormatError(
+            f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got Python "
+            f"objects, which need pickle, and reprior never unpickles. Convert first: "
+            f"numpy.asarray(x, dtype=float) for scores, numpy.asarray(x, dtype=str) for names."
+        )
+    if dtype.fields is not None:
+        raise FileFormatError(
+            f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got records "
+            f"with the fields {few(list(dtype.fields))}. Save one array per field."
+        )
+
+
+def fixed_width(values: Vector) -> Vector:
+    """Return strings as an array of one width."""
+    if values.dtype.kind == "U":
+        return values
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
+    return np.array(values.tolist(), dtype=str).reshape(values.shape)
+
+
+def as_raw_labels(path: Path, values: Vector) -> Labels:
+    """Return an array of labels as numbers, or as names with codes."""
+    if values.dtype.kind in "iubf":
+        return values
+    if values.dtype.kind in "SUTO":
+        unique, codes = np.unique(fixed_width(values), return_inverse=True)
+        return NamedLabels(codes.reshape(values.shape), tuple(unique.tolist()))
+    raise LabelsError(
+        f"`labels` must be integers or names. Got dtype {values.dtype} in {os.fspath(path)!r}. "
+        f"Save class indices as integers, or names as strings."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayReader:
+    """Scores, labels and weights in arrays that are read side by side."""
+
+    path: Path
+    format: str
+    scores: Stored
+    labels: Stored | None = None
+    weight: Stored | None = None
+    kind: str | None = None
+    class_names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    arrays: dict[str, Stored] = field(default_factory=dict)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", scores_dtype(self.path, self.scores.dtype))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of the scores of one sample."""
+        return self.scores.shape[1:]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return self.scores.shape[0]
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are labels."""
+        return self.labels is not None
+
+    @property
+    def label_dtype(self) -> str | None:
+        """Type of the labels as they are written."""
+        return None if self.labels is None else str(self.labels.dtype)
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether there are weights."""
+        return self.weight is not None
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        """Give the file from its beginning in blocks of at most ``rows`` rows."""
+        labels = None if self.labels is None else self.labels.blocks(rows)
+        weight = None if self.weight is None else self.weight.blocks(rows)
+        for scores in self.scores.blocks(rows):
+            yield Block(
+                scores=scores.astype(self.dtype, copy=False),
+                labels=None if labels is None else as_raw_labels(self.path, next(labels)),
+                weight=None if weight is None else next(weight),
+            )
+
+    def place(self, row: int) -> str:
+        """Say where a row is."""
+        return f"row {row}"
+
+    def place_in_row(self, index: Sequence[int]) -> str:
+        """Say which entry of a row is meant."""
+        inside = ", ".join(map(str, index))
+        return f"position [{inside}]" if len(index) > 1 else f"column {inside}"
+
+
+def open_arrays(
+    path: Path, kind_of_file: str, arrays: dict[str, Stored], small: dict[str, Any], o: ReadOptions
+) -> ArrayReader:
+    """Choose among named arrays those that are scores, labels and weights."""
+    name, notes = _scores_name(path, kind_of_file, arrays, o)
+    scores = arrays[name]
+    refuse_objects(path, f"The array {name!r}", scores.dtype)
+    if len(scores.shape) < 1:
+        raise ScoresError(
+            f"`scores` must have a row per sample. Got a single number in {os.fspath(path)!r}. "
+            f"Save an array of shape (samples, classes)."
+        )
+    labels = arrays.get(o.labels_name) if o.with_labels else None
+    weight = arrays.get(o.weight_column or "weight") if o.with_labels else None
+    for what, array in (("labels", labels), ("weight", weight)):
+        if array is not None:
+            refuse_objects(path, f"The array {what!r}", array.dtype)
+            _check_rows(path, name, scores, what, array)
+    if o.weight_column and o.weight_column not in arrays:
+        raise FileFormatError(_missing(path, o.weight_column, arrays))
+    return ArrayReader(
+        path=path,
+        format=kind_of_file,
+        scores=scores,
+        labels=labels,
+        weight=weight,
+        kind=_kind(path, name, small),
+        class_names=_class_names(path, small),
+        notes=notes,
+        columns=tuple(arrays),
+        arrays=arrays,
+    )
+
+
+def _scores_name(
+    path: Path, kind_of_file: str, arrays: dict[str, Stored], o: ReadOptions
+) -> tuple[str, tuple[str, ...]]:
+    if o.scores_name is not None:
+        if o.scores_name not in arrays:
+            raise FileFormatError(_missing(path, o.scores_name, arrays))
+        return o.scores_name, ()
+    if "posterior" in arrays and "scores" in arrays:
+        note = (
+            f"{os.fspath(path)!r} holds calibrated posteriors beside the scores they were made "
+            f"of; the array 'posterior' was read."
+        )
+        return "posterior", (note,)
+    for name in ("scores", "posterior"):
+        if name in arrays:
+            return name, ()
+    others = [name for name in arrays if name not in (o.labels_name, "weight", "prediction")]
+    if len(others) == 1 and kind_of_file == "npz" and others[0] == "arr_0":
+        return "arr_0", ()
+    raise FileFormatError(_missing(path, "scores", arrays))
+
+
+def _missing(path: Path, name: str, arrays: dict[str, Stored]) -> str:
+    there = few(list(arrays)) if arrays else "none"
+    return (
+        f"{os.fspath(path)!r} must hold an array {name!r}. Its arrays: {there}. "
+        f"Save the arrays as scores=…, labels=…, or say which name to read."
+    )
+
+
+def _check_rows(path: Path, name: str, scores: Stored, what: str, array: Stored) -> None:
+    if not array.shape or array.shape[0] != scores.shape[0]:
+        found = array.shape[0] if array.shape else "a single number"
+        raise LabelsError(
+            f"`{what}` must have one entry per sample. Got {found} in {what!r} and "
+            f"{scores.shape[0]} rows in {name!r} of {os.fspath(path)!r}. "
+            f"Save both from the same samples."
+        )
+
+
+def _kind(path: Path, name: str, small: dict[str, Any]) -> str | None:
+    """Return the kind that is written in the file, of the array that is read."""
+    value = small.get("kind")
+    if name == "scores" and "scores_kind" in small:
+        value = small["scores_kind"]
+    if value is None:
+        return None
+    kind = str(value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value)
+    try:
+        check_kind(kind)
+    except ValueError as error:
+        raise FileFormatError(
+            f"{error} It is written in {os.fspath(path)!r}; write that file again."
+        ) from error
+    return kind
+
+
+def _class_names(path: Path, small: dict[str, Any]) -> tuple[str, ...] | None:
+    values = small.get("class_names")
+    return None if values is None else as_names(path, values)

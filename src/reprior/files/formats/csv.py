@@ -1,0 +1,236 @@
+"""Comma-separated tables, streamed as text and turned to numbers strictly."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError, RepriorError, ScoresError, require
+from reprior.files.formats.columns import plan_columns, refuse_repeats
+from reprior.files.formats.reader import ReadOptions, Vector, damaged
+from reprior.files.formats.tables import TableReader
+
+__all__ = ["csv_batches", "csv_header", "line_finder", "open_csv", "parse_numbers"]
+
+_PURPOSE = "To read csv files"
+_DELIMITERS = (",", "\t", ";")
+_NUMBER = (
+    r"^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|NAN|inf|Inf|infinity|Infinity)\s*$"
+)
+#: Bytes of text read at once: at least a row, at most what a chunk may take.
+_LEAST_BLOCK, _LARGEST_BLOCK = 1 << 16, 1 << 20
+#: Rows that a block of a wide table holds, about: every column of a block costs some time.
+_LEAST_ROWS = 32
+#: Blocks grow to this when a row is longer.
+_LONGEST_ROW = 1 << 30
+
+
+def csv_header(path: Path) -> tuple[list[str], str]:
+    """Return the fields of the first line, and the delimiter."""
+    with _refusing_damage(path), open(path, encoding="utf-8-sig", newline="") as file:
+        line = file.readline()
+        while line and not line.strip():
+            line = file.readline()
+        delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else _delimiter(line)
+        fields = next(csv.reader(chain([line], file), delimiter=delimiter), [])
+    return fields, delimiter
+
+
+def _delimiter(line: str) -> str:
+    counts = [line.count(delimiter) for delimiter in _DELIMITERS]
+    return _DELIMITERS[counts.index(max(counts))]
+
+
+def csv_batches(
+    path: Path, names: list[str], delimiter: str, *, header: bool = True
+) -> Callable[[int], Iterator[Any]]:
+    """Return a function that gives the table as text, in batches of about so many rows."""
+
+    def batches(rows: int) -> Iterator[Any]:
+        width = 16 * max(len(names), 1)
+        size = int(np.clip(rows * width, _LEAST_BLOCK, _LARGEST_BLOCK))
+        size = max(size, _LEAST_ROWS * 20 * len(names))
+        done = 0
+        while True:
+            skip = done
+            try:
+                for batch in _stream(path, names, delimiter, size, header):
+                    first, skip = min(skip, batch.num_rows), max(skip - batch.num_rows, 0)
+                    if first < batch.num_rows:
+                        done += batch.num_rows - first
+                        yield batch.slice(first)
+                return
+            except _RowTooLongError:
+                if size >= _LONGEST_ROW:
+                    raise damaged(path, "csv", "a row is longer than a gigabyte") from None
+                size *= 8
+
+    return batches
+
+
+class _RowTooLongError(Exception):
+    """A row does not fit into a block of text."""
+
+
+def _stream(path: Path, names: list[str], delimiter: str, size: int, header: bool) -> Iterator[Any]:
+    pa = require("pyarrow", extra="cli", purpose=_PURPOSE)
+    pc = require("pyarrow.csv", extra="cli", purpose=_PURPOSE)
+    with _refusing_damage(path):
+        try:
+            reader = pc.open_csv(
+                path,
+                read_options=pc.ReadOptions(
+                    use_threads=False,
+                    block_size=size,
+                    column_names=names,
+                    skip_rows=_lines_before_data(path) if header else 0,
+                ),
+                parse_options=pc.ParseOptions(delimiter=delimiter),
+                convert_options=pc.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                ),
+            )
+            with reader:
+                yield from reader
+        except pa.ArrowInvalid as error:
+            if "straddling" in str(error):
+                raise _RowTooLongError from error
+            if "Empty CSV" in str(error):
+                return
+            raise
+
+
+def _lines_before_data(path: Path) -> int:
+    """Return how many lines the header takes, with empty lines before it."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        for record in reader:
+            if record:
+                return reader.line_num
+    return 0
+
+
+@contextmanager
+def _refusing_damage(path: Path) -> Iterator[None]:
+    pa = require("pyarrow", extra="cli", purpose=_PURPOSE)
+    try:
+        yield
+    except (RepriorError, _RowTooLongError):
+        raise
+    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
+        raise damaged(path, "csv", error) from error
+
+
+def line_finder(path: Path, delimiter: str, *, header: bool = True) -> Callable[[int], int]:
+    """Return a function that finds the line, counted from 1, of a row counted from 0."""
+
+    def line_of(row: int) -> int:
+        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter)
+            left = row + int(header)
+            for record in reader:
+                left -= bool(record)
+                if left < 0:
+                    return reader.line_num
+        return row + 1 + int(header)
+
+    return line_of
+
+
+def parse_numbers(path: Path, line_of: Callable[[int], int]) -> Callable[[Any, str, int], Vector]:
+    """Return a function that makes a column of text an array of float64, strictly."""
+
+    def number(column: Any, name: str, start: int) -> Vector:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            values = column.cast(pa.float64())
+        except pa.ArrowInvalid:
+            good = pc.match_substring_regex(column, _NUMBER).to_numpy(zero_copy_only=False)
+            if good.all():  # a sign or a blank that a cast does not take
+                return np.array([float(text) for text in column.to_pylist()])
+            row = int(np.argmin(good))
+            text = column[row].as_py()
+            found = f"the text {text!r}" if text.strip() else "an empty cell"
+            raise ScoresError(
+                f"`scores` must be numbers. Got {found} in column {name!r}, line "
+                f"{line_of(start + row)} of {os.fspath(path)!r}. Correct that value, or drop the "
+                f"row or the column."
+            ) from None
+        return np.asarray(values.to_numpy(zero_copy_only=False))
+
+    return number
+
+
+def open_csv(path: Path, options: ReadOptions) -> TableReader:
+    """Open a csv table, with a header, as scores, labels and weights."""
+    names, delimiter = csv_header(path)
+    names = [name.strip() for name in names]
+    _check_header(path, names)
+    batches = csv_batches(path, names, delimiter)
+    sample = next(batches(1 << 10), None)
+    if sample is None or not sample.num_rows:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have rows. Got a header alone. "
+            f"Check that it was written to its end."
+        )
+    line_of = line_finder(path, delimiter)
+    plan = plan_columns(
+        path,
+        names,
+        numeric=_numeric(names, sample),
+        lists=(),
+        index=(),
+        written=None,
+        options=options,
+    )
+    return TableReader(
+        path=path,
+        format="csv",
+        plan=plan,
+        row_shape=(len(plan.scores),) if len(plan.scores) > 1 else (),
+        dtype=np.dtype(np.float64),
+        batches=batches,
+        number=parse_numbers(path, line_of),
+        label_dtype="text" if plan.label else None,
+        keep=options.keep,
+        columns=tuple(names),
+        line_of=line_of,
+    )
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    fractions = [name for name in names if _is_number(name) and not name.lstrip("+-").isdigit()]
+    if names and fractions and len(fractions) * 2 >= len(names):
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have column names in its first line. Got numbers there, "
+            f"such as {fractions[0]}. Add a header of class names, or save the scores as npy."
+        )
+    refuse_repeats(path, names)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numeric(names: list[str], sample: Any) -> set[str]:
+    """Return the columns in which at least one value of the first rows is a number."""
+    import pyarrow.compute as pc
+
+    return {
+        name
+        for name in names
+        if pc.any(pc.match_substring_regex(sample.column(name), _NUMBER)).as_py()
+    }

@@ -1,0 +1,169 @@
+"""Parquet tables, read in batches of rows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.core.checks import check_kind
+from reprior.exceptions import FileFormatError, require
+from reprior.files.formats.columns import plan_columns
+from reprior.files.formats.reader import (
+    CLASS_NAMES_KEY,
+    KIND_KEY,
+    ReadOptions,
+    as_names,
+    damaged,
+    scores_dtype,
+)
+from reprior.files.formats.tables import TableReader, list_length, numbers_of
+
+__all__ = ["open_parquet", "parquet_batches", "read_schema"]
+
+#: Bytes of a row group that are held while its pages are unpacked, over all columns.
+_READ_AHEAD = 1 << 24
+
+
+def read_schema(path: Path) -> tuple[Any, int]:
+    """Return the Arrow schema and the number of rows."""
+    pq = require("pyarrow.parquet", extra="cli", purpose="To read parquet files")
+    with _refusing_damage(path), pq.ParquetFile(path) as file:
+        return file.schema_arrow, file.metadata.num_rows
+
+
+def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], Iterator[Any]]:
+    """Return a function that gives the table in batches of at most so many rows."""
+
+    def batches(rows: int) -> Iterator[Any]:
+        pq = require("pyarrow.parquet", extra="cli", purpose="To read parquet files")
+        with _refusing_damage(path):
+            width = len(columns) if columns else len(pq.read_schema(path))
+            ahead = min(1 << 20, max(1 << 12, _READ_AHEAD // max(width, 1)))
+            # Buffering ahead would hold whole row groups, which may be the whole file.
+            with pq.ParquetFile(
+                path, buffer_size=ahead, pre_buffer=False, page_checksum_verification=True
+            ) as file:
+                yield from file.iter_batches(rows, columns=columns)
+
+    return batches
+
+
+@contextmanager
+def _refusing_damage(path: Path) -> Iterator[None]:
+    pa = require("pyarrow", extra="cli", purpose="To read parquet files")
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise damaged(path, "parquet", error) from error
+    except OSError as error:
+        if error.errno is not None:  # the file system's own: missing, not permitted …
+            raise
+        raise damaged(path, "parquet", error) from error
+
+
+def open_parquet(path: Path, options: ReadOptions) -> TableReader:
+    """Open a parquet table as scores, labels and weights."""
+    schema, n_rows = read_schema(path)
+    metadata = {k.decode(): v.decode(errors="replace") for k, v in (schema.metadata or {}).items()}
+    plan = plan_columns(
+        path,
+        schema.names,
+        numeric={field.name for field in schema if _is_number(field.type)},
+        lists={field.name for field in schema if _is_list_of_numbers(field.type)},
+        index=_pandas_index(metadata),
+        written=_written_names(path, metadata),
+        options=options,
+    )
+    batches = parquet_batches(path, None if options.keep else _leaves(schema, plan.used))
+    types = [schema.field(name).type for name in plan.scores]
+    for name, kind in zip(plan.scores, types, strict=True):
+        if not (plan.listed or _is_number(kind)):
+            raise FileFormatError(
+                f"{os.fspath(path)!r} must have a numeric column per class. Got type {kind} in "
+                f"column {name!r}. Convert it to float64."
+            )
+    return TableReader(
+        path=path,
+        format="parquet",
+        plan=plan,
+        row_shape=_row_shape(path, plan, batches),
+        dtype=_dtype(path, types),
+        batches=batches,
+        number=numbers_of(path, lambda row: f"row {row}"),
+        n_rows=n_rows,
+        kind=_written_kind(path, metadata),
+        label_dtype=str(schema.field(plan.label).type) if plan.label else None,
+        keep=options.keep,
+        columns=tuple(schema.names),
+    )
+
+
+def _leaves(schema: Any, names: list[str]) -> list[str]:
+    """Return the columns as they stand in the file: a name with a dot means itself."""
+    wanted = set(names)
+    return [name for name in schema.names if name in wanted]
+
+
+def _row_shape(path: Path, plan: Any, batches: Callable[[int], Iterator[Any]]) -> tuple[int, ...]:
+    if not plan.listed:
+        return (len(plan.scores),) if len(plan.scores) > 1 else ()
+    for batch in batches(1024):
+        length = list_length(batch.column(plan.scores[0]))
+        if length is not None:
+            return (length,)
+    if plan.names:
+        return (len(plan.names),)
+    raise FileFormatError(
+        f"{os.fspath(path)!r} must have rows. Got none. Check that it was written to its end."
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    types = require("pyarrow", extra="cli", purpose="To read parquet files").types
+    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind))
+
+
+def _is_list_of_numbers(kind: Any) -> bool:
+    types = require("pyarrow", extra="cli", purpose="To read parquet files").types
+    listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(listed and _is_number(kind.value_type))
+
+
+def _dtype(path: Path, types: list[Any]) -> np.dtype[Any]:
+    plain = [getattr(kind, "value_type", kind) for kind in types]
+    found = [np.dtype(kind.to_pandas_dtype()) for kind in plain if "decimal" not in str(kind)]
+    if len(found) < len(plain) or any(dtype.kind != "f" for dtype in found):
+        return np.dtype(np.float64)
+    return scores_dtype(path, np.result_type(*found))
+
+
+def _pandas_index(metadata: dict[str, str]) -> set[str]:
+    """Return the columns that pandas wrote as a frame's index."""
+    try:
+        columns = json.loads(metadata.get("pandas", "{}")).get("index_columns", [])
+    except (ValueError, AttributeError):
+        return set()
+    return {name for name in columns if isinstance(name, str)}
+
+
+def _written_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None:
+    text = metadata.get(CLASS_NAMES_KEY)
+    return None if text is None else as_names(path, text)
+
+
+def _written_kind(path: Path, metadata: dict[str, str]) -> str | None:
+    kind = metadata.get(KIND_KEY)
+    if kind is not None:
+        try:
+            check_kind(kind)
+        except ValueError as error:
+            raise FileFormatError(
+                f"{error} It is written in {os.fspath(path)!r}; write that file again."
+            ) from error
+    return kind

@@ -1,0 +1,159 @@
+"""What every format's reader offers, and the sentences they share."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError, ScoresError
+
+__all__ = [
+    "Block",
+    "NamedLabels",
+    "ReadOptions",
+    "Reader",
+    "Vector",
+    "as_names",
+    "damaged",
+    "few",
+    "scores_dtype",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Metadata key of tables and groups: the class names, as a JSON list.
+CLASS_NAMES_KEY = "reprior.class_names"
+#: Metadata key of tables and groups: what the scores are.
+KIND_KEY = "reprior.kind"
+
+
+@dataclass(frozen=True, eq=False)
+class NamedLabels:
+    """Labels as names: ``values[codes]``, each value once."""
+
+    codes: Vector
+    values: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the labels."""
+        return tuple(self.codes.shape)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> NamedLabels:
+        return NamedLabels(self.codes[rows], self.values)
+
+
+Labels: TypeAlias = Vector | NamedLabels
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some consecutive rows of one file, as they are written there."""
+
+    scores: Vector
+    labels: Labels | None = None
+    weight: Vector | None = None
+    extra: Any = None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read of a file."""
+
+    classes: tuple[str, ...] | None = None
+    with_labels: bool = True
+    keep: bool = False
+    label_column: str = "label"
+    weight_column: str | None = None
+    scores_name: str | None = None
+    labels_name: str = "labels"
+
+
+class Reader(Protocol):
+    """One open score file."""
+
+    path: Path
+    format: str
+    kind: str | None
+    class_names: tuple[str, ...] | None
+    row_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    n_rows: int | None
+    has_labels: bool
+    label_dtype: str | None
+    has_weight: bool
+    notes: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        """Give the file from its beginning in blocks of at most ``rows`` rows."""
+        ...
+
+    def place(self, row: int) -> str:
+        """Say where a row is, as a person would look for it."""
+        ...
+
+    def place_in_row(self, index: Sequence[int]) -> str:
+        """Say which entry of a row of scores is meant."""
+        ...
+
+
+def damaged(path: str | os.PathLike[str], what: str, error: object) -> FileFormatError:
+    """Return the error for a file whose contents break off or make no sense."""
+    reason = " ".join(str(error).split()).rstrip(".")
+    reason = reason if len(reason) <= 200 else reason[:200] + " …"
+    because = f" ({reason})" if reason else ""
+    return FileFormatError(
+        f"{os.fspath(path)!r} must be a whole {what} file. It is truncated or damaged{because}. "
+        f"Write or copy it again."
+    )
+
+
+def few(names: Sequence[Any], n: int = 6) -> str:
+    """Return the first names of a list, as sentences show them."""
+    return ", ".join(repr(name) for name in names[:n]) + (", …" if len(names) > n else "")
+
+
+def scores_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which scores are given: floats as they are, integers as float64."""
+    if dtype.kind == "f" and dtype.itemsize <= 8:
+        return dtype.newbyteorder("=")
+    if dtype.kind in "iu":
+        return np.dtype(np.float64)
+    raise ScoresError(
+        f"`scores` must be numbers. Got dtype {dtype} in {os.fspath(path)!r}. "
+        f"Save them as float32 or float64."
+    )
+
+
+def as_names(path: Path, values: Any, *, what: str = "`class_names`") -> tuple[str, ...]:
+    """Return class names as strings; refuse repeated ones and what is no list."""
+    if isinstance(values, str | bytes):
+        try:
+            values = json.loads(values)
+        except ValueError as error:
+            raise damaged(path, "score", f"{what} is no JSON list") from error
+    names = tuple(
+        value.decode() if isinstance(value, bytes) else str(value)
+        for value in (values.tolist() if isinstance(values, np.ndarray) else values)
+    )
+    repeated = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
+    if repeated:
+        raise FileFormatError(
+            f"{what} must name every class once. Got {repeated[0]!r} twice in {os.fspath(path)!r}. "
+            f"Rename one of them."
+        )
+    return names
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    return len(set(names)) != len(names)

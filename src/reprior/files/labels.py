@@ -1,0 +1,292 @@
+"""Labels as class indices: from integers or names, and from files of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError, LabelsError
+from reprior.files.detect import detect_format
+from reprior.files.formats.arrays import Stored, as_raw_labels, refuse_objects
+from reprior.files.formats.csv import csv_batches, csv_header, line_finder
+from reprior.files.formats.npy import StoredNpy
+from reprior.files.formats.npz import read_members
+from reprior.files.formats.parquet import parquet_batches, read_schema
+from reprior.files.formats.reader import Labels, NamedLabels, ReadOptions, Vector, few
+from reprior.files.formats.tables import label_array
+
+__all__ = ["IGNORED", "LabelCoder", "LabelFile", "open_labels"]
+
+IGNORED = -1
+"""The index that an ignored *name* gets; an ignored integer stays what it is."""
+
+_INTEGER = re.compile(r"\s*[+-]?\d+(?:\.0*)?\s*")
+
+#: Words that are the header of a column of labels, and no label.
+_HEADERS = frozenset({"label", "labels", "class", "classes", "target", "targets", "y", "category"})
+
+
+@dataclass(eq=False)
+class LabelCoder:
+    """Turns labels as they are written into class indices.
+
+    Integers index the classes. Text that is a class name is that class; text that is an integer
+    is an index, unless a class has that name and not all names are integers. A file has either
+    names or indices.
+    """
+
+    names: tuple[str, ...] | None
+    n_classes: int
+    ignore_index: int | str | None = None
+    labels_as: str | None = None
+    found: str | None = None
+
+    def __post_init__(self) -> None:
+        names = self.names or ()
+        self._index = {name: k for k, name in enumerate(names)}
+        self._all_integers = bool(names) and all(_INTEGER.fullmatch(name) for name in names)
+
+    @property
+    def ignored(self) -> int | None:
+        """The index of samples to leave out, as it appears among the indices."""
+        if self.ignore_index is None:
+            return None
+        text = str(self.ignore_index)
+        return int(text) if _INTEGER.fullmatch(text) and text not in self._index else IGNORED
+
+    def encode(self, labels: Labels, where: Callable[[int], str]) -> Vector:
+        """Return class indices; ``where`` says where a row is."""
+        if isinstance(labels, NamedLabels):
+            return self._from_names(labels, where)
+        if self.labels_as == "names":
+            text, codes = np.unique(labels, return_inverse=True)
+            words = tuple(_as_text(value) for value in text.tolist())
+            return self._from_names(NamedLabels(codes.reshape(labels.shape), words), where)
+        codes = _whole_numbers(labels, where)
+        self._agree("indices", where, 0)
+        return self._checked(codes, where)
+
+    def _from_names(self, labels: NamedLabels, where: Callable[[int], str]) -> Vector:
+        table = np.empty(len(labels.values), np.int64)
+        for i, text in enumerate(labels.values):
+            index, way = self._lookup(text)
+            if index is None or (way and self.found not in (None, way)):
+                row = _row_of(labels.codes, i)
+                if row is None:  # a category that no row has
+                    table[i] = IGNORED
+                    continue
+                if index is None:
+                    raise LabelsError(self._unknown(text, where(row)))
+                self._agree(way, where, row)
+            if way and _row_of(labels.codes, i) is not None:
+                self.found = way
+            table[i] = index
+        return self._checked(table[labels.codes], where)
+
+    def _lookup(self, text: str) -> tuple[int | None, str]:
+        """Return the index of a label and how it was written; '' for ignored ones."""
+        plain = text.strip()
+        if self.ignore_index is not None and plain == str(self.ignore_index):
+            return self.ignored, ""
+        integer = _INTEGER.fullmatch(plain) is not None
+        named = plain in self._index or text in self._index
+        as_name = named and (not integer or not self._all_integers)
+        if as_name or (named and self.labels_as == "names"):
+            return self._index.get(plain, self._index.get(text)), "names"
+        if integer and self.labels_as != "names":
+            return int(float(plain)), "indices"
+        return None, "names"
+
+    def _agree(self, way: str, where: Callable[[int], str], row: int) -> None:
+        if self.found not in (None, way):
+            raise LabelsError(
+                f"`labels` must be all indices or all names. Got {way} in {where(row)}, after "
+                f"{self.found}. Write all labels in one way."
+            )
+        self.found = way
+
+    def _checked(self, codes: Vector, where: Callable[[int], str]) -> Vector:
+        outside = (codes < 0) | (codes >= self.n_classes)
+        if self.ignored is not None:
+            outside &= codes != self.ignored
+        if outside.any():
+            at = np.unravel_index(int(np.argmax(outside)), outside.shape)
+            hint = "Check the labels and the number of classes."
+            if self._all_integers and [int(float(n)) for n in self._index] != list(
+                range(self.n_classes)
+            ):
+                hint = (
+                    f"Integer labels index the classes from 0, and the classes are named "
+                    f"{few(list(self._index))}: if the labels are names, say labels_as='names'."
+                )
+            raise LabelsError(
+                f"`labels` must be class indices 0 … {self.n_classes - 1}. Got {codes[at]} in "
+                f"{where(int(at[0]))}. {hint}"
+            )
+        return codes
+
+    def _unknown(self, text: str, place: str) -> str:
+        if not self._index:
+            return (
+                f"`labels` that are names need class names. Got {text!r} in {place}. "
+                f"Pass the class names in the order of the scores, or write labels as indices."
+            )
+        found = repr(text) if text.strip() else "an empty cell"
+        return (
+            f"`labels` must be among the classes, {few(list(self._index))}. Got {found} in "
+            f"{place}. Correct the label, or name it as the one to ignore."
+        )
+
+
+def _as_text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _row_of(codes: Vector, code: int) -> int | None:
+    hits = codes == code
+    return int(np.unravel_index(int(np.argmax(hits)), hits.shape)[0]) if hits.any() else None
+
+
+def _whole_numbers(labels: Vector, where: Callable[[int], str]) -> Vector:
+    """Return numbers as int64; refuse fractions and NaN."""
+    if labels.dtype.kind in "iub":
+        return labels.astype(np.int64)
+    whole = np.isfinite(labels) & (labels == np.floor(np.where(np.isfinite(labels), labels, 0)))
+    if not whole.all():
+        at = np.unravel_index(int(np.argmin(whole)), whole.shape)
+        value = labels[at]
+        raise LabelsError(
+            f"`labels` must be integers or names. Got {'NaN' if np.isnan(value) else value:} in "
+            f"{where(int(at[0]))}. Correct it, or drop the row."
+        )
+    return labels.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFile:
+    """Labels in a file of their own."""
+
+    path: Path
+    format: str
+    n_rows: int | None
+    row_shape: tuple[int, ...]
+    dtype: str
+    blocks: Callable[[int], Iterator[Labels]]
+    place: Callable[[int], str]
+
+
+def open_labels(path: Path, options: ReadOptions, names: Sequence[str] | None = None) -> LabelFile:
+    """Open a file of labels: npy, npz, zarr, a table with a label column or one column."""
+    found = detect_format(path)
+    if found == "csv":
+        return _csv_labels(path, options, names)
+    if found == "parquet":
+        return _parquet_labels(path, options)
+    if found == "npy":
+        stored: Stored = StoredNpy.open(path)
+    elif found == "npz":
+        stored = _only_array(path, read_members(path)[0], options)
+    else:
+        from reprior.files.formats.zarr import read_store
+
+        stored = _only_array(path, read_store(path)[0], options)
+    refuse_objects(path, "The array of labels", stored.dtype)
+    if not stored.shape:
+        raise LabelsError(
+            f"`labels` must have one entry per sample. Got a single value in "
+            f"{os.fspath(path)!r}. Save one label per sample."
+        )
+
+    def blocks(rows: int) -> Iterator[Labels]:
+        return (as_raw_labels(path, values) for values in stored.blocks(rows))
+
+    return LabelFile(
+        path, found, stored.shape[0], stored.shape[1:], str(stored.dtype), blocks, "row {}".format
+    )
+
+
+def _only_array(path: Path, arrays: dict[str, Stored], options: ReadOptions) -> Stored:
+    if options.labels_name in arrays:
+        return arrays[options.labels_name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise FileFormatError(
+        f"{os.fspath(path)!r} must hold an array {options.labels_name!r}. Its arrays: "
+        f"{few(list(arrays)) if arrays else 'none'}. Save the labels under that name."
+    )
+
+
+def _label_column(path: Path, columns: Sequence[str], options: ReadOptions) -> str:
+    if options.label_column in columns:
+        return options.label_column
+    if len(columns) == 1:
+        return columns[0]
+    raise FileFormatError(
+        f"{os.fspath(path)!r} must have a column {options.label_column!r}, or one column. "
+        f"Its columns: {few(columns)}. Say which one holds the labels."
+    )
+
+
+def _parquet_labels(path: Path, options: ReadOptions) -> LabelFile:
+    schema, n_rows = read_schema(path)
+    there = [name for name in schema.names if not name.startswith("__index_level_")]
+    column = _label_column(path, there, options)
+    batches = parquet_batches(path, [column])
+
+    def blocks(rows: int) -> Iterator[Labels]:
+        start = 0
+        for batch in batches(rows):
+            yield label_array(batch.column(column), _where(path, start))
+            start += batch.num_rows
+
+    kind = str(schema.field(column).type)
+    return LabelFile(path, "parquet", n_rows, (), kind, blocks, "row {}".format)
+
+
+def _csv_labels(path: Path, options: ReadOptions, names: Sequence[str] | None) -> LabelFile:
+    fields, delimiter = csv_header(path)
+    fields = [field.strip() for field in fields]
+    header = len(fields) > 1 or _is_header(path, fields, options, names)
+    columns = fields if header else [options.label_column]
+    column = _label_column(path, columns, options)
+    batches = csv_batches(path, columns, delimiter, header=header)
+    line_of = line_finder(path, delimiter, header=header)
+
+    def place(row: int) -> str:
+        return f"line {line_of(row)}"
+
+    def blocks(rows: int) -> Iterator[Labels]:
+        start = 0
+        for batch in batches(rows):
+            for first in range(0, batch.num_rows, rows):
+                part = batch.slice(first, rows)
+                yield label_array(part.column(column), _where(path, start))
+                start += part.num_rows
+
+    return LabelFile(path, "csv", None, (), "text", blocks, place)
+
+
+def _is_header(
+    path: Path, fields: list[str], options: ReadOptions, names: Sequence[str] | None
+) -> bool:
+    """Tell whether the first line of a one-column file names the column."""
+    first = fields[0] if fields else ""
+    if _INTEGER.fullmatch(first):
+        return False
+    if names is not None and first in names:
+        return False
+    if names is not None or first.lower() in _HEADERS or first == options.label_column:
+        return True
+    with open(path, encoding="utf-8-sig") as file:
+        lines = [line.strip() for _, line in zip(range(8), file, strict=False) if line.strip()]
+    return len(lines) > 1 and _INTEGER.fullmatch(lines[1]) is not None
+
+
+def _where(path: Path, start: int) -> Callable[[int], str]:
+    return lambda row: f"row {start + row} of {os.fspath(path)!r}"

@@ -1,0 +1,208 @@
+"""Outputs of ``apply``: posterior and prediction, streamed, whole or not at all."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from reprior.exceptions import FileFormatError, OptionError
+from reprior.files.atomic import atomic_paths
+from reprior.files.class_names import as_class_names
+from reprior.files.detect import FORMATS, format_of_name
+from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
+from reprior.files.formats.reader import few
+from reprior.files.score_file import ScoreFile
+from reprior.files.writers.writer import Layout, Writer
+
+__all__ = ["open_output", "output_format", "output_paths"]
+
+_WRITERS = {
+    "npy": ("arrays", "NpyWriter"),
+    "npz": ("arrays", "NpzWriter"),
+    "csv": ("tables", "CsvWriter"),
+    "parquet": ("tables", "ParquetWriter"),
+    "zarr": ("zarr", "ZarrWriter"),
+}
+
+
+@contextmanager
+def open_output(
+    path: str | os.PathLike[str],
+    *,
+    like: ScoreFile,
+    classes: Sequence[Any] | None = None,
+    keep: bool = False,
+    label_column: str = "label",
+) -> Iterator[Writer]:
+    """Open an output for the calibrated posteriors of a score file.
+
+    Nothing is at ``path`` until the block ends well; after an error or an interrupt what was
+    there before is there still.
+
+    Parameters
+    ----------
+    path : path
+        Its extension says the format; without one, it is that of the input.
+
+        * npz, zarr: arrays ``posterior`` and ``prediction`` (indices), with ``class_names`` and
+          ``kind`` = "probs".
+        * npy: the posterior; predictions go to ``OUT.prediction.npy`` beside it. Both files
+          appear, or none.
+        * csv, parquet: a column per class, and ``prediction`` (names where there are names).
+    like : ScoreFile
+        The input. The output must not be one of its files.
+    classes : list of names, optional
+        By default those of the input.
+    keep : bool, default False
+        Whether to keep what the input holds. Arrays stay under their names (and ``scores_kind``
+        says what ``scores`` are). Columns of a table stay in their places, but a class column
+        holds the posterior; the score it was made of is kept as ``<class>.score``. Open the input
+        with ``keep=True`` too.
+    label_column : str, default "label"
+        Column for labels that are kept from arrays.
+
+    Yields
+    ------
+    Writer
+        ``writer.write(chunk, posterior, prediction)`` for every chunk, in order; ``writer.notes``
+        has sentences that a command should show.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reprior.files.scores import open_scores
+    >>> folder = getfixture("tmp_path")
+    >>> np.save(folder / "test.npy", np.array([[0.0, 1.0], [2.0, 0.0]]))
+    >>> scores = open_scores(folder / "test.npy", kind="logits")
+    >>> with open_output(folder / "out.npz", like=scores, classes=["cat", "dog"]) as writer:
+    ...     for chunk in scores:
+    ...         p = np.exp(chunk.scores) / np.exp(chunk.scores).sum(axis=1, keepdims=True)
+    ...         writer.write(chunk, p, p.argmax(axis=1))
+    >>> out = open_scores(folder / "out.npz")
+    >>> out.kind, out.class_names, out.n_samples
+    ('probs', ('cat', 'dog'), 2)
+    """
+    target = Path(path)
+    name = output_format(target, like)
+    targets = output_paths(target, name)
+    _refuse_inputs(targets, like)
+    _refuse_odd_targets(targets, name)
+    layout = _layout(target, name, like, classes, keep, label_column)
+    with atomic_paths(*targets) as fresh:
+        module, writer_name = _WRITERS[name]
+        module = f"reprior.files.writers.{module}"
+        writer = cast(Writer, getattr(importlib.import_module(module), writer_name)(fresh, layout))
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+        _refuse_nothing(target, fresh)
+
+
+def output_format(path: str | os.PathLike[str], like: ScoreFile) -> str:
+    """Return the format of an output: by its extension, else that of the input."""
+    path = Path(path)
+    named = format_of_name(path)
+    if named is None and path.suffix and like.format != "zarr":
+        raise OptionError(
+            f"`output` must have the extension of a format ({', '.join(FORMATS)}), or none. "
+            f"Got {path.suffix!r} in {os.fspath(path)!r}. Rename it to '{path.stem}.{like.format}'."
+        )
+    return named or like.format
+
+
+def output_paths(path: str | os.PathLike[str], name: str) -> tuple[Path, ...]:
+    """Return every file that an output consists of."""
+    path = Path(path)
+    if name != "npy":
+        return (path,)
+    return (path, path.with_name(f"{path.name.removesuffix('.npy')}.prediction.npy"))
+
+
+def _layout(
+    target: Path,
+    name: str,
+    like: ScoreFile,
+    classes: Sequence[Any] | None,
+    keep: bool,
+    label_column: str,
+) -> Layout:
+    names = like.class_names if classes is None else as_class_names(classes)
+    columns: tuple[str, ...] = ()
+    if name in ("csv", "parquet"):
+        columns = _score_columns(target, name, like, names, label_column)
+    return Layout(
+        classes=names,
+        n_samples=like.n_samples,
+        keep=keep,
+        kind=like.kind,
+        label_column=label_column,
+        score_columns=columns,
+        inputs=like.readers,
+        delimiter="\t" if target.suffix.lower() in (".tsv", ".tab") else ",",
+    )
+
+
+def _score_columns(
+    target: Path, name: str, like: ScoreFile, names: tuple[str, ...] | None, label_column: str
+) -> tuple[str, ...]:
+    """Return the columns of the posterior; refuse what a table cannot hold."""
+    shape = like.shape[1:]
+    if len(shape) > 1:
+        raise OptionError(
+            f"`output` must be npy, npz or zarr for scores of shape {like.shape}. Got {name}: "
+            f"{os.fspath(target)!r}. A table holds one row per sample."
+        )
+    if not shape or shape[0] == 1:
+        return (names[1] if names else "score",)
+    columns = names or tuple(str(k) for k in range(like.n_classes))
+    taken = {PREDICTION, label_column}
+    clash = [c for c in columns if c in taken]
+    clash += [c for c in columns if c.endswith(SCORE_SUFFIX) and c[: -len(SCORE_SUFFIX)] in columns]
+    if clash:
+        raise FileFormatError(
+            f"`classes` must leave the column names {few(sorted(taken))} free in a table. "
+            f"Got a class {clash[0]!r}. Rename the class, or write npz."
+        )
+    return columns
+
+
+def _refuse_inputs(targets: Sequence[Path], like: ScoreFile) -> None:
+    """Refuse an output that is an input, by whatever name, or lies inside one."""
+    for target in targets:
+        for path in (*like.paths, *like.label_paths):
+            same = target.exists() and path.exists() and os.path.samefile(target, path)
+            inside = path.is_dir() and path.resolve() in target.resolve().parents
+            if same or inside:
+                raise OptionError(
+                    f"`output` must not be an input. Got {os.fspath(target)!r}, which is "
+                    f"{'inside ' if inside else ''}{os.fspath(path)!r}. Choose another name."
+                )
+
+
+def _refuse_odd_targets(targets: Sequence[Path], name: str) -> None:
+    """Refuse to replace a folder that is no zarr store, and devices."""
+    for target in targets:
+        if not target.exists():
+            continue
+        store = name == "zarr" and format_of_name(target) == "zarr" and target.is_dir()
+        if not target.is_file() and not store:
+            what = "a folder" if target.is_dir() else "no regular file"
+            raise OptionError(
+                f"`output` must be a new name or a file to replace. Got {os.fspath(target)!r}, "
+                f"which is {what}. Choose another name."
+            )
+
+
+def _refuse_nothing(target: Path, fresh: Sequence[Path]) -> None:
+    if not all(path.exists() for path in fresh):
+        raise FileFormatError(
+            f"`output` must have at least one sample. Got none for {os.fspath(target)!r}. "
+            f"Check the input."
+        )

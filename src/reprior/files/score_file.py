@@ -1,0 +1,369 @@
+"""One or several score files as a re-iterable source of chunks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError, LabelsError, OptionError, ScoresError
+from reprior.files.chunk import Chunk
+from reprior.files.formats.reader import Block, Reader, Vector, few
+from reprior.files.labels import LabelCoder, LabelFile
+
+__all__ = ["MAX_BYTES", "ScoreFile"]
+
+MAX_BYTES = 1 << 23
+"""Bytes of scores in a chunk, unless told otherwise."""
+
+
+class ScoreFile:
+    """Scores, and labels and weights where there are any, read in chunks as often as wanted.
+
+    Made by :func:`reprior.files.scores.open_scores`.
+
+    Attributes
+    ----------
+    paths, label_paths : tuple of Path
+        The files.
+    format : {"npy", "npz", "csv", "parquet", "zarr"}
+    kind : str or None
+        What the scores are, as given or as written in the file.
+    class_names : tuple of str or None
+    n_classes : int
+    n_samples : int or None
+        None for csv, until the file was read to its end once.
+    shape : tuple
+        Shape of all scores, with ``n_samples`` first.
+    class_axis : int
+        −1 where the classes are last, 1 for (samples, classes, height, width).
+    has_labels, has_weight : bool
+    label_dtype : str or None
+        Type of the labels as they are written.
+    ignore_index : int or None
+        Label of samples to leave out, as it appears in chunks.
+    notes : tuple of str
+        Sentences that a command should show.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        label_files: Sequence[LabelFile] = (),
+        *,
+        kind: str | None = None,
+        class_names: tuple[str, ...] | None = None,
+        ignore_index: int | str | None = None,
+        labels_as: str | None = None,
+        class_axis: int | None = None,
+    ) -> None:
+        first = readers[0]
+        self.readers, self._label_files = tuple(readers), tuple(label_files)
+        self.paths = tuple(reader.path for reader in readers)
+        self.label_paths = tuple(file.path for file in label_files)
+        self.format, self.kind, self.class_names = first.format, kind, class_names
+        self.dtype = np.result_type(*(reader.dtype for reader in readers))
+        self.has_labels = bool(label_files) or first.has_labels
+        self.has_weight = first.has_weight
+        self.label_dtype = label_files[0].dtype if label_files else first.label_dtype
+        self.columns = first.columns
+        self._counted: int | None = None
+        self.class_axis = self._find_class_axis(class_axis)
+        self.n_classes = self._count_classes()
+        self._labels_as, self._ignore = labels_as, ignore_index
+        self.ignore_index = self._coder().ignored
+        self.notes = tuple(self._make_notes())
+        self._check_rows()
+
+    @property
+    def n_samples(self) -> int | None:
+        """Number of samples, where it is known."""
+        if self._counted is None:
+            self._counted = _total(self.readers)
+        return self._counted
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """Shape of all scores."""
+        return (self.n_samples, *self.readers[0].row_shape)
+
+    @property
+    def rows(self) -> tuple[int | None, ...]:
+        """Number of samples in each file, where it is known."""
+        return tuple(reader.n_rows for reader in self.readers)
+
+    def __repr__(self) -> str:
+        names = ", ".join(path.name for path in self.paths)
+        return f"ScoreFile({names}: {self.format}, shape {self.shape}, kind {self.kind})"
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self.chunks()
+
+    def require_labels(self) -> None:
+        """Raise an error that says where labels are looked for, if there are none."""
+        if self.has_labels:
+            return
+        where = "an array 'labels'" if self.format in ("npz", "zarr") else "a column 'label'"
+        inside = "" if self.format == "npy" else f", or {where}"
+        there = f" It has {few(self.columns)}." if self.columns else ""
+        raise LabelsError(
+            f"`labels` must be given. {os.fspath(self.paths[0])!r} has none.{there} "
+            f"Pass labels in a file of their own{inside}."
+        )
+
+    def chunks(self, max_bytes: int = MAX_BYTES) -> Iterator[Chunk]:
+        """Give all samples from the beginning, in chunks of at most ``max_bytes`` of scores.
+
+        A chunk has at least one sample, and never samples of two files.
+        """
+        if max_bytes < 1:
+            raise OptionError(
+                f"`max_bytes` must be positive. Got {max_bytes}. Leave it out, or raise it."
+            )
+        first = self.readers[0]
+        rows = max(1, max_bytes // max(1, self.dtype.itemsize * _size(first.row_shape)))
+        coder = self._coder()
+        own = _OwnLabels(self._label_files, coder, rows) if self._label_files else None
+        start = 0
+        for source, reader in enumerate(self.readers):
+            row = 0
+            for block in reader.blocks(rows):
+                yield self._chunk(reader, block, row, coder, own, start=start, source=source)
+                row += len(block.scores)
+                start += len(block.scores)
+        if start == 0:
+            raise FileFormatError(_no_rows(first.path))
+        if own is not None:
+            own.finish(start, self.paths)
+        self._counted = start
+
+    def _chunk(
+        self,
+        reader: Reader,
+        block: Block,
+        row: int,
+        coder: LabelCoder,
+        own: _OwnLabels | None,
+        *,
+        start: int,
+        source: int,
+    ) -> Chunk:
+        def where(i: int) -> str:
+            return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
+
+        scores = block.scores.astype(self.dtype, copy=False)
+        _check_scores(scores, reader, where)
+        labels = None
+        if own is not None:
+            labels = own.take(len(scores))
+            if labels is None:
+                raise LabelsError(self._mismatch(own.taken, self._count_rows()))
+        elif block.labels is not None:
+            labels = coder.encode(block.labels, where)
+        if labels is not None:
+            self._check_label_shape(labels.shape[1:])
+        if block.weight is not None:
+            _check_weight(block.weight, where)
+        return Chunk(scores, labels, block.weight, start, block.extra, source)
+
+    def _coder(self) -> LabelCoder:
+        return LabelCoder(self.class_names, self.n_classes, self._ignore, self._labels_as)
+
+    def _count_rows(self) -> int:
+        known = self.n_samples
+        if known is not None:
+            return known
+        return sum(len(b.scores) for reader in self.readers for b in reader.blocks(1 << 16))
+
+    def _find_class_axis(self, given: int | None) -> int:
+        ndim = 1 + len(self.readers[0].row_shape)
+        shape = self.readers[0].row_shape
+        inside = given is None or -ndim <= given < ndim
+        if ndim > 1 and given is not None and not (inside and given % ndim in (1, ndim - 1)):
+            raise OptionError(
+                f"`class_axis` must be 1 or -1 for scores of shape {_shape_of_all(shape)}. "
+                f"Got {given!r}. Samples come first; classes are second or last."
+            )
+        if len(shape) < 2:
+            return -1
+        if given is not None:
+            return 1 if given % ndim == 1 else -1
+        labels = self._label_shape()
+        return -1 if labels is not None and labels == shape[:-1] != shape[1:] else 1
+
+    def _label_shape(self) -> tuple[int, ...] | None:
+        """Shape of the labels of one sample, where it is known without reading them."""
+        if self._label_files:
+            return self._label_files[0].row_shape
+        labels = getattr(self.readers[0], "labels", None)
+        return None if labels is None else tuple(labels.shape[1:])
+
+    def _count_classes(self) -> int:
+        shape = self.readers[0].row_shape
+        path = os.fspath(self.paths[0])
+        n = shape[self.class_axis if self.class_axis == -1 else 0] if shape else 1
+        if n == 0 or 0 in shape:
+            raise ScoresError(
+                f"`scores` must have a number per class. Got shape {self.shape} in {path!r}. "
+                f"Save an array of shape (samples, classes)."
+            )
+        n = 2 if n == 1 else n
+        if self.class_names is not None and len(self.class_names) != n:
+            raise FileFormatError(
+                f"`classes` must name every class once. Got {len(self.class_names)} names "
+                f"({few(self.class_names)}) and scores of {n} classes in {path!r}. "
+                f"Name them in the order of the scores."
+            )
+        expected = shape[1:] if self.class_axis == 1 else shape[:-1]
+        labels = self._label_shape()
+        if labels is not None and labels != expected:
+            self._check_label_shape(labels)
+        return n
+
+    def _check_label_shape(self, found: tuple[int, ...]) -> None:
+        shape = self.readers[0].row_shape
+        expected = shape[1:] if self.class_axis == 1 else shape[:-1]
+        if tuple(found) != tuple(expected):
+            raise LabelsError(
+                f"`labels` must have the shape of the scores without the class axis, "
+                f"{_shape_of_all(expected)}. Got {_shape_of_all(found)} and scores of shape "
+                f"{_shape_of_all(shape)} in {os.fspath(self.paths[0])!r}. "
+                f"Save one class index per sample, or per pixel."
+            )
+
+    def _check_rows(self) -> None:
+        scores = self.n_samples
+        if scores == 0:
+            raise FileFormatError(_no_rows(self.paths[0]))
+        labels = _total(self._label_files)
+        if self._label_files and None not in (scores, labels) and scores != labels:
+            raise LabelsError(self._mismatch(labels or 0, scores or 0))
+
+    def _mismatch(self, labels: int, scores: int) -> str:
+        return (
+            f"`labels` must have one entry per sample. Got {labels} labels in "
+            f"{few([os.fspath(path) for path in self.label_paths], 3)} and {scores} rows of scores "
+            f"in {few([os.fspath(path) for path in self.paths], 3)}. "
+            f"Save both from the same samples, in the same order."
+        )
+
+    def _make_notes(self) -> Iterator[str]:
+        seen: set[str] = set()
+        for reader in self.readers:
+            for note in reader.notes:
+                if note not in seen:
+                    yield note
+                seen.add(note)
+        shape = self.readers[0].row_shape
+        if not shape or (len(shape) == 1 and shape[0] == 1):
+            yield (
+                f"{os.fspath(self.paths[0])!r} has one score per sample: it was taken as the score "
+                f"of class 1 of two."
+            )
+        if self._label_files and self.readers[0].has_labels:
+            yield "Labels were read from their own file; those beside the scores were left aside."
+        if self.has_labels and self._labels_as is None and _odd_integers(self.class_names):
+            yield (
+                f"The classes are named {few(self.class_names or ())}; integer labels were taken "
+                f"as indices 0 … {self.n_classes - 1} in that order, not as these names."
+            )
+
+
+class _OwnLabels:
+    """Labels of files of their own, handed out as many at a time as there are scores."""
+
+    def __init__(self, files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> None:
+        self._blocks = _encoded(files, coder, rows)
+        self._held: list[Vector] = []
+        self.taken = 0
+
+    def take(self, n: int) -> Vector | None:
+        """Return the next ``n`` labels, or None where there are fewer."""
+        held = sum(len(part) for part in self._held)
+        while held < n:
+            part = next(self._blocks, None)
+            if part is None:
+                self.taken += held
+                return None
+            self._held.append(part)
+            held += len(part)
+        whole = np.concatenate(self._held) if len(self._held) != 1 else self._held[0]
+        self._held = [whole[n:]] if held > n else []
+        self.taken += n
+        return whole[:n]
+
+    def finish(self, n: int, paths: Sequence[Path]) -> None:
+        """Refuse labels that are left over."""
+        left = sum(len(part) for part in self._held) + sum(len(part) for part in self._blocks)
+        if left:
+            raise LabelsError(
+                f"`labels` must have one entry per sample. Got {n + left} labels and {n} rows of "
+                f"scores in {few([os.fspath(path) for path in paths], 3)}. "
+                f"Save both from the same samples, in the same order."
+            )
+
+
+def _encoded(files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> Iterator[Vector]:
+    for file in files:
+        row = 0
+
+        def where(i: int, file: LabelFile = file) -> str:
+            return f"{file.place(row + i)} of {os.fspath(file.path)!r}"  # noqa: B023 - asked at once
+
+        for labels in file.blocks(rows):
+            yield coder.encode(labels, where)
+            row += len(labels)
+
+
+def _check_scores(scores: Vector, reader: Reader, where: Callable[[int], str]) -> None:
+    """Refuse NaN and +inf, with row and column."""
+    bad = ~np.isfinite(scores)
+    if not bad.any():
+        return
+    bad &= scores != -np.inf
+    if not bad.any():
+        return
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    value = "NaN" if np.isnan(scores[at]) else "+inf"
+    raise ScoresError(
+        f"`scores` must be finite numbers. Got {value} in {where(at[0])}, "
+        f"{reader.place_in_row(at[1:])}. Correct it, or drop the row."
+    )
+
+
+def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:
+    bad = ~np.isfinite(weight) | (weight < 0)
+    if bad.any():
+        row = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
+        raise LabelsError(
+            f"`weight` must be finite and not negative. Got {weight[row]} in {where(row)}. "
+            f"Correct it, or drop the row."
+        )
+
+
+def _total(files: Sequence[Any]) -> int | None:
+    counts = [file.n_rows for file in files]
+    return None if None in counts else sum(counts)
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) if shape else 1
+
+
+def _shape_of_all(row_shape: Sequence[int]) -> str:
+    inner = ", ".join(map(str, row_shape))
+    return f"(samples, {inner})" if row_shape else "(samples,)"
+
+
+def _no_rows(path: Path) -> str:
+    return f"{os.fspath(path)!r} must have rows. Got none. Check that it was written to its end."
+
+
+def _odd_integers(names: Sequence[str] | None) -> bool:
+    """Whether all names are integers, and not 0, 1, 2 … in order."""
+    if not names or not all(name.lstrip("+-").isdigit() for name in names):
+        return False
+    return [int(name) for name in names] != list(range(len(names)))

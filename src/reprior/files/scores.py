@@ -1,0 +1,203 @@
+"""Score files of any format, opened as one re-iterable source of chunks."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from reprior.core.checks import check_choice, check_kind
+from reprior.exceptions import FileFormatError, OptionError
+from reprior.files.class_names import as_class_names
+from reprior.files.detect import detect_format
+from reprior.files.formats.reader import Reader, ReadOptions, few
+from reprior.files.labels import open_labels
+from reprior.files.score_file import MAX_BYTES, ScoreFile
+
+__all__ = ["MAX_BYTES", "ScoreFile", "expand_paths", "open_scores"]
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+def open_scores(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    labels: PathLike | Sequence[PathLike] | None = None,
+    kind: str | None = None,
+    classes: Sequence[Any] | PathLike | None = None,
+    with_labels: bool = True,
+    keep: bool = False,
+    label_column: str = "label",
+    weight_column: str | None = None,
+    ignore_index: int | str | None = None,
+    scores_name: str | None = None,
+    labels_name: str = "labels",
+    labels_as: str | None = None,
+    class_axis: int | None = None,
+) -> ScoreFile:
+    """Open score files: npy, npz, csv, parquet or zarr.
+
+    Only headers are read here; :meth:`ScoreFile.chunks` streams the rest.
+
+    Parameters
+    ----------
+    paths : path, pattern such as ``"val-*.parquet"``, or list of these
+        Several files are one set of samples, in the order of their names for a pattern and as
+        listed for a list. They have one format, the same classes and the same columns.
+    labels : path, pattern or list of these, optional
+        Labels in files of their own, in any of the formats. They win over labels inside.
+    kind : {"logits", "probs", "log_probs"}, optional
+        What the scores are. Never guessed: without it, what the file states, or None.
+    classes : list of names or path to a file of names, optional
+        Names in the order of the class axis. In tables they also choose the columns.
+    with_labels : bool, default True
+        Whether to read labels and weights, where there are any.
+    keep : bool, default False
+        Whether chunks of tables carry all original columns.
+    label_column, weight_column : str
+        Columns of tables (in npz and zarr ``weight_column`` names an array; ``weight`` is found
+        by itself).
+    ignore_index : int or str, optional
+        Label of samples to leave out. It is allowed outside the classes.
+    scores_name, labels_name : str
+        Arrays of npz and zarr. By default scores are ``scores``; in a file written by ``apply``,
+        ``posterior``.
+    labels_as : {"indices", "names"}, optional
+        How to read integer labels where the class names are integers too. By default they index
+        the classes.
+    class_axis : {1, -1}, optional
+        Where the classes are in arrays of more than two dimensions. By default where the shape
+        of the labels says, else 1, as in (samples, classes, height, width).
+
+    Returns
+    -------
+    ScoreFile
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> path = getfixture("tmp_path") / "val.npz"
+    >>> np.savez(path, scores=np.eye(3), labels=np.array([0, 1, 2]), kind="probs")
+    >>> file = open_scores(path)
+    >>> file.format, file.kind, file.n_classes, file.n_samples
+    ('npz', 'probs', 3, 3)
+    >>> [chunk.labels.tolist() for chunk in file.chunks(max_bytes=48)]
+    [[0, 1], [2]]
+    """
+    if kind is not None:
+        check_kind(kind)
+    if labels_as is not None:
+        check_choice("labels_as", labels_as, ("indices", "names"))
+    names = None if classes is None else as_class_names(classes)
+    options = ReadOptions(
+        classes=names,
+        with_labels=with_labels,
+        keep=keep,
+        label_column=label_column,
+        weight_column=weight_column,
+        scores_name=scores_name,
+        labels_name=labels_name,
+    )
+    readers = [_open_reader(path, options) for path in expand_paths(paths, "paths")]
+    names = _common_names(readers, names)
+    label_paths = [] if labels is None or not with_labels else expand_paths(labels, "labels")
+    return ScoreFile(
+        readers,
+        [open_labels(path, options, names) for path in label_paths],
+        kind=_common_kind(readers, kind),
+        class_names=names,
+        ignore_index=ignore_index,
+        labels_as=labels_as,
+        class_axis=class_axis,
+    )
+
+
+def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
+    """Return the files that a path, a pattern or a list of these means.
+
+    A path that exists is itself, even with a star in its name. A pattern gives its files sorted.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not listed:
+        raise OptionError(f"`{name}` must name at least one file. Got none. Name one.")
+    found: list[Path] = []
+    for item in listed:
+        text = os.fspath(item)
+        if os.path.lexists(text) or not glob.has_magic(text):
+            found.append(Path(text))
+            continue
+        matches = sorted(glob.glob(text, recursive=True))
+        if not matches:
+            raise FileNotFoundError(2, "no file matches the pattern", text)
+        found.extend(map(Path, matches))
+    return found
+
+
+def _open_reader(path: Path, options: ReadOptions) -> Reader:
+    """Open one file by the module of its format."""
+    found = detect_format(path)
+    module = importlib.import_module(f"reprior.files.formats.{found}")
+    return cast(Reader, getattr(module, f"open_{found}")(path, options))
+
+
+def _common_names(
+    readers: Sequence[Reader], given: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    """Return the class names of all files; refuse files of other classes or formats."""
+    first = readers[0]
+    for other in readers[1:]:
+        for words, a, b in (
+            ("format", first.format, other.format),
+            ("classes", first.class_names, other.class_names),
+            ("shape per sample", first.row_shape, other.row_shape),
+        ):
+            if a != b:
+                raise FileFormatError(
+                    f"Several score files must have the same {words}. Got {_brief(a)} in "
+                    f"{os.fspath(first.path)!r} and {_brief(b)} in {os.fspath(other.path)!r}. "
+                    f"Read them one by one, or make them alike."
+                )
+        if first.has_labels != other.has_labels:
+            without = other if first.has_labels else first
+            raise FileFormatError(
+                f"Several score files must all have labels, or none. {os.fspath(without.path)!r} "
+                f"has none. Add them, or pass labels in files of their own."
+            )
+    written = first.class_names
+    if given is not None and written is not None and set(given) == set(written):
+        _refuse_order(first, given, written)
+    return given or written
+
+
+def _refuse_order(reader: Reader, given: tuple[str, ...], written: tuple[str, ...]) -> None:
+    """Refuse class names in another order than that of the arrays. Tables are re-ordered."""
+    if given != written and reader.format not in ("csv", "parquet"):
+        raise OptionError(
+            f"`classes` must be in the order of the scores. Got {few(given)}, and "
+            f"{os.fspath(reader.path)!r} states {few(written)}. Leave `classes` out, or reorder it."
+        )
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
+        return few(value)
+    return repr(value)
+
+
+def _common_kind(readers: Sequence[Reader], given: str | None) -> str | None:
+    """Return what is given or written; refuse a contradiction."""
+    kind = given
+    for reader in readers:
+        if reader.kind is None:
+            continue
+        if kind is not None and kind != reader.kind:
+            raise OptionError(
+                f"`kind` must be what the file states. Got {kind!r}, and "
+                f"{os.fspath(reader.path)!r} states {reader.kind!r}. "
+                f"Leave `kind` out, or write the file again."
+            )
+        kind = reader.kind
+    return kind

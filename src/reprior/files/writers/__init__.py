@@ -1,0 +1,1 @@
+"""One module per family of output files: each writes a posterior chunk by chunk."""

@@ -1,0 +1,182 @@
+"""Outputs that are arrays: npy with a second file for predictions, and npz."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from reprior.files.chunk import Chunk
+from reprior.files.formats.arrays import fixed_width
+from reprior.files.writers.spool import NpyFile, Spool, npy_header
+from reprior.files.writers.writer import Layout, Vector
+
+__all__ = ["NpyWriter", "NpzWriter", "kept_arrays"]
+
+#: Arrays of an input that the output has anew.
+_RENEWED = ("posterior", "prediction")
+
+
+def kept_arrays(layout: Layout) -> Iterator[tuple[str, list[Any]]]:
+    """Give the arrays that all inputs hold, one per sample, as parts to put one after another."""
+    inputs = [getattr(reader, "arrays", {}) for reader in layout.inputs]
+    for name, first in inputs[0].items():
+        if name in _RENEWED:
+            continue
+        parts = [arrays[name] for arrays in inputs if name in arrays]
+        rows = [reader.n_rows for reader in layout.inputs]
+        alike = len(parts) == len(inputs) and all(
+            part.shape[:1] == (n,) and part.shape[1:] == first.shape[1:] and part.dtype.kind != "O"
+            for part, n in zip(parts, rows, strict=True)
+        )
+        if alike:
+            yield name, parts
+
+
+def block_rows(part: Any) -> int:
+    """Return how many rows of an array make a block of about 4 MB."""
+    row: int = int(part.dtype.itemsize) * int(np.prod(part.shape[1:], dtype=np.int64))
+    return max(1, (1 << 22) // max(1, row))
+
+
+def common_dtype(parts: list[Any]) -> np.dtype[Any]:
+    """Return the dtype that holds the entries of all parts."""
+    dtype = np.result_type(*(part.dtype for part in parts))
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")
+
+
+def _width(parts: list[Any]) -> np.dtype[Any]:
+    """Return the dtype of one width that holds every string, which an npz file needs."""
+    blocks = (block for part in parts for block in part.blocks(block_rows(part)))
+    return np.result_type(*{fixed_width(block).dtype for block in blocks})
+
+
+class NpyWriter:
+    """``OUT.npy`` with the posterior, ``OUT.prediction.npy`` with the predicted indices."""
+
+    def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        self._posterior, self._prediction = NpyFile(paths[0]), NpyFile(paths[1])
+        self.notes: list[str] = []
+        if layout.keep:
+            self.notes.append(
+                "An npy file holds one array: the original scores were not kept. "
+                "Write npz to keep them."
+            )
+
+    def write(
+        self,
+        chunk: Chunk,  # noqa: ARG002 - as other writers have it
+        posterior: Any,
+        prediction: Any,
+    ) -> None:
+        """Append the posterior and the predicted class indices of a chunk."""
+        self._posterior.append(np.asarray(posterior))
+        self._prediction.append(np.asarray(prediction))
+
+    def close(self) -> None:
+        """Put the headers right."""
+        self._posterior.close()
+        self._prediction.close()
+
+    def abandon(self) -> None:
+        """Close both files as they are."""
+        self._posterior.abandon()
+        self._prediction.abandon()
+
+
+class NpzWriter:
+    """Arrays ``posterior``, ``prediction``, ``class_names`` and ``kind`` in an npz file.
+
+    Where the number of samples is known, the posterior goes straight into the archive; other
+    arrays wait in temporary files, since an archive takes one member at a time.
+    """
+
+    def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        self._layout = layout
+        self._folder = paths[0].parent
+        self._archive = zipfile.ZipFile(paths[0], "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._direct: IO[bytes] | None = None
+        self._spools: dict[str, Spool] = {}
+        self.notes: list[str] = []
+        if layout.keep and layout.inputs[0].format in ("csv", "parquet"):
+            self.notes.append(
+                "Arrays hold scores and labels of a table; its other columns were not kept. "
+                "Write csv or parquet to keep them."
+            )
+
+    def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
+        """Append the posterior and the predicted class indices of a chunk."""
+        self._append_posterior(np.asarray(posterior))
+        self._append("prediction", np.asarray(prediction, dtype=np.int64))
+        if self._layout.keep and not getattr(self._layout.inputs[0], "arrays", {}):
+            self._append("scores", np.asarray(chunk.scores))
+        stored = getattr(self._layout.inputs[0], "arrays", {})
+        if self._layout.keep and chunk.labels is not None and "labels" not in stored:
+            self._append("labels", np.asarray(chunk.labels))
+
+    def _append_posterior(self, posterior: Vector) -> None:
+        n = self._layout.n_samples
+        if n is None:
+            self._append("posterior", posterior)
+            return
+        if self._direct is None:
+            self._direct = self._archive.open("posterior.npy", "w", force_zip64=True)
+            self._dtype = posterior.dtype
+            self._direct.write(npy_header((n, *posterior.shape[1:]), posterior.dtype))
+        values = np.ascontiguousarray(posterior, dtype=self._dtype)
+        self._direct.write(values.reshape(-1).view(np.uint8).data)
+
+    def _append(self, name: str, values: Vector) -> None:
+        if name not in self._spools:
+            self._spools[name] = Spool(self._folder)
+        self._spools[name].append(values)
+
+    def close(self) -> None:
+        """Move what waits into the archive and close it."""
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
+        for name, spool in self._spools.items():
+            with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                spool.pour(member)
+            spool.close()
+        if self._layout.keep:
+            for name, parts in kept_arrays(self._layout):
+                self._copy(name, parts)
+            if self._layout.kind is not None:
+                self._small("scores_kind", np.array(self._layout.kind))
+        self._small("kind", np.array("probs"))
+        if self._layout.classes is not None:
+            self._small("class_names", np.array(self._layout.classes, dtype=str))
+        self._archive.close()
+
+    def _copy(self, name: str, parts: list[Any]) -> None:
+        """Copy an array of the inputs, block by block."""
+        dtype = common_dtype(parts)
+        if dtype.kind == "T":
+            dtype = _width(parts)
+        shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+        with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            member.write(npy_header(shape, dtype))
+            for part in parts:
+                for values in part.blocks(block_rows(part)):
+                    plain = fixed_width(values) if values.dtype.kind == "T" else values
+                    block = np.ascontiguousarray(plain, dtype=dtype)
+                    member.write(block.reshape(-1).view(np.uint8).data)
+
+    def _small(self, name: str, values: Vector) -> None:
+        data = io.BytesIO()
+        np.lib.format.write_array(data, values, allow_pickle=False)
+        self._archive.writestr(f"{name}.npy", data.getvalue())
+
+    def abandon(self) -> None:
+        """Let go of everything that is open."""
+        if self._direct is not None:
+            self._direct.close()
+        for spool in self._spools.values():
+            spool.close()
+        self._archive.close()

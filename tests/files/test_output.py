@@ -1,0 +1,289 @@
+"""Outputs are whole or not there, and can be read again."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from tests.files.shared import FORMATS, NAMES, data, table, whole, write, zarr_store
+
+from reprior.exceptions import FileFormatError, OptionError
+from reprior.files.output import open_output
+from reprior.files.scores import open_scores
+
+ROW = 8 * len(NAMES)
+TABLES = ("csv", "parquet")
+
+
+def run(file, path, *, keep=False, classes=NAMES, max_bytes=20 * ROW, fail_at=None):
+    """Write the posterior of the shared data, chunk by chunk; return the writer's notes."""
+    _, _, posterior = data()
+    with open_output(path, like=file, classes=classes, keep=keep) as writer:
+        for chunk in file.chunks(max_bytes):
+            if fail_at is not None and chunk.start >= fail_at:
+                raise KeyboardInterrupt
+            p = posterior[chunk.start : chunk.stop]
+            writer.write(chunk, p, p.argmax(axis=1))
+    return writer.notes
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("out", FORMATS)
+@pytest.mark.parametrize("keep", [False, True])
+def test_from_every_format_to_every_format_and_back(tmp_path, form, out, keep):
+    path, how = write(tmp_path, form)
+    run(open_scores(path, keep=keep, **how), tmp_path / f"out.{out}", keep=keep)
+    again = open_scores(tmp_path / f"out.{out}")
+    np.testing.assert_array_equal(whole(again.chunks(33 * ROW)), data()[2])
+    assert again.kind == ("probs" if out in ("npz", "parquet", "zarr") else None)
+    assert again.class_names == (None if out == "npy" else NAMES)
+    assert again.format == out
+
+
+@pytest.mark.parametrize("max_bytes", [1, 64 * ROW, 1 << 25])
+@pytest.mark.parametrize("out", FORMATS)
+def test_chunk_sizes_do_not_show(tmp_path, out, max_bytes):
+    path, how = write(tmp_path, "npz")
+    run(open_scores(path, **how), tmp_path / f"out.{out}", max_bytes=max_bytes)
+    np.testing.assert_array_equal(whole(open_scores(tmp_path / f"out.{out}")), data()[2])
+
+
+def test_arrays_of_npz(tmp_path):
+    path, _ = write(tmp_path, "npz")
+    scores, labels, posterior = data()
+    run(open_scores(path, with_labels=False), tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as out:
+        assert sorted(out.files) == ["class_names", "kind", "posterior", "prediction"]
+        np.testing.assert_array_equal(out["prediction"], posterior.argmax(axis=1))
+        assert out["kind"].item() == "probs"
+        assert tuple(out["class_names"]) == NAMES
+    run(open_scores(path, with_labels=False), tmp_path / "kept.npz", keep=True)
+    with np.load(tmp_path / "kept.npz", allow_pickle=False) as out:
+        np.testing.assert_array_equal(out["posterior"], posterior)
+        np.testing.assert_array_equal(out["scores"], scores)
+        np.testing.assert_array_equal(out["labels"], labels)
+        assert out["scores_kind"].item() == "logits"
+    assert open_scores(tmp_path / "kept.npz").kind == "probs"
+    before = open_scores(tmp_path / "kept.npz", scores_name="scores")
+    assert before.kind == "logits"
+    np.testing.assert_array_equal(whole(before), scores)
+
+
+def test_npy_has_predictions_beside_it(tmp_path):
+    path, how = write(tmp_path, "npy")
+    notes = run(open_scores(path, **how), tmp_path / "out.npy", keep=True)
+    posterior = data()[2]
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), posterior)
+    prediction = np.load(tmp_path / "out.prediction.npy")
+    np.testing.assert_array_equal(prediction, posterior.argmax(axis=1))
+    assert "were not kept" in notes[0]
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_columns_of_tables(tmp_path, form):
+    path, _ = write(tmp_path, form)
+    scores, labels, posterior = data()
+    read = pq.read_table if form == "parquet" else pyarrow.csv.read_csv
+    names = [NAMES[k] for k in posterior.argmax(axis=1)]
+    run(open_scores(path), tmp_path / f"out.{form}")
+    out = read(tmp_path / f"out.{form}")
+    assert out.column_names == [*NAMES, "prediction"]
+    assert out.column("prediction").to_pylist() == names
+    run(open_scores(path, keep=True), tmp_path / f"kept.{form}", keep=True)
+    kept = read(tmp_path / f"kept.{form}")
+    before = [f"{name}.score" for name in NAMES]
+    assert kept.column_names == ["id", *NAMES, "label", "prediction", *before]
+    original = table(scores, labels)
+    assert kept.column("id").to_pylist() == original.column("id").to_pylist()
+    assert kept.column("label").to_pylist() == original.column("label").to_pylist()
+    np.testing.assert_array_equal(kept.column(before[2]).to_numpy(), scores[:, 2])
+    np.testing.assert_array_equal(kept.column(NAMES[2]).to_numpy(), posterior[:, 2])
+
+
+def test_keep_twice(tmp_path):
+    path, _ = write(tmp_path, "parquet")
+    run(open_scores(path, keep=True), tmp_path / "one.parquet", keep=True)
+    run(open_scores(tmp_path / "one.parquet", keep=True), tmp_path / "two.parquet", keep=True)
+    again = open_scores(tmp_path / "two.parquet")
+    assert again.class_names == NAMES
+    np.testing.assert_array_equal(whole(again), data()[2])
+
+
+def test_a_kept_list_column_is_not_read_again(tmp_path):
+    scores, labels, posterior = data()
+    pq.write_table(pa.table({"scores": list(scores), "label": labels}), tmp_path / "a.parquet")
+    file = open_scores(tmp_path / "a.parquet", keep=True)
+    run(file, tmp_path / "b.parquet", keep=True)
+    np.testing.assert_array_equal(whole(open_scores(tmp_path / "b.parquet")), posterior)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_names_as_labels_of_zarr_are_kept(tmp_path, version):
+    scores, labels, posterior = data()
+    import zarr
+
+    zarr_store(tmp_path / "a.zarr", scores, None, version=version, class_names=list(NAMES))
+    group = zarr.open_group(str(tmp_path / "a.zarr"))
+    array = group.create_array("labels", shape=labels.shape, dtype=str, chunks=(50,))
+    array[...] = np.array(NAMES)[labels]
+    for out in ("b.zarr", "b.npz"):
+        run(open_scores(tmp_path / "a.zarr"), tmp_path / out, keep=True)
+        again = open_scores(tmp_path / out)
+        np.testing.assert_array_equal(whole(again, "labels"), labels)
+        np.testing.assert_array_equal(whole(again), posterior)
+
+
+@pytest.mark.parametrize("out", ["npy", "npz", "zarr"])
+def test_segmentation(tmp_path, out):
+    scores = np.random.default_rng(0).random((5, 3, 4, 6)).astype(np.float32)
+    np.save(tmp_path / "a.npy", scores)
+    file = open_scores(tmp_path / "a.npy")
+    with open_output(tmp_path / f"b.{out}", like=file) as writer:
+        for chunk in file.chunks(2 * scores[0].nbytes):
+            writer.write(chunk, chunk.scores, chunk.scores.argmax(axis=1))
+    np.testing.assert_array_equal(whole(open_scores(tmp_path / f"b.{out}")), scores)
+    if out == "npz":
+        with np.load(tmp_path / "b.npz") as arrays:
+            np.testing.assert_array_equal(arrays["prediction"], scores.argmax(axis=1))
+    with (
+        pytest.raises(OptionError, match="must be npy, npz or zarr for scores of shape"),
+        open_output(tmp_path / "b.csv", like=file),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("out", FORMATS)
+def test_single_scores(tmp_path, out):
+    np.save(tmp_path / "a.npy", np.array([0.25, 0.75]))
+    file = open_scores(tmp_path / "a.npy")
+    with open_output(tmp_path / f"b.{out}", like=file) as writer:
+        for chunk in file:
+            writer.write(chunk, chunk.scores, (chunk.scores > 0.5).astype(int))
+    again = open_scores(tmp_path / f"b.{out}")
+    assert again.n_classes == 2
+    np.testing.assert_array_equal(whole(again), [0.25, 0.75])
+
+
+@pytest.mark.parametrize("out", FORMATS)
+@pytest.mark.parametrize("old", [False, True])
+def test_an_interrupt_leaves_what_was_there(tmp_path, out, old):
+    path, how = write(tmp_path, "csv")
+    file = open_scores(path, **how)
+    target = tmp_path / "results" / f"out.{out}"
+    target.parent.mkdir()
+    if old:
+        run(file, target, max_bytes=1 << 25)
+    before = {p: p.read_bytes() for p in target.parent.rglob("*") if p.is_file()}
+    assert bool(before) == old
+    with pytest.raises(KeyboardInterrupt):
+        run(file, target, fail_at=100)
+    assert {p: p.read_bytes() for p in target.parent.rglob("*") if p.is_file()} == before
+    assert {p.name for p in target.parent.iterdir()} <= {f"out.{out}", "out.prediction.npy"}
+
+
+@pytest.mark.parametrize("out", FORMATS)
+def test_an_output_is_replaced(tmp_path, out):
+    path, how = write(tmp_path, "npz")
+    for _ in range(2):
+        run(open_scores(path, **how), tmp_path / f"out.{out}")
+    assert open_scores(tmp_path / f"out.{out}").n_samples in (None, 203)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_an_input_is_never_replaced(tmp_path):
+    path, how = write(tmp_path, "npy")
+    file = open_scores(path, **how)
+    os.symlink(path, tmp_path / "link.npy")
+    os.link(path, tmp_path / "hard.npy")
+    for target in (path, tmp_path / "link.npy", tmp_path / "hard.npy", how["labels"]):
+        with pytest.raises(OptionError, match="`output` must not be an input"):
+            run(file, target)
+    assert path.read_bytes() == (tmp_path / "hard.npy").read_bytes()
+    store, how = write(tmp_path, "zarr")
+    with pytest.raises(OptionError, match="which is inside"):
+        run(open_scores(store, **how), store / "out.zarr")
+
+
+def test_the_second_file_of_npy_is_no_input_either(tmp_path):
+    np.save(tmp_path / "out.prediction.npy", data()[0])
+    file = open_scores(tmp_path / "out.prediction.npy")
+    with pytest.raises(OptionError, match="`output` must not be an input"):
+        run(file, tmp_path / "out.npy")
+
+
+def test_targets_that_are_no_files(tmp_path):
+    path, how = write(tmp_path, "npz")
+    file = open_scores(path, **how)
+    (tmp_path / "folder").mkdir()
+    for target, words in (
+        (tmp_path / "folder", "which is a folder"),
+        (tmp_path / "out.xlsx", "must have the extension of a format"),
+        ("/dev/null", "no regular file"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            run(file, target)
+    with pytest.raises(FileNotFoundError):
+        run(file, tmp_path / "none" / "out.npz")
+    run(file, tmp_path / "plain")
+    with np.load(tmp_path / "plain") as arrays:
+        assert "posterior" in arrays.files
+
+
+def test_a_folder_that_takes_no_file(tmp_path, monkeypatch):
+    path, how = write(tmp_path, "npz")
+    (tmp_path / "out").mkdir()
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", denied)
+    with pytest.raises(PermissionError):
+        run(open_scores(path, **how), tmp_path / "out" / "a.npz")
+    assert os.listdir(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("out", ["npy", "npz"])
+def test_a_full_disk_leaves_nothing(tmp_path, out, monkeypatch):
+    path, how = write(tmp_path, "npy")
+    (tmp_path / "out").mkdir()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(open_scores(path, **how), tmp_path / "out" / f"a.{out}")
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_classes_that_are_names_of_other_columns(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((2, 2)))
+    file = open_scores(tmp_path / "a.npy")
+    for classes in (["a", "prediction"], ["label", "b"], ["a", "a.score"]):
+        with (
+            pytest.raises(FileFormatError, match="must leave the column names"),
+            open_output(tmp_path / "b.csv", like=file, classes=classes),
+        ):
+            pass
+
+
+def test_an_output_without_samples_is_refused(tmp_path):
+    path, how = write(tmp_path, "npz")
+    with (
+        pytest.raises(FileFormatError, match="at least one sample"),
+        open_output(tmp_path / "b.parquet", like=open_scores(path, **how)),
+    ):
+        pass
+    assert not (tmp_path / "b.parquet").exists()
+
+
+def test_classes_without_names_are_numbered(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    file = open_scores(tmp_path / "a.npy")
+    with open_output(tmp_path / "b.tsv", like=file) as writer:
+        for chunk in file:
+            writer.write(chunk, chunk.scores, chunk.scores.argmax(axis=1))
+    assert (tmp_path / "b.tsv").read_text().splitlines()[0] == "0\t1\t2\tprediction"
+    assert open_scores(tmp_path / "b.tsv").class_names == ("0", "1", "2")
