@@ -498,3 +498,23 @@ def test_a_scalar_prior_is_refused_in_words(logits):
 def test_a_label_prior_is_checked(logits):
     with pytest.raises(rp.PriorError, match="label_prior"):
         rp.PosteriorCalibrator(PRIOR, label_prior=[0.5, 0.5]).fit(*logits)
+
+
+def test_uncorrected_is_the_model_as_it_is(logits, fitted):
+    calibrator = rp.PosteriorCalibrator(PRIOR, temperature=2.0).fit(*logits)
+    strength = calibrator.strength_
+    before = calibrator.uncorrected()
+    np.testing.assert_array_equal(before.predict(logits[0]), logits[0].argmax(axis=1))
+    np.testing.assert_allclose(
+        before.predict_log_proba(logits[0]), log_softmax(logits[0], axis=1), atol=1e-12
+    )
+    assert (before.strength_, before.temperature_, before.profile_) == (0.0, 1.0, None)
+    assert (calibrator.strength_, calibrator.temperature_) == (strength, 2.0)
+    with pytest.raises(rp.NotFittedError):
+        rp.PosteriorCalibrator(PRIOR).uncorrected()
+
+
+def test_uncorrected_knows_classes_out_of_play(logits):
+    target = [0.0, *([1 / (len(PRIOR) - 1)] * (len(PRIOR) - 1))]
+    before = rp.PosteriorCalibrator(PRIOR, target_prior=target).fit(*logits).uncorrected()
+    assert (before.predict_proba(logits[0])[:, 0] > 0).all()

@@ -10,17 +10,19 @@
     calibrator.predict(test_logits)
 """
 
-from reprior import metrics
-from reprior.calibrator import PosteriorCalibrator, load
+from reprior import engines, metrics
+from reprior.calibrator import PosteriorCalibrator
 from reprior.core.flatten import EntropyReference, flatten
 from reprior.core.fuse import fuse
 from reprior.core.prior import prior_from_counts, prior_from_labels
 from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
+from reprior.core.shift import estimate_target_prior
 from reprior.core.temperature import TemperatureFit, fit_temperature
 from reprior.exceptions import (
     FileFormatError,
     InfeasibleError,
     LabelsError,
+    MissingDependencyError,
     NotFittedError,
     OptionError,
     PriorError,
@@ -29,10 +31,12 @@ from reprior.exceptions import (
     RepriorWarning,
     ScoresError,
 )
+from reprior.loading import load
 from reprior.metrics import ClassCounts, CountMetric
 from reprior.tuning.objective import Best, ParetoFront
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.search import SearchResult, search_strength
+from reprior.tuning.switch_table import SwitchTable
 
 __all__ = [
     "Best",
@@ -42,6 +46,7 @@ __all__ = [
     "FileFormatError",
     "InfeasibleError",
     "LabelsError",
+    "MissingDependencyError",
     "NotFittedError",
     "OptionError",
     "ParetoFront",
@@ -53,8 +58,11 @@ __all__ = [
     "ScoresError",
     "SearchResult",
     "StrengthProfile",
+    "SwitchTable",
     "TemperatureFit",
     "__version__",
+    "engines",
+    "estimate_target_prior",
     "fit_temperature",
     "flatten",
     "fuse",

@@ -5,29 +5,32 @@ from __future__ import annotations
 import copy
 import math
 import os
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score
-from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
-from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.core.prior import as_target_prior, slopes
 from reprior.core.rebalance import log_rebalance, rebalance
-from reprior.encoding import as_classes, as_mapping, encode, is_range, score_array
-from reprior.exceptions import NotFittedError, OptionError, RepriorWarning
-from reprior.files.calibrators import read_calibrator, write_calibrator
-from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.encoding import (
+    as_mapping,
+    check_options,
+    encode,
+    is_range,
+    score_array,
+    state_problem,
+)
+from reprior.exceptions import NotFittedError
+from reprior.files.calibrators import write_calibrator
+from reprior.metrics.count_metrics import CountMetric
 from reprior.summary import metric_name, summary_text
-from reprior.tuning.data import TuningData
-from reprior.tuning.objective import Best, Constraint
+from reprior.tuning.objective import Best
+from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.widen import best_widened
 
-__all__ = ["PosteriorCalibrator", "load"]
+__all__ = ["PosteriorCalibrator"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Self = TypeVar("Self", bound="PosteriorCalibrator")
@@ -98,7 +101,10 @@ class PosteriorCalibrator:
     best_score_ : float
         The metric at ``strength_`` *on the tuning labels*: judge the calibrator on others.
     profile_ : StrengthProfile
-        All counts for all strengths. None after :func:`load` and :meth:`retarget`.
+        All counts for all strengths. None after :func:`reprior.load` and :meth:`retarget`.
+    provenance_ : dict or None
+        What it was tuned on, ``{"digest": …, "n_samples": …}``, where
+        :func:`reprior.engines.fit` tuned it; None after :meth:`fit`.
     source_prior_, target_prior_ : ndarray of shape (K,)
         The priors as used.
     classes_ : ndarray of shape (K,)
@@ -128,6 +134,7 @@ class PosteriorCalibrator:
     temperature_: float
     best_score_: float
     profile_: StrengthProfile | None
+    provenance_: dict[str, Any] | None = None
     source_prior_: Vector
     target_prior_: Vector
     classes_: Vector
@@ -179,29 +186,15 @@ class PosteriorCalibrator:
         sample_weight : array of the labels' shape, optional
             A weight per sample.
         """
-        self._check_options()
-        data, classes, names = encode(self, scores, labels, sample_weight)
-        n_classes = classes.size
-        metric = find_metric(self.metric, n_classes=n_classes, classes=names)
-        constraints = [
-            replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=names))
-            for rule in Constraint.parse_all(self.subject_to)
-        ]
-        best, profile = self._search(data, metric, constraints)
-        label_prior = self.label_prior
-        if label_prior is not None:
-            label_prior = as_prior(
-                as_mapping(label_prior), name="label_prior", n_classes=n_classes, allow_zero=True,
-                classes=classes.tolist(),
-            )  # fmt: skip
-        temperature = 1.0 if self.temperature is None else self.temperature
+        check_options(self)
+        data, terms = encode(self, scores, labels, sample_weight)
+        problem = state_problem(self, terms)
+        best, profile = problem.search(data.profile)
+        temperature = problem.temperature
         if temperature == "fit":
-            temperature = data.temperature(best.strength, label_prior)
-        self._warn_of_absent(classes[~profile.baseline.labelled].tolist(), n_classes)
-        self.classes_, self.profile_ = classes, profile
-        self.source_prior_, self.target_prior_ = data.source_prior, data.target_prior
-        self.strength_, self.strength_interval_ = best.strength, best.interval
-        self.best_score_, self.temperature_ = best.value, float(temperature)
+            temperature = data.temperature(best.strength, problem.label_prior)
+        problem.warn_of_absent(profile)
+        self._adopt(problem, best, profile, temperature)
         return self
 
     def predict_log_proba(self, scores: Any) -> Any:
@@ -250,6 +243,17 @@ class PosteriorCalibrator:
         other.profile_, other.best_score_ = None, math.nan
         return other
 
+    def uncorrected(self: Self) -> Self:
+        """Return a calibrator that leaves the model as it is: strength 0 and temperature 1.
+
+        It stands for "before" where this one is judged.
+        """
+        self._check_fitted()
+        other = copy.copy(self)
+        other.strength_, other.strength_interval_, other.temperature_ = 0.0, (0.0, 0.0), 1.0
+        other.profile_, other.best_score_, other.provenance_ = None, math.nan, None
+        return other
+
     def as_affine(self) -> tuple[float, Vector]:
         """Return (scale, bias) so that ``softmax(scale·z + bias)`` is the posterior of scores z.
 
@@ -269,7 +273,7 @@ class PosteriorCalibrator:
         return summary_text(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibrator to a JSON file, atomically. :func:`load` reads it."""
+        """Write the calibrator to a JSON file, atomically. :func:`reprior.load` reads it."""
         self._check_fitted()
         write_calibrator(
             path,
@@ -284,6 +288,7 @@ class PosteriorCalibrator:
                 "class_axis": self.class_axis,
                 "strength_interval": list(self.strength_interval_),
                 "best_score": None if math.isnan(self.best_score_) else self.best_score_,
+                "provenance": self.provenance_,
             },
         )
 
@@ -308,20 +313,6 @@ class PosteriorCalibrator:
             "class_axis": self.class_axis,
         }
 
-    def _check_options(self) -> None:
-        check_kind(self.kind)
-        check_choice("tune", self.tune, ["strength"])
-        check_choice("selection", self.selection, ["max"])
-        if self.cv is not None:
-            raise OptionError(
-                f"`cv` must be None. Got {self.cv!r}. Tune on one part of the data and judge on "
-                f"another; reprior.sklearn.RebalancedClassifierCV cross-validates a model."
-            )
-        if self.temperature not in (None, "fit"):
-            check_finite_number(
-                "temperature", self.temperature, positive=True, hint="Or pass 'fit', or None."
-            )
-
     def _check_fitted(self) -> None:
         if not hasattr(self, "strength_"):
             raise NotFittedError(
@@ -329,65 +320,17 @@ class PosteriorCalibrator:
                 "reprior.load(path), first."
             )
 
-    def _search(
-        self, data: TuningData, metric: CountMetric, constraints: list[Constraint]
-    ) -> tuple[Best, StrengthProfile]:
-        """Profile the tuning data, wider where the best lies at the upper bound."""
-        bounds = check_bounds(self.bounds)
-        w = slopes(data.source_prior, data.target_prior)
-        if np.unique(w[np.isfinite(w)]).size > 1:
-            return best_widened(data.profile, bounds, metric, constraints, stacklevel=3)
-        profile = data.profile(bounds)
-        best = profile.best(metric, subject_to=constraints)
-        _say("The target prior is the source prior, as far as the classes in play go: no strength "
-             "changes a decision.")  # fmt: skip
-        return replace(best, strength=1.0, interval=bounds), profile
-
-    def _warn_of_absent(self, absent: list[Any], n_classes: int) -> None:
-        if absent:
-            few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
-            _say(f"{len(absent)} of {n_classes} classes have no tuning labels: {few}. "
-                 f"The metric says nothing about them.")  # fmt: skip
-
-
-def load(path: str | os.PathLike[str]) -> PosteriorCalibrator:
-    """Read a calibrator that :meth:`PosteriorCalibrator.save` wrote.
-
-    A file that is truncated, damaged, from a newer version, or not a calibrator is refused.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import reprior as rp
-    >>> path = getfixture("tmp_path") / "cal.json"
-    >>> fitted = rp.PosteriorCalibrator([0.75, 0.25]).fit(3 * np.eye(2), [0, 1])
-    >>> fitted.save(path)
-    >>> rp.load(path).strength_ == fitted.strength_
-    True
-    """
-    fields = read_calibrator(path)
-    classes = fields["classes"]
-    calibrator = PosteriorCalibrator(
-        fields["source_prior"],
-        target_prior=fields["target_prior"],
-        metric=fields["metric"],
-        temperature=fields["temperature"],
-        kind=fields["kind"],
-        class_axis=fields["class_axis"],
-        classes=classes,
-    )
-    n_classes, score = len(fields["source_prior"]), fields["best_score"]
-    calibrator.source_prior_ = as_prior(fields["source_prior"], name="source_prior")
-    calibrator.target_prior_ = as_target_prior(fields["target_prior"], n_classes=n_classes)
-    calibrator.classes_ = np.arange(n_classes) if classes is None else as_classes(classes)
-    calibrator.strength_ = float(fields["strength"])
-    calibrator.strength_interval_ = tuple(fields["strength_interval"])
-    calibrator.temperature_ = float(fields["temperature"])
-    calibrator.best_score_ = math.nan if score is None else float(score)
-    calibrator.profile_ = None
-    return calibrator
-
-
-def _say(sentence: str) -> None:
-    # The caller of fit() is four frames up: _say, _search or the like, fit, caller.
-    warnings.warn(sentence, RepriorWarning, stacklevel=4)
+    def _adopt(
+        self,
+        problem: Problem,
+        best: Best,
+        profile: StrengthProfile,
+        temperature: float,
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
+        """Become fitted: all at once, so that a fit that fails changes nothing."""
+        self.classes_, self.profile_ = problem.classes, profile
+        self.source_prior_, self.target_prior_ = problem.source_prior, problem.target_prior
+        self.strength_, self.strength_interval_ = best.strength, best.interval
+        self.best_score_, self.temperature_ = best.value, float(temperature)
+        self.provenance_ = provenance

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
+from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import LabelsError, OptionError, ScoresError
+from reprior.metrics.count_metrics import find_metric
 from reprior.tuning.data import TuningData
+from reprior.tuning.objective import Constraint
+from reprior.tuning.problem import Problem
 
-__all__ = ["Encoded", "as_classes", "as_mapping", "encode", "is_range", "score_array"]
+__all__ = [
+    "Encoded",
+    "Terms",
+    "are_indices",
+    "as_classes",
+    "as_mapping",
+    "check_options",
+    "encode",
+    "encode_part",
+    "is_range",
+    "read_terms",
+    "score_array",
+    "state_problem",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -21,26 +39,33 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 IGNORED = -1
 
 
+class Terms(NamedTuple):
+    """The classes, and the priors in their order."""
+
+    classes: Vector
+    names: Vector | None
+    """The classes where labels are names, None where they are indices."""
+    source_prior: Vector
+    target_prior: Vector
+
+
 class Encoded(NamedTuple):
-    """Tuning data, and the classes they speak of: names, or None where labels are indices."""
+    """Tuning data, and what they speak of."""
 
     data: TuningData
-    classes: Vector
-    names: list[Any] | None
+    terms: Terms
+
+    @property
+    def names(self) -> list[Any] | None:
+        """The class names, or None where labels are indices."""
+        return None if self.terms.names is None else self.terms.classes.tolist()
 
 
 def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encoded:
     """Read the data as a calibrator's ``options`` say."""
-    prior = as_mapping(options.source_prior)
-    named = isinstance(prior, Mapping)
-    n_classes = len(prior) if named else as_prior(prior, name="source_prior").size
-    names = resolve_classes(
-        options.classes, n_classes=n_classes, source_prior=prior, scores=scores, labels=labels
-    )
-    classes = np.arange(n_classes) if names is None else names
-    order = classes.tolist()
-    indices, ignored = encode_labels(labels, names, options.ignore_index)
-    values = score_array(scores, names)
+    terms = read_terms(options, options.classes, scores=scores, labels=labels)
+    indices, ignored = encode_labels(labels, terms.names, options.ignore_index)
+    values = score_array(scores, terms.names)
     if isinstance(indices, np.ndarray) and indices is not labels and not _is_array(labels):
         indices = constant(indices, namespace(values), like=values)
     data = TuningData(
@@ -50,12 +75,96 @@ def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encode
         ignore_index=ignored,
         kind=options.kind,
         class_axis=options.class_axis,
+        source_prior=terms.source_prior,
+        target_prior=terms.target_prior,
+    )
+    return Encoded(data, terms)
+
+
+def encode_part(
+    options: Any, terms: Terms, scores: Any, labels: Any, sample_weight: Any
+) -> TuningData:
+    """Read one part of a larger set, whose classes are settled.
+
+    Integer labels are class indices; others are names.
+    """
+    ignore_index = options.ignore_index
+    if are_indices(labels):
+        whole = isinstance(ignore_index, int | np.integer)
+        indices, ignored = labels, ignore_index if whole or ignore_index is None else IGNORED
+    else:
+        indices, ignored = encode_labels(labels, terms.classes, ignore_index)
+    return TuningData(
+        scores=scores,
+        labels=indices,
+        weight=sample_weight,
+        ignore_index=ignored,
+        kind=options.kind,
+        class_axis=options.class_axis,
+        source_prior=terms.source_prior,
+        target_prior=terms.target_prior,
+    )
+
+
+def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = ()) -> Terms:
+    """Settle the classes, by what is given or by what the data show, and both priors."""
+    prior = as_mapping(options.source_prior)
+    named = isinstance(prior, Mapping)
+    n_classes = len(prior) if named else as_prior(prior, name="source_prior").size
+    names = resolve_classes(
+        classes, n_classes=n_classes, source_prior=prior, scores=scores, labels=labels
+    )
+    found = np.arange(n_classes) if names is None else names
+    order = found.tolist()
+    return Terms(
+        classes=found,
+        names=names,
         source_prior=as_prior(prior, name="source_prior", classes=order),
         target_prior=as_target_prior(
             as_mapping(options.target_prior), n_classes=n_classes, classes=order
         ),
     )
-    return Encoded(data, classes, None if names is None else order)
+
+
+def state_problem(options: Any, terms: Terms) -> Problem:
+    """Resolve what a calibrator's ``options`` ask to be tuned, in terms of the classes."""
+    order, n_classes = terms.classes.tolist(), terms.classes.size
+    names = None if terms.names is None else order
+    label_prior = options.label_prior
+    if label_prior is not None:
+        label_prior = as_prior(
+            as_mapping(label_prior), name="label_prior", n_classes=n_classes, allow_zero=True,
+            classes=order,
+        )  # fmt: skip
+    return Problem(
+        classes=terms.classes,
+        source_prior=terms.source_prior,
+        target_prior=terms.target_prior,
+        metric=find_metric(options.metric, n_classes=n_classes, classes=names),
+        constraints=[
+            replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=names))
+            for rule in Constraint.parse_all(options.subject_to)
+        ],
+        bounds=check_bounds(options.bounds),
+        temperature=1.0 if options.temperature is None else options.temperature,
+        label_prior=label_prior,
+    )
+
+
+def check_options(options: Any) -> None:
+    """Refuse options of a calibrator that are wrong whatever the data are."""
+    check_kind(options.kind)
+    check_choice("tune", options.tune, ["strength"])
+    check_choice("selection", options.selection, ["max"])
+    if options.cv is not None:
+        raise OptionError(
+            f"`cv` must be None. Got {options.cv!r}. Tune on one part of the data and judge on "
+            f"another; reprior.sklearn.RebalancedClassifierCV cross-validates a model."
+        )
+    if options.temperature not in (None, "fit"):
+        check_finite_number(
+            "temperature", options.temperature, positive=True, hint="Or pass 'fit', or None."
+        )
 
 
 def as_mapping(prior: Any) -> Any:
@@ -95,7 +204,7 @@ def resolve_classes(
     the columns of a frame of scores with these names, or else the names sorted, which is the order
     of the columns of scikit-learn's models.
     """
-    if classes is None and (isinstance(source_prior, Mapping) or not _are_indices(labels)):
+    if classes is None and (isinstance(source_prior, Mapping) or not are_indices(labels)):
         names = set(source_prior if isinstance(source_prior, Mapping) else _values(labels))
         framed = _is_frame(scores) and names <= set(scores.columns)
         classes = list(scores.columns) if framed else sorted(names)
@@ -153,7 +262,8 @@ def _values(labels: Any) -> Any:
     return np.asarray(array).tolist()
 
 
-def _are_indices(labels: Any) -> bool:
+def are_indices(labels: Any) -> bool:
+    """Whether labels are numbers, and so may be class indices."""
     if _has_to_numpy(labels):
         labels = labels.to_numpy()
     if hasattr(labels, "dtype"):

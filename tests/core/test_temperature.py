@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.core.backends import EPS, WIDE_BACKENDS
 
 from reprior.core import temperature
-from reprior.core.temperature import TemperatureFit, fit_temperature
+from reprior.core.temperature import LogLoss, TemperatureFit, fit_temperature, minimise
 from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
 
 FIT = 1e-7
@@ -280,7 +280,7 @@ def test_a_loss_that_lies_about_its_slope_ends_unconverged():
 
     def liar(inverse):
         looks.append(inverse)
-        return temperature._Loss(1.0, (-1.0) ** len(looks), 1e-9)
+        return temperature.Loss(1.0, (-1.0) ** len(looks), 1e-9)
 
     fit = temperature._minimise(liar, 0.01, 100.0)
     assert not fit.converged
@@ -291,7 +291,7 @@ def test_newton_that_crawls_is_overtaken():
     """A curvature that is far too large makes tiny steps: the end of the bracket is sought."""
 
     def crawl(inverse):
-        return temperature._Loss(1.0, np.tanh(50 * np.log(inverse / 3.0)), 60.0)
+        return temperature.Loss(1.0, np.tanh(50 * np.log(inverse / 3.0)), 60.0)
 
     fit = temperature._minimise(crawl, 0.01, 100.0)
     assert fit.converged
@@ -405,3 +405,27 @@ def test_words(case):
         call()
     assert words in str(caught.value)
     assert isinstance(caught.value, RepriorError)
+
+
+@pytest.mark.parametrize("n_classes", [4, 80])
+def test_losses_of_parts_add_to_that_of_the_whole(rng, n_classes):
+    z, y = sample(rng, 200, n_classes)
+    v = rng.uniform(0.5, 2.0, 200)
+    parts = [
+        LogLoss.of_rows(z[part], y[part], v[part] / v.sum())
+        for part in (slice(0, 30), slice(30, 200))
+    ]
+
+    def total(inverse):
+        return temperature.Loss(*np.sum([loss(inverse) for loss in parts], axis=0).tolist())
+
+    known = fit_temperature(z, y, sample_weight=v)
+    found = minimise(total, temperature.BOUNDS, stacklevel=2)
+    assert found.temperature == pytest.approx(known.temperature, rel=FIT)
+    assert found.log_loss == pytest.approx(known.log_loss, rel=FIT)
+
+
+def test_a_part_refuses_an_impossible_label():
+    rows = np.array([[0.0, 1.0], [-np.inf, 0.0]])
+    with pytest.raises(ScoresError, match="probability 0 for class 0 of sample 1"):
+        LogLoss.of_rows(rows, np.array([0, 0]), np.array([0.5, 0.5]))

@@ -10,7 +10,8 @@ from tests import oracles
 from tests.tuning.shared import ROUNDING, assert_same_counts, cases, exact_cases, random_case
 
 from reprior.exceptions import ProfileMismatchError
-from reprior.tuning.merging import merged
+from reprior.tuning import merging
+from reprior.tuning.merging import ProfileSum, merged
 from reprior.tuning.profile import StrengthProfile
 
 RESOLUTIONS = [0.05, 0.3, 0.7, 3.0]
@@ -277,3 +278,58 @@ def test_sum_needs_no_start(rng):
     assert sum(parts).n_samples == 3 * parts[0].n_samples
     with pytest.raises(ProfileMismatchError, match="Only profiles add"):
         1 + parts[0]
+
+
+def added(profiles, **options):
+    total = ProfileSum(**options)
+    for profile in profiles:
+        total.add(profile)
+    return total
+
+
+def assert_same_switches(a, b):
+    for name, column in b._switches.arrays().items():
+        np.testing.assert_array_equal(a._switches.arrays()[name], column, err_msg=name)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 40, 10**6])
+@pytest.mark.parametrize("at_once", [1, 30, 1 << 20])
+def test_a_sum_that_bins_is_the_binned_sum(rng, monkeypatch, limit, at_once):
+    monkeypatch.setattr(merging, "SWITCHES_PER_BINNING", at_once)
+    case = random_case(rng, 90)
+    parts = [case.rows(slice(i, i + 7)).profile() for i in range(0, 90, 7)]
+    total = added(parts, exact_up_to=limit, resolution=0.05)
+    assert total.coarse == (limit < case.profile().n_switches)
+    whole = case.profile(resolution=0.05 if total.coarse else None)
+    found = total.total()
+    assert found.resolution == whole.resolution
+    assert_same_counts(found.baseline, whole.baseline)
+    assert found.best("accuracy") == whole.best("accuracy")
+    assert found.n_switches == whole.n_switches
+    if total.coarse:
+        assert_same_switches(found, whole)
+    assert total.total().n_samples == found.n_samples  # asked again, the same
+
+
+@pytest.mark.parametrize("first", [0, 5, None])
+@pytest.mark.parametrize("second", [0, 5, None])
+def test_sums_merge(rng, first, second):
+    case = random_case(rng, 60)
+    a, b = (
+        added([case.rows(slice(i, i + 10)).profile() for i in where], exact_up_to=limit,
+              resolution=0.05)
+        for where, limit in ((range(0, 20, 10), first), (range(20, 60, 10), second))
+    )  # fmt: skip
+    known = b.total().n_samples
+    a.merge(b)
+    coarse = (first, second) != (None, None)
+    whole = case.profile(resolution=0.05 if coarse else None)
+    assert a.total().best("mean_iou") == whole.best("mean_iou")
+    assert a.total().resolution == whole.resolution
+    assert b.total().n_samples == known
+
+
+def test_a_sum_of_nothing_is_false(rng):
+    assert not ProfileSum()
+    assert added([random_case(rng).profile()])
+    assert added([random_case(rng).profile()], exact_up_to=0, resolution=0.1)

@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as hnp
 from tests.tuning.shared import switch_multiset
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning import switches as switches_module
 from reprior.tuning.constants import AFTER_ZERO
 from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
 
@@ -249,3 +250,27 @@ def test_binned_parts_that_are_none():
         binned(1).minus(binned(1).plus(binned(1)))
     with pytest.raises(ProfileMismatchError, match="only be subtracted"):
         binned(1).minus(binned(2))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("low, high", [(0.0, 2.0), (-1.03, 0.55)])
+def test_binning_by_table_and_by_sorting_agree(rng, monkeypatch, counted, weighted, low, high):
+    n, n_classes = 500, 5
+    loser = rng.integers(n_classes, size=n, dtype=np.int32)
+    winner = ((loser + rng.integers(1, n_classes, n)) % n_classes).astype(np.int32)
+    many = Switches(
+        rng.uniform(low, high, n),
+        rng.integers(n_classes, size=n, dtype=np.int32),
+        loser,
+        winner,
+        rng.integers(1, 4, n) if counted else None,
+        rng.integers(1, 9, n) / 4 if weighted else None,
+    )
+    found = []
+    for cells in (0, 4):
+        monkeypatch.setattr(switches_module, "DENSE_CELLS", cells)
+        found.append(many.binned(0.05, high).arrays())
+    for name, column in found[0].items():
+        np.testing.assert_array_equal(found[1][name], column, err_msg=name)
+        assert found[1][name].dtype.kind == column.dtype.kind

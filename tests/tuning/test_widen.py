@@ -6,7 +6,7 @@ import pytest
 import reprior as rp
 from reprior.metrics.count_metrics import find_metric
 from reprior.tuning.objective import Constraint
-from reprior.tuning.widen import best_widened
+from reprior.tuning.widen import best_widened, best_within
 
 PRIOR = [0.8, 0.2]
 ACCURACY = find_metric("accuracy", n_classes=2)
@@ -84,3 +84,15 @@ def test_the_largest_value_is_the_metrics_own():
         best, _ = best_widened(profile_of, (0.0, 0.8), double, [], stacklevel=1)
     assert best.value == 2.0
     assert len(seen) == 2
+
+
+def test_scores_that_cannot_be_read_again_keep_their_bounds():
+    profile_of, seen = profiles_of([0.5, 4.0, 7.0, 5.0], [1, 1, 0, 1])
+    with pytest.warns(rp.RepriorWarning, match="lies at the upper bound 1, and the") as caught:
+        best = best_within(profile_of((0.0, 1.0)), ACCURACY, [], stacklevel=1)
+    assert caught[0].filename == __file__
+    assert best.interval[1] == 1.0
+    with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 0.25 changes accuracy, and"):
+        best_within(profile_of((0.0, 0.25)), ACCURACY, [], stacklevel=1)
+    assert best_within(profile_of((0.0, 4.5)), ACCURACY, [], stacklevel=1).value == 1.0
+    assert seen == [(0.0, 1.0), (0.0, 0.25), (0.0, 4.5)]

@@ -32,7 +32,7 @@ from reprior.core.checks import (
 from reprior.core.logspace import as_scores
 from reprior.exceptions import LabelsError, RepriorWarning, ScoresError
 
-__all__ = ["TemperatureFit", "fit_temperature"]
+__all__ = ["LogLoss", "Loss", "TemperatureFit", "fit_temperature", "minimise"]
 
 STEP_TOLERANCE = 1e-6
 """Newton stops at a step this small relative to 1/T: the next error is of its square."""
@@ -42,6 +42,9 @@ MAX_ITERATIONS = 60
 
 GROWTH = 4.0
 """The most by which 1/T may grow or shrink in a step before the optimum is bracketed."""
+
+BOUNDS = (0.01, 100.0)
+"""The range of T where none is given."""
 
 BLOCK_ITEMS = 1 << 17
 """Scores per block on NumPy: one block and its two temporaries stay in the cache."""
@@ -80,7 +83,7 @@ def fit_temperature(
     kind: str = "logits",
     class_axis: int = -1,
     ignore_index: int | None = None,
-    bounds: tuple[float, float] = (0.01, 100.0),
+    bounds: tuple[float, float] = BOUNDS,
 ) -> TemperatureFit:
     r"""Return the temperature that minimises the log-loss of softmax(z / T).
 
@@ -132,7 +135,18 @@ def fit_temperature(
     check_kind(kind)
     low, high = check_bounds(bounds, positive=True)
     problem = _problem(scores, labels, sample_weight, kind, class_axis, ignore_index)
-    found = _minimise(problem, 1.0 / high, 1.0 / low)
+    return minimise(problem, (low, high), stacklevel=3)
+
+
+def minimise(
+    loss: "Callable[[float], Loss]", bounds: tuple[float, float], *, stacklevel: int
+) -> TemperatureFit:
+    """Return the temperature within ``bounds`` at which a log-loss, given of 1/T, is smallest.
+
+    ``stacklevel`` is how many frames up the user's call is, for the warning at a bound.
+    """
+    low, high = bounds
+    found = _minimise(loss, 1.0 / high, 1.0 / low)
     if not found.at_bound:
         return found
     sharp = found.temperature < math.sqrt(low * high)
@@ -146,12 +160,12 @@ def fit_temperature(
         f"the log-loss still falls at the bound T={end:g} of `bounds`, as it does where {why}. "
         f"Pass more or other validation data, or wider bounds.",
         RepriorWarning,
-        stacklevel=2,
+        stacklevel=stacklevel,
     )
     return replace(found, temperature=end)
 
 
-class _Loss(NamedTuple):
+class Loss(NamedTuple):
     """The log-loss at one 1/T, and its first and second derivative."""
 
     value: float
@@ -166,7 +180,7 @@ def _problem(
     kind: str,
     class_axis: int,
     ignore_index: int | None,
-) -> Callable[[float], _Loss]:
+) -> Callable[[float], Loss]:
     """Check the arguments and return the log-loss as a function of 1/T."""
     xp = namespace(scores, labels, sample_weight)
     z = as_scores(scores, xp)
@@ -187,8 +201,8 @@ def _problem(
     if kept.size < v.size:
         rows = xp.take(rows, constant(kept, xp, like=rows), axis=1 if first else 0)
     y, v = y.reshape(-1)[kept].astype(np.int64), v.reshape(-1)[kept]
-    loss = _LogLoss(rows, y, v, axis=0 if first else 1, xp=xp)
-    _refuse_impossible_labels(loss.chosen, y, kept)
+    loss = LogLoss(rows, y, v, axis=0 if first else 1, xp=xp)
+    loss.refuse_impossible(y, kept)
     return loss
 
 
@@ -228,8 +242,11 @@ def _masked(z: Array, keep: NDArray[np.bool_], kind: str, *, axis: int, xp: Name
     return xp.where(constant(np.expand_dims(keep, axis), xp, like=z), z, row)
 
 
-class _LogLoss:
-    """The weighted log-loss of rows of log-scores as a function of 1/T."""
+class LogLoss:
+    """The weighted log-loss of rows of log-scores as a function of 1/T.
+
+    ``axis`` is that of the classes. Losses of parts add, if their weights sum to 1 together.
+    """
 
     def __init__(
         self,
@@ -255,13 +272,25 @@ class _LogLoss:
             self.finite = xp.where(impossible, xp.zeros_like(self.rows), self.rows)
         self.step = max(1, BLOCK_ITEMS // n_classes) if is_numpy_namespace(xp) else n
 
-    def __call__(self, inverse: float) -> _Loss:
+    @classmethod
+    def of_rows(
+        cls, rows: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
+    ) -> "LogLoss":
+        """Return the log-loss of NumPy log-scores (n, K): one part of a sum over many such."""
+        first = rows.shape[1] < SHORT_ROW
+        turned = np.ascontiguousarray(rows.T) if first else rows
+        loss = cls(turned, labels, weights, axis=0 if first else 1, xp=namespace(rows))
+        loss.refuse_impossible(labels, np.arange(labels.size))
+        return loss
+
+    def __call__(self, inverse: float) -> Loss:
+        """Return the loss, its slope and its curvature at 1/T."""
         parts = [
             self._block(inverse, slice(start, start + self.step))
             for start in range(0, self.weights.size, self.step)
         ]
         value, slope, curvature = np.sum(parts, axis=0)
-        return _Loss(float(value), float(slope), float(curvature))
+        return Loss(float(value), float(slope), float(curvature))
 
     def _block(self, inverse: float, part: slice) -> NDArray[np.float64]:
         xp, index = self.xp, (slice(None), part) if self.axis == 0 else (part, slice(None))
@@ -278,12 +307,11 @@ class _LogLoss:
         losses = np.log(total) - inverse * chosen
         return np.array([weights @ losses, weights @ (mean - chosen), weights @ variance])
 
-
-def _refuse_impossible_labels(
-    chosen: NDArray[np.float64], labels: NDArray[np.int64], samples: NDArray[np.int64]
-) -> None:
-    impossible = np.isneginf(chosen)
-    if impossible.any():
+    def refuse_impossible(self, labels: NDArray[np.int64], samples: NDArray[np.int64]) -> None:
+        """Refuse samples whose own class has probability 0; ``samples`` are their indices."""
+        impossible = np.isneginf(self.chosen)
+        if not impossible.any():
+            return
         where = int(np.argmax(impossible))
         raise ScoresError(
             f"`scores` must leave every sample's own class possible, or the log-loss is infinite "
@@ -294,7 +322,7 @@ def _refuse_impossible_labels(
         )
 
 
-def _minimise(loss: Callable[[float], _Loss], low: float, high: float) -> TemperatureFit:
+def _minimise(loss: Callable[[float], Loss], low: float, high: float) -> TemperatureFit:
     """Find the root of the slope in [low, high] by Newton steps that never leave the bracket."""
     left, right = low, high
     at = min(max(1.0, low), high)

@@ -5,6 +5,7 @@
 ``groups``         many-, medium- and few-shot classes
 ``ranking``        top-k accuracy
 ``calibration``    log-loss, Brier score, calibration errors, reliability
+``reliability``    the bins of these errors, to be added up over the parts of a data set
 """
 
 from reprior.metrics.calibration import (
@@ -19,11 +20,13 @@ from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, evaluate
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.groups import group_metric, shot_groups
 from reprior.metrics.ranking import top_k_accuracy
+from reprior.metrics.reliability import Reliability
 
 __all__ = [
     "COUNT_METRICS",
     "ClassCounts",
     "CountMetric",
+    "Reliability",
     "ReliabilityCurve",
     "brier_score",
     "classwise_calibration_error",

@@ -209,7 +209,7 @@ def reliability_curve(
     >>> curve.confidence, curve.accuracy, curve.count
     (array([ nan, 0.75]), array([nan, 0.5]), array([0., 2.]))
     """
-    _check_bins(n_bins, binning)
+    check_bins(n_bins, binning)
     samples = Samples.read(
         scores,
         labels,
@@ -259,7 +259,7 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
     0.4
     """
-    _check_bins(n_bins, binning)
+    check_bins(n_bins, binning)
     samples = Samples.read(
         scores,
         labels,
@@ -309,7 +309,7 @@ def classwise_calibration_error(
     >>> round(classwise_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 4)
     0.4
     """
-    _check_bins(n_bins)
+    check_bins(n_bins)
     samples = Samples.read(
         scores,
         labels,
@@ -322,9 +322,9 @@ def classwise_calibration_error(
     # n_kb·(freq − mean) is a sum over the bin's samples: one number per class and bin is enough.
     gap = np.zeros(size)
     first = np.arange(samples.n_classes) * n_bins
-    edges = _equal_width(n_bins)
+    edges = equal_width(n_bins)
     for p, y, w in samples.posterior():
-        cell = _bin(p, edges) + first
+        cell = bin_of(p, edges) + first
         true = np.take_along_axis(cell, y[:, None], axis=1)[:, 0]
         gap += np.bincount(true, w, minlength=size)
         gap -= np.bincount(cell.ravel(), (p * w[:, None]).ravel(), minlength=size)
@@ -338,8 +338,8 @@ def _curve(samples: Samples, n_bins: int, binning: str) -> ReliabilityCurve:
         for p, y, w in samples.posterior()
     ]
     sure, right, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-    edges = _equal_width(n_bins) if binning == "equal_width" else _equal_mass(sure, weight, n_bins)
-    where = _bin(sure, edges)
+    edges = equal_width(n_bins) if binning == "equal_width" else _equal_mass(sure, weight, n_bins)
+    where = bin_of(sure, edges)
     count = np.bincount(where, weight, minlength=n_bins).astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
         confidence = np.bincount(where, weight * sure, minlength=n_bins) / count
@@ -347,7 +347,8 @@ def _curve(samples: Samples, n_bins: int, binning: str) -> ReliabilityCurve:
     return ReliabilityCurve(edges, confidence, accuracy, count)
 
 
-def _equal_width(n_bins: int) -> NDArray[np.float64]:
+def equal_width(n_bins: int) -> NDArray[np.float64]:
+    """Return the edges of bins of width 1/B."""
     return np.linspace(0.0, 1.0, n_bins + 1)
 
 
@@ -362,14 +363,15 @@ def _equal_mass(
     return np.concatenate([[0.0], sure[order][inner], [1.0]])
 
 
-def _bin(values: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
+def bin_of(values: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return b with edges[b] < value ≤ edges[b+1]; the ends belong to the outer bins."""
     return np.searchsorted(edges[1:-1], values, side="left")
 
 
-def _check_bins(n_bins: Any, binning: str = BINNINGS[0]) -> None:
+def check_bins(n_bins: Any, binning: str = BINNINGS[0], *, name: str = "n_bins") -> None:
+    """Refuse a number of bins below 1, or an unknown binning."""
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise OptionError(
-            f"`n_bins` must be an integer of at least 1. Got {n_bins!r}. Pass for example 15."
+            f"`{name}` must be an integer of at least 1. Got {n_bins!r}. Pass for example 15."
         )
     check_choice("binning", binning, BINNINGS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,9 +11,10 @@ from reprior.core.arrays import constant, namespace, to_numpy
 from reprior.core.prior import slopes
 from reprior.core.temperature import fit_temperature
 from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import read
+from reprior.tuning.reading import Reading, read
+from reprior.tuning.rows import Block
 
-__all__ = ["TuningData"]
+__all__ = ["TuningData", "importance_ratio"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -47,23 +48,32 @@ class TuningData:
             self.scores, self.labels, sample_weight=self.weight, bounds=bounds, **self._options
         )
 
-    def temperature(self, strength: float, label_prior: Vector | None) -> float:
-        """Temperature at ``strength`` by log-loss, the labels weighted to the target prior.
+    def reading(self, bounds: tuple[float, float]) -> Reading:
+        """The data laid out for a pass, as one part of a whole: nothing is said of its scores."""
+        return read(
+            self.scores, self.labels, self.weight, bounds=bounds, resolution=None, warn=False,
+            **self._options,
+        )  # fmt: skip
 
-        Of the log-scores z + λ·w themselves, K columns also for one score per sample: posteriors
-        that were computed before may have lost a probability to rounding.
+    def temperature(self, strength: float, label_prior: Vector | None) -> float:
+        """Temperature at ``strength`` by log-loss, the labels weighted to the target prior."""
+        block = self.shifted(strength, label_prior)
+        found = fit_temperature(block.scores, block.labels, sample_weight=block.weights)
+        return found.temperature
+
+    def shifted(self, strength: float, label_prior: Vector | None) -> Block:
+        """The log-scores z + λ·w of the samples that count, K columns also for single scores.
+
+        Not posteriors, which may have lost a probability to rounding. The weights make the
+        labels' mix the target prior's.
         """
-        weight = self.importance(label_prior)
+        weighted = replace(self, weight=self.importance(label_prior))
         bounds = (0.0, 1.0)  # of no profile: any will do
-        reading = read(
-            self.scores, self.labels, weight, bounds=bounds, resolution=None, **self._options
-        )
-        block = reading.rows.read((slice(None),))
+        block = weighted.reading(bounds).rows.read((slice(None),))
         shift = np.zeros_like(self.source_prior)
         if strength != 0.0:
             shift = strength * slopes(self.source_prior, self.target_prior)
-        shifted = to_numpy(block.scores).astype(np.float64) + shift
-        return fit_temperature(shifted, block.labels, sample_weight=block.weights).temperature
+        return block._replace(scores=to_numpy(block.scores).astype(np.float64) + shift)
 
     def importance(self, label_prior: Vector | None) -> Any:
         """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""
@@ -73,10 +83,13 @@ class TuningData:
         index = np.where(kept, labels, 0)
         if label_prior is None:
             label_prior = np.bincount(index[kept], weight[kept], minlength=self.target_prior.size)
-        ratio = np.divide(
-            self.target_prior,
-            label_prior,
-            out=np.zeros_like(self.target_prior),
-            where=label_prior > 0,
-        )
+        ratio = importance_ratio(self.target_prior, label_prior)
         return constant(weight * ratio[index], namespace(self.scores), like=self.scores)
+
+
+def importance_ratio(target_prior: Vector, label_prior: Vector) -> Vector:
+    """P_t / P_l of every class; 0 for one that has no labels. P_l need not sum to 1."""
+    ratio: Vector = np.divide(
+        target_prior, label_prior, out=np.zeros_like(target_prior), where=label_prior > 0
+    )
+    return ratio

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import OptionError, ProfileMismatchError, RepriorError
+from reprior.core.checks import check_finite_number
+from reprior.exceptions import OptionError, RepriorError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.merging import check_counts, check_match, merged
+from reprior.tuning.merging import combined, merged
 from reprior.tuning.objective import (
     Best,
     Constraint,
@@ -24,6 +25,7 @@ from reprior.tuning.passes import Table, run_pass
 from reprior.tuning.reading import Reading, lazy_parts, read
 from reprior.tuning.storage import read_profile, write_profile
 from reprior.tuning.sweep import Steps, sweep, value_of
+from reprior.tuning.switch_table import SwitchTable, switch_table
 from reprior.tuning.switches import BinnedSwitches, Switches
 
 __all__ = ["StrengthProfile"]
@@ -178,6 +180,36 @@ class StrengthProfile:
         return self._switches.total
 
     @property
+    def switches(self) -> SwitchTable:
+        """Every switch, by strength: from it all counts at all strengths can be built.
+
+        Only of an exact profile: a binned one has summed them up.
+        """
+        if isinstance(self._switches, BinnedSwitches):
+            raise OptionError(
+                f"`switches` must be asked of an exact profile. Got one with "
+                f"resolution={self.resolution:g}, which keeps sums per bin only. "
+                f"Make the profile with resolution=None."
+            )
+        return switch_table(self._switches)
+
+    def binned(self, resolution: float) -> StrengthProfile:
+        """The same profile with its switches summed on a grid of strengths this wide.
+
+        It is what :meth:`from_scores` gives with that ``resolution``. A profile that is binned
+        already is returned as it is; it cannot change its resolution.
+        """
+        width = check_finite_number("resolution", resolution, positive=True)
+        if isinstance(self._switches, BinnedSwitches):
+            if width == self.resolution:
+                return self
+            raise OptionError(
+                f"`resolution` must be that of the profile, {self.resolution:g}, once it is "
+                f"binned. Got {width:g}. Bin the exact profile."
+            )
+        return self._like(switches=self._switches.binned(width, self.bounds[1]), resolution=width)
+
+    @property
     def weighted(self) -> bool:
         """Whether the samples have weights."""
         return self._sums is not None
@@ -270,15 +302,15 @@ class StrengthProfile:
 
     def __add__(self, other: object) -> StrengthProfile:
         """Profile of the samples of both, which have equal classes, priors, bounds, resolution."""
-        return self._combined(other, "add")
+        return combined(self, other, "add")
 
     def __radd__(self, other: object) -> StrengthProfile:
         """So that ``sum(profiles)`` works, which begins with 0."""
-        return self if other == 0 else self._combined(other, "add")
+        return self if other == 0 else combined(self, other, "add")
 
     def __sub__(self, other: object) -> StrengthProfile:
         """Profile without the samples of ``other``, which are a part of these."""
-        return self._combined(other, "subtract")
+        return combined(self, other, "subtract")
 
     def __repr__(self) -> str:
         low, high = self.bounds
@@ -296,6 +328,15 @@ class StrengthProfile:
     def load(cls, path: str | PathLike[str]) -> StrengthProfile:
         """Read a profile that :meth:`save` wrote."""
         return cls(**read_profile(path))
+
+    def _like(self, **changed: Any) -> StrengthProfile:
+        """A profile of the same problem with some of its parts replaced."""
+        parts: dict[str, Any] = {
+            "source_prior": self.source_prior, "target_prior": self.target_prior,
+            "bounds": self.bounds, "resolution": self.resolution, "counts": self._counts,
+            "sums": self._sums, "switches": self._switches,
+        }  # fmt: skip
+        return StrengthProfile(**{**parts, **changed})
 
     @property
     def _table(self) -> Vector:
@@ -353,29 +394,3 @@ class StrengthProfile:
                 f"Make the profile with wider `bounds`."
             )
         return at
-
-    def _combined(self, other: object, verb: str) -> StrengthProfile:
-        if not isinstance(other, StrengthProfile):
-            raise ProfileMismatchError(
-                f"Only profiles {verb}. Got {type(other).__name__}. Make a profile of it with "
-                f"StrengthProfile.from_scores."
-            )
-        check_match(self, other, verb)
-        sign = 1 if verb == "add" else -1
-        counts = self._counts + sign * other._counts
-        mine, theirs = self._switches, other._switches
-        # Equal resolutions were checked: both are exact, or both binned.
-        switches: Any = mine.plus(theirs) if verb == "add" else mine.minus(theirs)  # type: ignore[arg-type]
-        check_counts(counts)
-        sums = None
-        if self._sums is not None and other._sums is not None:
-            sums = np.where(counts > 0, self._sums + sign * other._sums, 0.0)
-        return StrengthProfile(
-            source_prior=self.source_prior,
-            target_prior=self.target_prior,
-            bounds=self.bounds,
-            resolution=self.resolution,
-            counts=counts,
-            sums=sums,
-            switches=switches,
-        )

@@ -24,7 +24,7 @@ from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 from reprior.tuning.rows import Rows
 
-__all__ = ["Reading", "lazy_parts", "read"]
+__all__ = ["Reading", "anything_counts", "lazy_parts", "read"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -53,8 +53,13 @@ def read(
     class_axis: int,
     ignore_index: int | None,
     resolution: float | None,
+    warn: bool = True,
 ) -> Reading:
-    """Check everything that can be checked without a pass over the scores."""
+    """Check everything that can be checked without a pass over the scores.
+
+    ``warn=False`` is for parts of a whole: whether logits look like probabilities is a question
+    to all of them together.
+    """
     check_kind(kind)
     low, high = check_bounds(bounds)
     if resolution is not None:
@@ -87,8 +92,8 @@ def read(
         class_axis=max(axis, 1) if z.ndim == 1 and not one_sample else axis,
         one_sample=one_sample,
     )
-    rows = replace(rows, scores=_class_axis_last(rows, axis))
-    if kind == "logits":
+    rows = replace(rows, scores=_class_axis_last(rows, axis, warn))
+    if warn and kind == "logits":
         warn_if_probs(rows.scores, axis=-1, xp=xp)
     return Reading(rows, source, target, slopes(source, target), (low, high), resolution)
 
@@ -128,7 +133,7 @@ def lazy_parts(
             y = _host(labels[piece])
             weight = None if sample_weight is None else _host(sample_weight[piece])
             last = piece.stop == n_samples and not counted
-            if last or (length and _anything_counts(y, weight, ignore_index)):
+            if last or (length and anything_counts(y, weight, ignore_index)):
                 counted = True
                 yield start, _host(scores[(slice(None),) * axis + (piece,)]), y, weight
             start = piece.stop
@@ -145,7 +150,7 @@ def _host(array: Any) -> Any:
     return None if array is None else np.asarray(array)
 
 
-def _anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
+def anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
     """Whether a sample is neither ignored nor of weight 0."""
     counts = np.ones(labels.shape, bool) if ignore_index is None else labels != ignore_index
     if weight is not None and weight.shape == labels.shape:
@@ -185,14 +190,14 @@ def _one_library(
     return xp, scores, to_numpy(labels), weight
 
 
-def _class_axis_last(rows: Rows, axis: int) -> Array:
+def _class_axis_last(rows: Rows, axis: int, warn: bool) -> Array:
     """The scores with all K classes on the last axis; single scores of two classes expanded."""
     z, xp = rows.scores, rows.xp
     if rows.one_sample:
         return z[None, :]
     if not is_single_score(z.shape, rows.n_classes, axis):
         return z if axis == z.ndim - 1 else xp.moveaxis(z, axis, -1)
-    if rows.kind == "logits":
+    if warn and rows.kind == "logits":
         warn_if_single_probs(z, xp=xp)
     left_out = rows.left_out()
     if left_out is not None and left_out.any():
@@ -212,7 +217,7 @@ def _check_samples(
     check_labels(labels, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
     if weight is not None:
         check_sample_weight(weight, shape)
-    if not _anything_counts(labels, weight, ignore_index):
+    if not anything_counts(labels, weight, ignore_index):
         raise LabelsError(
             f"`labels` must leave at least one sample to count. Got {labels.size} samples, all "
             f"of them ignored or of weight 0. Check `ignore_index` and `sample_weight`."

@@ -24,6 +24,10 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: other samples, or of the same ones weighted otherwise, by more.
 WEIGHT_ROUNDING = 1e-9
 
+#: Cells of a table of grid points and classes, per switch, up to which filling the table is
+#: quicker than sorting the switches.
+DENSE_CELLS = 4
+
 
 @dataclass(frozen=True, eq=False)
 class ClassEvents:
@@ -122,6 +126,12 @@ class Switches:
         index = np.ceil(self.position / resolution)
         index -= (index - 1) * resolution >= self.position
         index += index * resolution < self.position
+        if len(self):
+            first, n_classes = index.min(), 1 + int(max(self.loser.max(), self.winner.max()))
+            n_points = int(index.max() - first) + 1
+            if n_points * n_classes <= DENSE_CELLS * len(self):
+                points = np.minimum((np.arange(n_points) + first) * resolution, high)
+                return self._tallied((index - first).astype(np.intp), points, n_classes)
         point = np.minimum(index * resolution, high)
         moved = Switches(point, self.label, self.loser, self.winner, self.count, self.weight)
         mass = moved._counts() if self.weight is None else self.weight
@@ -129,6 +139,32 @@ class Switches:
         assert counts is not None  # noqa: S101 - as above
         assert masses is not None  # noqa: S101 - as above
         return BinnedSwitches(_net(moved.events), points, counts, masses)
+
+    def _tallied(self, index: Vector, points: Vector, n_classes: int) -> BinnedSwitches:
+        """Summed in a table of every point and class: nothing needs to be sorted."""
+        lost, won = index * n_classes + self.loser, index * n_classes + self.winner
+        miss, hit = self.label == self.loser, self.label == self.winner
+        size = points.size * n_classes
+
+        def net(amount: Vector | None) -> tuple[Vector, Vector]:
+            def total(cell: Vector, where: Vector | slice = slice(None)) -> Vector:
+                given = None if amount is None else amount[where]
+                return np.bincount(cell[where], given, minlength=size)
+
+            return total(won) - total(lost), total(won, hit) - total(lost, miss)
+
+        columns = [column.astype(np.int64) for column in net(self.count)]
+        count = np.bincount(index, self.count, minlength=points.size).astype(np.int64)
+        mass = count
+        if self.weight is not None:
+            columns += net(self.weight)
+            mass = np.bincount(index, self.weight, minlength=points.size)
+        cell = np.flatnonzero(np.any([column != 0 for column in columns], axis=0))
+        columns = [column[cell] for column in columns]
+        weighted = columns if self.weight is None else columns[2:]
+        events = ClassEvents(points[cell // n_classes], cell % n_classes, *columns[:2], *weighted)
+        there = np.flatnonzero(count)
+        return BinnedSwitches(events, points[there], count[there], mass[there])
 
     @cached_property
     def hits(self) -> Switches:

@@ -10,7 +10,7 @@ from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.objective import Best, Constraint
 from reprior.tuning.profile import StrengthProfile
 
-__all__ = ["best_widened"]
+__all__ = ["best_widened", "best_within"]
 
 #: The upper bound is doubled while the best strength lies at it, up to here.
 WIDEST_BOUND = 8.0
@@ -35,7 +35,7 @@ def best_widened(
     best = profile.best(metric, subject_to=constraints)
     narrow = best, profile
     sentences = []
-    while best.interval[1] >= high and best.value < metric.largest:
+    while _at_the_top(best, high, metric):
         if high >= WIDEST_BOUND:
             sentences.append(
                 f"The best strength lies at the upper bound {high:g}; more is not tried. Either "
@@ -56,3 +56,33 @@ def best_widened(
     for sentence in sentences:
         warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
     return best, profile
+
+
+def best_within(
+    profile: StrengthProfile,
+    metric: CountMetric,
+    constraints: Sequence[Constraint],
+    *,
+    stacklevel: int,
+) -> Best:
+    """The best within the profile's bounds; a warning where it lies at the upper one.
+
+    For scores that come by once and cannot be profiled again.
+    """
+    best, (low, high) = profile.best(metric, subject_to=constraints), profile.bounds
+    if _at_the_top(best, high, metric):
+        what = f"The best strength lies at the upper bound {high:g}"
+        if best.interval == (low, high):
+            what = f"No strength from {low:g} to {high:g} changes {metric.name}"
+        warnings.warn(
+            f"{what}, and the scores cannot be read again to look further up. Pass wider "
+            f"`bounds`, or `again` to read them anew.",
+            RepriorWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return best
+
+
+def _at_the_top(best: Best, high: float, metric: CountMetric) -> bool:
+    """Whether more than the upper bound might be better."""
+    return best.interval[1] >= high and best.value < metric.largest

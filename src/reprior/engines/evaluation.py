@@ -1,0 +1,221 @@
+"""Judging a calibrator chunk by chunk: every metric before and after, in one pass."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from reprior.calibrator import PosteriorCalibrator
+from reprior.core.arrays import to_numpy
+from reprior.core.binary import is_single_score
+from reprior.core.logspace import ROW_SUM_TOLERANCE
+from reprior.core.rebalance import log_rebalance, rebalance
+from reprior.encoding import Terms, is_range
+from reprior.engines.lookalike import Lookalike
+from reprior.engines.stream import Progress, Stream
+from reprior.exceptions import OptionError, RepriorWarning, ScoresError
+from reprior.metrics.calibration import brier_score
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
+from reprior.metrics.counts import ClassCounts
+from reprior.metrics.reliability import Reliability
+from reprior.tuning.rows import Block, Rows
+
+__all__ = ["Evaluation", "evaluate"]
+
+Vector = np.ndarray[Any, Any]
+
+BLOCK_SCORES = 1 << 20
+"""Scores whose posteriors are in memory at a time."""
+
+SMALL = 1e-3
+"""Probabilities below this are looked at as logarithms: a posterior of a short dtype has few
+digits there, or none."""
+
+SHOWN = ("accuracy", "balanced_accuracy", "mean_iou", "macro_precision", "macro_f1")
+"""Count metrics that are always told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a calibrator does to labelled data: ``before`` is the model as it is.
+
+    Attributes
+    ----------
+    n_samples : int
+        Samples that count, ignored and weightless ones left out.
+    before, after : ClassCounts
+        True positives, predicted and support of every class.
+    reliability_before, reliability_after : Reliability
+        Confidence and accuracy in bins.
+    log_loss, brier : (float, float)
+        Before and after.
+    metric : CountMetric or None
+        What the calibrator was tuned for, where that can be told from these labels.
+    """
+
+    n_samples: int
+    before: ClassCounts
+    after: ClassCounts
+    reliability_before: Reliability
+    reliability_after: Reliability
+    log_loss: tuple[float, float]
+    brier: tuple[float, float]
+    metric: CountMetric | None = None
+
+    @property
+    def metrics(self) -> dict[str, tuple[float, float]]:
+        """Every metric's value before and after."""
+        counted = {name: COUNT_METRICS[name] for name in SHOWN}
+        if self.metric is not None:
+            counted.setdefault(self.metric.name, self.metric)
+        sides = self.reliability_before, self.reliability_after
+        return {
+            **{name: (metric(self.before), metric(self.after)) for name, metric in counted.items()},
+            "log_loss": self.log_loss,
+            "brier": self.brier,
+            "ece": (sides[0].ece, sides[1].ece),
+            "classwise_ece": (sides[0].classwise_ece, sides[1].classwise_ece),
+        }
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {a:.4g} → {b:.4g}" for name, (a, b) in self.metrics.items())
+        return f"Evaluation({self.n_samples} samples, {shown})"
+
+
+def evaluate(
+    calibrator: PosteriorCalibrator, chunks: Iterable[Any], *, progress: Progress = None
+) -> Evaluation:
+    """Judge a fitted calibrator on labelled scores that come in chunks, in one pass.
+
+    Predictions are those of :meth:`PosteriorCalibrator.predict`; the values are those of the
+    functions in :mod:`reprior.metrics` on all posteriors at once, to rounding. The log-loss is
+    that of the log-posterior: it is finite where a probability is too small for its dtype.
+
+    Parameters
+    ----------
+    calibrator : PosteriorCalibrator
+        Fitted, or loaded. Samples with its ``ignore_index`` as label are left out.
+    chunks : iterable of Chunk, or of (scores, labels[, weight])
+        Data it was not tuned on. Integer labels are class indices; others are names.
+    progress : callable, optional
+        Called after every chunk with the number of samples read so far.
+
+    Returns
+    -------
+    Evaluation
+        Counts, reliability and metrics, before and after.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> labels = np.array([0, 0, 1, 1])
+    >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, labels)
+    >>> found = rp.engines.evaluate(calibrator, [(logits, labels)])
+    >>> found.metrics["accuracy"]
+    (0.75, 1.0)
+    """
+    calibrator._check_fitted()
+    names = None if is_range(calibrator.classes_) else calibrator.classes_
+    terms = Terms(calibrator.classes_, names, calibrator.source_prior_, calibrator.target_prior_)
+    stream = Stream(calibrator, chunks, terms, progress)
+    n_classes = terms.classes.size
+    sides = [_Tally(calibrator.uncorrected()), _Tally(calibrator)]
+    lookalike, n_samples = Lookalike(calibrator.kind), 0
+    for part in stream.parts():
+        with part.located():
+            rows = part.data.reading((0.0, 1.0)).rows
+            single = is_single_score(np.shape(part.data.scores), n_classes, calibrator.class_axis)
+            lookalike.see(rows, single)
+            for block, kind in _blocks(rows):
+                n_samples += block.labels.size
+                with _refused_by(rows):
+                    for side in sides:
+                        side.add(block, kind)
+    lookalike.warn(stacklevel=2)
+    before, after = sides
+    return Evaluation(
+        n_samples,
+        before.counts,
+        after.counts,
+        before.reliability,
+        after.reliability,
+        (before.log_loss / before.weight, after.log_loss / after.weight),
+        (before.brier / before.weight, after.brier / after.weight),
+        _metric_of(calibrator, n_classes),
+    )
+
+
+class _Tally:
+    """What one map does to the samples that came by."""
+
+    def __init__(self, calibrator: PosteriorCalibrator) -> None:
+        self.prior = calibrator.source_prior_
+        self.options = {**calibrator._map, "class_axis": -1}
+        n_classes = self.prior.size
+        self.counts = ClassCounts(*(np.zeros(n_classes, np.int64) for _ in range(3)))
+        self.reliability = Reliability.empty(n_classes)
+        self.log_loss = self.brier = self.weight = 0.0
+
+    def add(self, block: Block, kind: str) -> None:
+        """Add scores (n, K) of the samples that count, with labels and weights."""
+        (z, y, w), n_classes = block, self.prior.size
+        options = {**self.options, "kind": kind}
+        posterior = rebalance(z, self.prior, **options)
+        self.counts += ClassCounts.from_predictions(
+            y, posterior.argmax(axis=1), n_classes=n_classes, sample_weight=w
+        )
+        self.reliability += Reliability.from_posterior(posterior, y, w)
+        ones = np.ones(y.size) if w is None else w
+        total = float(ones.sum())
+        self.weight += total
+        self.brier += total * brier_score(posterior, y, sample_weight=w)
+        true = posterior[np.arange(y.size), y].astype(np.float64)
+        small = np.flatnonzero(true < SMALL)
+        with np.errstate(divide="ignore"):
+            true = np.log(true)
+        if small.size:
+            exact = log_rebalance(z[small], self.prior, **options)
+            true[small] = exact[np.arange(small.size), y[small]]
+        self.log_loss -= float((ones * true).sum())
+
+
+def _blocks(rows: Rows) -> Iterator[tuple[Block, str]]:
+    """Scores of what counts, (n, K) on the host, with their kind.
+
+    They are as they were given, so that their posterior is that of ``predict_proba``. But
+    probabilities of a dtype so short that rows miss 1 come as logarithms.
+    """
+    coarse = rows.tolerance > ROW_SUM_TOLERANCE
+    raw = replace(rows, kind="logits")
+    for index in rows.blocks(BLOCK_SCORES):
+        block = rows.read(index) if coarse else raw.read(index, look=False)
+        if block.labels.size:
+            block = block._replace(scores=to_numpy(block.scores))
+            yield block, "logits" if coarse else rows.kind
+
+
+@contextmanager
+def _refused_by(rows: Rows) -> Iterator[None]:
+    """Let bad scores be named by their place in the chunk; say nothing of look-alikes here."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`scores` were declared", RepriorWarning)
+            yield
+    except ScoresError:
+        rows.refuse()
+
+
+def _metric_of(calibrator: PosteriorCalibrator, n_classes: int) -> CountMetric | None:
+    """The tuned metric; None where a file names one that only its author knew."""
+    names = None if is_range(calibrator.classes_) else calibrator.classes_.tolist()
+    try:
+        return find_metric(calibrator.metric, n_classes=n_classes, classes=names)
+    except OptionError:
+        return None

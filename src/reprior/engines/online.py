@@ -1,0 +1,193 @@
+"""Tuning a calibrator on scores that come by once, as a loader hands them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from reprior.calibrator import PosteriorCalibrator
+from reprior.core.binary import is_single_score
+from reprior.encoding import are_indices, check_options, read_terms, state_problem
+from reprior.engines.chunked import Resolution, profile_sum
+from reprior.engines.lookalike import Lookalike
+from reprior.engines.sample import RowSample
+from reprior.engines.stream import Part, Stream
+from reprior.exceptions import LabelsError, OptionError
+from reprior.tuning.data import TuningData
+from reprior.tuning.profile import StrengthProfile
+
+__all__ = ["OnlineFit"]
+
+EXACT_SWITCHES = 1 << 20
+"""Switches that are kept one by one: 20 MB."""
+
+SAMPLED_SCORES = 1 << 22
+"""Scores that the temperature is fitted on: its standard error is then far below 1 %."""
+
+
+class OnlineFit:
+    """Tunes a calibrator on batches of labelled scores that are not kept.
+
+    Memory is bounded: from ``exact_up_to`` switches on they are summed in bins, and a temperature
+    is fitted on a random sample of the rows. Where all rows fit into that sample and all switches
+    are kept, the result is that of ``calibrator.fit`` on all batches at once.
+
+    Parameters
+    ----------
+    calibrator : PosteriorCalibrator
+        Its options say what is tuned. :meth:`finish` fits it in place.
+    resolution : float, "auto" or None, default "auto"
+        Sum switches in bins of this width; None keeps each. "auto" keeps up to ``exact_up_to``
+        and then sums in bins of 1e-4.
+    again : callable, optional
+        Gives all samples anew, as an iterable of Chunk or of (scores, labels[, weight]). It is
+        called where the best strength lies at the upper bound, to look further up. Without it
+        the bounds stay, and a warning says so.
+    seed : int, default 0
+        Of the row sample. Give each of several processes one of its own.
+    exact_up_to : int, default 2**20
+        Switches to keep under "auto".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> labels = np.array([0, 0, 1, 1])
+    >>> online = rp.engines.OnlineFit(rp.PosteriorCalibrator([0.8, 0.2]))
+    >>> for batch in (slice(0, 3), slice(3, 4)):
+    ...     online.update(logits[batch], labels[batch])
+    >>> round(online.finish().strength_, 3)
+    0.505
+    """
+
+    def __init__(
+        self,
+        calibrator: PosteriorCalibrator,
+        *,
+        resolution: Resolution = "auto",
+        again: Callable[[], Iterable[Any]] | None = None,
+        seed: int = 0,
+        exact_up_to: int = EXACT_SWITCHES,
+    ) -> None:
+        check_options(calibrator)
+        self.calibrator, self.again = calibrator, again
+        self.resolution, self.exact_up_to = resolution, exact_up_to
+        self.n_samples = 0
+        self._terms = read_terms(calibrator, calibrator.classes)
+        self._problem = state_problem(calibrator, self._terms)
+        self._sum = profile_sum(resolution, exact_up_to)
+        self._lookalike = Lookalike(calibrator.kind)
+        size = max(1, SAMPLED_SCORES // self._terms.classes.size)
+        self._sample = RowSample(size, seed) if self._problem.temperature == "fit" else None
+
+    def update(self, scores: Any, labels: Any, sample_weight: Any = None) -> None:
+        """Take a batch in.
+
+        Parameters
+        ----------
+        scores : array of shape (n, K), (n, K, H, W), … or (n,)
+            The model's outputs; NumPy, PyTorch or JAX, on any device.
+        labels : integer array of the scores' shape without the class axis
+            Class indices; names where ``calibrator.classes`` has them.
+        sample_weight : array of the labels' shape, optional
+            A weight per sample.
+        """
+        if self._terms.names is None and not are_indices(labels):
+            raise OptionError(
+                "`classes` must be known where labels are names. Got labels that are no integers, "
+                "and a calibrator without classes. Pass classes=… in the order of the scores."
+            )
+        batch = [(scores, labels, sample_weight)]
+        stream = Stream(
+            self.calibrator, batch, self._terms, first=self.n_samples, may_be_empty=True
+        )
+        for part in stream.parts():
+            with part.located():
+                self._take(part)
+        self.n_samples += stream.n_samples or 0
+
+    def merge(self, other: OnlineFit) -> OnlineFit:
+        """Take in what another one has seen of the same problem, and return this one.
+
+        For several processes: it can be pickled, without its ``again``. The other stays as it is.
+        """
+        mine, theirs = self.calibrator, other.calibrator
+        if (mine.kind, self._problem.temperature) != (theirs.kind, other._problem.temperature):
+            raise OptionError(
+                f"`other` must be of a calibrator with the same options. Got kind={theirs.kind!r} "
+                f"and temperature={other._problem.temperature!r}, not {mine.kind!r} and "
+                f"{self._problem.temperature!r}. Make both from one calibrator."
+            )
+        self._sum.merge(other._sum)
+        self._lookalike.merge(other._lookalike)
+        if self._sample is not None and other._sample is not None:
+            self._sample.merge(other._sample)
+        self.n_samples += other.n_samples
+        return self
+
+    def finish(self) -> PosteriorCalibrator:
+        """Fit the calibrator to all that came by, and return it. More may come afterwards."""
+        if not self._sum:
+            raise LabelsError(
+                f"`labels` must leave at least one sample to count. Got {self.n_samples} samples, "
+                f"none of them kept. Call update(scores, labels) first; check `ignore_index`."
+            )
+        best, profile = self._problem.search(self._profile, widen=self.again is not None)
+        self._lookalike.warn(stacklevel=2)
+        temperature = self._problem.temperature
+        if temperature == "fit":
+            temperature = self._temperature(best.strength, profile)
+        self._problem.warn_of_absent(profile)
+        self.calibrator._adopt(self._problem, best, profile, temperature)
+        return self.calibrator
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: all but ``again``, which may hold a loader."""
+        return {**self.__dict__, "again": None}
+
+    def _take(self, part: Part) -> None:
+        reading = part.data.reading(self._problem.bounds)
+        shape, axis = np.shape(part.data.scores), self.calibrator.class_axis
+        single = is_single_score(shape, self._terms.classes.size, axis)
+        profile = StrengthProfile._of(reading)
+        self._lookalike.see(reading.rows, single)
+        self._sum.add(profile)
+        if self._sample is not None:
+            self._sample.add(reading.rows)
+
+    def _profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        """What came by; for other bounds than those of the problem, what ``again`` gives."""
+        if bounds == self._problem.bounds or self.again is None:
+            return self._sum.total()
+        total = profile_sum(self.resolution, self.exact_up_to)
+        stream = Stream(self.calibrator, self.again(), self._terms)
+        for part in stream.parts():
+            with part.located():
+                total.add(StrengthProfile._of(part.data.reading(bounds)))
+        if stream.n_samples != self.n_samples:
+            raise OptionError(
+                f"`again` must give all samples that came by. Got {stream.n_samples} instead of "
+                f"{self.n_samples}. Let it go through the whole data again."
+            )
+        return total.total()
+
+    def _temperature(self, strength: float, profile: StrengthProfile) -> float:
+        assert self._sample is not None  # noqa: S101 - made where a temperature is to be fitted
+        scores, labels, weight = self._sample.rows()
+        data = TuningData(
+            scores=scores,
+            labels=labels,
+            weight=weight,
+            ignore_index=None,
+            kind="logits",  # by now: logarithms in any case
+            class_axis=-1,
+            source_prior=self._terms.source_prior,
+            target_prior=self._terms.target_prior,
+        )
+        label_prior = self._problem.label_prior
+        if label_prior is None:
+            label_prior = profile.baseline.support
+        return data.temperature(strength, label_prior)

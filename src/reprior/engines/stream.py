@@ -1,0 +1,190 @@
+"""Chunks of labelled scores, gone through as often as a fit needs, with a calibrator's eyes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import to_numpy
+from reprior.core.checks import check_labels, check_sample_weight
+from reprior.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
+from reprior.exceptions import LabelsError, OptionError, RepriorError
+from reprior.files.chunk import Chunk
+from reprior.tuning.data import TuningData
+from reprior.tuning.reading import anything_counts
+
+__all__ = ["Part", "Progress", "Stream", "as_chunk", "located", "settle_terms"]
+
+Progress: TypeAlias = Callable[[int], object] | None
+
+_INDEX = re.compile(r"\b(scores|labels|sample_weight)\[([^\]]*)\]")
+
+
+class Part(NamedTuple):
+    """What counts of a chunk, read; its samples begin at ``start`` in the whole."""
+
+    data: TuningData
+    start: int
+    sample_axis: int
+
+    def located(self) -> AbstractContextManager[None]:
+        """Work on it inside of this, so that errors name samples by their place in the whole."""
+        return located(self.start, self.sample_axis)
+
+
+class Stream:
+    """Chunks as :class:`TuningData`, in as many passes as are asked for.
+
+    Chunks without a sample that counts are left out; that all are is an error, unless the stream
+    ``may_be_empty``. An error in a chunk names the sample by its index in the whole, in which the
+    stream begins at ``first``.
+    """
+
+    def __init__(
+        self,
+        options: Any,
+        chunks: Iterable[Any],
+        terms: Terms,
+        progress: Progress = None,
+        *,
+        first: int = 0,
+        may_be_empty: bool = False,
+    ) -> None:
+        self.options, self.chunks, self.terms, self.progress = options, chunks, terms, progress
+        self.first, self.may_be_empty = first, may_be_empty
+        self.n_samples: int | None = None
+
+    def parts(self, look: Callable[[Chunk], object] | None = None) -> Iterator[Part]:
+        """One pass. ``look`` is shown every chunk, those too that have nothing to count."""
+        done, weighted, counted = 0, None, False
+        for given in self.chunks:
+            chunk = as_chunk(given, done)
+            if look is not None:
+                look(chunk)
+            start, sample_axis = chunk.start or self.first + done, self._sample_axis(chunk)
+            with located(start, sample_axis):
+                data = self._read(chunk)
+                if data is not None:
+                    weighted = _same_weighing(weighted, data.weight is not None)
+            if data is not None:
+                counted = True
+                yield Part(data, start, sample_axis)
+            done += _length(chunk.labels)
+            if self.progress is not None:
+                self.progress(done)
+        if not counted and not self.may_be_empty:
+            raise LabelsError(
+                f"`labels` must leave at least one sample to count. Got {done} samples"
+                f"{', all of them ignored or of weight 0' if done else ' in all chunks'}. "
+                f"Check `ignore_index` and the weights."
+            )
+        self._check_length(done)
+
+    def _read(self, chunk: Chunk) -> TuningData | None:
+        if chunk.labels is None:
+            raise LabelsError(
+                "`labels` must be given for every sample. Got a chunk without labels. "
+                "Name the labels of the scores, or leave the chunk out."
+            )
+        if _length(chunk.labels) == 0:
+            return None
+        data = encode_part(self.options, self.terms, chunk.scores, chunk.labels, chunk.weight)
+        labels = to_numpy(data.labels)
+        weight = None if data.weight is None else to_numpy(data.weight)
+        if anything_counts(labels, weight, data.ignore_index):
+            return data
+        n_classes = self.terms.classes.size
+        check_labels(
+            labels, n_classes=n_classes, shape=labels.shape, ignore_index=data.ignore_index
+        )
+        if weight is not None and weight.any():
+            check_sample_weight(weight, labels.shape)
+        return None
+
+    def _sample_axis(self, chunk: Chunk) -> int:
+        """The axis of the samples in the scores: the first that is not the classes'."""
+        n_axes = len(np.shape(chunk.scores))
+        return 1 if n_axes > 1 and self.options.class_axis in (0, -n_axes) else 0
+
+    def _check_length(self, done: int) -> None:
+        if self.n_samples not in (None, done):
+            raise OptionError(
+                f"`chunks` must give the same samples in every pass. Got {self.n_samples} "
+                f"samples, and then {done}. Leave the files alone while they are read."
+            )
+        self.n_samples = done
+
+
+def settle_terms(options: Any, chunks: Iterable[Any]) -> Terms:
+    """Settle the classes before the first pass.
+
+    By ``classes``; by the names of a file's columns where the source prior goes by these; by the
+    names in the source prior; or, where labels are names, by all labels, sorted.
+    """
+    classes, prior = options.classes, as_mapping(options.source_prior)
+    names = getattr(chunks, "class_names", None)
+    if classes is None and isinstance(prior, Mapping) and names and set(prior) == set(names):
+        classes = list(names)
+    if classes is not None or isinstance(prior, Mapping):
+        return read_terms(options, classes)
+    found: set[Any] = set()
+    for given in chunks:
+        labels = as_chunk(given, 0).labels
+        if labels is None or are_indices(labels):
+            break
+        found.update(np.unique(to_numpy(labels)).tolist())
+    return read_terms(options, sorted(found) if found else None)
+
+
+def as_chunk(given: Any, start: int) -> Chunk:
+    """A chunk as it is; (scores, labels) or (scores, labels, weight) as one."""
+    if isinstance(given, Chunk):
+        return given
+    if isinstance(given, tuple | list) and 2 <= len(given) <= 3:
+        scores, labels, weight = (*given, None)[:3]
+        return Chunk(scores, labels, weight, start=start)
+    raise OptionError(
+        f"`chunks` must give Chunk, (scores, labels) or (scores, labels, weight). Got "
+        f"{type(given).__name__}. Wrap the arrays: Chunk(scores, labels)."
+    )
+
+
+@contextmanager
+def located(start: int, sample_axis: int = 0) -> Iterator[None]:
+    """Let errors name samples by their index in the whole, of which a chunk begins at ``start``."""
+    try:
+        yield
+    except RepriorError as error:
+        if not start:
+            raise
+        sentence, n = _INDEX.subn(lambda found: _moved(found, start, sample_axis), str(error))
+        if not n:
+            sentence += f" It is among the samples from {start} on."
+        raise type(error)(sentence) from error
+
+
+def _moved(found: re.Match[str], start: int, sample_axis: int) -> str:
+    name, index = found[1], found[2].split(", ")
+    axis = sample_axis if name == "scores" else 0
+    if axis < len(index) and index[axis].isdecimal():
+        index[axis] = str(int(index[axis]) + start)
+    return f"{name}[{', '.join(index)}]"
+
+
+def _same_weighing(before: bool | None, now: bool) -> bool:
+    if before is not None and before != now:
+        raise LabelsError(
+            "`sample_weight` must be given for all samples or for none. Got chunks with and "
+            "chunks without weights. Give the others weights of 1."
+        )
+    return now
+
+
+def _length(labels: Any) -> int:
+    """Number of samples by their labels."""
+    shape = np.shape(labels) if labels is not None else ()
+    return int(shape[0]) if shape else 1

@@ -1,0 +1,55 @@
+"""A calibrator comes back from its file."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import reprior as rp
+from reprior.loading import load
+
+
+@pytest.fixture
+def fitted():
+    return rp.PosteriorCalibrator([0.75, 0.25]).fit(3 * np.eye(2), [0, 1])
+
+
+def test_the_public_name_is_this_one():
+    assert rp.load is load
+
+
+def test_what_was_fitted_comes_back(fitted, tmp_path):
+    fitted.provenance_ = {"digest": "ab12", "n_samples": 2}
+    fitted.save(tmp_path / "cal.json")
+    loaded = load(tmp_path / "cal.json")
+    for name in ("strength_", "strength_interval_", "temperature_", "best_score_", "provenance_"):
+        assert getattr(loaded, name) == getattr(fitted, name)
+    assert loaded.profile_ is None
+
+
+def test_a_file_without_the_optional_fields(fitted, tmp_path):
+    path = tmp_path / "cal.json"
+    fitted.save(path)
+    fields = json.loads(path.read_text())
+    for name in ("provenance", "best_score", "class_axis", "strength_interval"):
+        del fields[name]
+    path.write_text(json.dumps(fields))
+    loaded = load(path)
+    assert loaded.provenance_ is None
+    assert math.isnan(loaded.best_score_)
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    ["ab", {}, {"digest": 1, "n_samples": 2}, {"digest": "a"}, {"digest": "a", "n_samples": -1},
+     {"digest": "a", "n_samples": True}],
+)  # fmt: skip
+def test_a_damaged_provenance_is_refused(fitted, tmp_path, provenance):
+    path = tmp_path / "cal.json"
+    fitted.save(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "provenance": provenance}))
+    with pytest.raises(rp.FileFormatError, match="'digest' and the integer 'n_samples'"):
+        load(path)
