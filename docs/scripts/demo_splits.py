@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import numpy as np
-from examples.demo import main
+
+from reprior.cli.digits import compare
 
 N_SPLITS = 20
 
@@ -15,8 +13,7 @@ def gains() -> dict[str, np.ndarray]:
     """Return after minus before, in points, for every row of the demo's table and every split."""
     found: dict[str, list[float]] = {}
     for seed in range(N_SPLITS):
-        with contextlib.redirect_stdout(io.StringIO()):
-            table = main(seed)
+        table = compare(seed)
         for row, before in table["before"].items():
             found.setdefault(row, []).append(100 * (table["after"][row] - before))
     return {row: np.array(values) for row, values in found.items()}

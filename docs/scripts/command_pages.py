@@ -1,0 +1,126 @@
+"""Write a page per command, from the commands themselves: ``python -m docs.scripts.command_pages``.
+
+A test compares the committed pages with what this writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import click
+
+from reprior.cli.app import COMMANDS, SUMMARIES, app
+
+FOLDER = Path(__file__).parent.parent / "commands"
+
+NOTE = "<!-- Written by docs/scripts/command_pages.py from the command itself. -->"
+
+INDEX = """\
+# Command line
+
+From score files to a corrected model's output, without writing Python.
+
+```console
+$ pip install 'reprior[cli]'
+$ reprior demo -o demo
+```
+
+| command | what it does |
+|---|---|
+{rows}
+
+Every command has `--help`, which ends with an example to run. `--json` prints one JSON object on
+stdout, with the notes in it; `--quiet` shows no notes and no progress. Notes, progress and errors
+go to stderr.
+
+| exit code | meaning |
+|---:|---|
+| 0 | done |
+| 2 | one sentence on stderr says what was wrong |
+| 130 | interrupted by Ctrl-C; no file is half-written |
+
+`python -m reprior` is the same program. `reprior completion bash` prints a script that completes
+commands and options.
+
+## Files
+
+| what | formats |
+|---|---|
+{files}
+
+What the scores are (`logits`, `probs` or `log_probs`) is given by `--kind` or written in the file,
+as an array `kind` or as metadata `reprior.kind`. It is never guessed. Pickled data are never read.
+Outputs appear whole or not at all.
+
+Score files are read and written in pieces. `fit`, `apply` and `evaluate` on a million rows of 50
+classes in a parquet file each stay below 1 GiB of memory, which a test holds them to.
+"""
+
+
+FILES = {
+    "scores": "npy, npz (array `scores`), csv and parquet (a column per class; in parquet also a "
+    "list column), zarr; several by a quoted pattern such as `'val-*.parquet'`",
+    "labels": "array `labels`, column `label`, or a file of their own by `--labels`; class "
+    "indices or names",
+    "counts, weights, priors": 'JSON list or `{"class": number}`; CSV with a number per line or '
+    "`class,number`",
+    "class names": "columns of a table, array `class_names`, or `--classes` with a name per line "
+    "or a JSON list",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page, by file name."""
+    root = click.Context(app, info_name="reprior", **app.context_settings)
+    rows = "\n".join(f"| [`{name}`]({name}.md) | {SUMMARIES[name]} |" for name in COMMANDS)
+    files = "\n".join(f"| {what} | {forms} |" for what, forms in FILES.items())
+    found = {"index.md": f"{NOTE}\n\n{INDEX.format(rows=rows, files=files)}"}
+    for name in COMMANDS:
+        command = app.get_command(root, name)
+        assert command is not None
+        found[f"{name}.md"] = page(command, click.Context(command, info_name=name, parent=root))
+    return found
+
+
+def page(command: click.Command, ctx: click.Context) -> str:
+    """Return the page of one command: what it does, how it is called, an example, its options."""
+    usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
+    help_text = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    example = re.sub(r"^  ", "", (command.epilog or "").replace("\b\n", ""), flags=re.MULTILINE)
+    heading, _, lines = example.partition("\n")
+    options = "\n".join(
+        f"| {_code(record[0])} | {_cell(record[1])} |"
+        for param in command.params
+        if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
+    )
+    options += "\n| `-h, --help` | Show this message and exit. |"
+    return (
+        f"{NOTE}\n\n# reprior {ctx.info_name}\n\n{_text(help_text)}\n\n```text\n{usage}\n```\n\n"
+        f"## {heading.rstrip(':') or 'Example'}\n\n```console\n{lines.strip()}\n```\n\n"
+        f"## Options\n\n| option | meaning |\n|---|---|\n{options}\n"
+    )
+
+
+def _text(text: str) -> str:
+    return re.sub(r"(\{.*\})", r"`\1`", text).replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def main() -> None:
+    """Write the pages that differ."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

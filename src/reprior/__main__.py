@@ -1,0 +1,41 @@
+"""The command ``reprior``, also as ``python -m reprior``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+USAGE_ERROR, INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0 where all went well, 2 after one sentence about what did not, 130 after Ctrl-C.
+
+    Examples
+    --------
+    >>> main(["--version"])
+    reprior, version ...
+    0
+    """
+    try:
+        from reprior.exceptions import MissingDependencyError, require
+
+        try:
+            for library in ("click", "rich"):
+                require(library, extra="cli", purpose="For the command line")
+        except MissingDependencyError as error:
+            sys.stderr.write(f"Error: {error}\n")
+            return USAGE_ERROR
+        from reprior.cli.app import run
+
+        return run(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt:  # while still importing
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

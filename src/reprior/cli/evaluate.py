@@ -1,0 +1,214 @@
+"""``reprior evaluate``: the model as it is against the corrected one, on labelled scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from reprior.cli.examples import shows
+from reprior.cli.inputs import class_names, open_for, read_class_counts
+from reprior.cli.options import PATH, Names, PriorChoice, Reading, reading_options, scores_argument
+from reprior.cli.session import Session, plain, session_options
+from reprior.cli.tables import CHANGE, Grid, before_after
+from reprior.core.checks import check_bounds
+from reprior.metrics.count_metrics import COUNT_METRICS
+from reprior.metrics.groups import group_metric, shot_groups
+
+if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+    from reprior.engines import Evaluation
+    from reprior.files.score_file import ScoreFile
+
+__all__ = ["command"]
+
+FORMATS = ("table", "json", "csv", "markdown")
+
+#: Columns of the table of classes, beside their names.
+PER_CLASS = ("recall", "precision", "iou")
+
+SAME = (
+    "these are the data that the calibrator was tuned on: the result is optimistic; judge it on "
+    "other data"
+)
+
+
+@click.command(
+    "evaluate",
+    epilog=shows(
+        "reprior demo -o demo      # writes the files used here",
+        "reprior evaluate demo/cal.json demo/test.csv --counts demo/counts.json",
+    ),
+)
+@click.argument("cal", type=PATH)
+@scores_argument("test")
+@click.option(
+    "--format",
+    "style",
+    type=Names(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print the result.",
+)
+@click.option("--per-class", is_flag=True, help="Show recall, precision and IoU of every class.")
+@click.option(
+    "--counts",
+    type=PATH,
+    metavar="FILE",
+    help="Training samples of each class, to show recall of classes with many, medium and few.",
+)
+@click.option(
+    "--groups",
+    nargs=2,
+    type=float,
+    default=(20.0, 100.0),
+    show_default=True,
+    metavar="LOW HIGH",
+    help="With --counts: few have less than LOW training samples, many more than HIGH.",
+)
+@reading_options(labels=True)
+@session_options
+def command(
+    session: Session,
+    cal: str,
+    test: Sequence[str],
+    style: str,
+    per_class: bool,
+    counts: str | None,
+    groups: tuple[float, float],
+    reading: Reading,
+) -> None:
+    """Compare the model before and after correction on labelled scores TEST.
+
+    TEST should be other data than the calibrator was tuned on; where it is the same, the result
+    says so. before is the model as it is, after is the calibrator CAL. log_loss, brier and the
+    calibration errors ece and classwise_ece are better when smaller.
+
+    JSON is {metric: {"before": …, "after": …}}. CSV has a row per metric or, with --per-class, a
+    row per class.
+    """
+    from reprior import engines
+    from reprior.loading import load
+
+    session.json = session.json or style == "json"
+    check_bounds(groups, name="groups")
+    calibrator = load(cal)
+    scores = open_for(calibrator, session, test, reading, labelled=True)
+    train_counts = None
+    if counts is not None:
+        train_counts, _ = read_class_counts(
+            session, PriorChoice(counts=counts), class_names(calibrator), scores.n_classes
+        )
+    with session.progress("evaluating", scores.n_samples) as progress:
+        found = engines.evaluate(calibrator, scores, progress=progress)
+    tuned_on = _tuned_on(calibrator, scores)
+    if tuned_on:
+        session.note(SAME)
+    metrics = dict(found.metrics)
+    shots = _shot_recall(found, train_counts, groups)
+    classes = _class_grid(calibrator, found, train_counts) if per_class else None
+    if session.json:
+        session.result(_document(metrics, shots, classes, tuned_on), notes=False)
+    elif style == "csv":
+        session.say(classes.csv() if classes is not None else _csv(metrics, shots, tuned_on))
+    else:
+        where = _where(found.n_samples, tuned_on)
+        _show(session, where, metrics, shots, groups, classes, style)
+
+
+def _tuned_on(calibrator: PosteriorCalibrator, scores: ScoreFile) -> bool | None:
+    """Tell whether the data are those of the fit; None where the calibrator does not say."""
+    from reprior import engines
+
+    known = calibrator.provenance_
+    if not known:
+        return None
+    if known.get("n_samples") != scores.n_samples:
+        return False  # no need to read the file again
+    return engines.digest(scores, class_axis=calibrator.class_axis) == known.get("digest")
+
+
+def _shot_recall(
+    found: Evaluation, train_counts: Any, groups: tuple[float, float]
+) -> dict[str, tuple[float, float]]:
+    if train_counts is None:
+        return {}
+    masks = shot_groups(np.asarray(train_counts), thresholds=groups)
+    before, after = (group_metric(counts, masks) for counts in (found.before, found.after))
+    return {name: (before[name], after[name]) for name in masks}
+
+
+def _class_grid(calibrator: PosteriorCalibrator, found: Evaluation, train_counts: Any) -> Grid:
+    """Return a row per class: training samples, labels, and each ratio before and after."""
+    columns: dict[str, list[Any]] = {"class": [plain(name) for name in calibrator.classes_]}
+    if train_counts is not None:
+        columns["training"] = [int(n) for n in train_counts]
+    columns["labels"] = [float(n) if n % 1 else int(n) for n in found.before.support.tolist()]
+    for ratio, name in zip(PER_CLASS, ("macro_recall", "macro_precision", "mean_iou"), strict=True):
+        for when, counts in (("before", found.before), ("after", found.after)):
+            counted = COUNT_METRICS[name].counted(counts)
+            values = np.where(counted, COUNT_METRICS[name].per_class(counts), np.nan)
+            columns[f"{ratio} {when}"] = values.tolist()
+    return Grid(tuple(columns), list(zip(*columns.values(), strict=True)), "per class")
+
+
+def _document(
+    metrics: dict[str, tuple[float, float]],
+    shots: dict[str, tuple[float, float]],
+    classes: Grid | None,
+    tuned_on: bool | None,
+) -> dict[str, Any]:
+    mark = {"tuning_data": True} if tuned_on else {}
+    document: dict[str, Any] = {
+        name: {"before": a, "after": b, **mark} for name, (a, b) in metrics.items()
+    }
+    for name, (a, b) in shots.items():
+        document[f"recall_{name}"] = {"before": a, "after": b, **mark}
+    if classes is not None:
+        heads = [name.replace(" ", "_") for name in classes.columns]
+        document["per_class"] = [dict(zip(heads, row, strict=True)) for row in classes.rows]
+    return document
+
+
+def _csv(
+    metrics: dict[str, tuple[float, float]],
+    shots: dict[str, tuple[float, float]],
+    tuned_on: bool | None,
+) -> str:
+    said = {True: "yes", False: "no", None: "unknown"}[tuned_on]
+    named = {**metrics, **{f"recall_{name}": values for name, values in shots.items()}}
+    rows = [(name, a, b, b - a, said) for name, (a, b) in named.items()]
+    return Grid(("metric", "before", "after", CHANGE, "tuning_data"), rows).csv()
+
+
+def _where(n_samples: int, tuned_on: bool | None) -> str:
+    """Say what the numbers are of."""
+    data = "the tuning data" if tuned_on else "data other than the calibrator was tuned on"
+    if tuned_on is None:
+        data = "data that the calibrator may or may not have been tuned on"
+    return f"measured on {n_samples:,} samples: {data}"
+
+
+def _show(
+    session: Session,
+    where: str,
+    metrics: dict[str, tuple[float, float]],
+    shots: dict[str, tuple[float, float]],
+    groups: tuple[float, float],
+    classes: Grid | None,
+    style: str,
+) -> None:
+    grids = [before_after(metrics, title=where)]
+    if shots:
+        low, high = (f"{limit:g}" for limit in groups)
+        titled = (
+            f"recall of classes with many (> {high}), medium and few (< {low}) training samples"
+        )
+        grids.append(before_after(shots, title=titled, first="classes"))
+    if classes is not None:
+        grids.append(classes)
+    for i, grid in enumerate(grids):
+        between = [""] if i else []
+        session.say(*between, grid.markdown() if style == "markdown" else grid.rich())

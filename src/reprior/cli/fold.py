@@ -1,0 +1,114 @@
+"""``reprior fold``: an ONNX model with the correction inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reprior.cli.examples import shows
+from reprior.cli.options import PATH, output_option
+from reprior.cli.session import Session, plain, session_options
+
+if TYPE_CHECKING:
+    from reprior.onnx import Folded
+
+__all__ = ["command"]
+
+
+@click.command(
+    "fold",
+    epilog=shows(
+        "reprior fold cal.json model.onnx -o corrected.onnx",
+        "reprior fold cal.json model.onnx -o corrected.onnx --scores logits --inputs val.npz",
+        first="Examples:",
+    ),
+)
+@click.argument("cal", type=PATH)
+@click.argument("model", type=PATH)
+@output_option("Where to write the corrected model.")
+@click.option(
+    "--scores", metavar="NAME", help="The output, or inner tensor, that holds the class scores."
+)
+@click.option(
+    "--inputs", type=PATH, metavar="FILE",
+    help="Real inputs to compare on: an npz file with an array per input, named as in the model, "
+    "or an npy file for a model of one input. Generated ones otherwise.",
+)  # fmt: skip
+@session_options
+def command(
+    session: Session, cal: str, model: str, output: str, scores: str | None, inputs: str | None
+) -> None:
+    """Put the correction CAL inside the ONNX model MODEL.
+
+    CAL is what fit wrote. Where a linear layer makes the scores its weights are changed, and the
+    model costs what it cost; elsewhere a few nodes are added. All outputs that come from the scores
+    follow, labels included. The result is compared with the calibrator in ONNX Runtime, and nothing
+    is written where they disagree.
+    """
+    from reprior.loading import load
+    from reprior.onnx import fold_report
+
+    calibrator = load(cal)
+    samples = None if inputs is None else _read_inputs(inputs)
+    with session.progress("folding"):
+        folded = fold_report(model, calibrator, output=output, scores=scores, inputs=samples)
+    _say(session, folded, output, generated=inputs is None)
+    session.result({"output": output, **_document(folded)})
+
+
+def _read_inputs(path: str) -> Any:
+    """Return the arrays of an npz or npy file, without pickle."""
+    import numpy as np
+
+    from reprior.exceptions import FileFormatError
+    from reprior.files.archive import DAMAGE
+
+    try:
+        with open(path, "rb") as stream:
+            found = np.load(stream, allow_pickle=False)
+            return found if isinstance(found, np.ndarray) else {k: found[k] for k in found.files}
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except DAMAGE as error:
+        raise FileFormatError(
+            f"{path!r} must be an npz or npy file of numbers. It is truncated, damaged or "
+            f"something else. Write it with numpy.savez, an array per input."
+        ) from error
+
+
+def _document(folded: Folded) -> dict[str, Any]:
+    parity = folded.parity
+    assert parity is not None  # noqa: S101 - the command always compares
+    return {
+        "scores": folded.scores,
+        "kind": folded.kind,
+        "where": folded.where,
+        "changed": folded.changed,
+        "added": folded.added,
+        "outputs": parity.outputs,
+        "samples": parity.samples,
+        "ties": parity.ties,
+        "labels": parity.labels,
+        "wrong_labels": parity.wrong_labels,
+        "posterior_error": parity.posterior_error,
+    }
+
+
+def _say(session: Session, folded: Folded, output: str, *, generated: bool) -> None:
+    figures = _document(folded)
+    session.say(f"Scores: {plain(folded.scores)} ({folded.kind})")
+    session.say(f"Corrected {plain(folded.where)}")
+    if folded.changed:
+        session.say(f"Weights changed: {', '.join(map(plain, folded.changed))}")
+    session.say(f"Nodes added: {', '.join(folded.added) or 'none'}")
+    for name, role in figures["outputs"].items():
+        session.say(f"Output {plain(name)}: {role}")
+    what = "generated" if generated else "given"
+    right = figures["labels"] - figures["wrong_labels"]
+    session.say(
+        f"Compared on {figures['samples']:,} {what} samples: labels agree on {right:,} of "
+        f"{figures['labels']:,}, {figures['ties']:,} ties left out; posteriors to "
+        f"{figures['posterior_error']:.1e}"
+    )
+    session.say(f"Written: {output}")

@@ -1,0 +1,265 @@
+"""``reprior fuse``: one posterior from those of several models, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from reprior.calibrator import PosteriorCalibrator
+from reprior.cli.apply import decide
+from reprior.cli.examples import shows
+from reprior.cli.inputs import few, open_for, open_to_fit, shown_paths
+from reprior.cli.options import (
+    PATH,
+    Names,
+    Reading,
+    output_option,
+    reading_options,
+    scores_argument,
+)
+from reprior.cli.session import Session, session_options
+from reprior.core.flatten import EntropyReference, flatten, image_entropy
+from reprior.core.fuse import RULES, fuse
+from reprior.core.rebalance import rebalance
+from reprior.exceptions import OptionError, ScoresError
+
+if TYPE_CHECKING:
+    from reprior.files.chunk import Chunk
+    from reprior.files.score_file import ScoreFile
+
+__all__ = ["aligned", "command"]
+
+NONE = "none"
+
+
+@click.command(
+    "fuse",
+    epilog=shows(
+        "reprior demo -o demo      # writes the files used here",
+        "reprior fuse demo/test.csv demo/test.csv --kind logits --rule mean -o fused.csv",
+    ),
+)
+@scores_argument("scores")
+@click.option(
+    "--rule", type=Names(RULES), default="noisy_or", show_default=True, help="How to fuse."
+)
+@click.option(
+    "--calibrator",
+    "calibrators",
+    type=PATH,
+    multiple=True,
+    metavar="CAL",
+    help="Correct an input first by what fit wrote: once per input and in their order, or 'none'.",
+)
+@click.option(
+    "--flatten",
+    "references",
+    type=PATH,
+    multiple=True,
+    metavar="VAL",
+    help="Flatten an input where its model is less sure than on these scores of known data: once "
+    "per input and in their order, or 'none'.",
+)
+@reading_options(labels=False)
+@output_option("Where to write: arrays posterior and prediction, or columns.")
+@session_options
+def command(
+    session: Session,
+    scores: Sequence[str],
+    rule: str,
+    calibrators: Sequence[str],
+    references: Sequence[str],
+    reading: Reading,
+    output: str,
+) -> None:
+    """Fuse the posteriors of several models on the same samples.
+
+    SCORES are two or more files, one per model or modality, whose rows are the same samples in the
+    same order. Each is flattened (--flatten), corrected (--calibrator) and then fused with the
+    others. Files are read in pieces, so they may be larger than memory.
+    """
+    from reprior.files.output import open_output
+
+    if len(scores) < 2:
+        raise OptionError(
+            f"SCORES must be two files or more, one per model. Got {len(scores)}. Name the others."
+        )
+    maps = _per_input("--calibrator", calibrators, len(scores))
+    known = _per_input("--flatten", references, len(scores))
+    inputs = _open(session, scores, maps, known, reading)
+    first = inputs[0].file
+    done = 0
+    with (
+        session.progress("fusing", first.n_samples) as progress,
+        open_output(output, like=first, classes=first.class_names) as writer,
+    ):
+        for chunks in aligned([each.file for each in inputs]):
+            posteriors = [each.posterior(c) for each, c in zip(inputs, chunks, strict=True)]
+            fused = fuse(posteriors, rule=rule, class_axis=_axis(posteriors[0], first))
+            index = decide(fused, n_classes=first.n_classes, class_axis=_axis(fused, first))
+            writer.write(chunks[0], fused, index)
+            done += len(chunks[0])
+            if progress is not None:
+                progress(done)
+    for sentence in writer.notes:
+        session.note(sentence)
+    session.say(f"Written: {output}, {done:,} samples of {len(inputs)} inputs")
+    session.result({"output": output, "n_samples": done, "rule": rule})
+
+
+class _Input:
+    """One model's scores, and the way from them to its posterior."""
+
+    def __init__(
+        self,
+        file: ScoreFile,
+        calibrator: PosteriorCalibrator | None,
+        reference: EntropyReference | None,
+    ) -> None:
+        self.file, self.calibrator, self.reference = file, calibrator, reference
+
+    def posterior(self, chunk: Chunk) -> Any:
+        """Flatten, then correct."""
+        scores, kind, axis = chunk.scores, str(self.file.kind), self.file.class_axis
+        if scores.ndim == 1:
+            scores, axis = scores[:, None], -1
+        if self.reference is not None:
+            scores = flatten(scores, self.reference, kind=kind, class_axis=axis)
+            kind = "logits"
+        n = self.file.n_classes
+        uniform, cal = np.full(n, 1 / n), self.calibrator
+        if cal is None:
+            return rebalance(scores, uniform, strength=0.0, kind=kind, class_axis=axis)
+        return rebalance(
+            scores,
+            cal.source_prior_,
+            target_prior=cal.target_prior_,
+            strength=cal.strength_ / cal.temperature_,
+            temperature=cal.temperature_,
+            kind=kind,
+            class_axis=axis,
+        )
+
+
+def aligned(files: Sequence[ScoreFile]) -> Iterator[list[Chunk]]:
+    """Give the same rows of all files at a time; refuse files of another length."""
+    streams = [file.chunks() for file in files]
+    parts: list[Chunk | None] = [None] * len(files)
+    while True:
+        parts = [
+            next(stream, None) if part is None else part
+            for part, stream in zip(parts, streams, strict=True)
+        ]
+        there = [part for part in parts if part is not None]
+        if not there:
+            return
+        if len(there) < len(parts):
+            ended = files[parts.index(None)]
+            raise ScoresError(
+                f"SCORES must have the same rows. Got {ended.n_samples} in {str(ended.paths[0])!r} "
+                f"and more in another. Score the same samples with every model."
+            )
+        n = min(map(len, there))
+        heads = [_cut(part, 0, n) for part in there]
+        yield heads
+        parts = [_cut(part, n, len(part)) if len(part) > n else None for part in there]
+
+
+def _cut(chunk: Chunk, start: int, stop: int) -> Chunk:
+    def part(values: Any) -> Any:
+        return None if values is None else values[start:stop]
+
+    if start == 0 and stop == len(chunk):
+        return chunk
+    extra = None if chunk.extra is None else chunk.extra.slice(start, stop - start)
+    return replace(
+        chunk, scores=part(chunk.scores), labels=part(chunk.labels), weight=part(chunk.weight),
+        start=chunk.start + start, extra=extra,
+    )  # fmt: skip
+
+
+def _per_input(option: str, given: Sequence[str], n: int) -> list[str | None]:
+    if given and len(given) != n:
+        raise OptionError(
+            f"{option} must be given once per input, {n} times, or not at all. Got {len(given)}. "
+            f"Write {option} none for an input without."
+        )
+    return [None if path == NONE else path for path in given] or [None] * n
+
+
+def _open(
+    session: Session,
+    paths: Sequence[str],
+    calibrators: Sequence[str | None],
+    references: Sequence[str | None],
+    reading: Reading,
+) -> list[_Input]:
+    """Open every input with the classes of the first."""
+    inputs: list[_Input] = []
+    for path, cal, known in zip(paths, calibrators, references, strict=True):
+        file, calibrator = _open_one(session, path, cal, reading, inputs)
+        reference = None
+        if known is not None:
+            reference = _reference(session, known, file, reading)
+        inputs.append(_Input(file, calibrator, reference))
+    counts = {each.file.n_samples for each in inputs} - {None}
+    if len(counts) > 1:
+        shown = ", ".join(f"{e.file.n_samples} in {str(e.file.paths[0])!r}" for e in inputs)
+        raise ScoresError(
+            f"SCORES must have the same rows. Got {shown}. Score the same samples with every model."
+        )
+    return inputs
+
+
+def _open_one(
+    session: Session, path: str, cal: str | None, reading: Reading, before: Sequence[_Input]
+) -> tuple[ScoreFile, PosteriorCalibrator | None]:
+    """Open an input, with the classes of its calibrator, or else of the first input."""
+    from reprior.loading import load
+
+    calibrator = None if cal is None else load(cal)
+    first = before[0].file if before else None
+    names = None if first is None else first.class_names
+    if calibrator is not None:
+        file = open_for(calibrator, session, [path], reading, labelled=False)
+    else:
+        file = open_to_fit(session, [path], reading, labelled=False, names=names)
+    if first is not None and (
+        file.n_classes != first.n_classes
+        or (names is not None and file.class_names not in (None, names))
+    ):
+        raise ScoresError(
+            f"SCORES must be of the same classes in the same order. Got {file.n_classes} classes "
+            f"({few(file.class_names or ())}) in {shown_paths(file)} and {first.n_classes} "
+            f"({few(names or ())}) in {shown_paths(first)}. Name them alike with --classes."
+        )
+    return file, calibrator
+
+
+def _reference(session: Session, path: str, like: ScoreFile, reading: Reading) -> EntropyReference:
+    """Return how sure a model is on known data, from one pass over a file."""
+    known = open_to_fit(
+        session, [path], replace(reading, kind=like.kind), labelled=False, names=like.class_names
+    )
+    if known.n_classes != like.n_classes:
+        raise ScoresError(
+            f"--flatten must name scores of the input's {like.n_classes} classes. "
+            f"Got {known.n_classes} in {path!r}. Give validation scores of the same model."
+        )
+    with session.progress("reading what is known", known.n_samples) as progress:
+        found = []
+        for chunk in known.chunks():
+            scores = chunk.scores if chunk.scores.ndim > 1 else chunk.scores[:, None]
+            found.append(image_entropy(scores, kind=str(known.kind), class_axis=known.class_axis))
+            if progress is not None:
+                progress(chunk.stop)
+    entropy = np.concatenate(found)
+    return EntropyReference(mean=float(entropy.mean()), std=float(entropy.std()))
+
+
+def _axis(posterior: Any, file: ScoreFile) -> int:
+    return file.class_axis if posterior.ndim > 2 else -1

@@ -1,0 +1,279 @@
+"""From options to data: score files, counts, priors, calibrators, and what must agree."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+import numpy as np
+
+from reprior.cli.options import PriorChoice, Reading
+from reprior.cli.session import Session, plain
+from reprior.core.prior import as_prior, prior_from_counts
+from reprior.encoding import is_range
+from reprior.exceptions import FileFormatError, OptionError
+
+if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+    from reprior.files.score_file import ScoreFile
+
+__all__ = [
+    "check_output",
+    "class_names",
+    "few",
+    "open_for",
+    "open_to_fit",
+    "read_class_counts",
+    "read_prior_file",
+    "read_weights",
+    "shown_paths",
+    "source_of",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+KINDS_EXPLAINED = (
+    "--kind must be given: what the scores are is not written in {where}, and it is never guessed. "
+    "Pass --kind logits (unnormalised, as a last layer or a decision function gives them), "
+    "--kind probs (probabilities: every row sums to 1) or --kind log_probs (their logarithms)."
+)
+
+
+def open_to_fit(
+    session: Session,
+    paths: Sequence[str],
+    reading: Reading,
+    *,
+    labelled: bool = True,
+    names: Sequence[str] | None = None,
+) -> ScoreFile:
+    """Open score files of a known kind, and pass on what is to be said about them.
+
+    ``names`` are the classes to expect where the options name none.
+    """
+    from reprior.files.scores import open_scores
+
+    scores = open_scores(
+        list(paths), labels=reading.labels if labelled else None, kind=reading.kind,
+        classes=names if reading.classes is None else reading.classes, with_labels=labelled,
+        **_how(reading),
+    )  # fmt: skip
+    if scores.kind is None:
+        raise OptionError(KINDS_EXPLAINED.format(where=shown_paths(scores)))
+    if labelled:
+        scores.require_labels()
+    _tell(session, scores)
+    return scores
+
+
+def open_for(
+    calibrator: PosteriorCalibrator,
+    session: Session,
+    paths: Sequence[str],
+    reading: Reading,
+    *,
+    labelled: bool,
+    keep: bool = False,
+) -> ScoreFile:
+    """Open score files for a calibrator: of its kind, with its classes, in its order."""
+    from reprior.files.scores import open_scores
+
+    if reading.kind not in (None, calibrator.kind):
+        raise OptionError(
+            f"`kind` must be the calibrator's, {calibrator.kind}. Got {reading.kind}. "
+            f"Give scores of that kind, or fit a calibrator on {reading.kind}."
+        )
+    names: Any = class_names(calibrator)
+    if reading.classes is not None:
+        names = _agreed_names(reading.classes, calibrator)
+    axis = calibrator.class_axis if reading.class_axis is None else reading.class_axis
+    scores = open_scores(
+        list(paths), labels=reading.labels if labelled else None, kind=calibrator.kind,
+        classes=names, with_labels=labelled, keep=keep,
+        **_how(replace(reading, class_axis=axis)),
+    )  # fmt: skip
+    _refuse_other_classes(calibrator, scores)
+    if labelled:
+        scores.require_labels()
+        calibrator.ignore_index = scores.ignore_index  # its file does not know that of these labels
+    _tell(session, scores)
+    return scores
+
+
+def _refuse_other_classes(calibrator: PosteriorCalibrator, scores: ScoreFile) -> None:
+    """Refuse another number of classes, and arrays that state other names."""
+    from reprior.files.scores import open_scores
+
+    known = calibrator.classes_.tolist()
+    if scores.n_classes != len(known):
+        raise FileFormatError(
+            f"{shown_paths(scores)} must have scores of the calibrator's {len(known)} classes, "
+            f"{few(known)}. Got {scores.n_classes} classes. Give the scores of the model that the "
+            f"calibrator was fitted for."
+        )
+    if class_names(calibrator) is None or scores.format not in ("npz", "zarr"):
+        return
+    for path in scores.paths:
+        stated = open_scores(path, with_labels=False).class_names
+        if stated is not None and list(stated) != [str(name) for name in known]:
+            raise FileFormatError(
+                f"{str(path)!r} must have the calibrator's classes in its order, {few(known)}. "
+                f"Got {few(stated)}. Give the scores of the model that the calibrator was fitted "
+                f"for, or put them in that order."
+            )
+
+
+def class_names(calibrator: PosteriorCalibrator) -> list[Any] | None:
+    """Return the names of a calibrator's classes, None where they are 0 … K−1."""
+    return None if is_range(calibrator.classes_) else calibrator.classes_.tolist()
+
+
+def read_class_counts(
+    session: Session, counting: PriorChoice, classes: Sequence[Any] | None, n_classes: int | None
+) -> tuple[Vector, list[Any] | None]:
+    """Return training counts, and the names of their classes where they have names."""
+    from reprior.files.counts import counts_from_labels, read_counts
+
+    if (counting.counts is None) == (counting.counts_from_labels is None):
+        raise OptionError(
+            "One of --counts and --counts-from-labels must say how many training samples each "
+            f"class had. Got {'neither' if counting.counts is None else 'both'}."
+        )
+    if counting.counts is not None:
+        return _in_order(session, read_counts, "counts", counting.counts, classes, n_classes)
+    path = str(counting.counts_from_labels)
+    counts, names = counts_from_labels(path, classes=classes, n_classes=n_classes)
+    if classes is None and names is not None:
+        session.note(
+            f"the labels of {path} are names, and taken in their sorted order: {few(names)}"
+        )
+    return counts, None if names is None else list(names)
+
+
+def read_weights(
+    session: Session, path: str, classes: Sequence[Any] | None, n_classes: int
+) -> Vector:
+    """Return class weights in the order of the classes."""
+    from reprior.files.counts import read_counts
+
+    return _in_order(session, read_counts, "weights", path, classes, n_classes)[0]
+
+
+def source_of(
+    session: Session, counting: PriorChoice, source_prior: str | None, scores: ScoreFile
+) -> tuple[Vector, list[Any] | None, Vector | None]:
+    """Return the source prior, the class names, and the counts if they were given."""
+    names = None if scores.class_names is None else list(scores.class_names)
+    if source_prior is None:
+        counts, named = read_class_counts(session, counting, names, scores.n_classes)
+        classes = names if names is not None else named
+        weights = None
+        if counting.weights is not None:
+            weights = read_weights(session, counting.weights, classes, scores.n_classes)
+        prior = prior_from_counts(counts, weights=weights, smoothing=counting.smoothing)
+        return prior, classes, counts
+    if any((counting.counts, counting.counts_from_labels, counting.weights, counting.smoothing)):
+        raise OptionError(
+            "--source-prior must stand alone. Got counts, weights or smoothing beside it. "
+            "Drop them, or drop --source-prior."
+        )
+    prior, named = read_prior_file(session, source_prior, "source prior", names, scores.n_classes)
+    prior = as_prior(prior, name="source_prior", n_classes=scores.n_classes)
+    return prior, names if names is not None else named, None
+
+
+def read_prior_file(
+    session: Session, path: str, what: str, classes: Sequence[Any] | None, n_classes: int
+) -> tuple[Vector, list[Any] | None]:
+    """Return the prior in a file, in the order of the classes."""
+    from reprior.files.counts import read_prior
+
+    return _in_order(session, read_prior, f"numbers of the {what}", path, classes, n_classes)
+
+
+def check_output(output: str, inputs: Sequence[Any]) -> None:
+    """Refuse to replace an input, and a folder that takes no file, before any work is done."""
+    there = Path(output)
+    for path in inputs:
+        if there.exists() and Path(path).exists() and there.samefile(path):
+            raise OptionError(
+                f"`output` must not be an input. Got {output!r}. Choose another name."
+            )
+    if there.is_dir():
+        raise OptionError(f"`output` must be a file. Got the folder {output!r}. Add a file name.")
+    with tempfile.TemporaryFile(dir=there.parent):
+        pass  # it can be written to
+
+
+def few(names: Sequence[Any], n: int = 6) -> str:
+    """Return the first names, for a sentence."""
+    return ", ".join(plain(name) for name in names[:n]) + (", …" if len(names) > n else "")
+
+
+def _in_order(
+    session: Session,
+    read: Callable[..., tuple[Vector, tuple[str, ...] | None]],
+    what: str,
+    path: str,
+    classes: Sequence[Any] | None,
+    n_classes: int | None,
+) -> tuple[Vector, list[Any] | None]:
+    """Read a number per class; say which order is taken where only one side has names."""
+    values, own = read(path)
+    if classes is not None:
+        values, _ = read(path, classes=classes)
+        if own is None:
+            session.note(
+                f"the {what} of {path} have no names and are taken in the order of the classes: "
+                f"{few(classes)}"
+            )
+    elif own is not None and n_classes is not None:
+        session.note(
+            f"the scores have no class names; the {what} of {path} are taken in their own order: "
+            f"{few(own)}"
+        )
+    if n_classes is not None and len(values) != n_classes:
+        raise FileFormatError(
+            f"{path!r} must have {what} of the {n_classes} classes of the scores. Got "
+            f"{len(values)}. Give one number per class."
+        )
+    return values, None if own is None else list(own)
+
+
+def _agreed_names(path: str, calibrator: PosteriorCalibrator) -> list[Any]:
+    from reprior.files.counts import read_class_names
+
+    given = list(read_class_names(path))
+    known = class_names(calibrator)
+    if known is not None and [str(name) for name in known] != [str(name) for name in given]:
+        raise OptionError(
+            f"--classes must name the calibrator's classes in its order, {few(known)}. "
+            f"Got {few(given)}. Drop --classes: the calibrator knows its classes."
+        )
+    return given if known is None else known
+
+
+def _how(reading: Reading) -> dict[str, Any]:
+    return {
+        "label_column": reading.label_column,
+        "weight_column": reading.weight_column,
+        "ignore_index": reading.ignore_index,
+        "scores_name": reading.scores_name,
+        "labels_name": reading.labels_name,
+        "class_axis": reading.class_axis,
+    }
+
+
+def _tell(session: Session, scores: ScoreFile) -> None:
+    for sentence in scores.notes:
+        session.note(sentence)
+
+
+def shown_paths(scores: ScoreFile) -> str:
+    """Return the files' names, for a sentence."""
+    first = repr(click.format_filename(str(scores.paths[0])))
+    return first if len(scores.paths) == 1 else f"{first} and {len(scores.paths) - 1} more"

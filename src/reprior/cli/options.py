@@ -1,0 +1,175 @@
+"""Options that several commands share, collected into one object each."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from reprior.core.checks import KINDS
+
+__all__ = [
+    "Names",
+    "PriorChoice",
+    "Reading",
+    "counts_options",
+    "output_option",
+    "reading_options",
+    "scores_argument",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PATH = click.Path(path_type=str)
+
+
+class Names(click.Choice[str]):
+    """A choice that suggests the nearest name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, or say which one is nearest."""
+        names = [str(name) for name in self.choices]
+        if value in names:
+            return str(value)
+        near = difflib.get_close_matches(str(value), names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return self.fail(f"{value!r} is not one of {', '.join(names)}.{hint}", param, ctx)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How score files are to be read."""
+
+    kind: str | None = None
+    labels: str | None = None
+    classes: str | None = None
+    label_column: str = "label"
+    weight_column: str | None = None
+    ignore_index: str | None = None
+    scores_name: str | None = None
+    labels_name: str = "labels"
+    class_axis: int | None = None
+
+
+@dataclass(frozen=True)
+class PriorChoice:
+    """Where class counts come from, and what becomes of them."""
+
+    counts: str | None = None
+    counts_from_labels: str | None = None
+    weights: str | None = None
+    smoothing: float = 0.0
+
+
+def scores_argument(name: str, *, required: bool = True) -> Callable[[Command], Command]:
+    """Return an argument of one or several score files."""
+    return click.argument(
+        name, nargs=-1, required=required, type=PATH, metavar=f"{name.upper()}..."
+    )
+
+
+def output_option(help_text: str, *, required: bool = True) -> Callable[[Command], Command]:
+    """Return ``-o``."""
+    return click.option(
+        "-o", "--output", type=PATH, required=required, metavar="OUT", help=help_text
+    )
+
+
+_KIND = click.option(
+    "--kind",
+    type=Names(KINDS),
+    help="What the scores are: logits (unnormalised), probs (rows sum to 1) or log_probs. "
+    "Never guessed.",
+)
+_CLASSES = click.option(
+    "--classes", type=PATH, metavar="FILE",
+    help="Class names in the order of the scores: a line each, or a JSON list.",
+)  # fmt: skip
+_ARRAYS = (
+    click.option(
+        "--scores-name", metavar="NAME",
+        help="Array of the scores in npz and zarr files, or list column in parquet.",
+    ),
+    click.option(
+        "--class-axis", type=int, metavar="AXIS",
+        help="Axis of the classes in maps: 1 for (N, K, H, W), -1 for (N, H, W, K). By default "
+        "what the labels' shape says, or else 1.",
+    ),
+)  # fmt: skip
+_LABELS = (
+    click.option(
+        "--labels", type=PATH, metavar="FILE",
+        help="Labels in a file of their own, in the order of the scores.",
+    ),
+    click.option(
+        "--label-column", default="label", show_default=True, metavar="NAME",
+        help="Column of the labels in csv and parquet files.",
+    ),
+    click.option(
+        "--labels-name", default="labels", show_default=True, metavar="NAME",
+        help="Array of the labels in npz and zarr files.",
+    ),
+    click.option(
+        "--weight-column", metavar="NAME", help="Column or array with a weight per sample.",
+    ),
+    click.option(
+        "--ignore-index", metavar="LABEL", help="A label that marks samples to leave out.",
+    ),
+)  # fmt: skip
+
+
+def reading_options(*, labels: bool) -> Callable[[Command], Command]:
+    """Give a command the options of score files, as one argument ``reading``."""
+    options = (_KIND, *(_LABELS if labels else ()), _CLASSES, *_ARRAYS)
+    return _collected(Reading, "reading", options)
+
+
+_COUNTS = (
+    click.option(
+        "--counts", type=PATH, metavar="FILE",
+        help="Training samples of each class: JSON (a list, or {class: count}) or CSV.",
+    ),
+    click.option(
+        "--counts-from-labels", type=PATH, metavar="FILE",
+        help="Count the training labels in this file instead.",
+    ),
+    click.option(
+        "--weights", type=PATH, metavar="FILE",
+        help="Class weights the model was trained with, in a file like --counts.",
+    ),
+    click.option(
+        "--smoothing", type=click.FloatRange(min=0), default=0.0, metavar="NUMBER",
+        help="Added to every count, for classes that training never saw.",
+    ),
+)  # fmt: skip
+
+
+def counts_options(function: Command) -> Command:
+    """Give a command the options of class counts, as one argument ``counting``."""
+    return _collected(PriorChoice, "counting", _COUNTS)(function)
+
+
+def _collected(
+    kind: type[Any], name: str, options: tuple[Callable[[Any], Any], ...]
+) -> Callable[[Command], Command]:
+    fields = set(kind.__dataclass_fields__)
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(*args: Any, **given: Any) -> Any:
+            own = {key: given.pop(key) for key in list(given) if key in fields & mine}
+            return function(*args, **{name: kind(**own)}, **given)
+
+        before = len(getattr(function, "__click_params__", []))
+        decorated: Any = command
+        for option in reversed(options):
+            decorated = option(decorated)
+        mine = {p.name for p in decorated.__click_params__[before:]}
+        result: Command = decorated
+        return result
+
+    return decorate

@@ -1,0 +1,225 @@
+"""The program as a whole: names, exit codes, sentences, signals, pipes."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from tests.cli.shared import COMMAND, data, installed, is_one_sentence, write
+
+from reprior.cli.app import COMMANDS, SUMMARIES
+
+OWN = [name for name in COMMANDS if name != "fold"]  # fold has tests of its own
+
+
+def test_version(run):
+    assert run("--version").out.split()[-1] == version("reprior")
+
+
+def test_python_m_reprior():
+    done = subprocess.run(
+        [sys.executable, "-m", "reprior", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == installed("--version").out
+
+
+def test_every_command_has_a_summary():
+    assert list(SUMMARIES) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_help_ends_with_an_example(run, name):
+    result = run(name, "--help")
+    assert result.code == 0
+    tail = result.out[result.out.index("Example:") :]
+    assert f"$ reprior {name} " in tail
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys; from reprior.__main__ import main; main(['--help']); "
+        "assert not {'pyarrow', 'sklearn', 'zarr', 'reprior.cli.fit'} & set(sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+def test_a_near_command_is_suggested(run):
+    result = run("evalute")
+    assert is_one_sentence(result)
+    assert "Did you mean 'evaluate'?" in result.err
+
+
+def test_a_near_option_is_suggested(run):
+    result = run("fit", "x.csv", "--metrc", "accuracy", "-o", "y")
+    assert is_one_sentence(result)
+    assert "--metric" in result.err
+
+
+def test_a_near_choice_is_suggested(run):
+    result = run("fit", "x.csv", "--kind", "logit", "-o", "y")
+    assert is_one_sentence(result)
+    assert "Did you mean 'logits'?" in result.err
+
+
+def test_no_command_shows_the_help(run):
+    result = run()
+    assert result.code == 2
+    assert "Commands:" in result.out + result.err
+
+
+def test_a_missing_file_is_one_sentence():
+    result = installed("apply", "no-such.json", "x.csv", "-o", "y.csv")
+    assert is_one_sentence(result)
+    assert "'no-such.json' does not exist" in result.err
+
+
+def test_without_click_a_sentence_says_what_to_install(monkeypatch, run):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.partition(".")[0] == "click":
+            raise ModuleNotFoundError("no click", name="click")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "click")
+    monkeypatch.setattr("importlib.import_module", without)
+    result = run("--version")
+    assert is_one_sentence(result)
+    assert "pip install 'reprior[cli]'" in result.err
+
+
+def test_a_full_disk_is_one_sentence(job):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("SKIPPED: this system has no /dev/full, so a full disk cannot be tried")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [COMMAND, "prior", "--counts", str(job / "counts.json")],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "the disk is full" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_closed_pipe_is_silent(job):
+    read, write_end = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [COMMAND, "prior", "--counts", str(job / "counts.json")],
+            stdout=write_end, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(write_end)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+# A calibrator that says when it has begun, and then takes its time: there is a moment to interrupt.
+SLOW = """
+import sys, time
+from reprior.calibrator import PosteriorCalibrator
+real = PosteriorCalibrator.predict_proba
+def slow(self, scores):
+    print("begun", flush=True)
+    time.sleep(600)
+    return real(self, scores)
+PosteriorCalibrator.predict_proba = slow
+from reprior.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "extension, number, code",
+    [
+        ("csv", signal.SIGINT, 130),
+        ("npz", signal.SIGINT, 130),
+        ("parquet", signal.SIGINT, 130),
+        ("zarr", signal.SIGINT, 130),
+        ("parquet", signal.SIGTERM, 143),
+    ],
+)
+def test_an_interrupt_leaves_nothing(fitted, extension, number, code):
+    write(fitted / f"big.{extension}", data(2))
+    before = sorted(path.name for path in fitted.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "apply", fitted / "cal.json", fitted / f"big.{extension}",
+         "-o", fitted / f"out.{extension}"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert sorted(path.name for path in fitted.iterdir()) == before
+
+
+def test_a_limit_on_file_size_leaves_nothing(fitted):
+    write(fitted / "big.csv", data(2, n=3000))
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)); "
+        "from reprior.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    before = sorted(path.name for path in fitted.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", limited, "apply", fitted / "cal.json", fitted / "big.csv",
+         "-o", fitted / "out.csv"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in fitted.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["fit", "apply"])
+def test_a_missing_output_folder_is_one_sentence(fitted, run, name):
+    out = fitted / "nowhere" / "out.json"
+    arguments = {
+        "fit": ["fit", fitted / "val.csv", "--counts", fitted / "counts.json", "--kind", "logits"],
+        "apply": ["apply", fitted / "cal.json", fitted / "test.csv"],
+    }[name]
+    result = run(*arguments, "-o", out.with_suffix(".csv" if name == "apply" else ".json"))
+    assert is_one_sentence(result)
+    assert "nowhere" in result.err
+
+
+def test_a_read_only_folder_is_one_sentence(fitted):
+    folder = fitted / "locked"
+    folder.mkdir()
+    folder.chmod(0o500)
+    try:
+        (folder / "try").touch()
+    except PermissionError:
+        pass
+    else:
+        folder.chmod(0o700)
+        pytest.skip("SKIPPED: this user (root?) may write into read-only folders")
+    result = installed("apply", fitted / "cal.json", fitted / "test.csv", "-o", folder / "out.csv")
+    folder.chmod(0o700)
+    assert is_one_sentence(result)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_file_is_one_sentence(fitted):
+    # /proc is read-only for everybody, root too.
+    if not os.path.isdir("/proc/self"):
+        pytest.skip("SKIPPED: this system has no /proc, so a read-only folder cannot be tried")
+    for arguments in (
+        ["apply", fitted / "cal.json", fitted / "test.csv", "-o", "/proc/out.csv"],
+        ["fit", fitted / "val.csv", "--counts", fitted / "counts.json", "--kind", "logits",
+         "-o", "/proc/cal.json"],
+    ):  # fmt: skip
+        assert is_one_sentence(installed(*arguments))

@@ -1,0 +1,158 @@
+"""``reprior apply``: the posterior of the Python API, in every format."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.cli.shared import COUNTS, NAMES, data, installed, is_one_sentence, read_output, write
+
+import reprior as rp
+from reprior.cli.apply import decide
+
+CSV_DIGITS = 1e-6  # what is lost by writing scores as text is far less
+
+
+@pytest.mark.parametrize("extension", ["npz", "csv", "parquet", "zarr"])
+def test_every_format(fitted, extension):
+    test = data(1)
+    write(fitted / f"t.{extension}", test)
+    result = installed(
+        "apply", fitted / "cal.json", fitted / f"t.{extension}", "-o", fitted / f"out.{extension}"
+    )
+    assert result.code == 0, result.err
+    assert "300 samples" in result.out
+    posterior, predicted = read_output(fitted / f"out.{extension}")
+    calibrator = rp.load(fitted / "cal.json")
+    assert np.allclose(posterior, calibrator.predict_proba(test.scores), atol=CSV_DIGITS)
+    assert predicted == calibrator.predict(test.scores).tolist()
+
+
+def test_npy_has_two_files(fitted, run):
+    test = data(1)
+    np.save(fitted / "t.npy", test.scores)
+    result = run("apply", fitted / "cal.json", fitted / "t.npy", "-o", fitted / "out.npy")
+    assert result.code == 0, result.err
+    calibrator = rp.load(fitted / "cal.json")
+    assert np.array_equal(np.load(fitted / "out.npy"), calibrator.predict_proba(test.scores))
+    index = np.load(fitted / "out.prediction.npy")
+    assert [NAMES[k] for k in index] == calibrator.predict(test.scores).tolist()
+
+
+def test_keep_keeps_the_other_columns(fitted, run):
+    from pyarrow import parquet
+
+    write(fitted / "t.parquet", data(1))
+    result = run(
+        "apply", fitted / "cal.json", fitted / "t.parquet", "--keep", "-o", fitted / "out.parquet"
+    )
+    assert result.code == 0, result.err
+    table = parquet.read_table(fitted / "out.parquet")
+    assert table["id"].to_pylist() == [f"row-{i}" for i in range(300)]
+    assert {"label", "prediction", *NAMES} <= set(table.column_names)
+    plain = run("apply", fitted / "cal.json", fitted / "t.parquet", "-o", fitted / "p.parquet")
+    assert plain.code == 0
+    assert "id" not in parquet.read_table(fitted / "p.parquet").column_names
+
+
+def test_columns_in_another_order_are_put_in_order(fitted, run):
+    from pyarrow import csv
+
+    table = csv.read_csv(fitted / "test.csv").select(["owl", "label", "cat", "dog"])
+    csv.write_csv(table, fitted / "turned.csv")
+    for name in ("test", "turned"):
+        run("apply", fitted / "cal.json", fitted / f"{name}.csv", "-o", fitted / f"{name}-out.csv")
+    assert read_output(fitted / "turned-out.csv")[1] == read_output(fitted / "test-out.csv")[1]
+
+
+def test_several_inputs_become_one_output(fitted, run):
+    write(fitted / "b.csv", data(2))
+    result = run(
+        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "b.csv", "-o",
+        fitted / "out.csv", "--json",
+    )  # fmt: skip
+    assert result.json["n_samples"] == 600
+    both = np.concatenate([data(1).scores, data(2).scores])
+    expected = rp.load(fitted / "cal.json").predict(both).tolist()
+    assert read_output(fitted / "out.csv")[1] == expected
+
+
+def test_a_folder_gets_a_file_each(fitted, run):
+    write(fitted / "b.csv", data(2))
+    result = run(
+        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "b.csv", "-o",
+        f"{fitted / 'out'}/", "--json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert sorted(path.name for path in (fitted / "out").iterdir()) == ["b.csv", "test.csv"]
+    expected = rp.load(fitted / "cal.json").predict(data(2).scores).tolist()
+    assert read_output(fitted / "out" / "b.csv")[1] == expected
+
+
+def test_files_of_one_name_need_folders_of_their_own(fitted, run):
+    (fitted / "more").mkdir()
+    write(fitted / "more" / "test.csv", data(2))
+    result = run(
+        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "more" / "test.csv", "-o",
+        f"{fitted / 'out'}/",
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert not (fitted / "out").exists()
+
+
+def test_an_input_is_not_overwritten(fitted, run):
+    before = (fitted / "test.csv").read_bytes()
+    for out in (fitted / "test.csv", f"{fitted}/"):
+        result = run("apply", fitted / "cal.json", fitted / "test.csv", "-o", out)
+        assert is_one_sentence(result)
+        assert "must not be an input" in result.err
+    assert (fitted / "test.csv").read_bytes() == before
+
+
+def test_another_kind_is_refused(fitted, run):
+    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", "-o", fitted / "out.csv"]
+    result = run(*arguments, "--kind", "probs")
+    assert is_one_sentence(result)
+    assert "--kind must be the calibrator's, logits" in result.err
+    np.savez(fitted / "p.npz", scores=np.full((2, 3), 1 / 3), kind="probs")
+    stated = run("apply", fitted / "cal.json", fitted / "p.npz", "-o", fitted / "out.npz")
+    assert is_one_sentence(stated)
+
+
+def test_other_classes_are_refused_by_name(fitted, run):
+    np.savez(fitted / "four.npz", scores=np.zeros((2, 4)))
+    result = run("apply", fitted / "cal.json", fitted / "four.npz", "-o", fitted / "out.npz")
+    assert is_one_sentence(result)
+    np.savez(fitted / "x.npz", scores=np.zeros((2, 3)), class_names=np.array(["a", "b", "c"]))
+    named = run("apply", fitted / "cal.json", fitted / "x.npz", "-o", fitted / "out.npz")
+    assert is_one_sentence(named)
+    assert "cat" in named.err
+    assert "a, b, c" in named.err
+    turned = np.array(["owl", "cat", "dog"])
+    np.savez(fitted / "y.npz", scores=np.zeros((2, 3)), class_names=turned)
+    assert is_one_sentence(
+        run("apply", fitted / "cal.json", fitted / "y.npz", "-o", fitted / "out.npz")
+    )
+    assert not (fitted / "out.npz").exists()
+
+
+def test_a_missing_column_is_named(fitted, run):
+    (fitted / "two.csv").write_text("cat,dog\n1,2\n")
+    result = run("apply", fitted / "cal.json", fitted / "two.csv", "-o", fitted / "out.csv")
+    assert is_one_sentence(result)
+    assert "owl" in result.err
+
+
+@pytest.mark.parametrize("shape", [(90, 3), (90,), (90, 1), (6, 3, 4, 5)])
+def test_decide_is_predict(shape):
+    rng = np.random.default_rng(0)
+    axis, n_classes = (1 if len(shape) > 2 else -1), (3 if 3 in shape else 2)
+    labels = rng.integers(n_classes, size=np.delete(shape, axis) if len(shape) > 1 else shape)
+    if n_classes == 3:
+        true = np.moveaxis(4 * np.eye(3)[labels] + np.log(COUNTS), -1, axis)
+    else:
+        true = (4 * labels - 2 + np.log(COUNTS[1] / COUNTS[0])).reshape(shape)
+    calibrator = rp.PosteriorCalibrator(rp.prior_from_counts(COUNTS[:n_classes]), class_axis=axis)
+    scores = true + rng.normal(size=shape)
+    calibrator.fit(scores, labels)
+    found = decide(calibrator.predict_proba(scores), n_classes=n_classes, class_axis=axis)
+    assert np.array_equal(found, calibrator.predict(scores))

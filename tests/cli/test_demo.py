@@ -1,0 +1,71 @@
+"""``reprior demo``: the whole job, by the commands that it shows."""
+
+from __future__ import annotations
+
+import shlex
+
+import numpy as np
+import pytest
+from tests.cli.shared import installed
+
+import reprior as rp
+from reprior.cli import digits
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What the demo printed, and the folder it ran in."""
+    folder = tmp_path_factory.mktemp("demo")
+    result = installed("demo", "-o", "demo", cwd=folder)
+    assert result.code == 0, result.err
+    return folder, result.out
+
+
+def test_it_leaves_the_files_of_the_job(shown):
+    folder, out = shown
+    names = {"val.csv", "test.csv", "counts.json", "cal.json", "report.html"}
+    assert {path.name for path in (folder / "demo").iterdir()} == names
+    assert "The page to look at: demo/report.html" in out
+
+
+def test_its_commands_can_be_repeated(shown):
+    folder, out = shown
+    lines = [line for line in out.splitlines() if line.startswith("$ reprior ")]
+    assert [line.split()[2] for line in lines] == ["fit", "evaluate", "report"]
+    evaluate = next(line for line in lines if line.split()[2] == "evaluate")
+    again = installed(*shlex.split(evaluate)[2:], cwd=folder)
+    assert again.code == 0, again.err
+    assert again.out in out
+
+
+def test_its_numbers_are_those_of_the_readme(shown):
+    folder, _ = shown
+    table = digits.compare()
+    found = installed(
+        "evaluate", "demo/cal.json", "demo/test.csv", "--counts", "demo/counts.json",
+        "--groups", "10", "40", "--json", cwd=folder,
+    ).json  # fmt: skip
+    for row, metric in (
+        ("balanced accuracy", "balanced_accuracy"),
+        ("macro F1", "macro_f1"),
+        ("mean IoU", "mean_iou"),
+        ("recall: digits with > 40 training images", "recall_many"),
+        ("        digits with < 10", "recall_few"),
+    ):
+        for when in ("before", "after"):
+            assert found[metric][when] == pytest.approx(table[when][row], abs=1e-9), row
+
+
+def test_json(tmp_path, run):
+    result = run("demo", "-o", tmp_path / "demo", "--json", "--quiet", "--seed", "1")
+    assert result.err == ""
+    assert set(result.json) >= {"folder", "fit", "evaluate", "report"}
+    strength = rp.load(tmp_path / "demo" / "cal.json").strength_
+    assert result.json["fit"]["strength"] == strength
+
+
+def test_parts_share_no_image():
+    parts = digits.long_tailed_digits(3)
+    images = np.concatenate([part.images for part in parts])
+    assert len(images) == 280 + 240 + 500
+    assert np.bincount(parts[0].labels).tolist() == [100, 65, 42, 27, 18, 11, 7, 5, 3, 2]

@@ -1,0 +1,114 @@
+"""``reprior evaluate``: the numbers of the Python API, in every form, and honest marks."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from tests.cli.shared import COUNTS, FORMATS, NAMES, data, installed, is_one_sentence, write
+
+import reprior as rp
+
+
+def expected(calibrator):
+    """{metric: (before, after)} from arrays."""
+    test = data(1)
+    found = {}
+    for name, metric in rp.metrics.COUNT_METRICS.items():
+        pair = []
+        for index in (test.scores.argmax(1), calibrator.predict_proba(test.scores).argmax(1)):
+            pair.append(metric(rp.ClassCounts.from_predictions(test.labels, index, n_classes=3)))
+        found[name] = tuple(pair)
+    plain = np.exp(test.scores) / np.exp(test.scores).sum(axis=1, keepdims=True)
+    posteriors = (plain, calibrator.predict_proba(test.scores))
+    found["log_loss"] = tuple(rp.metrics.log_loss(p, test.labels) for p in posteriors)
+    return found
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_json_has_the_numbers_of_the_api(fitted, run, extension):
+    more = write(fitted / f"t.{extension}", data(1))
+    how = installed if extension == "parquet" else run
+    result = how(
+        "evaluate", fitted / "cal.json", fitted / f"t.{extension}", *more, "--format", "json"
+    )
+    assert result.code == 0, result.err
+    wanted = expected(rp.load(fitted / "cal.json"))
+    for name in ("accuracy", "balanced_accuracy", "mean_iou", "macro_f1", "log_loss"):
+        assert set(result.json[name]) == {"before", "after"}
+        found = (result.json[name]["before"], result.json[name]["after"])
+        assert found == pytest.approx(wanted[name], rel=1e-9), name
+
+
+def test_json_flag_and_format_are_the_same(fitted, run):
+    arguments = ["evaluate", fitted / "cal.json", fitted / "test.csv"]
+    assert run(*arguments, "--json").out == run(*arguments, "--format", "json").out
+
+
+def test_table(fitted, run):
+    result = run("evaluate", fitted / "cal.json", fitted / "test.csv")
+    before, after = expected(rp.load(fitted / "cal.json"))["balanced_accuracy"]
+    row = next(line for line in result.out.splitlines() if "balanced_accuracy" in line)
+    assert row.split() == [
+        "balanced_accuracy", f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}"
+    ]  # fmt: skip
+    assert "other than the calibrator was tuned on" in result.out
+
+
+def test_csv(fitted, run):
+    result = run("evaluate", fitted / "cal.json", fitted / "test.csv", "--format", "csv")
+    rows = {row["metric"]: row for row in csv.DictReader(io.StringIO(result.out))}
+    before, after = expected(rp.load(fitted / "cal.json"))["mean_iou"]
+    assert float(rows["mean_iou"]["before"]) == before
+    assert float(rows["mean_iou"]["after"]) == after
+    assert rows["mean_iou"]["tuning_data"] == "no"
+
+
+def test_markdown(fitted, run):
+    result = run("evaluate", fitted / "cal.json", fitted / "test.csv", "--format", "markdown")
+    assert "| metric | before | after | change |" in result.out.splitlines()
+    assert any(line.startswith("| macro_f1 | 0.") for line in result.out.splitlines())
+
+
+def test_the_tuning_data_are_known_again(fitted, run):
+    arguments = ["evaluate", fitted / "cal.json", fitted / "val.csv"]
+    table = run(*arguments)
+    assert "note: these are the data that the calibrator was tuned on" in table.err
+    assert "the tuning data" in table.out
+    assert all(metric["tuning_data"] is True for metric in run(*arguments, "--json").json.values())
+    assert run(*arguments, "--format", "csv").out.splitlines()[1].endswith(",yes")
+    markdown = run(*arguments, "--format", "markdown")
+    assert "the tuning data" in markdown.out
+
+
+def test_a_calibrator_without_provenance_is_not_called_honest(fitted, run):
+    calibrator = rp.load(fitted / "cal.json")
+    calibrator.provenance_ = None
+    calibrator.save(fitted / "old.json")
+    result = run("evaluate", fitted / "old.json", fitted / "val.csv")
+    assert "may or may not" in result.out
+
+
+def test_per_class_and_groups(fitted, run):
+    arguments = ["evaluate", fitted / "cal.json", fitted / "test.csv", "--per-class",
+                 "--counts", fitted / "counts.json", "--groups", "50", "100"]  # fmt: skip
+    result = run(*arguments, "--json").json
+    assert [row["class"] for row in result["per_class"]] == NAMES
+    test = data(1)
+    after = rp.load(fitted / "cal.json").predict(test.scores)
+    owls = test.labels == 2
+    assert result["per_class"][2]["recall_after"] == pytest.approx(np.mean(after[owls] == "owl"))
+    assert result["per_class"][2]["training"] == COUNTS[2]
+    assert result["recall_few"]["after"] == pytest.approx(np.mean(after[owls] == "owl"))
+    assert run(*arguments).out.count("owl") == 1
+    rows = list(csv.DictReader(io.StringIO(run(*arguments, "--format", "csv").out)))
+    assert [row["class"] for row in rows] == NAMES
+
+
+def test_labels_are_needed(fitted, run):
+    (fitted / "u.csv").write_text("cat,dog,owl\n1,2,3\n")
+    result = run("evaluate", fitted / "cal.json", fitted / "u.csv")
+    assert is_one_sentence(result)
+    assert "label" in result.err

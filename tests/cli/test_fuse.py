@@ -1,0 +1,114 @@
+"""``reprior fuse``: the Python API's fusion, row by row, for every format."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.cli.shared import Data, data, is_one_sentence, read_output, write
+
+import reprior as rp
+from reprior.cli.fuse import aligned
+from reprior.core.flatten import EntropyReference
+from reprior.files.scores import open_scores
+
+TEXT_DIGITS = 1e-6
+
+
+def softmax(scores):
+    return np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("rule", ["noisy_or", "mean", "product"])
+@pytest.mark.parametrize("extension", ["npz", "csv", "parquet", "zarr"])
+def test_rules_and_formats(tmp_path, run, rule, extension):
+    a, b = data(0), data(1)
+    write(tmp_path / f"a.{extension}", a)
+    write(tmp_path / f"b.{extension}", b)
+    result = run(
+        "fuse", tmp_path / f"a.{extension}", tmp_path / f"b.{extension}", "--kind", "logits",
+        "--rule", rule, "-o", tmp_path / f"out.{extension}",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    expected = rp.fuse([softmax(a.scores), softmax(b.scores)], rule=rule)
+    assert np.allclose(read_output(tmp_path / f"out.{extension}")[0], expected, atol=TEXT_DIGITS)
+
+
+def test_flatten_and_calibrate_each_input(fitted, run):
+    a, b = data(1), data(2)
+    write(fitted / "b.csv", b)
+    result = run(
+        "fuse", fitted / "test.csv", fitted / "b.csv", "--calibrator", fitted / "cal.json",
+        "--calibrator", "none", "--flatten", "none", "--flatten", fitted / "val.csv",
+        "--kind", "logits", "-o", fitted / "out.csv",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    calibrator = rp.load(fitted / "cal.json")
+    reference = EntropyReference.fit(data(0).scores)
+    flat = rp.flatten(b.scores, reference)
+    expected = rp.fuse([calibrator.predict_proba(a.scores), softmax(flat)])
+    assert np.allclose(read_output(fitted / "out.csv")[0], expected, atol=TEXT_DIGITS)
+
+
+def test_rows_are_aligned_across_chunks(tmp_path):
+    a, b = data(0), data(1)
+    for name, values in (("a", a), ("b", b)):
+        for i, part in enumerate(np.array_split(np.arange(300), 3 if name == "a" else 4)):
+            write(tmp_path / f"{name}-{i}.parquet", Data(values.scores[part], values.labels[part]))
+    files = [open_scores(str(tmp_path / f"{name}-*.parquet")) for name in "ab"]
+    pieces = list(aligned(files))
+    assert len(pieces) > 4
+    assert np.array_equal(np.concatenate([p[0].scores for p in pieces]), a.scores)
+    assert np.array_equal(np.concatenate([p[1].scores for p in pieces]), b.scores)
+    assert [p[1].start for p in pieces] == np.cumsum([0, *(len(p[0]) for p in pieces)])[
+        :-1
+    ].tolist()
+
+
+@pytest.mark.parametrize("extension", ["csv", "parquet"])
+def test_files_of_other_length_are_refused(tmp_path, run, extension):
+    write(tmp_path / f"a.{extension}", data(0))
+    write(tmp_path / f"b.{extension}", data(1, n=299))
+    result = run(
+        "fuse", tmp_path / f"a.{extension}", tmp_path / f"b.{extension}", "--kind", "logits",
+        "-o", tmp_path / f"out.{extension}",
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert "299" in result.err
+    assert not (tmp_path / f"out.{extension}").exists()
+
+
+def test_one_input_is_too_few(job, run):
+    result = run("fuse", job / "val.csv", "--kind", "logits", "-o", job / "out.csv")
+    assert is_one_sentence(result)
+
+
+def test_options_are_given_per_input(job, run):
+    result = run(
+        "fuse", job / "val.csv", job / "test.csv", "--kind", "logits", "--flatten",
+        job / "val.csv", "-o", job / "out.csv",
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert "--flatten none" in result.err
+
+
+def test_columns_in_another_order_are_put_in_order(job, run):
+    from pyarrow import csv
+
+    table = csv.read_csv(job / "test.csv").select(["owl", "cat", "dog"])
+    csv.write_csv(table, job / "turned.csv")
+    result = run(
+        "fuse", job / "val.csv", job / "turned.csv", "--kind", "logits", "-o", job / "out.csv"
+    )
+    assert result.code == 0, result.err
+    expected = rp.fuse([softmax(data(0).scores), softmax(data(1).scores)])
+    assert np.allclose(read_output(job / "out.csv")[0], expected, atol=TEXT_DIGITS)
+
+
+def test_one_score_per_sample(tmp_path, run):
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        np.savez(tmp_path / f"{name}.npz", scores=rng.random(5), kind="probs")
+    result = run("fuse", tmp_path / "a.npz", tmp_path / "b.npz", "-o", tmp_path / "out.npz")
+    assert result.code == 0, result.err
+    with np.load(tmp_path / "out.npz") as file:
+        assert file["prediction"].shape == (5,)
