@@ -1,72 +1,73 @@
-"""Run the benchmarks and print their ratios.
+"""Run the benchmarks and print their ratios; without a name, or with "all", every one.
 
-python -m benchmarks [profile] [rebalance] [importing] [--json FILE] [--markdown FILE]
+python -m benchmarks [NAME …] [--json FILE] [--markdown FILE]
+
+A file keeps what it has of the benchmarks that are not run.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
+import importlib
 import sys
-from dataclasses import asdict
-from importlib.metadata import version
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import importing, profile, rebalance
+from benchmarks.record import Part, write_run, write_tables
 from benchmarks.timing import Row
 
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
-MODULES = {"profile": profile, "rebalance": rebalance, "importing": importing}
+#: Each is a module of this package with a function ``rows``, imported only when it is asked for;
+#: with the packages, beside NumPy, that its figures depend on.
+BENCHMARKS: dict[str, tuple[str, ...]] = {
+    "profile": ("numba",),
+    "rebalance": ("scipy",),
+    "importing": (),
+    "loader": ("torch", "numba"),
+    "fold_torch": ("torch",),
+    "fold": ("onnx", "onnxruntime", "torch", "skl2onnx"),
+    "report": ("matplotlib", "jinja2"),
+}
 
 
-def write_table(path: Path, rows: list[Row]) -> None:
-    """Put the rows between the marks of a Markdown page."""
-    before, _, rest = path.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    lines = ["| what | ratio | 90 % interval | bar | of |", "|---|--:|:-:|--:|---|"]
-    lines += [
-        f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {row.bar:.1f} "
-        f"| `{row.peer}` |"
-        for row in rows
-    ]
-    table = "\n".join(lines)
-    note = f"Python {platform.python_version()}, {os.cpu_count()} cores."
-    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{note}\n\n{END}{after}")
+def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
+    """The benchmarks to run, each once, in the order they are listed above."""
+    there = [name for name in BENCHMARKS if find_spec(f"benchmarks.{name}")]
+    asked = set(names) or {"all"}
+    for name in sorted(asked - {"all", *there}):
+        parser.error(f"unknown benchmark {name!r}; choose from {', '.join(there)}")
+    return there if "all" in asked else [name for name in there if name in asked]
+
+
+def shown(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows, each printed as it comes."""
+    for row in rows:
+        print(
+            f"{row.what:62} {row.ratio:6.2f}  [{row.low:5.2f}, {row.high:5.2f}]  {row.bar:5.1f}"
+            f"  of {row.peer}{'' if row.kept else '   MISSED'}",
+            flush=True,
+        )
+        yield row
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODULES))
-    parser.add_argument("--json", type=Path, help="write a run file")
-    parser.add_argument("--markdown", type=Path, help="replace the table between its two marks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([*BENCHMARKS, "all"]))
+    parser.add_argument("--json", type=Path, help="a run file, made where there is none")
+    parser.add_argument("--markdown", type=Path, help="a page with marks for the tables")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(MODULES)
-    if unknown:
-        parser.error(f"unknown benchmark {unknown.pop()!r}; choose from {', '.join(MODULES)}")
+    names = chosen(arguments.names, parser)
     print(f"{'':62} {'ratio':>6}  {'90 % interval':^15} {'bar':>5}")
-    kept = []
-    for name in arguments.names or MODULES:
-        for row in MODULES[name].rows():
-            kept.append(row)
-            print(
-                f"{row.what:62} {row.ratio:6.2f}  [{row.low:5.2f}, {row.high:5.2f}]  {row.bar:5.1f}"
-                f"  of {row.peer}{'' if row.kept else '   MISSED'}",
-                flush=True,
-            )
-    if arguments.json:
-        packages = ("reprior", "numpy", "scipy", "numba")
-        run = {
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-            "versions": {package: version(package) for package in packages},
-            "rows": [asdict(row) for row in kept],
-        }
-        arguments.json.write_text(json.dumps(run, indent=2).replace("NaN", "null") + "\n")
-    if arguments.markdown:
-        write_table(arguments.markdown, kept)
-    return 0 if all(row.kept for row in kept) else 1
+    kept = True
+    for name in names:
+        module = importlib.import_module(f"benchmarks.{name}")
+        part = Part.here(name, list(shown(module.rows())), BENCHMARKS[name])
+        if arguments.json:
+            write_run(arguments.json, part, list(BENCHMARKS))
+        if arguments.markdown:
+            write_tables(arguments.markdown, part, list(BENCHMARKS))
+        kept = kept and all(row.kept for row in part.rows)
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":

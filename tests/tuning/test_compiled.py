@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tuning.shared import BOUNDS, cases, exact_cases, random_case, rows_of, switch_multiset
 
+from reprior.exceptions import ScoresError
 from reprior.tuning import passes
 
 
@@ -108,3 +109,48 @@ def test_any_memory_layout(rng, layout):
     want = passes.run_pass(rows_of(scores, case.labels), case.slopes, (0.0, 2.0))
     assert_equal(*both(laid_out, case.labels, case.slopes, (0.0, 2.0)))
     assert_equal(passes.run_pass(rows_of(laid_out, case.labels), case.slopes, (0.0, 2.0)), want)
+
+
+# Shorter than a vector, one block of classes, several.
+SIZES = [3, 31, 32, 100, 128, 129, 300]
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf])
+@pytest.mark.parametrize("bounds", [(0.0, 2.0), (-1.0, 0.0), (0.5, 3.0)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_nan_of_either_sign_and_infinity_are_found_wherever_they_are(
+    rng, n_classes, bad, bounds, dtype
+):
+    case = random_case(rng, 20, n_classes, dtype=dtype)
+    for place in {0, 1, n_classes // 2, n_classes - 1}:
+        scores = case.scores.copy()
+        scores[13, place] = bad
+        with pytest.raises(ScoresError, match=rf"NaN or \+inf. Got scores\[13, {place}\]"):
+            passes.run_pass(rows_of(scores, case.labels), case.slopes, bounds)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_zeros_of_either_sign_are_equal(rng, n_classes, dtype):
+    # The larger of the two as bits, 0.0, must not win over an earlier -0.0.
+    scores = rng.choice(np.array([0.0, -0.0, -1.0], dtype), (60, n_classes))
+    scores[:, rng.integers(n_classes)] = 0.0
+    slopes = rng.integers(-1, 2, n_classes)
+    for bounds in BOUNDS:
+        compiled, arrays = both(scores, rng.integers(n_classes, size=60), slopes, bounds)
+        assert_equal(compiled, arrays)
+        want = np.bincount(scores.argmax(axis=1), minlength=n_classes)
+        np.testing.assert_array_equal(compiled[0][passes.Table.PREDICTED_AT_0], want)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+@pytest.mark.parametrize("size", [1e-42, 1e-30, 1.0, 1e30, 1.7e38])
+def test_float32_scores_of_any_size(rng, n_classes, size):
+    # Products of the smallest ones are no normal float32, in which rows are looked at first.
+    scores = (rng.uniform(-2, 2, (40, n_classes)) * size).astype("f4")
+    labels = rng.integers(n_classes, size=40)
+    for scale in (1.0, min(size, 1e30)):
+        slopes = rng.normal(size=n_classes) * scale
+        for bounds in BOUNDS:
+            assert_equal(*both(scores, labels, slopes, bounds))

@@ -36,6 +36,10 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: every operation runs along the samples.
 SHORT_ROW = 32
 
+#: Below float32's smallest normal number, 1e-38, rounding is absolute, or all is lost: room for
+#: rounding is never less than 2⁻²² of this.
+FLOOR = 1e-30
+
 
 @dataclass(frozen=True, eq=False)
 class Screen:
@@ -150,7 +154,7 @@ def _rivalled(
     level = own + xp.take(shift, start)
     if scores.dtype != slope.dtype:
         unit = float(xp.finfo(scores.dtype).eps)
-        level = level - 2 * unit * (xp.abs(level) + xp.max(xp.abs(shift)))
+        level = level - 2 * unit * (xp.abs(level) + xp.max(xp.abs(shift)) + FLOOR)
     if turned is not None:
         lines = turned + shift[:, None]
         return np.flatnonzero(np.count_nonzero(lines >= level, axis=0) > 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -36,9 +36,6 @@ ARRAY_BLOCK = 1 << 19
 
 #: On a device of its own, where launching work is dear and memory wide.
 DEVICE_BLOCK = 1 << 24
-
-#: Classes from which on NumPy's own arg max of a row is the quickest.
-LONG_ROW = 64
 
 #: Switches that a compiled pass has room for at first.
 FIRST_ROOM = 1 << 14
@@ -133,49 +130,61 @@ def run_pass(
     blocks = rows.blocks(size)
     work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
     n_threads = min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks)) if on_host else 1
-    if n_threads > 1:
-        edges = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
-        shares = [blocks[a:b] for a, b in pairwise(edges)]
-        others = _pool().map(work, shares[1:])
-        ledgers = [work(shares[0]), *others]
-    else:
-        ledgers = [work(blocks)]
+    ledgers = _shared_out(work, blocks, max(n_threads, 1), rows.weights is not None, slopes.size)
     counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
     sums = None if rows.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
     return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
 
 
-def _count_compiled(
-    rows: Rows, slopes: Vector, bounds: tuple[float, float], blocks: Sequence[Any]
-) -> _Ledger:
-    """Each block in one compiled loop."""
-    from reprior.tuning.compiled import own_winners, settle_rows, tally_rows, walk_rows
+def _shared_out(
+    work: Callable[[_Ledger, Sequence[Any]], None],
+    blocks: Sequence[Any],
+    n_threads: int,
+    weighted: bool,
+    n_classes: int,
+) -> list[_Ledger]:
+    """Ledgers of the threads among which the blocks are shared out."""
+    # Made before another thread is woken: NumPy lets go of the interpreter when it clears
+    # memory, and would wait until the other has no more need of it.
+    ledgers = [_Ledger.empty(n_classes, weighted) for _ in range(n_threads)]
+    edges = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
+    shares = [blocks[a:b] for a, b in pairwise(edges)]
+    desks = list(zip(ledgers, shares, strict=True))
+    others = [_pool().submit(work, *desk) for desk in desks[1:]]
+    work(*desks[0])
+    for other in others:
+        other.result()
+    return ledgers
 
-    ledger = _Ledger.empty(slopes.size, rows.weights is not None)
+
+def _count_compiled(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    ledger: _Ledger,
+    blocks: Sequence[Any],
+) -> None:
+    """Each block in one compiled loop."""
+    from reprior.tuning.compiled import count_rows
+
     table = _SwitchTable(FIRST_ROOM + slopes.size, ledger.weighted)
-    used, short = 0, slopes.size < LONG_ROW
+    used = 0
     for index in blocks:
-        block = rows.read(index, look=short)
+        block = rows.read(index, look=False)
         scores, labels = _read_only(block.scores), _read_only(block.labels)
         weights = _read_only(NO_WEIGHTS if block.weights is None else block.weights)
-        origin, start, end = np.empty((3, labels.size), np.int32)
-        if short:
-            own_winners(scores, origin)
-        else:
-            origin[:] = scores.argmax(axis=1)
-        if not settle_rows(scores, slopes, bounds, origin, start, end):
-            rows.refuse()
-        tally_rows(labels, weights, origin, start, ledger.counts, ledger.sums)
+        bits = scores.view(np.int32 if scores.itemsize == 4 else np.int64)
         row = 0
         while row < labels.size:
-            row, used = walk_rows(
-                scores, labels, weights, slopes, bounds, (start, end), row,
-                used, table.position, table.parties, table.weight,
+            row, used = count_rows(
+                scores, bits, labels, weights, slopes, bounds, ledger.counts, ledger.sums,
+                table.position, table.parties, table.weight, row, used,
             )  # fmt: skip
+            if row < 0:
+                rows.refuse()
             if row < labels.size:
                 table.double()
     ledger.switches.append(table.closed(used))
-    return ledger
 
 
 def _read_only(array: Vector) -> Vector:
@@ -186,10 +195,13 @@ def _read_only(array: Vector) -> Vector:
 
 
 def _count_arrays(
-    rows: Rows, slopes: Vector, bounds: tuple[float, float], blocks: Sequence[Any]
-) -> _Ledger:
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    ledger: _Ledger,
+    blocks: Sequence[Any],
+) -> None:
     """Array passes over each block; the samples that switch are walked all at once."""
-    ledger = _Ledger.empty(slopes.size, rows.weights is not None)
     everyone_plays = bool(np.isfinite(slopes).all())
     screens: list[Screen] = []
     seen: list[Block] = []
@@ -213,7 +225,6 @@ def _count_arrays(
             weights = np.concatenate([block.weights for block in seen])
         walked = walk(Screen.joined(screens), slopes, bounds)
         ledger.add(walked, Block(None, labels, weights))
-    return ledger
 
 
 def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:

@@ -1,0 +1,85 @@
+"""What was measured, kept by benchmark: the run file, and the tables of the page.
+
+Benchmarks may be measured in separate runs: each replaces its own part of a file and leaves the
+others as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import Row
+
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+_PART = re.compile(r"<!-- benchmark: (\w+) -->\n+")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one benchmark, and where they were measured."""
+
+    name: str
+    rows: list[Row]
+    versions: dict[str, str]
+    python: str
+    cores: int | None
+
+    @classmethod
+    def here(cls, name: str, rows: Sequence[Row], packages: Sequence[str]) -> Part:
+        """Measured in this process: of the ``packages`` only those count that were loaded."""
+        loaded = [package for package in packages if package in sys.modules]
+        versions = {package: version(package) for package in ("reprior", "numpy", *loaded)}
+        return cls(name, list(rows), versions, platform.python_version(), os.cpu_count())
+
+    def as_json(self) -> dict[str, Any]:
+        """For the run file, in which no bar is null."""
+        rows = [asdict(row) for row in self.rows]
+        for row in rows:
+            row["bar"] = None if math.isnan(row["bar"]) else row["bar"]
+        where = {"python": self.python, "cores": self.cores, "versions": self.versions}
+        return {**where, "rows": rows}
+
+    def as_table(self) -> str:
+        """For the page."""
+        lines = ["| what | ratio | 90 % interval | bar | of |", "|---|--:|:-:|--:|---|"]
+        lines += [
+            f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {row.bar:.1f} "
+            f"| `{row.peer}` |"
+            for row in self.rows
+        ]
+        names = ", ".join(f"{package} {number}" for package, number in self.versions.items())
+        note = f"Python {self.python}, {names}; {self.cores} cores."
+        return "\n".join([*lines, "", note])
+
+
+def write_run(path: Path, part: Part, order: Sequence[str]) -> None:
+    """Put a part into a run file, which is made where there is none."""
+    run = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(_sorted({**run, part.name: part.as_json()}, order), indent=2) + "\n")
+
+
+def write_tables(path: Path, part: Part, order: Sequence[str]) -> None:
+    """Put the table of a part between the marks of a Markdown page."""
+    before, _, rest = path.read_text().partition(BEGIN)
+    between, _, after = rest.partition(END)
+    _, *found = _PART.split(between)
+    tables = {name: table.strip() for name, table in zip(found[::2], found[1::2], strict=True)}
+    tables[part.name] = part.as_table()
+    parts = [f"<!-- benchmark: {k} -->\n\n{v}\n" for k, v in _sorted(tables, order).items()]
+    path.write_text("\n".join([f"{before}{BEGIN}\n", *parts, f"{END}{after}"]))
+
+
+def _sorted(parts: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    """In the order of the list; those that are not in it last."""
+    rank = {name: i for i, name in enumerate(order)}
+    return {name: parts[name] for name in sorted(parts, key=lambda n: (rank.get(n, len(rank)), n))}

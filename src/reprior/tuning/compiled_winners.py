@@ -1,0 +1,270 @@
+"""Who is on top of a row of scores, compiled (numba).
+
+Maxima are taken of integers: a float's bits, read as an integer and with those of negative
+numbers turned round, are in the order of the floats, and numba takes a maximum of integers with
+vector instructions, of floats it does not.
+
+Lines are compared in the scores' own precision first; only those that come within its rounding
+of each other are looked at again in float64. NaN is in nobody's order, and so never "below": it
+counts as near, and is found where near lines are looked at.
+
+Loops run over unsigned indices: numba need not ask whether one counts from the end, and slices,
+whose references it would count, are not needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba import njit
+
+from reprior.tuning.envelope import FLOOR
+
+__all__ = ["BLOCK", "SHORT", "WIDTH", "ZERO", "Index", "beats", "margin_of", "peaks", "winners"]
+
+Index: TypeAlias = Any
+"""A signed or unsigned integer: compiled code must not mix the two."""
+
+#: Classes that are taken in one go, with vector instructions; those of a block in which nobody
+#: is near are never looked at one by one.
+WIDTH = 128
+BLOCK: Index = np.uintp(WIDTH)
+
+#: Rows shorter than this are gone through one by one.
+SHORT = 32
+
+ZERO: Index = np.uintp(0)
+ONE: Index = np.uintp(1)
+
+#: What stands for a winner where a row has NaN.
+_HOPELESS = -1
+
+#: Of float32.
+_EPSILON = 2.0**-23
+
+# Compiled code is invisible to line coverage; tests/tuning/test_compiled.py checks all of it
+# against the array-API pass, bit for bit.
+
+
+@njit(nogil=True, cache=True)
+def margin_of(scores: Any, shift: Any) -> tuple[float, float]:  # pragma: no cover
+    """How far, relatively, lines in the scores' own precision may be off, and of what.
+
+    Of a line, that is, and of the largest shift besides. In float32 a line s = z + x·w, x and w
+    rounded too, is off by at most ``u·(|s| + 3·|x·w|)``, u = 2⁻²⁴. A line of the level that is
+    compared with, or above it, is therefore less than 4·u of both below it.
+    """
+    return (2 * _EPSILON if scores.itemsize == 4 else 0.0), np.abs(shift).max() + FLOOR
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def beats(scores: Any, i: Index, k: Index, best: Index, slope: Any) -> bool:  # pragma: no cover
+    """Whether k wins a tie: larger slope, then larger score; the lower index is met first."""
+    if slope[k] != slope[best]:
+        return bool(slope[k] > slope[best])
+    return bool(scores[i, k] > scores[i, best])
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _top(bits: Any, i: Index, start: Index, stop: Index) -> Any:  # pragma: no cover
+    """The largest of a block of floats, as its ordinal, of their bits."""
+    mask = np.iinfo(bits.dtype).max
+    top = bits.dtype.type(bits[i, start] ^ ((bits[i, start] >> 63) & mask))
+    for k in range(start + ONE, stop):
+        top = max(top, bits.dtype.type(bits[i, k] ^ ((bits[i, k] >> 63) & mask)))
+    return top
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _place(
+    bits: Any, i: Index, start: Index, stop: Index, top: Any, places: Any
+) -> Index:  # pragma: no cover
+    """Where in a block the float of ordinal ``top`` is first; ``places`` count down to 1."""
+    back = bits.dtype.type(top ^ ((top >> 63) & np.iinfo(bits.dtype).max))
+    at = bits.dtype.type(0)
+    for k in range(start, stop):
+        at = max(at, places[k - start] if bits[i, k] == back else bits.dtype.type(0))
+    return np.int64(start + BLOCK - np.uintp(at))
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _peak(scores: Any, bits: Any, i: Index, places: Any) -> Index:  # pragma: no cover
+    """The model's own arg max, as NumPy has it."""
+    n_classes: Index = np.uintp(scores.shape[1])
+    best, first = _top(bits, i, ZERO, min(BLOCK, n_classes)), ZERO
+    for start in range(BLOCK, n_classes, BLOCK):
+        here = _top(bits, i, start, min(start + BLOCK, n_classes))
+        if here > best:
+            best, first = here, start
+    a = _place(bits, i, first, min(first + BLOCK, n_classes), best, places)
+    if best == 0:  # 0.0, and -0.0 is as large
+        a = 0
+        while scores[i, a] != 0.0:
+            a += 1
+    return a
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _peak_of_few(scores: Any, i: Index, n_classes: Index) -> Index:  # pragma: no cover
+    """The same: conditional moves, nothing to mispredict."""
+    a, top = ZERO, scores[i, ZERO]
+    for k in range(ONE, n_classes):
+        a = k if scores[i, k] > top else a
+        top = scores[i, k] if scores[i, k] > top else top
+    return np.int64(a)
+
+
+@njit(nogil=True, cache=True)
+def peaks(scores: Any, bits: Any, places: Any, origin: Any) -> bool:  # pragma: no cover
+    """Write the model's own arg max of every row; whether each is finite."""
+    n_rows: Index = np.uintp(scores.shape[0])
+    n_classes: Index = np.uintp(scores.shape[1])
+    few, well = n_classes < SHORT, True
+    for i in range(n_rows):
+        a = _peak_of_few(scores, i, n_classes) if few else _peak(scores, bits, i, places)
+        origin[i] = a
+        well &= -np.inf < scores[i, a] < np.inf
+    return well
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _winner_of_few(
+    scores: Any, i: Index, n_classes: Index, exact: Any, slope: Any
+) -> Index:  # pragma: no cover
+    """Winner at a shift: conditional moves, and the rules only where there is a tie."""
+    best, top = ZERO, np.float64(scores[i, ZERO]) + exact[ZERO]
+    for k in range(ONE, n_classes):
+        s = np.float64(scores[i, k]) + exact[k]
+        best = k if s > top else best
+        top = s if s > top else top
+    tied = 0
+    for k in range(n_classes):
+        tied += not np.float64(scores[i, k]) + exact[k] < top
+    if tied > 1:
+        for k in range(n_classes):
+            if scores[i, k] != scores[i, k]:
+                return _HOPELESS
+            on_top = k > best and np.float64(scores[i, k]) + exact[k] == top
+            if on_top and beats(scores, i, k, best, slope):
+                best = k
+    return np.int64(best)
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _settled(
+    scores: Any,
+    i: Index,
+    exact: Any,
+    slope: Any,
+    line: Any,
+    level: Any,
+    blocks: Any,
+    n_blocks: Index,
+) -> Index:  # pragma: no cover
+    """Winner among the lines that are near, in float64."""
+    best, top = np.int64(_HOPELESS), -np.inf
+    for j in range(n_blocks):
+        for k in range(blocks[j], min(blocks[j] + BLOCK, np.uintp(scores.shape[1]))):
+            if not line[ZERO, k] < level:
+                if scores[i, k] != scores[i, k]:
+                    return _HOPELESS
+                s = np.float64(scores[i, k]) + exact[k]
+                if best < 0 or s > top or (s == top and beats(scores, i, k, best, slope)):
+                    best, top = np.int64(k), s
+    return best
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _winner(
+    scores: Any,
+    i: Index,
+    shift: Any,
+    exact: Any,
+    margin: tuple[float, float],
+    slope: Any,
+    blocks: Any,
+    n_blocks: Index,
+    line: Any,
+    bits: Any,
+    places: Any,
+) -> Index:  # pragma: no cover
+    """Winner at a shift among the classes of some blocks; ``line`` and ``bits`` are (1, K)."""
+    n_classes: Index = np.uintp(scores.shape[1])
+    best, first = np.iinfo(bits.dtype).min, blocks[ZERO]
+    for j in range(n_blocks):
+        start, stop = blocks[j], min(blocks[j] + BLOCK, n_classes)
+        for k in range(start, stop):
+            line[ZERO, k] = scores[i, k] + shift[k]
+        here = _top(bits, ZERO, start, stop)
+        if here > best:
+            best, first = here, start
+    at = _place(bits, ZERO, first, min(first + BLOCK, n_classes), best, places)
+    top = line[ZERO, at]
+    level = scores.dtype.type(top - margin[0] * (abs(top) + margin[1]))
+    near = 0
+    for j in range(n_blocks):
+        for k in range(blocks[j], min(blocks[j] + BLOCK, n_classes)):
+            near += not line[ZERO, k] < level
+    if near == 1:
+        return at
+    return _settled(scores, i, exact, slope, line, level, blocks, n_blocks)
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _reached(
+    scores: Any, i: Index, shift: Any, level: Any, blocks: Any
+) -> tuple[int, Index]:  # pragma: no cover
+    """How many lines are not below ``level``, and in how many blocks, which are written down."""
+    n_classes: Index = np.uintp(scores.shape[1])
+    total, n_blocks = 0, ZERO
+    for start in range(ZERO, n_classes, BLOCK):
+        here = 0
+        for k in range(start, min(start + BLOCK, n_classes)):
+            here += not scores[i, k] + shift[k] < level
+        blocks[n_blocks] = start
+        n_blocks += ONE if here else ZERO
+        total += here
+    return total, n_blocks
+
+
+@njit(nogil=True, cache=True)
+def winners(
+    scores: Any,
+    shift: Any,
+    exact: Any,
+    margin: tuple[float, float],
+    slope: Any,
+    base: Any,
+    line: Any,
+    bits: Any,
+    places: Any,
+    found: Any,
+) -> bool:  # pragma: no cover
+    """Write the winner at one strength of every row; False if a row has NaN.
+
+    Where ``base`` is not empty it won before, and wins still where nobody reaches it. ``shift``
+    and ``exact`` are λ·w in the scores' own precision and in float64, ``line`` is room for
+    (1, K) scores, ``bits`` the same as integers.
+    """
+    n_rows: Index = np.uintp(scores.shape[0])
+    n_classes: Index = np.uintp(scores.shape[1])
+    blocks = np.arange(0, scores.shape[1], WIDTH).astype(np.uintp)
+    few, n_blocks = n_classes < SHORT, np.uintp(blocks.shape[0])
+    for i in range(n_rows):
+        if base.shape[0]:
+            own = scores[i, base[i]] + shift[base[i]]
+            level = scores.dtype.type(own - margin[0] * (abs(own) + margin[1]))
+            total, n_blocks = _reached(scores, i, shift, level, blocks)
+            if total == 1:
+                found[i] = base[i]
+                continue
+        if few:
+            found[i] = _winner_of_few(scores, i, n_classes, exact, slope)
+        else:
+            found[i] = _winner(
+                scores, i, shift, exact, margin, slope, blocks, n_blocks, line, bits, places
+            )
+        if found[i] < 0:
+            return False
+    return True
