@@ -1,0 +1,60 @@
+// Every count metric over the strength.
+(function (R) {
+  "use strict";
+
+  R.curve = function (set, name) {
+    const curve = set.raw.curves[name];
+    return curve ? { x: R.unpack(curve.x), y: R.unpack(curve.y), exact: curve.exact } : null;
+  };
+
+  // A line at λ, a dashed one at the chosen strength, a band over its interval.
+  R.marks = function (strength) {
+    const [a, b] = R.data.interval;
+    const upright = (x, color, dash) => ({
+      type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
+      line: { color, width: 1.5, dash },
+    });
+    return [
+      { type: "rect", xref: "x", yref: "paper", x0: a, x1: b, y0: 0, y1: 1, layer: "below",
+        line: { width: 0 }, fillcolor: R.color("accent"), opacity: 0.13 },
+      upright(R.data.strength, R.color("accent"), "dash"),
+      upright(strength, R.color("ink"), "solid"),
+    ];
+  };
+
+  R.renderCurves = function ({ set, strength }) {
+    const counts = set.counts(strength);
+    const traces = [];
+    const drawn = R.data.metrics.filter((metric) => set.raw.curves[metric.name]);
+    drawn.forEach((metric) => {
+      const i = R.data.metrics.indexOf(metric);
+      const { x, y } = R.curve(set, metric.name);
+      const end = R.data.bounds[1];
+      traces.push({
+        x: [...x, end], y: [...y, y[y.length - 1]], name: R.plotText(metric.label, 40), label: metric.label, mode: "lines",
+        line: { shape: "hv", color: R.lines()[i % 6], width: i === 0 ? 3 : 1.7 },
+        legendgroup: metric.name, hovertemplate: "%{y:.2%} at λ = %{x:.4g}<extra>%{fullData.name}</extra>",
+      });
+    });
+    const colors = drawn.map((metric) => R.lines()[R.data.metrics.indexOf(metric) % 6]);
+    traces.push({
+      x: drawn.map((metric) => set.raw.best[metric.name].strength),
+      y: drawn.map((metric) => set.raw.best[metric.name].value),
+      mode: "markers", name: "largest value", hovertemplate: "largest: %{y:.2%} at λ = %{x:.4g}<extra></extra>",
+      marker: { symbol: "diamond", size: 9, color: colors, line: { width: 1, color: R.color("card") } },
+    });
+    traces.push({
+      x: drawn.map(() => strength), y: drawn.map((metric) => R.metricValue(metric, counts)),
+      mode: "markers", name: "at λ", hovertemplate: "%{y:.2%} at λ = %{x:.4g}<extra></extra>",
+      marker: { size: 8, color: colors, line: { width: 1.5, color: R.color("ink") } },
+    });
+    R.draw("curves-figure", traces, {
+      xaxis: { title: { text: "strength λ" }, range: R.data.bounds },
+      yaxis: { tickformat: ".0%" }, shapes: R.marks(strength), hovermode: "closest",
+      showlegend: true,
+    });
+    const all = drawn.every((metric) => R.curve(set, metric.name).exact);
+    R.say("curves-note", "Solid upright line: λ now. Dashed: the chosen λ; the band around it holds the strengths that did equally well in tuning. Diamonds: the largest value of each metric, over all λ, exactly.",
+      all ? "" : "Curves with more than 1,001 steps are drawn at 1,001 even strengths; the marks on them are exact.");
+  };
+})(window.Reprior);

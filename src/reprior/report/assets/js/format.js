@@ -1,0 +1,45 @@
+// Numbers and elements as the page shows them. Names are text, never markup.
+(function (R) {
+  "use strict";
+
+  const isNumber = (x) => x !== null && x !== undefined && !Number.isNaN(x);
+  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const some = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+
+  R.percent = (x, digits = 1) => (isNumber(x) ? `${(100 * x).toFixed(digits)} %` : "–");
+  R.bare = (x) => (isNumber(x) ? (100 * x).toFixed(1) : "–"); // where the header says %
+  R.number = (x) => (!isNumber(x) ? "–" : Number.isInteger(x) ? whole.format(x) : some.format(x));
+  R.strength = (x) => String(Number(x.toPrecision(4)));
+  // Both ends with as many digits as it takes to tell them apart.
+  R.interval = function (a, b) {
+    for (let digits = 4; digits < 12; digits++) {
+      const [from, to] = [a, b].map((x) => String(Number(x.toPrecision(digits))));
+      if (from !== to) return `${from} to ${to}`;
+    }
+    return String(a);
+  };
+  R.points = function (x) {
+    if (!isNumber(x)) return "–";
+    const text = Math.abs(100 * x).toFixed(1);
+    return text === "0.0" ? "±0.0" : (x > 0 ? "+" : "−") + text;
+  };
+  R.direction = (x) => (Math.abs(100 * x) < 0.05 || !isNumber(x) ? "" : x > 0 ? "up" : "down");
+
+  // Plotly reads some tags in text: here "<" is a sign like any other.
+  R.plotText = function (text, length = 26) {
+    const short = text.length > length ? `${text.slice(0, length - 1)}…` : text;
+    return short.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  };
+
+  // An element with classes, attributes and children (elements or text).
+  R.el = function (tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== null && value !== undefined) element.setAttribute(name, value);
+    }
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  };
+  R.byId = (id) => document.getElementById(id);
+  R.say = (id, ...sentences) => { R.byId(id).textContent = sentences.filter(Boolean).join(" "); };
+})(window.Reprior);

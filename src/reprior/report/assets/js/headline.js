@@ -1,0 +1,47 @@
+// Metrics in large numbers, and where each would be best.
+(function (R) {
+  "use strict";
+
+  function card(name, value, before, format, delta, main) {
+    return R.el("div", { class: main ? "card main" : "card", "data-metric": name.key },
+      R.el("div", { class: "name" }, name.label),
+      R.el("div", { class: "value", "data-value": value }, format(value)),
+      R.el("div", { class: "was" }, `before ${format(before)} `,
+        delta ? R.el("span", { class: R.direction(value - before) }, delta(value - before)) : ""));
+  }
+  R.card = card;
+
+  R.renderMetrics = function ({ set, strength }) {
+    const now = set.counts(strength), before = set.before;
+    const cards = R.data.metrics.map((metric, i) => card(
+      { key: metric.name, label: metric.label },
+      R.metricValue(metric, now), R.metricValue(metric, before), R.percent, R.points, i === 0,
+    ));
+    const right = (counts) => counts.tp.subarray(0, R.K).reduce((a, b) => a + b, 0);
+    const difference = (x) => (x > 0 ? "+" : x < 0 ? "−" : "±") + R.number(Math.abs(x));
+    cards.push(card({ key: "correct", label: set.raw.weighted ? "weight of right predictions" : "right predictions" },
+      right(now), right(before), R.number, difference, false));
+    R.byId("metric-cards").replaceChildren(...cards);
+    const total = set.raw.switchCount;
+    R.say("metrics-note", `On the ${set.name} set, ${R.number(set.raw.samples)} samples, at λ = ${R.strength(strength)}.`,
+      `Predictions change at ${R.number(total)} exact points between λ = ${R.strength(R.data.bounds[0])} and ${R.strength(R.data.bounds[1])}.`,
+      set.raw.resolution === null ? "Counts, metrics and confusion are exact at every λ."
+        : `Counts, metrics and confusion are exact at multiples of ${set.raw.resolution}, at 0 and at the chosen λ; in between those of the next smaller one are shown.`);
+  };
+
+  R.renderOptima = function ({ set, strength }) {
+    const now = set.counts(strength), chosen = set.counts(R.data.strength);
+    const rows = R.data.metrics.filter((metric) => set.raw.best[metric.name]).map((metric) => {
+      const best = set.raw.best[metric.name];
+      return R.el("tr", {}, R.textCell(metric.label),
+        R.numberCell(R.metricValue(metric, set.before), R.percent),
+        R.numberCell(R.metricValue(metric, now), R.percent),
+        R.numberCell(R.metricValue(metric, chosen), R.percent),
+        R.numberCell(best.value, R.percent),
+        R.numberCell(best.strength, R.strength),
+        R.el("td", {}, `${R.interval(...best.interval)}${best.atBound ? " (at the bound)" : ""}`));
+    });
+    R.fillTable("optimum-table", ["Metric", "before", `at λ = ${R.strength(strength)}`,
+      `chosen, λ = ${R.strength(R.data.strength)}`, "largest on this set", "there λ is", "equally good"], rows);
+  };
+})(window.Reprior);

@@ -1,0 +1,178 @@
+// What a set of samples does at a strength: exact counts, replayed from the switches.
+(function (R) {
+  "use strict";
+
+  function table(packed) {
+    const result = { size: packed.size };
+    for (const name of ["position", "label", "before", "after", "count", "weight"]) {
+      result[name] = R.unpack(packed[name]);
+    }
+    return result;
+  }
+
+  function ratio(metric, tp, predicted, support) {
+    const below = metric.support * support + metric.predicted * predicted + metric.truePositive * tp;
+    return below > 0 ? (metric.gain * tp) / below : 0;
+  }
+
+  // A metric of counts, by the rules of reprior.metrics.CountMetric.
+  R.metricValue = function (metric, counts) {
+    const { tp, predicted, nPredicted, support, labelled } = counts;
+    if (metric.average === "one") {
+      const k = metric.ofClass;
+      return labelled[k] ? ratio(metric, tp[k], predicted[k], support[k]) : null;
+    }
+    if (metric.average === "pooled") {
+      let a = 0, b = 0, c = 0;
+      for (let k = 0; k < R.K; k++) { a += tp[k]; b += predicted[k]; c += support[k]; }
+      return ratio(metric, a, b, c);
+    }
+    let sum = 0, n = 0;
+    for (let k = 0; k < R.K; k++) {
+      if (labelled[k] || (metric.average === "seen" && nPredicted[k] > 0)) {
+        sum += ratio(metric, tp[k], predicted[k], support[k]);
+        n += 1;
+      }
+    }
+    return n ? sum / n : null;
+  };
+
+  // Recall, precision and IoU of one class; null where there is nothing to divide by.
+  R.classRatios = function (counts, k) {
+    const tp = counts.tp[k], predicted = counts.predicted[k], support = counts.support[k];
+    const seen = counts.labelled[k] || counts.nPredicted[k] > 0;
+    return {
+      recall: counts.labelled[k] ? tp / support : null,
+      precision: counts.nPredicted[k] > 0 ? tp / predicted : counts.labelled[k] ? 0 : null,
+      iou: seen ? tp / (support + predicted - tp) : null,
+    };
+  };
+
+  class SampleSet {
+    constructor(raw) {
+      this.raw = raw;
+      this.name = raw.name;
+      this.cache = new Map();
+    }
+
+    get support() { return (this._support ??= R.unpack(this.raw.support)); }
+    get labelled() { return (this._labelled ??= R.unpack(this.raw.labelled)); }
+    get joint() { return (this._joint ??= table(this.raw.joint)); }
+    get switches() { return (this._switches ??= table(this.raw.switches)); }
+    get before() { return (this._before ??= this._count(0)); }
+
+    // How many of the table's switches have happened.
+    passed(strength) { return R.countUpTo(this.switches.position, strength); }
+
+    counts(strength) {
+      if (strength === 0) return this.before;
+      if (!this.cache.has(strength)) {
+        if (this.cache.size > 8) this.cache.clear();
+        this.cache.set(strength, this._count(strength));
+      }
+      return this.cache.get(strength);
+    }
+
+    _count(strength) {
+      const size = R.K + 1; // entry K takes what belongs to no class
+      const tp = new Float64Array(size), predicted = new Float64Array(size);
+      const nPredicted = new Float64Array(size);
+      const move = (rows, klass, i, sign) => {
+        const count = rows.count ? rows.count[i] : 1;
+        const mass = sign * (rows.weight ? rows.weight[i] : count);
+        predicted[klass] += mass;
+        nPredicted[klass] += sign * count;
+        if (rows.label[i] === klass) tp[klass] += mass;
+      };
+      for (let i = 0; i < this.joint.size; i++) move(this.joint, this.joint.after[i], i, 1);
+      const rows = this.switches, n = this.passed(strength);
+      for (let i = 0; i < n; i++) {
+        move(rows, rows.before[i], i, -1);
+        move(rows, rows.after[i], i, 1);
+      }
+      for (let k = 0; k < R.K; k++) {
+        if (!(nPredicted[k] > 0)) tp[k] = predicted[k] = 0; // sums of weights leave rounding behind
+      }
+      return { tp, predicted, nPredicted, support: this.support, labelled: this.labelled };
+    }
+
+    // The confusion table of the cells (classes, or groups of classes), row by row.
+    cells(strength) {
+      const n = R.data.classes.cellNames.length;
+      const own = this.raw.cells;
+      this._cellTables ??= own
+        ? [table(own.joint), table(own.switches)] : [this.joint, this.switches];
+      const [joint, switches] = this._cellTables;
+      const cell = own ? (k) => k : (k) => R.data.classes.cell[k];
+      const result = new Float64Array(n * n);
+      const mass = (rows, i) => (rows.weight ? rows.weight[i] : rows.count ? rows.count[i] : 1);
+      for (let i = 0; i < joint.size; i++) {
+        result[cell(joint.label[i]) * n + cell(joint.after[i])] += mass(joint, i);
+      }
+      const until = R.countUpTo(switches.position, strength);
+      for (let i = 0; i < until; i++) {
+        const row = cell(switches.label[i]) * n, v = mass(switches, i);
+        result[row + cell(switches.before[i])] -= v;
+        result[row + cell(switches.after[i])] += v;
+      }
+      return result;
+    }
+
+    // Confusions (label, prediction) with the most samples at a strength or before it.
+    flows(strength, most) {
+      if (this.raw.perClass) return null;
+      const index = (this._pairs ??= pairIndex(this));
+      const now = index.counts(strength), then = (index.then ??= index.counts(0));
+      const order = [];
+      for (let i = 0; i < index.key.length; i++) {
+        const size = Math.max(now[i], then[i]);
+        if (index.wrong[i] && size > 0) order.push(i);
+      }
+      order.sort((a, b) => Math.max(now[b], then[b]) - Math.max(now[a], then[a])
+        || index.key[a] - index.key[b]);
+      return order.slice(0, most).map((i) => ({
+        label: Math.floor(index.key[i] / R.K), predicted: index.key[i] % R.K,
+        before: then[i], now: now[i],
+      }));
+    }
+  }
+
+  // A place for every pair (label, class) that ever occurs: far fewer than K².
+  function pairIndex(set) {
+    const { joint, switches } = set;
+    const places = new Map();
+    const place = (label, klass) => {
+      const key = label * R.K + klass;
+      let i = places.get(key);
+      if (i === undefined) places.set(key, (i = places.size));
+      return i;
+    };
+    const base = new Uint32Array(joint.size);
+    const from = new Uint32Array(switches.size), to = new Uint32Array(switches.size);
+    for (let i = 0; i < joint.size; i++) base[i] = place(joint.label[i], joint.after[i]);
+    for (let i = 0; i < switches.size; i++) {
+      from[i] = place(switches.label[i], switches.before[i]);
+      to[i] = place(switches.label[i], switches.after[i]);
+    }
+    const key = Float64Array.from(places.keys());
+    const wrong = Uint8Array.from(key, (pair) => Math.floor(pair / R.K) !== pair % R.K);
+    const mass = (rows, i) => (rows.weight ? rows.weight[i] : rows.count ? rows.count[i] : 1);
+    const counts = (strength) => {
+      const result = new Float64Array(key.length);
+      for (let i = 0; i < joint.size; i++) result[base[i]] += mass(joint, i);
+      const n = set.passed(strength);
+      for (let i = 0; i < n; i++) {
+        const v = mass(switches, i);
+        result[from[i]] -= v;
+        result[to[i]] += v;
+      }
+      return result;
+    };
+    return { key, wrong, counts };
+  }
+
+  R.sets = R.data.sets.map((raw) => new SampleSet(raw));
+
+  // A step function: the value that holds at x.
+  R.stepAt = (x, y, at) => y[Math.max(R.countUpTo(x, at) - 1, 0)];
+})(window.Reprior);

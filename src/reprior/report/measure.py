@@ -1,0 +1,167 @@
+"""One pass over labelled chunks: all that the page says about a set of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.prior import slopes
+from reprior.encoding import Terms, is_range
+from reprior.engines.chunked import MOST_SWITCHES, profile_sum
+from reprior.engines.fingerprint import Digest
+from reprior.engines.stream import Stream
+from reprior.exceptions import RepriorError
+from reprior.report.confidence import GridReliability, predictions_along
+from reprior.report.thinning import RowBuffer, Rows, grouped
+from reprior.tuning.envelope import Envelope, envelope
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.rows import Block
+from reprior.tuning.rows import Rows as ScoreRows
+
+if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+
+__all__ = ["GRID_SIZE", "Measured", "measure", "page_bounds", "strength_grid"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Progress: TypeAlias = Callable[[int], Any]
+
+#: Evenly spaced strengths at which probabilities are judged; 0 and the chosen one come on top.
+GRID_SIZE = 41
+
+#: Scores of one block: exponentials of a block are in memory at once, in float64.
+BLOCK = 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What one set of labelled scores does at every strength.
+
+    ``joint`` has a row for every pair of label and prediction at the lower bound, ``switches``
+    every change from there on, on a grid of width ``resolution`` where they are too many to keep.
+    ``before`` is the reliability of the model as it is (strength 0, temperature 1), ``grid`` that
+    at the calibrator's temperature.
+    """
+
+    profile: StrengthProfile
+    joint: Rows
+    switches: Rows
+    resolution: float | None
+    before: GridReliability
+    grid: GridReliability
+    digest: str
+    n_read: int
+    """Samples gone over, ignored ones too."""
+
+
+def page_bounds(calibrator: PosteriorCalibrator) -> tuple[float, float]:
+    """The calibrator's bounds, widened to hold 0, the chosen strength and its interval."""
+    held = [0.0, calibrator.strength_, *calibrator.bounds, *calibrator.strength_interval_]
+    if calibrator.profile_ is not None:
+        held += calibrator.profile_.bounds
+    return float(min(held)), float(max(held))
+
+
+def strength_grid(calibrator: PosteriorCalibrator) -> Vector:
+    """Strengths at which probabilities are judged, increasing."""
+    even = np.linspace(*page_bounds(calibrator), GRID_SIZE).round(12)
+    return np.unique([*even, 0.0, calibrator.strength_])
+
+
+def measure(
+    calibrator: PosteriorCalibrator,
+    chunks: Iterable[Any],
+    *,
+    name: str,
+    progress: Progress | None = None,
+    done: int = 0,
+) -> Measured:
+    """Go over ``chunks`` once; ``name`` is what the argument is called in errors."""
+    try:
+        return _measured(calibrator, chunks, progress, done)
+    except RepriorError as error:
+        raise type(error)(f"{error} This is about `{name}`.") from error
+
+
+def _measured(
+    calibrator: PosteriorCalibrator, chunks: Iterable[Any], progress: Progress | None, done: int
+) -> Measured:
+    w = slopes(calibrator.source_prior_, calibrator.target_prior_)
+    low, high = page_bounds(calibrator)
+    grid = GridReliability(strength_grid(calibrator), w, calibrator.temperature_)
+    before, tempered = GridReliability(np.zeros(1), w), grid.temperature != 1.0
+    tally, buffer = _Tally(w.size, low), RowBuffer([low, 0.0, calibrator.strength_], high)
+    found_digest, profiles = Digest(calibrator.class_axis), profile_sum("auto", MOST_SWITCHES)
+    told = None if progress is None else (lambda n: progress(done + n))
+    stream = Stream(calibrator, chunks, _terms(calibrator), told)
+    for part in stream.parts(found_digest.update):
+        with part.located():
+            reading = part.data.reading((low, high))
+            profiles.add(StrengthProfile._of(reading))
+            for block, found in _winners(reading.rows, w, (low, high)):
+                tally.add(block, found.start)
+                buffer.add(_rows(block, found))
+                where = (block.scores, block.labels, block.weights)
+                if tempered:
+                    before.add(*where, found.origin[:, None])
+                grid.add(*where, predictions_along(found, grid.strengths))
+    return Measured(
+        profiles.total(), tally.closed(), *buffer.closed(),
+        before if tempered else grid.only(0.0), grid,
+        found_digest.value, stream.n_samples or 0,
+    )  # fmt: skip
+
+
+def _terms(calibrator: PosteriorCalibrator) -> Terms:
+    """The classes and priors of a fitted calibrator."""
+    classes = calibrator.classes_
+    names = None if is_range(classes) else classes
+    return Terms(classes, names, calibrator.source_prior_, calibrator.target_prior_)
+
+
+def _winners(
+    rows: ScoreRows, w: Vector, bounds: tuple[float, float]
+) -> Iterator[tuple[Block, Envelope]]:
+    """The samples block by block, and which class wins them at which strength."""
+    for index in rows.blocks(BLOCK):
+        block = rows.read(index)
+        if block.labels.size:
+            found = envelope(block.scores, w, bounds, rows.xp)
+            yield block, rows.refuse() if found is None else found
+
+
+def _rows(block: Block, found: Envelope) -> Rows:
+    return Rows(
+        found.position,
+        block.labels[found.row],
+        found.loser,
+        found.winner,
+        np.ones(found.row.size, np.int64),
+        None if block.weights is None else block.weights[found.row],
+    )
+
+
+class _Tally:
+    """The joint table of labels and predictions, kept sparse: nothing quadratic in K."""
+
+    def __init__(self, n_classes: int, low: float) -> None:
+        self.n_classes, self.low = n_classes, low
+        self.rows: Rows | None = None
+
+    def add(self, block: Block, predicted: Vector) -> None:
+        """Count the samples of a block."""
+        size = predicted.size
+        nobody = np.full(size, self.n_classes)
+        more = Rows(
+            np.full(size, self.low), block.labels, nobody, predicted, np.ones(size, np.int64),
+            block.weights,
+        )  # fmt: skip
+        self.rows = grouped(more if self.rows is None else Rows.joined([self.rows, more]))
+
+    def closed(self) -> Rows:
+        """The table as it is now."""
+        assert self.rows is not None  # noqa: S101 - a set without samples was refused before
+        return self.rows

@@ -1,0 +1,177 @@
+"""``write_report``: the template, the scripts and the numbers in one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable
+from importlib import resources
+from importlib.metadata import version
+from importlib.resources.abc import Traversable
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from reprior.exceptions import NotFittedError, require
+from reprior.files.atomic import atomic_write
+from reprior.report.classes import Classes, describe_classes
+from reprior.report.headline import change_sentence, judged_sentence
+from reprior.report.measure import Measured, measure
+from reprior.report.packing import script_json
+from reprior.report.payload import page_data
+from reprior.summary import metric_name
+
+if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+    from reprior.files.chunk import Chunk
+
+__all__ = ["write_report"]
+
+PLOTLY = "plotly/plotly-cartesian.min.js"
+
+#: In the order they need each other.
+SCRIPTS = (
+    "decode", "format", "model", "theme", "table", "headline", "curves", "classes", "confusion",
+    "tradeoff", "reliability", "priors", "controls", "main",
+)  # fmt: skip
+STYLES = ("page", "controls", "tables", "print")
+
+
+def write_report(
+    path: str | PathLike[str],
+    calibrator: PosteriorCalibrator,
+    validation: Iterable[Chunk],
+    *,
+    test: Iterable[Chunk] | None = None,
+    counts: Any = None,
+    title: str | None = None,
+    progress: Callable[[int], Any] | None = None,
+) -> Path:
+    """Write what a calibrator does as one HTML file that opens offline.
+
+    A slider over the strength moves every figure and table of the page. Counts, metrics and
+    confusion follow exactly from the switches of the samples; reliability and log-loss are
+    computed on a grid of strengths. The page says where it had to thin or to group.
+
+    Parameters
+    ----------
+    path : path
+        The file to write; it is there whole, or not at all.
+    calibrator : PosteriorCalibrator
+        Fitted or loaded.
+    validation : iterable of Chunk, or of (scores, labels[, weight])
+        The labelled scores it was tuned on, such as ``reprior.files.scores.open_scores`` gives.
+    test : iterable of the same, optional
+        Other labelled scores to judge it on.
+    counts : array-like of shape (K,) or {class: count}, optional
+        Training samples of every class.
+    title : str, optional
+        The title of the page.
+    progress : callable, optional
+        Called with the number of samples done so far, of both sets.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> from reprior.files.chunk import Chunk
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> labels = np.array([0, 0, 1, 1])
+    >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, labels)
+    >>> path = getfixture("tmp_path") / "report.html"
+    >>> write_report(path, calibrator, [Chunk(logits, labels)], counts=[80, 20]).name
+    'report.html'
+    """
+    if not hasattr(calibrator, "strength_"):
+        raise NotFittedError(
+            "`calibrator` must be fitted. Got one that is not. Call fit(scores, labels), or "
+            "reprior.load(path), first."
+        )
+    jinja2 = require("jinja2", extra="cli", purpose="To write a report")
+    classes = describe_classes(calibrator, counts)
+    sets = {"validation": measure(calibrator, validation, name="validation", progress=progress)}
+    if test is not None:
+        done = sets["validation"].n_read
+        sets["test"] = measure(calibrator, test, name="test", progress=progress, done=done)
+    html = _html(jinja2, calibrator, classes, sets, title)
+    with atomic_write(path) as file:
+        file.write(html.encode("utf-8"))
+    return Path(path)
+
+
+def _html(
+    jinja2: ModuleType,
+    calibrator: PosteriorCalibrator,
+    classes: Classes,
+    sets: dict[str, Measured],
+    title: str | None,
+) -> str:
+    judged_on = list(sets)[-1]
+    assets = resources.files("reprior.report") / "assets"
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(_text(assets, "page.html.j2"))
+    scripts = [_text(assets, PLOTLY), *(_text(assets, f"js/{name}.js") for name in SCRIPTS)]
+    html: str = template.render(
+        title=title or "What the prior correction changes",
+        change=change_sentence(calibrator, sets[judged_on].profile, judged_on),
+        judged=judged_sentence(calibrator, *(measured.digest for measured in sets.values())),
+        policy=_policy(scripts),
+        scripts=scripts,
+        styles=[_text(assets, f"css/{name}.css") for name in STYLES],
+        data=script_json(page_data(calibrator, classes, sets)),
+        facts=_facts(calibrator, classes, sets),
+        group_note=classes.group_note,
+        whole=classes.whole,
+        n_classes=len(classes.names),
+        n_cells=len(classes.cell_names),
+        set_names=list(sets),
+        judged_on=judged_on,
+    )
+    return html
+
+
+def _text(assets: Traversable, name: str) -> str:
+    return assets.joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+def _policy(scripts: list[str]) -> str:
+    """The content security policy: these scripts and no others, and no request to anywhere.
+
+    Plotly sets styles of its own, and draws heat maps as data images.
+    """
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
+    allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        f"img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _facts(
+    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured]
+) -> dict[str, str]:
+    """What the page lists about how it came about."""
+    low, high = calibrator.strength_interval_
+    rules = calibrator.subject_to
+    facts = {
+        "Chosen strength": f"{calibrator.strength_:.6g} (equally good: {low:.6g} to {high:.6g})",
+        "Tuned for": metric_name(calibrator.metric),
+        "Subject to": "" if not rules else rules if isinstance(rules, str) else ", ".join(rules),
+        "Temperature": f"{calibrator.temperature_:.6g}",
+        "Scores": calibrator.kind,
+        "Classes": f"{len(classes.names):,}",
+    }
+    for name, measured in sets.items():
+        profile = measured.profile
+        weighted = ", weighted" if profile.weighted else ""
+        facts[f"{name.capitalize()} set"] = (
+            f"{profile.n_samples:,} samples{weighted}, {profile.n_switches:,} switches"
+        )
+    facts["Written by"] = f"reprior {version('reprior')}"
+    return {key: value for key, value in facts.items() if value}

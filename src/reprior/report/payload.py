@@ -1,0 +1,241 @@
+"""All numbers of the page, laid out as JSON."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from reprior.metrics.count_metrics import CountMetric
+from reprior.report.classes import Classes
+from reprior.report.confidence import N_BINS, GridReliability
+from reprior.report.headline import metric_label, shown_metrics
+from reprior.report.measure import GRID_SIZE, Measured, page_bounds
+from reprior.report.packing import packed, smallest_ids
+from reprior.report.thinning import (
+    Rows,
+    grid_points,
+    grouped,
+    on_grid,
+    summed_per_class,
+    thinned,
+    widths,
+)
+from reprior.tuning.profile import StrengthProfile
+
+if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+
+__all__ = ["page_data"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Steps of a curve that are all drawn; of longer ones, this many strengths.
+CURVE_POINTS = 1001
+
+#: Points of a Pareto front that are drawn.
+FRONT_POINTS = 300
+
+#: Rows of switches of one set, and bytes of all sets' switches before base64 adds a third.
+MOST_ROWS = 300_000
+MOST_BYTES = 6_500_000
+
+#: Rows of switches between groups of classes, where those between classes are not kept.
+MOST_CELL_ROWS = 40_000
+
+#: Cells of the joint tables of all sets; with more, labels and predictions are kept per class only.
+MOST_CELLS = 150_000
+
+
+def page_data(
+    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured]
+) -> dict[str, Any]:
+    """The data of the page, ready for JSON."""
+    metrics = shown_metrics(calibrator)
+    return {
+        "metrics": [_metric(metric) for metric in metrics],
+        "strength": float(calibrator.strength_),
+        "interval": [float(end) for end in calibrator.strength_interval_],
+        "temperature": float(calibrator.temperature_),
+        "bounds": list(page_bounds(calibrator)),
+        "classes": {
+            "names": classes.names,
+            "counts": None if classes.counts is None else packed(classes.counts),
+            "source": packed(calibrator.source_prior_),
+            "target": packed(calibrator.target_prior_),
+            "group": packed(classes.group, "u1"),
+            "groupNames": classes.group_names,
+            "cell": packed(classes.cell, smallest_ids(len(classes.names))),
+            "cellNames": classes.cell_names,
+            "whole": classes.whole,
+        },
+        "bins": N_BINS,
+        "gridSize": GRID_SIZE,
+        "sets": [
+            _set(calibrator, classes, name, measured, metrics, len(sets))
+            for name, measured in sets.items()
+        ],
+    }
+
+
+def _metric(metric: CountMetric) -> dict[str, Any]:
+    gain, support, predicted, true_positive = metric.form
+    return {
+        "name": metric.name,
+        "label": metric_label(metric),
+        "gain": float(gain),
+        "support": float(support),
+        "predicted": float(predicted),
+        "truePositive": float(true_positive),
+        "average": metric.average,
+        "ofClass": metric.of_class,
+    }
+
+
+def _set(
+    calibrator: PosteriorCalibrator,
+    classes: Classes,
+    name: str,
+    measured: Measured,
+    metrics: list[CountMetric],
+    n_sets: int,
+) -> dict[str, Any]:
+    profile = measured.profile
+    metrics = [metric for metric in metrics if _defined(profile, metric)]
+    best = {metric.name: profile.best(metric) for metric in metrics}
+    return {
+        "name": name,
+        "samples": profile.n_samples,
+        "switchCount": profile.n_switches,
+        "support": packed(profile.baseline.support),
+        "labelled": packed(profile.baseline.labelled, "u1"),
+        "weighted": profile.weighted,
+        **_rows(calibrator, classes, measured, n_sets),
+        "curves": {m.name: _curve(profile, m, calibrator.strength_) for m in metrics},
+        "best": {
+            key: {
+                "strength": found.strength,
+                "value": found.value,
+                "interval": list(found.interval),
+                "atBound": bool(found.at_bound),
+            }
+            for key, found in best.items()
+        },
+        "fronts": [_front(profile, a, b) for a, b in combinations(metrics, 2)],
+        "reliability": _reliability(measured.grid),
+        "reliabilityBefore": _reliability(measured.before),
+    }
+
+
+def _defined(profile: StrengthProfile, metric: CountMetric) -> bool:
+    """Whether the set has labels of the class that a metric of one class is about."""
+    return metric.of_class is None or bool(profile.baseline.labelled[metric.of_class])
+
+
+def _rows(
+    calibrator: PosteriorCalibrator, classes: Classes, measured: Measured, n_sets: int
+) -> dict[str, Any]:
+    """Joint table and switches, thinned where they are too many."""
+    k = len(classes.names)
+    low, high = page_bounds(calibrator)
+    edges = [low, 0.0, float(calibrator.strength_)]
+    row_bytes = 12 + 3 * np.dtype(smallest_ids(k)).itemsize + 8 * measured.profile.weighted
+    limit = min(MOST_ROWS, MOST_BYTES // (row_bytes * n_sets))
+    joint, many = measured.joint, len(measured.joint) > MOST_CELLS // n_sets
+    switches, width, per_class = thinned(
+        measured.switches, limit, k, edges, high, measured.resolution, per_class=many
+    )
+    data: dict[str, Any] = {"perClass": per_class}
+    if per_class:
+        joint = grouped(summed_per_class(joint, k))
+        data["cells"], wider = _cell_rows(measured, classes, width, edges, high)
+        if wider is not None and wider != width:  # one grid for the whole page
+            placed = on_grid(measured.switches, grid_points(wider, edges, high))
+            switches, width = grouped(summed_per_class(placed, k)), wider
+    return {
+        **data,
+        "resolution": width,
+        "joint": _table(joint, k, base=True),
+        "switches": _table(switches, k),
+    }
+
+
+def _cell_rows(
+    measured: Measured, classes: Classes, width: float | None, edges: list[float], high: float
+) -> tuple[dict[str, Any], float | None]:
+    """The joint table and switches of groups of classes, where those of classes are lost."""
+    cell = np.append(classes.cell, len(classes.cell_names))
+
+    def of_cells(rows: Rows) -> Rows:
+        names = (cell[rows.label], cell[rows.before], cell[rows.after])
+        inside = np.flatnonzero(names[1] != names[2])  # from one group into another
+        return grouped(Rows(rows.position, *names, rows.count, rows.weight).taken(inside))
+
+    for wider in widths(width, coarser=True):
+        switches = measured.switches
+        if wider is not None:
+            switches = on_grid(switches, grid_points(wider, edges, high))
+        switches = of_cells(switches)
+        if len(switches) <= MOST_CELL_ROWS:
+            break
+    size = len(classes.cell_names)
+    tables = {
+        "joint": _table(of_cells(measured.joint), size, base=True),
+        "switches": _table(switches, size),
+    }
+    return tables, wider
+
+
+def _table(rows: Rows, n_classes: int, *, base: bool = False) -> dict[str, Any]:
+    ids = smallest_ids(n_classes)
+    columns: dict[str, Any] = {
+        "label": packed(rows.label, ids),
+        "after": packed(rows.after, ids),
+        "count": None if (rows.count == 1).all() else packed(rows.count, "i4"),
+        "weight": None if rows.weight is None else packed(rows.weight),
+        "size": len(rows),
+    }
+    if not base:
+        columns["position"] = packed(rows.position)
+        columns["before"] = packed(rows.before, ids)
+    return columns
+
+
+def _curve(profile: StrengthProfile, metric: CountMetric, strength: float) -> dict[str, Any]:
+    """The step function itself, or its values at some strengths where it has too many steps."""
+    x, y = profile.curve(metric)
+    exact = x.size <= CURVE_POINTS
+    if not exact:
+        low, high = profile.bounds
+        best = profile.best(metric)
+        even = np.linspace(low, high, CURVE_POINTS)
+        x = np.unique([*even, 0.0, strength, best.strength])
+        y = profile.evaluate(metric, x)
+    return {"x": packed(x), "y": packed(y), "exact": exact}
+
+
+def _front(profile: StrengthProfile, a: CountMetric, b: CountMetric) -> dict[str, Any]:
+    front = profile.pareto(a, b)
+    index = np.arange(len(front))
+    if index.size > FRONT_POINTS:
+        index = np.unique(np.linspace(0, index.size - 1, FRONT_POINTS).round().astype(int))
+    return {
+        "a": a.name,
+        "b": b.name,
+        "size": len(front),
+        "strengths": packed(front.strengths[index]),
+        "valuesA": packed(front.values_a[index]),
+        "valuesB": packed(front.values_b[index]),
+    }
+
+
+def _reliability(grid: GridReliability) -> dict[str, Any]:
+    return {
+        "strengths": packed(grid.strengths),
+        "weight": packed(grid.weight),
+        "confidence": packed(grid.confidence),
+        "hits": packed(grid.hits),
+        "ece": packed(grid.ece),
+        "logLoss": packed(grid.log_loss),
+    }
