@@ -1,0 +1,120 @@
+"""fit_from_loader against the plain forward passes, and the memory it needs on top of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import reprior as rp
+from benchmarks.resnet import Segmenter
+from benchmarks.timing import Row, compare
+from reprior.torch import fit_from_loader
+
+K, SIZE, BATCH = 14, (96, 192), 8
+TIME_BAR = 1.1
+PAIRS = 31
+
+#: Images of a timed pass; of the measurement of memory, where the network is all but left out.
+TIMED, MEASURED = 16, 2000
+
+#: Pairs of processes that memory is measured in: what the allocator keeps differs by tens of MB.
+RUNS = 5
+
+#: Bytes that may be used above the model's own.
+ALLOWED = 200 * 2**20
+
+PRIOR = rp.prior_from_counts(100.0 ** -np.linspace(0, 1, K))
+
+_CHILD = "from benchmarks.loader import peak; print(peak({tuned}))"
+
+
+def batches(n_images: int) -> Iterable[tuple[Tensor, Tensor]]:
+    """Images whose labels can be read off any channel, roughly: one class up or down at times."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(n_images // BATCH):
+        labels = torch.randint(0, K, (BATCH, *SIZE), generator=generator)
+        noise = torch.randn(BATCH, 3, *SIZE, generator=generator)
+        yield 0.1 * noise + labels[:, None] / K, labels
+
+
+class Trained(torch.nn.Module):
+    """Logits as a trained network gives them: some 15 % of the pixels switch within the bounds.
+
+    They are worked out from the images, for next to no time, and what a network says comes on
+    top, made small: it has the size of a real one, and never learnt a thing.
+    """
+
+    def __init__(self, network: torch.nn.Module | None = None) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        classes = torch.arange(K)[:, None, None]
+        spread = 6.0 - 2.0 * (K * images[:, :1] - classes).abs()
+        logits = spread + torch.tensor(np.log(PRIOR), dtype=torch.float32)[:, None, None]
+        return logits if self.network is None else logits + 0.01 * self.network(images)
+
+
+class Fresh:
+    """A loader that makes its batches anew in every pass, and keeps none."""
+
+    def __init__(self, n_images: int) -> None:
+        self.n_images = n_images
+
+    def __len__(self) -> int:
+        return self.n_images // BATCH
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return iter(batches(self.n_images))
+
+
+def plain(model: torch.nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> None:
+    with torch.no_grad():
+        for images, _ in loader:
+            model(images)
+
+
+def tuned(model: torch.nn.Module, loader: Iterable[tuple[Tensor, Tensor]]) -> object:
+    return fit_from_loader(model, loader, source_prior=PRIOR, progress=False)
+
+
+def peak(tunes: bool) -> int:
+    """Peak resident bytes of this process after a pass over all images."""
+    torch.set_num_threads(1)
+    (tuned if tunes else plain)(Trained(), Fresh(MEASURED))
+    # Of this process alone: getrusage counts the parent's from before the exec.
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def rows() -> Iterator[Row]:
+    torch.manual_seed(0)
+    model, loader = Trained(Segmenter()).eval(), list(batches(TIMED))
+    yield compare(
+        f"fit_from_loader, {TIMED} images of {(K, *SIZE)}",
+        lambda: tuned(model, loader),
+        "the forward passes",
+        lambda: plain(model, loader),
+        bar=TIME_BAR,
+        pairs=PAIRS,
+    )
+    shares = np.array([_used() / ALLOWED for _ in range(RUNS)])
+    low, high = np.quantile(shares, [0.05, 0.95])
+    what = f"memory of fit_from_loader, {MEASURED:,} images"
+    peer = "200 MB above the passes' own"
+    yield Row(what, peer, float(np.median(shares)), float(low), float(high), 1.0)
+
+
+def _used() -> int:
+    """Bytes that tuning takes above plain passes, each in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-c"]
+    tuning, passes = (
+        int(subprocess.check_output([*command, _CHILD.format(tuned=way)])) for way in (True, False)
+    )
+    return tuning - passes

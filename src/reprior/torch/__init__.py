@@ -1,0 +1,28 @@
+"""The PyTorch adapter: the correction as a layer, in a layer's weights, and tuned from a loader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reprior.exceptions import require
+
+require("torch", extra="torch", purpose="For reprior.torch")
+
+# The libraries above are looked for first, so that the sentence is ours and not an ImportError.
+from reprior.torch.folding import fold_into, unfold  # noqa: E402
+from reprior.torch.loader import fit_from_loader  # noqa: E402
+from reprior.torch.rebalance import Rebalance  # noqa: E402
+
+if TYPE_CHECKING:
+    from reprior.torch.callback import RebalanceCallback
+
+__all__ = ["Rebalance", "RebalanceCallback", "fit_from_loader", "fold_into", "unfold"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the Lightning callback when it is asked for: Lightning takes seconds to import."""
+    if name == "RebalanceCallback":
+        from reprior.torch.callback import RebalanceCallback
+
+        return RebalanceCallback
+    raise AttributeError(f"module 'reprior.torch' has no attribute {name!r}")

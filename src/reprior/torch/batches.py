@@ -1,0 +1,188 @@
+"""Batches and model outputs in the many forms they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from reprior.exceptions import OptionError
+
+__all__ = ["Batch", "Unpack", "call", "device_of", "evaluating", "on_device", "scores_in"]
+
+#: Names under which batches and outputs that are mappings keep their labels and scores.
+LABEL_NAMES = ("labels", "label", "targets", "target", "y")
+SCORE_NAMES = ("logits", "out", "scores")
+
+
+class Batch(NamedTuple):
+    """What a model takes, and what the truth is."""
+
+    inputs: Any
+    labels: Tensor
+    weight: Tensor | None
+
+
+class Unpack(NamedTuple):
+    """How batches are taken apart: by a function of the user's, by keys, or by their form."""
+
+    function: Callable[[Any], Any] | None = None
+    input_key: str | None = None
+    label_key: str | None = None
+    weight_key: str | None = None
+
+    def __call__(self, batch: Any) -> Batch:
+        """Inputs, labels, and weights (a boolean mask: True counts) or None."""
+        if self.function is not None:
+            batch = self.function(batch)
+        elif isinstance(batch, Mapping):
+            return self._of_mapping(batch)
+        if isinstance(batch, Sequence) and len(batch) in (2, 3):
+            inputs, labels, *weight = batch
+            return Batch(inputs, _labels(labels), _weight(weight[0] if weight else None))
+        said = "`unpack` must return" if self.function is not None else "`loader` must give"
+        raise OptionError(
+            f"{said} (inputs, labels) or (inputs, labels, weight), or a mapping with a key of "
+            f"labels. Got {_form(batch)}. Pass unpack=a function from a batch to one of these."
+        )
+
+    def _of_mapping(self, batch: Mapping[str, Any]) -> Batch:
+        rest = dict(batch)
+        label_key = self.label_key or _only(rest, LABEL_NAMES, "label_key", "labels")
+        labels = _pop(rest, label_key, "label_key")
+        weight = None if self.weight_key is None else _pop(rest, self.weight_key, "weight_key")
+        inputs: Any = rest
+        if self.input_key is not None:
+            inputs = _pop(rest, self.input_key, "input_key")
+        elif len(rest) == 1:
+            inputs = next(iter(rest.values()))
+        return Batch(inputs, _labels(labels), _weight(weight))
+
+
+def scores_in(output: Any, key: str | Callable[[Any], Any] | None = None) -> Tensor:
+    """The tensor of scores in what a model returns; ask where it is not clear."""
+    if callable(key):
+        output = key(output)
+    elif key is not None:
+        found = output.get(key) if isinstance(output, Mapping) else getattr(output, key, None)
+        if found is None:
+            raise OptionError(
+                f"`output_key` must be a name in the model's output. Got {key!r}, and "
+                f"{_form(output)}. Pass one of its names, or a function from the output to them."
+            )
+        output = found
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, Mapping):
+        names = [name for name in SCORE_NAMES if name in output]
+        if len(names) == 1 or len(output) == 1:
+            return scores_in(output[names[0]] if names else next(iter(output.values())))
+    elif isinstance(getattr(output, "logits", None), Tensor):
+        return scores_in(output.logits)
+    elif isinstance(output, Sequence) and len(output) == 1:
+        return scores_in(output[0])
+    raise OptionError(
+        f"`model` must give a tensor of scores, or an output with `logits`. Got {_form(output)}. "
+        f"Pass output_key=a name in it, or a function from the output to the tensor of scores."
+    )
+
+
+def call(model: Callable[..., Any], inputs: Any) -> Any:
+    """Give the model its inputs: a tensor as it is, tuples and mappings spread out."""
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    if isinstance(inputs, tuple | list):
+        return model(*inputs)
+    return model(inputs)
+
+
+def on_device(value: Any, device: torch.device | None) -> Any:
+    """The same with every tensor in it on the device; None leaves them where they are."""
+    if device is None:
+        return value
+    if isinstance(value, Mapping):
+        return {key: on_device(item, device) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(on_device(item, device) for item in value))
+    if isinstance(value, tuple | list):
+        return type(value)(on_device(item, device) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        moved = {f.name: on_device(getattr(value, f.name), device) for f in fields(value)}
+        return type(value)(**moved)
+    return value.to(device, non_blocking=True) if hasattr(value, "to") else value
+
+
+def device_of(model: Any, device: Any) -> torch.device | None:
+    """Where a model's inputs must be: where its weights are; refuse another place."""
+    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+    home = tensors[0].device if tensors else None
+    if device is None:
+        return home
+    wanted = torch.device(device)
+    if home is not None and (wanted.type, wanted.index or 0) != (home.type, home.index or 0):
+        raise OptionError(
+            f"`device` must be where the model is. Got {wanted}, and a model on {home}. "
+            f"Call model.to({str(wanted)!r}) first, or leave `device` out."
+        )
+    return wanted
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Put a model in evaluation mode, and every part of it back into its own mode afterwards."""
+    modes = {m: m.training for m in model.modules()} if isinstance(model, nn.Module) else {}
+    try:
+        if any(modes.values()):
+            model.eval()
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def _labels(labels: Any) -> Tensor:
+    return labels if isinstance(labels, Tensor) else torch.as_tensor(labels)
+
+
+def _weight(weight: Any) -> Tensor | None:
+    if weight is None:
+        return None
+    tensor = weight if isinstance(weight, Tensor) else torch.as_tensor(weight)
+    return tensor.double() if tensor.dtype == torch.bool else tensor
+
+
+def _only(batch: Mapping[str, Any], names: Sequence[str], option: str, what: str) -> str:
+    found = [name for name in names if name in batch]
+    if len(found) == 1:
+        return found[0]
+    got = "several of these" if found else "none of these"
+    raise OptionError(
+        f"`{option}` must name the {what} of a batch that is a mapping, unless it has one of "
+        f"{', '.join(map(repr, names))}. Got {got} among {_names(batch)}. Pass {option}=… ."
+    )
+
+
+def _pop(batch: dict[str, Any], key: str, option: str) -> Any:
+    if key not in batch:
+        raise OptionError(
+            f"`{option}` must be a key of the batches. Got {key!r}, and keys {_names(batch)}. "
+            f"Pass one of these."
+        )
+    return batch.pop(key)
+
+
+def _names(mapping: Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, mapping))
+
+
+def _form(value: Any) -> str:
+    """What something looks like, in a few words."""
+    if isinstance(value, Mapping):
+        return f"a mapping with keys {_names(value)}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,269 @@
+"""A calibrator tuned while the validation set streams through the network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reprior.calibrator import PosteriorCalibrator
+from reprior.engines import OnlineFit
+from reprior.exceptions import LabelsError, OptionError, RepriorError
+from reprior.files.chunk import Chunk
+from reprior.torch.batches import (
+    Batch,
+    Unpack,
+    call,
+    device_of,
+    evaluating,
+    on_device,
+    scores_in,
+)
+
+__all__ = ["fit_from_loader"]
+
+#: Switches that are kept one by one, 5 MB, before they are summed in bins.
+EXACT_SWITCHES = 1 << 18
+
+#: More samples than this, by the first batch and the number of batches, are summed in bins from the
+#: start, and in coarse ones: a table of fine bins would be most of the memory.
+MANY_SAMPLES = 1 << 23
+COARSE = 1e-3
+
+_log = logging.getLogger(__name__)
+
+Model = Callable[..., Any]
+
+
+def fit_from_loader(
+    model: Model | Mapping[str, Model],
+    loader: Iterable[Any],
+    *,
+    source_prior: Any,
+    target_prior: Any = "uniform",
+    metric: Any = "balanced_accuracy",
+    subject_to: Any = None,
+    temperature: Any = None,
+    label_prior: Any = None,
+    bounds: tuple[float, float] = (0.0, 2.0),
+    kind: str = "logits",
+    class_axis: int = 1,
+    classes: Any = None,
+    ignore_index: int | None = None,
+    resolution: Any = "auto",
+    device: Any = None,
+    autocast_dtype: torch.dtype | None = None,
+    unpack: Callable[[Any], Any] | None = None,
+    input_key: str | None = None,
+    label_key: str | None = None,
+    weight_key: str | None = None,
+    output_key: Any = None,
+    progress: bool = True,
+    random_state: int | None = None,
+) -> Any:
+    """Tune a calibrator in one pass of a validation loader through a network.
+
+    Each batch's scores are counted for all strengths at once and let go: memory does not grow
+    with the number of images. The network is in evaluation mode during the pass, and every part
+    of it in its own mode again afterwards.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, callable, or {modality: model}
+        The trained network. Several for several modalities: the inputs of a batch are then a
+        mapping with the same keys.
+    loader : iterable of batches
+        Batches are (inputs, labels), (inputs, labels, weight), or mappings. Labels are class
+        indices of the scores' shape without the class axis; weights are of the labels' shape, and
+        a boolean mask is one (True counts). Of a mapping, the entry "labels" (or "label",
+        "targets", "target", "y") is the labels; what is left goes to the model, by name where
+        there are several entries. Validation data, not training data, and without augmentation.
+    source_prior : array-like of shape (K,)
+        The class distribution the network was trained on; never that of this loader.
+    target_prior, metric, subject_to, temperature, label_prior, bounds, kind, classes, ignore_index
+        As in :class:`reprior.PosteriorCalibrator`. A temperature to fit is fitted on a random
+        sample of the scores where there are many.
+    class_axis : int, default 1
+        The axis of the classes in the network's output: 1 for (N, K) and (N, K, H, W), -1 where
+        they come last.
+    resolution : float, None or "auto", default "auto"
+        Width of the bins that strengths are told apart by; None keeps every switch. "auto" keeps
+        up to 2**18 and then bins by 1e-4; by 1e-3 from the start where there are more than eight
+        million samples.
+    device : torch.device or str, optional
+        Where batches go; by default where the model's weights are.
+    autocast_dtype : torch.dtype, optional
+        Run the network in mixed precision, such as ``torch.bfloat16``.
+    unpack : callable, optional
+        From a batch to (inputs, labels) or (inputs, labels, weight).
+    input_key, label_key, weight_key : str, optional
+        Where batches are mappings: what is what.
+    output_key : str or callable, optional
+        The name of the scores in the network's output, or a function from the output to them. A
+        tensor, a mapping with "logits" or "out", and an output with ``.logits`` need none.
+    progress : bool, default True
+        Show a bar, where tqdm is installed.
+    random_state : int, optional
+        Seed of the sample for the temperature.
+
+    Returns
+    -------
+    PosteriorCalibrator, or {modality: PosteriorCalibrator}
+        Fitted, with ``kind`` and ``class_axis`` as given.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> from reprior.torch import fit_from_loader
+    >>> logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> data = TensorDataset(logits, torch.tensor([0, 0, 1, 1]))
+    >>> model = torch.nn.Identity()  # a network that has its logits already
+    >>> loader = DataLoader(data, batch_size=2)
+    >>> cal = fit_from_loader(model, loader, source_prior=[0.8, 0.2], progress=False)
+    >>> round(cal.strength_, 3)
+    0.505
+    """
+    models: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
+    stream = _Stream(
+        loader=loader,
+        unpack=Unpack(unpack, input_key, label_key, weight_key),
+        output_key=output_key,
+        devices={name: device_of(each, device) for name, each in models.items()},
+        autocast_dtype=autocast_dtype,
+        class_axis=class_axis,
+        several=isinstance(model, Mapping),
+        progress=progress,
+    )
+
+    def calibrator() -> PosteriorCalibrator:
+        return PosteriorCalibrator(
+            source_prior, target_prior=target_prior, metric=metric, subject_to=subject_to,
+            temperature=temperature, label_prior=label_prior, bounds=bounds, kind=kind,
+            class_axis=class_axis, classes=classes, ignore_index=ignore_index,
+            random_state=random_state,
+        )  # fmt: skip
+
+    fitted = _fit(models, stream, calibrator, resolution, random_state or 0)
+    return fitted if stream.several else fitted[""]
+
+
+def _fit(
+    models: Mapping[str, Model],
+    stream: _Stream,
+    calibrator: Callable[[], PosteriorCalibrator],
+    resolution: Any,
+    seed: int,
+) -> dict[str, PosteriorCalibrator]:
+    fits: dict[str, OnlineFit] = {}
+    with ExitStack() as modes:
+        for each in models.values():
+            modes.enter_context(evaluating(each))
+        for name, chunk in stream.chunks(models):
+            if name not in fits:
+                fits[name] = OnlineFit(
+                    calibrator(),
+                    resolution=stream.resolution(resolution, chunk),
+                    again=stream.again({name: models[name]}),
+                    seed=seed,
+                    exact_up_to=EXACT_SWITCHES,
+                )
+            try:
+                fits[name].update(chunk.scores, chunk.labels, chunk.weight)
+            except RepriorError as error:
+                if not name:
+                    raise
+                raise type(error)(f"{error} This is modality {name!r}.") from error
+        return {name: fit.finish() for name, fit in fits.items()}
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Passes of a loader through networks."""
+
+    loader: Iterable[Any]
+    unpack: Unpack
+    output_key: Any
+    devices: Mapping[str, torch.device | None]
+    autocast_dtype: torch.dtype | None
+    class_axis: int
+    several: bool
+    progress: bool
+
+    def again(self, models: Mapping[str, Model]) -> Callable[[], Iterator[Chunk]] | None:
+        """A way to pass over the data once more; None where the loader can be read once only."""
+        if iter(self.loader) is self.loader:
+            return None
+
+        def once_more() -> Iterator[Chunk]:
+            for _, chunk in self.chunks(models):
+                yield chunk
+
+        return once_more
+
+    def resolution(self, asked: Any, first: Chunk) -> Any:
+        """The width of bins: coarse where the first batch tells of very many samples."""
+        n_batches = len(self.loader) if isinstance(self.loader, Sized) else 0
+        n_labels = 0 if first.labels is None else first.labels.numel()
+        return COARSE if asked == "auto" and n_batches * n_labels > MANY_SAMPLES else asked
+
+    def chunks(self, models: Mapping[str, Model]) -> Iterator[tuple[str, Chunk]]:
+        """The scores of every batch, with the modality's name."""
+        start = 0
+        for raw in _shown(self.loader, self.progress):
+            batch = self.unpack(raw)
+            for name, each in models.items():
+                yield name, self._chunk(name, each, batch, start)
+            start += len(batch.labels)
+        if not start:
+            raise LabelsError(
+                "`loader` must give at least one sample. Got none. Check its dataset; a generator "
+                "that was read before is empty."
+            )
+
+    def _chunk(self, name: str, model: Model, batch: Batch, start: int) -> Chunk:
+        inputs = batch.inputs
+        if self.several:
+            if not isinstance(inputs, Mapping) or name not in inputs:
+                several = isinstance(inputs, Mapping)
+                got = ", ".join(map(repr, inputs)) if several else type(inputs).__name__
+                raise OptionError(
+                    f"`loader` must give inputs by modality. Got {got}, and a model for {name!r}. "
+                    f"Pass unpack=a function from a batch to ({{modality: inputs}}, labels)."
+                )
+            inputs = inputs[name]
+        device = self.devices[name]
+        inputs = on_device(inputs, device)
+        place = "cpu" if device is None else device.type
+        cast: Any = nullcontext()
+        if self.autocast_dtype is not None:
+            cast = torch.autocast(place, dtype=self.autocast_dtype)
+        with torch.no_grad(), cast:
+            scores = scores_in(call(model, inputs), self.output_key).detach()
+        # Apple's GPUs have no float64, which counting needs.
+        scores = scores.cpu() if scores.device.type == "mps" else scores
+        return Chunk(scores, self._squeezed(batch.labels, scores), batch.weight, start)
+
+    def _squeezed(self, labels: Tensor, scores: Tensor) -> Tensor:
+        """Labels without a class axis of length 1, as segmentation masks (N, 1, H, W) have it."""
+        axis = self.class_axis
+        fits = labels.ndim == scores.ndim > 1 and -labels.ndim <= axis < labels.ndim
+        return labels.squeeze(axis) if fits and labels.shape[axis] == 1 else labels
+
+
+def _shown(loader: Iterable[Any], progress: bool) -> Iterable[Any]:
+    """The loader with a progress bar around it, where one can be had."""
+    if not progress:
+        return loader
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        _log.info("Passing the loader through the network; install tqdm for a progress bar.")
+        return loader
+    bar: Iterable[Any] = tqdm(loader, desc="reprior", unit="batch", leave=False)
+    return bar

@@ -1,0 +1,232 @@
+"""The prior correction as a layer behind a network."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reprior.core.arrays import to_numpy
+from reprior.core.binary import is_single_score, resolve_class_axis
+from reprior.core.checks import KINDS, check_kind
+from reprior.exceptions import OptionError
+from reprior.torch.affine import Affine, affine_of, affine_of_prior
+
+__all__ = ["Rebalance"]
+
+
+class Rebalance(nn.Module):
+    r"""Returns the log-posterior of a network's scores with the class prior re-set.
+
+    .. math:: \log P_f(k|x) = z_k(x)/T + λ\,w_k - \log Z(x), \qquad
+        w_k = \log P_t(k) - \log P_s(k)
+
+    where z_k is the log-score of class k, T the temperature, λ the strength, P_s the source
+    prior, P_t the target prior and Z(x) the sum over the classes. The layer has no parameter to
+    train: scale and bias are buffers.
+
+    Parameters
+    ----------
+    source_prior : array-like of shape (K,)
+        P_s, what the network was trained on.
+    target_prior : "uniform" or array-like of shape (K,), default "uniform"
+        P_t, what it is used on. A class of target prior 0 gets the log-posterior −inf.
+    strength : float, default 1
+        λ.
+    temperature : float, default 1
+        T.
+    kind : {"logits", "probs", "log_probs"}, default "logits"
+        What the network gives.
+    class_axis : int, default -1
+        The axis of the classes: 1 for (N, K, H, W).
+
+    Attributes
+    ----------
+    scale : Tensor of shape ()
+        1/T.
+    bias : Tensor of shape (K,)
+        λ·w, up to a constant.
+    n_classes : int
+        K.
+
+    Notes
+    -----
+    Of two classes one score per sample will do, as in :func:`reprior.rebalance`; the result is
+    then the log-posterior of class 1. 16-bit scores are computed in float32, under autocast too,
+    and come back in their own dtype. The values of the scores are not looked at: NaN in, NaN out.
+
+    Scale and bias keep their precision when the network is cast: ``model.half()`` does not round
+    them. Kind and class axis are part of the state dict, and loading one that differs is refused.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from reprior.torch import Rebalance
+    >>> correct = Rebalance([0.8, 0.2])
+    >>> correct(torch.zeros(1, 2)).exp()
+    tensor([[0.2000, 0.8000]])
+    >>> network = torch.nn.Sequential(torch.nn.Linear(3, 2), correct)
+    >>> network(torch.ones(5, 3)).shape
+    torch.Size([5, 2])
+    """
+
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(
+        self,
+        source_prior: Any,
+        *,
+        target_prior: Any = "uniform",
+        strength: float = 1.0,
+        temperature: float = 1.0,
+        kind: str = "logits",
+        class_axis: int = -1,
+    ) -> None:
+        super().__init__()
+        self._hold(
+            affine_of_prior(
+                to_numpy(source_prior),
+                target_prior=target_prior,
+                strength=strength,
+                temperature=temperature,
+                kind=kind,
+                class_axis=class_axis,
+            )
+        )
+
+    @classmethod
+    def from_calibrator(cls, calibrator: Any, *, class_axis: int | None = None) -> Rebalance:
+        """Return the layer that does what a fitted calibrator's ``predict_log_proba`` does.
+
+        Parameters
+        ----------
+        calibrator : PosteriorCalibrator
+            Fitted, or loaded.
+        class_axis : int, optional
+            The axis of the classes, where the network's is not the one of the tuning scores.
+
+        Examples
+        --------
+        >>> import torch
+        >>> import reprior as rp
+        >>> from reprior.torch import Rebalance
+        >>> logits = torch.tensor([[2.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+        >>> cal = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, torch.tensor([0, 1, 1]))
+        >>> torch.equal(Rebalance.from_calibrator(cal)(logits).argmax(-1), cal.predict(logits))
+        True
+        """
+        affine = affine_of(calibrator)
+        module = cls.__new__(cls)
+        nn.Module.__init__(module)
+        module._hold(affine if class_axis is None else affine._replace(class_axis=class_axis))
+        return module
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Return the log-posterior, of the scores' shape and dtype."""
+        axis, single = self._layout(scores)
+        z = _widened(scores)
+        if single and z.ndim == 1:
+            z, axis = z.unsqueeze(-1), 1
+        z = _log_scores(z, self.kind, axis, single)
+        shape = [1] * z.ndim
+        shape[axis] = self.n_classes
+        bias, scale = self.bias.to(z.dtype), self.scale.to(z.dtype)
+        result = torch.log_softmax(z * scale + bias.reshape(shape), dim=axis)
+        if single:
+            result = result.select(axis, 1).reshape(scores.shape)
+        return result if not scores.is_floating_point() else result.to(scores.dtype)
+
+    def extra_repr(self) -> str:
+        """What ``print(model)`` shows."""
+        temperature = 1.0 / float(self.scale)
+        return (
+            f"{self.n_classes} classes, temperature={temperature:.4g}, kind={self.kind!r}, "
+            f"class_axis={self.class_axis}"
+        )
+
+    def get_extra_state(self) -> Tensor:
+        """Kind and class axis. A tensor: file formats that know nothing else can keep it too."""
+        return torch.tensor([KINDS.index(self.kind), self.class_axis])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Nothing to set: :meth:`load_state_dict` refuses another kind or class axis."""
+
+    def _hold(self, affine: Affine) -> None:
+        check_kind(affine.kind)
+        axis = affine.class_axis
+        if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+            raise OptionError(
+                f"`class_axis` must be an integer. Got {axis!r}. Pass 1 for scores of shape "
+                f"(N, K, H, W), -1 where the classes come last."
+            )
+        self.kind, self.class_axis, self.n_classes = affine.kind, int(axis), affine.bias.size
+        self.register_buffer("scale", torch.tensor(affine.scale, dtype=torch.float64))
+        self.register_buffer("bias", torch.tensor(affine.bias, dtype=torch.float64))
+
+    def _layout(self, scores: Tensor) -> tuple[int, bool]:
+        """The class axis counted from 0, and whether there is one score for two classes.
+
+        Nothing is left of it in a graph: it depends on the shape alone.
+        """
+        shape: Any = scores.shape
+        if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call] # untyped in torch
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # lengths become constants: these are
+                shape = tuple(int(length) for length in shape)
+        axis = resolve_class_axis(shape, self.n_classes, self.class_axis)
+        return axis, is_single_score(shape, self.n_classes, axis)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rebalance:
+        """Follow the network to its device, not to a coarser dtype."""
+        kept = {"scale": self.scale, "bias": self.bias}
+        for name, value in kept.items():
+            setattr(self, name, value.float())
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
+        for name, value in kept.items():
+            device = getattr(self, name).device
+            if device.type == "meta" or value.device.type == "meta":
+                continue
+            exact = torch.float32 if device.type == "mps" else torch.float64
+            setattr(self, name, value.to(device=device, dtype=exact))
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        state = state_dict.get(f"{prefix}_extra_state")
+        if state is not None:
+            kind, axis = KINDS[int(state[0])], int(state[1])
+            if (kind, axis) != (self.kind, self.class_axis):
+                raise OptionError(
+                    f"`state_dict` must be of a Rebalance with kind={self.kind!r} and "
+                    f"class_axis={self.class_axis}, as this one has. Got kind={kind!r} and "
+                    f"class_axis={axis}. Make the module with these before loading."
+                )
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _widened(scores: Tensor) -> Tensor:
+    """Scores in the dtype to compute in: float32 at least."""
+    if scores.dtype in (torch.float32, torch.float64):
+        return scores
+    if scores.is_floating_point() or scores.device.type == "mps":
+        return scores.float()
+    return scores.double()
+
+
+def _log_scores(z: Tensor, kind: str, axis: int, single: bool) -> Tensor:
+    """Log-scores with K entries on the class axis, as :func:`reprior.core.binary.expand` does."""
+    if not single:
+        return z.log() if kind == "probs" else z
+    if kind == "logits":
+        return torch.cat([torch.zeros_like(z), z], dim=axis)
+    if kind == "probs":
+        return torch.cat([1.0 - z, z], dim=axis).log()
+    near, far = (-torch.expm1(z)).log(), torch.log1p(-z.exp())
+    return torch.cat([torch.where(z > -math.log(2.0), near, far), z], dim=axis)

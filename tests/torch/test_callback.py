@@ -1,0 +1,186 @@
+"""RebalanceCallback: what it tunes, logs and writes in a real training run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from tests.torch.shared import PRIOR, logits_and_labels, network
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import reprior as rp
+from reprior.torch import RebalanceCallback
+
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{words}")
+    for words in (
+        ".*does not have many workers",
+        ".*The number of training batches",
+        ".*`isinstance\\(treespec, LeafSpec\\)`",
+        ".*treespec",
+        ".*litlogger",
+        ".*Trying to infer the `batch_size`",
+        ".*checkpoint directory .* exists",
+        "The best strength l",  # of a network that has learnt little
+        "No strength from",
+    )
+]
+
+
+class Model(pl.LightningModule):
+    """Returns what a test tells it to from its validation step."""
+
+    def __init__(self, returned=lambda logits, batch: {"logits": logits}) -> None:
+        super().__init__()
+        self.network = network()
+        self.returned = returned
+        self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def training_step(self, batch: Any, _: int) -> torch.Tensor:
+        return nn.functional.cross_entropy(self.network(batch[0]), batch[1])
+
+    def on_validation_epoch_start(self) -> None:
+        self.seen = []
+
+    def validation_step(self, batch: Any, _: int) -> Any:
+        logits = self.network(batch[0])
+        self.seen.append((logits.detach().clone(), batch[1]))
+        return self.returned(logits, batch)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def data(n: int = 90) -> DataLoader:
+    scores, labels = logits_and_labels(n)
+    inputs = torch.cat([scores, scores[:, :1] ** 2], dim=1).float()
+    return DataLoader(TensorDataset(inputs, labels), batch_size=30)
+
+
+def trainer(folder: Path, *callbacks: Any, **options: Any) -> pl.Trainer:
+    options = {"max_epochs": 2, "logger": False, **options}
+    return pl.Trainer(
+        default_root_dir=folder, callbacks=list(callbacks), accelerator="cpu", devices=1,
+        enable_progress_bar=False, enable_model_summary=False, **options,
+    )  # fmt: skip
+
+
+def callback(**options: Any) -> RebalanceCallback:
+    return RebalanceCallback(PRIOR, **{"bounds": (0.0, 8.0), **options})
+
+
+def checkpoint(folder: Path, **options: Any) -> pl.callbacks.ModelCheckpoint:
+    return pl.callbacks.ModelCheckpoint(folder / "saved", **options)
+
+
+def test_tunes_logs_and_saves(tmp_path):
+    ours, model = callback(temperature="fit"), Model()
+    run = trainer(tmp_path, ours, checkpoint(tmp_path, save_top_k=-1, save_last=True))
+    run.fit(model, data(), data())
+    scores, labels = (torch.cat(parts) for parts in zip(*model.seen, strict=True))
+    wanted = rp.PosteriorCalibrator(PRIOR, bounds=(0.0, 8.0), temperature="fit").fit(scores, labels)
+    assert ours.calibrator_.strength_ == wanted.strength_
+    assert ours.calibrator_.profile_.n_samples == 90
+    logged = {name: float(value) for name, value in run.callback_metrics.items()}
+    assert logged["rebalance/strength"] == pytest.approx(wanted.strength_)
+    assert logged["rebalance/temperature"] == pytest.approx(ours.calibrator_.temperature_)
+    assert logged["rebalance/balanced_accuracy_after"] == pytest.approx(wanted.best_score_)
+    before = (scores.argmax(1) == labels).double().mean()
+    assert logged["rebalance/accuracy_before"] == pytest.approx(float(before))
+    saved = tmp_path / "saved"
+    names = {path.name for path in saved.iterdir()}
+    assert "calibrator.json" in names
+    for path in saved.glob("*.ckpt"):
+        assert f"{path.stem}.calibrator.json" in names
+    assert rp.load(saved / "last.calibrator.json").strength_ == wanted.strength_
+
+
+def test_each_checkpoint_has_its_own_and_loses_it_with_itself(tmp_path):
+    ours = callback()
+    kept = checkpoint(tmp_path, save_top_k=1, monitor="rebalance/strength", mode="max")
+    run = trainer(tmp_path, ours, kept, max_epochs=3)
+    run.fit(Model(), data(), data())
+    saved = tmp_path / "saved"
+    (best,) = saved.glob("*.ckpt")
+    beside = list(saved.glob("*.calibrator.json"))
+    assert [path.name for path in beside] == [f"{best.stem}.calibrator.json"]
+    assert rp.load(beside[0]).strength_ == pytest.approx(float(kept.best_model_score), rel=1e-6)
+
+
+def test_the_checkpoint_has_it_inside(tmp_path):
+    ours = callback()
+    run = trainer(tmp_path, ours, checkpoint(tmp_path, save_last=True), max_epochs=1)
+    run.fit(Model(), data(), data())
+    content = torch.load(tmp_path / "saved" / "last.ckpt", weights_only=True)
+    other = callback()
+    other.load_state_dict(content["callbacks"][ours.state_key])
+    assert other.calibrator_.strength_ == ours.calibrator_.strength_
+    assert callback().state_dict() == {}
+
+
+def test_the_sanity_check_is_not_counted(tmp_path):
+    ours = callback(save=False)
+    run = trainer(tmp_path, ours, limit_train_batches=1, max_epochs=0, num_sanity_val_steps=2)
+    run.fit(Model(), data(), data())
+    assert ours.calibrator_ is None
+    run = trainer(tmp_path, ours, enable_checkpointing=False, num_sanity_val_steps=2, max_epochs=1)
+    run.fit(Model(), data(), data())
+    assert ours.calibrator_.profile_.n_samples == 90
+    assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "returned, unpack",
+    [
+        (lambda logits, batch: logits, None),
+        (lambda logits, batch: {"logits": logits, "labels": batch[1], "loss": 0.0}, None),
+        (lambda logits, batch: {"z": logits}, lambda out, batch: (out["z"], batch[1])),
+        (
+            lambda logits, batch: {"z": logits},
+            lambda out, batch: (out["z"], batch[1], torch.ones(30)),
+        ),
+    ],
+)
+def test_forms_of_the_validation_step(tmp_path, returned, unpack):
+    ours, model = callback(unpack=unpack, dirpath=tmp_path / "here"), Model(returned)
+    trainer(tmp_path, ours, enable_checkpointing=False).validate(model, data(), verbose=False)
+    scores, labels = (torch.cat(parts) for parts in zip(*model.seen, strict=True))
+    wanted = rp.PosteriorCalibrator(PRIOR, bounds=(0.0, 8.0)).fit(scores, labels)
+    assert ours.calibrator_.strength_ == wanted.strength_
+    assert rp.load(tmp_path / "here" / "calibrator.json").strength_ == wanted.strength_
+
+
+def test_ignored_labels_and_a_batch_of_nothing_else(tmp_path):
+    inputs, labels = data().dataset.tensors
+    labels = labels.clone()
+    labels[:30] = 255
+    batches = DataLoader(TensorDataset(inputs, labels), batch_size=30)
+    ours = callback(ignore_index=255, save=False)
+    trainer(tmp_path, ours, enable_checkpointing=False).validate(Model(), batches, verbose=False)
+    assert ours.calibrator_.profile_.n_samples == 60
+
+
+def test_an_epoch_without_a_solution_warns_and_goes_on(tmp_path):
+    ours = callback(subject_to="accuracy >= 1.1", save=False)
+    run = trainer(tmp_path, ours, enable_checkpointing=False)
+    with pytest.warns(rp.RepriorWarning, match="No calibrator for this epoch"):
+        run.validate(Model(), data(), verbose=False)
+    assert ours.calibrator_ is None
+
+
+@pytest.mark.parametrize(
+    "returned, got",
+    [
+        (lambda logits, batch: None, "Got NoneType"),
+        (lambda logits, batch: {"loss": logits.mean()}, r"Got the keys \['loss'\]"),
+        (lambda logits, batch: logits.mean(), "Got Tensor"),
+    ],
+)
+def test_logits_are_asked_for(tmp_path, returned, got):
+    run = trainer(tmp_path, callback(), enable_checkpointing=False)
+    with pytest.raises(rp.OptionError, match=rf"must return its logits.*{got}\. Return \{{'loss'"):
+        run.validate(Model(returned), data(), verbose=False)
