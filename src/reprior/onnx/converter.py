@@ -1,0 +1,126 @@
+"""skl2onnx: the converter of RebalancedClassifierCV, labels and probabilities both corrected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from skl2onnx import update_registered_converter
+from skl2onnx._parse import _parse_sklearn
+from skl2onnx.common.data_types import guess_proto_type
+from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+from sklearn.frozen import FrozenEstimator
+
+from reprior.onnx.errors import FoldError
+from reprior.sklearn import RebalancedClassifierCV
+
+__all__ = ["convert", "register"]
+
+ALIAS = "RepriorRebalancedClassifierCV"
+
+_INT64, _STRING = 7, 8  # of onnx.TensorProto
+
+
+def register() -> None:
+    """Teach skl2onnx to export the meta-estimator, alone or in a pipeline."""
+    update_registered_converter(
+        RebalancedClassifierCV,
+        ALIAS,
+        calculate_linear_classifier_output_shapes,
+        convert,
+        overwrite=True,
+        options={
+            "zipmap": [True, False, "columns"],
+            "nocl": [True, False],
+            "output_class_labels": [False, True],
+        },
+    )
+
+
+def convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add the wrapped classifier, the correction of its scores, and labels taken from these."""
+    meta = operator.raw_operator
+    scores = _scores_of(meta, scope, operator, container)
+    nodes = _Nodes(scope, container, guess_proto_type(operator.outputs[1].type))
+    scale, bias = meta.calibrator_.as_affine()
+    if meta.response_method_ != "decision_function":
+        name = nodes.add("Log", [scores])
+    elif bias.size == 2:
+        # A column z, or two, −z and z; in both the log-odds of the second class come last.
+        last = nodes.constant([-1], [1], _INT64)
+        odds = nodes.add("Gather", [scores, last], axis=1)
+        name = nodes.add("Mul", [odds, nodes.constant([0.0, 1.0], [1, 2])])
+    else:
+        name = scores
+    if scale != 1.0:
+        name = nodes.add("Mul", [name, nodes.constant([scale], [1])])
+    name = nodes.add("Add", [name, nodes.constant(bias.tolist(), [1, bias.size])])
+    posterior = nodes.add("Softmax", [name], axis=1)
+    nodes.add("Identity", [posterior], output=operator.outputs[1].full_name)
+    classes = np.asarray(meta.classes_)
+    if scope.get_options(meta, {"nocl": False}).get("nocl"):  # indices instead of names
+        classes = np.arange(classes.size)
+    _labels(nodes, posterior, classes, operator.outputs[0].full_name)
+
+
+def _scores_of(meta: Any, scope: Any, operator: Any, container: Any) -> str:
+    """Convert the wrapped classifier; return the name of its scores, a column per class."""
+    inner = meta.estimator_
+    while isinstance(inner, FrozenEstimator):
+        inner = inner.estimator
+    if not np.array_equal(np.asarray(inner.classes_), np.asarray(meta.classes_)):
+        raise FoldError(
+            f"`estimator_` must know the classes of the meta-estimator, "
+            f"{meta.classes_.tolist()}. Got {inner.classes_.tolist()}. Fit with refit=True, or on "
+            f"data in which every class occurs."
+        )
+    options: dict[str, Any] = {"zipmap": False}
+    if meta.response_method_ == "decision_function":
+        options["raw_scores"] = True
+    for holder in (scope, container):
+        holder.add_options(id(inner), options=options)
+        if hasattr(inner, "steps"):
+            holder.add_options(id(inner.steps[-1][1]), options=options)
+    outputs = _parse_sklearn(scope, inner, operator.inputs, custom_parsers=None)
+    return str(outputs[1].full_name)
+
+
+class _Nodes:
+    """Adds nodes and constants of one element type."""
+
+    def __init__(self, scope: Any, container: Any, element: int) -> None:
+        self.scope, self.container, self.element = scope, container, element
+
+    def constant(self, values: list[Any], shape: list[int], element: int | None = None) -> str:
+        name = str(self.scope.get_unique_variable_name("reprior"))
+        self.container.add_initializer(name, element or self.element, shape, values)
+        return name
+
+    def add(
+        self, operator: str, inputs: list[str], *, output: str | None = None, domain: str = "",
+        version: int | None = None, **options: Any,
+    ) -> str:  # fmt: skip
+        name = output or str(self.scope.get_unique_variable_name(f"reprior_{operator}"))
+        self.container.add_node(
+            operator,
+            inputs,
+            [name],
+            name=self.scope.get_unique_operator_name(f"reprior_{operator}"),
+            op_domain=domain,
+            op_version=version or self.container.target_opset,
+            **options,
+        )
+        return name
+
+
+def _labels(nodes: _Nodes, posterior: str, classes: Any, output: str) -> None:
+    index = nodes.add("ArgMax", [posterior], axis=1, keepdims=0)
+    texts = classes.dtype.kind in "OUS"
+    if not texts and np.array_equal(classes, np.arange(classes.size)):
+        nodes.add("Identity", [index], output=output)
+        return
+    values = [str(name).encode() for name in classes] if texts else classes.astype(int).tolist()
+    names = nodes.constant(values, [classes.size], _STRING if texts else _INT64)
+    picked = nodes.add("ArrayFeatureExtractor", [names, index], domain="ai.onnx.ml", version=1)
+    shape = nodes.constant([-1], [1], _INT64)
+    nodes.add("Reshape", [picked, shape], output=output)

@@ -1,0 +1,226 @@
+"""Fold a calibrator into an ONNX model: what users call."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeAlias
+
+import onnx
+
+import reprior as rp
+from reprior.onnx.errors import FoldError
+from reprior.onnx.files import is_stamped, read_model, stamp, write_model
+from reprior.onnx.parity import Parity
+from reprior.onnx.verifying import compare
+from reprior.onnx.work import Folded, Work, disagreement
+
+__all__ = ["fold", "fold_report", "verify"]
+
+Path: TypeAlias = str | os.PathLike[str]
+
+
+def fold(
+    model: Any,
+    calibrator: rp.PosteriorCalibrator,
+    *,
+    output: Path | None = None,
+    scores: str | None = None,
+    verify: bool = True,
+    inputs: Any = None,
+) -> onnx.ModelProto:
+    r"""Return an ONNX model with the correction inside; every output follows, labels included.
+
+    .. math:: z'_k = (z_k + λ\,w_k) / T, \qquad w_k = \log P_t(k) - \log P_s(k)
+
+    where z are the model's log-scores, λ the calibrator's strength, T its temperature, P_s and
+    P_t its source and target prior. Where a Gemm, MatMul + Add, Conv or LinearClassifier makes
+    the scores, its weights are changed and the model costs what it cost. Elsewhere the fewest
+    nodes are added behind the scores. Outputs that do not come from the scores stay as they are.
+
+    Parameters
+    ----------
+    model : ModelProto or path
+        The model; it is not changed.
+    calibrator : PosteriorCalibrator
+        A fitted calibrator, its classes in the order of the model's.
+    output : path, optional
+        Where to write the folded model: whole, or not at all. Weights go into a file of their own
+        beside it where they were in one.
+    scores : str, optional
+        The name of the output, or of an inner tensor, that holds the class scores. Needed only
+        where several may.
+    verify : bool, default True
+        Compare the folded model with the calibrator, see :func:`verify`, and refuse one that
+        disagrees.
+    inputs : {name: array}, array or a list of these, optional
+        Real inputs to compare on. Generated ones otherwise.
+
+    Returns
+    -------
+    ModelProto
+        The folded model. :func:`calibrator_of` reads the calibrator back from its metadata.
+
+    Raises
+    ------
+    FoldError
+        Where the correction cannot go in, or the folded model disagrees.
+
+    Examples
+    --------
+    >>> import numpy as np, onnx, reprior as rp
+    >>> from reprior.onnx import fold
+    >>> model = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["": 17]>
+    ...     head (float[N, 2] x) => (float[N, 2] logits, int64[N] label)
+    ...     <float[2, 2] w = {1.0, 0.0, 0.0, 1.0}, float[2] b = {0.0, 0.0}> {
+    ...         logits = Gemm(x, w, b)
+    ...         label = ArgMax <axis = 1, keepdims = 0> (logits)
+    ...     }''')
+    >>> tuning = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(tuning, [0, 0, 1, 1])
+    >>> folded = fold(model, calibrator)
+    >>> [node.op_type for node in folded.graph.node]
+    ['Gemm', 'ArgMax']
+    """
+    return fold_report(
+        model, calibrator, output=output, scores=scores, verify=verify, inputs=inputs
+    ).model
+
+
+def fold_report(
+    model: Any,
+    calibrator: rp.PosteriorCalibrator,
+    *,
+    output: Path | None = None,
+    scores: str | None = None,
+    verify: bool = True,
+    inputs: Any = None,
+) -> Folded:
+    """Do what :func:`fold` does, and say what was done.
+
+    Parameters are those of :func:`fold`.
+
+    Returns
+    -------
+    Folded
+        The model, where the correction went, what was changed and added, and the parity.
+
+    Examples
+    --------
+    >>> import numpy as np, onnx, reprior as rp
+    >>> model = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["": 17]>
+    ...     head (float[N, 2] x) => (float[N, 2] p) { p = Softmax(x) }''')
+    >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2], kind="probs")
+    >>> calibrator = calibrator.fit([[0.9, 0.1], [0.6, 0.4]], [0, 1])
+    >>> fold_report(model, calibrator).added
+    ['Add']
+    """
+    check_calibrator(calibrator)
+    _check_output(model, output)
+    source = read_model(model)
+    if is_stamped(source.model):
+        raise FoldError(
+            "`model` must not hold a calibrator yet. Got one that a calibrator was folded into. "
+            "Fold the original export instead; calibrator_of(model) tells what is inside."
+        )
+    work = Work(_inlined(source.model), calibrator, scores, inputs)
+    folded = work.fold(prove=verify)
+    stamp(folded.model, calibrator)
+    if output is not None:
+        write_model(folded.model, output, external=source.external)
+    return folded
+
+
+def verify(
+    original: Any,
+    folded: Any,
+    calibrator: rp.PosteriorCalibrator,
+    inputs: Any = None,
+    *,
+    scores: str | None = None,
+) -> Parity:
+    """Compare a folded model with the calibrator applied to the original's scores.
+
+    Both run in ONNX Runtime, on given inputs or generated ones of several batch sizes. Labels
+    must agree wherever the two best posteriors are not within rounding of each other; posteriors
+    must agree to 1e-5 (half precision: 5e-3); outputs that do not come from the scores must stay.
+
+    Parameters
+    ----------
+    original, folded : ModelProto or path
+        The model before and after.
+    calibrator : PosteriorCalibrator
+        What was folded in.
+    inputs : {name: array}, array or a list of these, optional
+        Inputs to compare on.
+    scores : str, optional
+        The tensor of the original's class scores, as for :func:`fold`.
+
+    Returns
+    -------
+    Parity
+        The figures, where all agrees.
+
+    Raises
+    ------
+    FoldError
+        Where an output disagrees.
+
+    Examples
+    --------
+    >>> import numpy as np, onnx, reprior as rp
+    >>> from reprior.onnx import fold, verify
+    >>> model = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["": 17]>
+    ...     head (float[N, 2] x) => (float[N, 2] p) { p = Softmax(x) }''')
+    >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2], kind="probs")
+    >>> calibrator = calibrator.fit([[0.9, 0.1], [0.6, 0.4]], [0, 1])
+    >>> verify(model, fold(model, calibrator), calibrator).wrong_labels
+    0
+    """
+    check_calibrator(calibrator)
+    work = Work(_inlined(read_model(original, name="original").model), calibrator, scores, inputs)
+    place = work.places()[0]
+    parity = compare(work.evidence(place), read_model(folded, name="folded").model)
+    if not parity.ok:
+        raise FoldError(disagreement(parity.problems))
+    return parity
+
+
+def check_calibrator(calibrator: Any) -> None:
+    """Refuse what is not a fitted calibrator."""
+    if isinstance(calibrator, rp.EntropyReference):
+        raise FoldError(
+            "`calibrator` must be a PosteriorCalibrator. Got an EntropyReference: flattening "
+            "depends on the input, so no weights can hold it. Fold the calibrator alone, and "
+            "apply reprior.flatten to the scores where they are fused."
+        )
+    if not isinstance(calibrator, rp.PosteriorCalibrator):
+        inner = hasattr(calibrator, "calibrator_")
+        remedy = (
+            "Pass its calibrator_." if inner else "Pass reprior.load(path), or a fitted calibrator."
+        )
+        raise FoldError(
+            f"`calibrator` must be a PosteriorCalibrator. Got {type(calibrator).__name__}. {remedy}"
+        )
+    calibrator.as_affine()  # says so where it is not fitted
+
+
+def _check_output(model: Any, output: Path | None) -> None:
+    if output is None or isinstance(model, onnx.ModelProto) or not os.path.exists(output):
+        return
+    if isinstance(model, str | os.PathLike) and os.path.samefile(model, output):
+        raise FoldError(
+            f"`output` must be another file than the model. Got {os.fspath(output)!r} for both. "
+            f"Keep the original: another calibrator needs it."
+        )
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model without functions of its own: heads and tails are then in one graph."""
+    if not model.functions:
+        return model
+    from onnx.inliner import inline_local_functions
+
+    return inline_local_functions(model)

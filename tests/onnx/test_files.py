@@ -1,0 +1,124 @@
+"""ONNX files: whole or not at all, external data too, and what is not one."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+from tests.onnx.shared import FLOAT, calibrator, full_model, gemm_model, linear, run, samples
+
+import reprior as rp
+from reprior.onnx import FoldError, calibrator_of, fold, verify
+from reprior.onnx.files import KEY
+
+
+@pytest.fixture
+def external(tmp_path):
+    """A model with weights in a file of their own."""
+    more = {"big": np.random.default_rng(0).normal(size=(4, 400)).astype(np.float32)}
+    more["w"] = np.random.default_rng(1).normal(size=(400, 5)).astype(np.float32)
+    nodes = [
+        helper.make_node("Gemm", ["x", "big"], ["h"]),
+        helper.make_node("Tanh", ["h"], ["a"]),
+        helper.make_node("Gemm", ["a", "w", "b"], ["z"]),
+        helper.make_node("Softmax", ["z"], ["p"], axis=1),
+    ]
+    path = tmp_path / "in" / "model.onnx"
+    path.parent.mkdir()
+    model = linear(nodes, {"p": (FLOAT, ["N", 5])}, more=more)
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return path
+
+
+def test_written_as_it_was_read(tmp_path):
+    path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    onnx.save(full_model(), path)
+    folded = fold(path, calibrator(), output=out)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "out.onnx"]
+    assert onnx.load(out) == folded
+    assert calibrator_of(out).strength_ == calibrator().strength_
+    verify(str(path), str(out), calibrator())
+
+
+def test_external_data_stay_external(external, tmp_path):
+    out = tmp_path / "out.onnx"
+    cal = calibrator(temperature=1.2)
+    fold(external, cal, output=out)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out.onnx", "out.onnx.data"]
+    assert out.stat().st_size < 5000
+    x = samples(50)
+    loaded = onnxruntime.InferenceSession(str(out)).run(None, {"x": x})[0]
+    before = onnxruntime.InferenceSession(str(external)).run(None, {"x": x})[0]
+    assert np.abs(loaded - cal.predict_proba(np.log(before))).max() < 1e-5
+    verify(external, out, cal)
+
+
+def test_external_data_are_replaced_with_their_model(external, tmp_path):
+    out = tmp_path / "out.onnx"
+    fold(external, calibrator(), output=out)
+    fold(external, calibrator(temperature=2.0), output=out)
+    files = sorted(p.name for p in tmp_path.iterdir())
+    assert len(files) == 3
+    assert calibrator_of(out).temperature_ == 2.0
+    verify(external, out, calibrator(temperature=2.0))
+
+
+def test_a_failed_write_leaves_the_old_file(external, tmp_path, monkeypatch):
+    out = tmp_path / "out.onnx"
+    fold(external, calibrator(), output=out)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("reprior.files.atomic.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        fold(external, calibrator(temperature=2.0), output=out)
+    assert calibrator_of(out).temperature_ == 1.0
+    assert all(path.read_bytes() == data for path, data in before.items())
+    verify(external, out, calibrator())
+
+
+def test_weights_not_loaded(external):
+    model = onnx.load(external, load_external_data=False)
+    with pytest.raises(FoldError, match=r"external data were not loaded. Pass the path"):
+        fold(model, calibrator())
+
+
+def test_external_data_missing(external):
+    (external.parent / "weights.bin").unlink()
+    with pytest.raises(rp.FileFormatError, match="must have its external data beside it"):
+        fold(external, calibrator())
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all", b"PK\x03\x04", bytes(100)])
+def test_not_an_onnx_file(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(rp.FileFormatError, match=r"model.onnx' must be an ONNX model"):
+        fold(path, calibrator())
+
+
+def test_not_a_model_or_not_there(tmp_path):
+    with pytest.raises(FoldError, match=r"must be an onnx.ModelProto or the path.*Got int"):
+        fold(3, calibrator())
+    with pytest.raises(FileNotFoundError):
+        fold(tmp_path / "none.onnx", calibrator())
+
+
+def test_the_original_is_not_overwritten(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(gemm_model(), path)
+    with pytest.raises(FoldError, match="must be another file than the model"):
+        fold(path, calibrator(), output=path)
+
+
+def test_damaged_metadata():
+    folded = fold(gemm_model(), calibrator())
+    assert [entry.key for entry in folded.metadata_props] == [KEY]
+    folded.metadata_props[0].value = folded.metadata_props[0].value.replace("strength", "x")
+    with pytest.raises(rp.FileFormatError, match=r"metadata_props.*fold the original again"):
+        calibrator_of(folded)
+    assert run(folded, samples(3))["z"].shape == (3, 5)
