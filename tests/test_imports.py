@@ -31,7 +31,15 @@ def test_import_loads_no_framework():
 
 @pytest.mark.parametrize(
     "module",
-    ["reprior.core", "reprior.metrics", "reprior.tuning", "reprior.calibrator", "reprior.files"],
+    [
+        "reprior.core",
+        "reprior.metrics",
+        "reprior.tuning",
+        "reprior.calibrator",
+        "reprior.files",
+        "reprior.loading",
+        "reprior.engines",
+    ],
 )
 def test_parts_load_no_framework(module):
     assert loaded_frameworks(module) == set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +23,9 @@ from tests.engines.shared import (
 
 import reprior as rp
 from reprior.engines import chunked
+from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.chunk import Chunk
+from reprior.files.scores import open_scores
 
 NAMES = ["ant", "bee", "cow", "dog"]
 
@@ -334,3 +338,23 @@ def test_the_impossible_label_is_located():
 
 def test_the_tolerance_of_the_temperature_is_what_the_docstring_says():
     assert f"{TEMPERATURE_TOLERANCE:.0e}".replace("-0", "-") in rp.engines.fit.__doc__
+
+
+@pytest.mark.parametrize("run", [rp.engines.fit, rp.engines.evaluate])
+def test_files_of_another_kind_or_axis_than_the_calibrators_are_refused(tmp_path, run):
+    rng = np.random.default_rng(0)
+    scores, labels = rng.standard_normal((6, 4, 4, 4)), rng.integers(0, 4, (6, 4, 4))
+    np.savez(tmp_path / "a.npz", scores=scores, labels=labels, kind="logits")
+    file = open_scores(tmp_path / "a.npz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RepriorWarning)  # of noise any strength may be the best
+        good = rp.PosteriorCalibrator(PRIOR, class_axis=1).fit(scores, labels)
+        run(good, file)
+    other_kind = rp.PosteriorCalibrator(PRIOR, class_axis=1, kind="log_probs")
+    other_axis = rp.PosteriorCalibrator(PRIOR)
+    for other in (other_kind, other_axis):
+        vars(other).update({k: v for k, v in vars(good).items() if k.endswith("_")})
+    with pytest.raises(OptionError, match=r"`kind` of the calibrator .* Pass kind='logits'"):
+        run(other_kind, file)
+    with pytest.raises(OptionError, match=r"`class_axis` of the calibrator .* Pass class_axis=1"):
+        run(other_axis, file)

@@ -151,3 +151,10 @@ def test_a_file_that_was_not_written_is_an_error(tmp_path):
     ):
         fill(p[0], "one")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("opened", [atomic_write, atomic_paths])
+def test_an_error_names_the_file_that_was_wanted(tmp_path, opened):
+    with pytest.raises(FileNotFoundError) as caught, opened(tmp_path / "no" / "a.txt"):
+        pass
+    assert caught.value.filename == str(tmp_path / "no" / "a.txt")

@@ -1,6 +1,7 @@
 """What is wrong with a file is said in a sentence with the place and the remedy."""
 
 import json
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.files.shared import FORMATS, write, zarr_store
 
-from reprior.exceptions import FileFormatError, LabelsError, RepriorError, ScoresError
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    OptionError,
+    RepriorError,
+    ScoresError,
+)
 from reprior.files.scores import open_scores
 
 
@@ -223,3 +230,36 @@ def test_zarr_version_2_and_a_bare_array(tmp_path):
     (tmp_path / "names.json").write_text(json.dumps(["a", "b", "c"]))
     file = open_scores(tmp_path / "one.zarr", classes=tmp_path / "names.json")
     np.testing.assert_array_equal(next(iter(file)).scores, scores)
+
+
+@pytest.mark.parametrize("paths", [None, 5, [b"a"], np.zeros((2, 2))])
+def test_what_is_no_path_is_refused(paths):
+    with pytest.raises(OptionError, match="`paths` must be a path, a pattern or a list of these"):
+        open_scores(paths)
+
+
+def test_a_table_without_header_is_refused_though_some_numbers_are_whole(tmp_path):
+    (tmp_path / "a.csv").write_text("1.5,2,0\n3,4.5,1\n")
+    with pytest.raises(FileFormatError, match=r"column names in its first line. Got numbers"):
+        open_scores(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("values", [["1", "2"], [1.0, None]])
+def test_weights_that_are_no_numbers_are_called_weights(tmp_path, values):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "b": [1.0, 2.0], "label": [0, 1], "w": values}), path)
+    with pytest.raises(LabelsError, match=r"`weight` must be numbers. Got .*column 'w'"):
+        list(open_scores(path, weight_column="w"))
+
+
+def test_an_archive_without_arrays_is_told(tmp_path):
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("data.pkl", "x")
+    with pytest.raises(FileFormatError, match="Got no array at all"):
+        open_scores(tmp_path / "model.pt")
+
+
+def test_text_of_two_bytes_is_told(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,label\n1,2,a\n", encoding="utf-16")
+    with pytest.raises(FileFormatError, match=r"Got UTF-16 text. Save it as UTF-8."):
+        open_scores(tmp_path / "a.csv")

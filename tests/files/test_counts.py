@@ -124,3 +124,28 @@ def test_labels_that_are_no_classes(tmp_path):
     np.save(tmp_path / "l.npy", np.array([], int))
     with pytest.raises(LabelsError, match=r"must have labels. Got none"):
         counts_from_labels(tmp_path / "l.npy")
+
+
+def test_a_name_twice_in_an_object_is_refused(tmp_path):
+    (tmp_path / "c.json").write_text('{"a": 1, "b": 2, "a": 3}')
+    with pytest.raises(FileFormatError, match=r"every class once. Got 'a' twice"):
+        read_counts(tmp_path / "c.json")
+
+
+def test_a_mistyped_first_number_is_no_header(tmp_path):
+    (tmp_path / "c.csv").write_text("cat,9OO\ndog,100\neel,3\n")
+    with pytest.raises(PriorError, match="Got '9OO' at line 1"):
+        read_counts(tmp_path / "c.csv")
+
+
+def test_labels_that_are_whole_numbers_are_indices(tmp_path):
+    (tmp_path / "l.csv").write_text("label\n0.0\n2.0\n2.0\n255.0\n")
+    counts, names = counts_from_labels(tmp_path / "l.csv", ignore_index=255)
+    assert (counts.tolist(), names) == ([1, 0, 2], None)
+
+
+@pytest.mark.parametrize("value", [1.5, np.nan])
+def test_labels_that_are_fractions_are_refused(tmp_path, value):
+    np.save(tmp_path / "l.npy", np.array([0.0, value]))
+    with pytest.raises(LabelsError, match=r"must be integers or names. Got .* in row 1"):
+        counts_from_labels(tmp_path / "l.npy")

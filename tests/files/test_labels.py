@@ -56,3 +56,15 @@ def test_chunks_do_not_matter(index, rows):
         for i in range(0, len(text), rows)
     ]
     assert np.concatenate(parts).tolist() == index
+
+
+def test_an_ignored_integer_is_ignored_where_a_class_has_its_name():
+    assert encode([0, 1, 2], ("0", "1", "2"), ignore_index=1) == [0, IGNORED, 2]
+    assert encode(["0", "1", "2"], ("0", "1", "2"), ignore_index=1) == [0, IGNORED, 2]
+    assert encode([0, 1], ("a", "b"), ignore_index=1.0) == [0, 1]
+
+
+@pytest.mark.parametrize("value", [np.uint64(2**64 - 1), 1e300, -1e300])
+def test_a_label_beyond_integers_is_refused(value):
+    with pytest.raises(LabelsError, match="must be class indices 0 … 1"):
+        encode([value], ("a", "b"), ignore_index=-1)

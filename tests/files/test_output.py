@@ -272,7 +272,7 @@ def test_classes_that_are_names_of_other_columns(tmp_path):
 def test_an_output_without_samples_is_refused(tmp_path):
     path, how = write(tmp_path, "npz")
     with (
-        pytest.raises(FileFormatError, match="at least one sample"),
+        pytest.raises(FileFormatError, match=r"must have all 203 samples of the input. Got 0"),
         open_output(tmp_path / "b.parquet", like=open_scores(path, **how)),
     ):
         pass
@@ -287,3 +287,88 @@ def test_classes_without_names_are_numbered(tmp_path):
             writer.write(chunk, chunk.scores, chunk.scores.argmax(axis=1))
     assert (tmp_path / "b.tsv").read_text().splitlines()[0] == "0\t1\t2\tprediction"
     assert open_scores(tmp_path / "b.tsv").class_names == ("0", "1", "2")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_output_of_some_chunks_is_refused(tmp_path, form):
+    path, how = write(tmp_path, "npz")
+    file = open_scores(path, **how)
+    chunk = next(file.chunks(50 * ROW))
+    with (
+        pytest.raises(FileFormatError, match=r"must have all 203 samples of the input. Got 50"),
+        open_output(tmp_path / f"b.{form}", like=file) as writer,
+    ):
+        writer.write(chunk, chunk.scores, chunk.scores.argmax(axis=1))
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_results_of_another_chunk_are_refused(tmp_path):
+    path, how = write(tmp_path, "npz")
+    file = open_scores(path, **how)
+    first = next(file.chunks(50 * ROW))
+    with (
+        pytest.raises(OptionError, match="`prediction` must have one entry per sample"),
+        open_output(tmp_path / "b.npz", like=file) as writer,
+    ):
+        writer.write(first, first.scores, np.zeros(49, int))
+
+
+def test_a_folder_that_holds_the_input_is_not_replaced(tmp_path):
+    scores, labels, _ = data()
+    (tmp_path / "all.zarr").mkdir()
+    inside = zarr_store(tmp_path / "all.zarr" / "in.zarr", scores, labels, kind="logits")
+    file = open_scores(inside)
+    with (
+        pytest.raises(OptionError, match=r"all.zarr', which holds .*in.zarr'"),
+        open_output(tmp_path / "all.zarr", like=file),
+    ):
+        pass
+    assert len(whole(open_scores(inside).chunks())) == len(scores)
+
+
+def test_a_folder_that_is_no_store_is_not_replaced(tmp_path):
+    path, how = write(tmp_path, "npz")
+    (tmp_path / "mine.zarr").mkdir()
+    (tmp_path / "mine.zarr" / "notes.txt").write_text("mine")
+    with (
+        pytest.raises(OptionError, match="a folder and no zarr store"),
+        open_output(tmp_path / "mine.zarr", like=open_scores(path, **how)),
+    ):
+        pass
+    assert (tmp_path / "mine.zarr" / "notes.txt").read_text() == "mine"
+
+
+def test_a_parquet_output_without_class_names_can_be_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    file = open_scores(tmp_path / "a.npy")
+    with open_output(tmp_path / "b.parquet", like=file) as writer:
+        for chunk in file:
+            writer.write(chunk, chunk.scores, chunk.scores.argmax(axis=1))
+    again = open_scores(tmp_path / "b.parquet")
+    assert again.class_names == ("0", "1", "2")
+    np.testing.assert_array_equal(whole(again.chunks()), np.eye(3))
+
+
+@pytest.mark.parametrize("out", ["npz", "zarr"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_what_arrays_leave_out_of_a_table_is_said(tmp_path, out, labelled):
+    path, how = write(tmp_path, "parquet")
+    notes = run(
+        open_scores(path, keep=True, with_labels=labelled, **how), tmp_path / f"o.{out}", keep=True
+    )
+    held = "scores and labels" if labelled else "scores"
+    assert notes == [
+        f"Arrays hold {held} of a table; its other columns were not kept. "
+        f"Write csv or parquet to keep them."
+    ]
+    assert ("labels" in open_scores(tmp_path / f"o.{out}").columns) == labelled
+
+
+def test_what_a_table_leaves_out_of_arrays_is_said(tmp_path):
+    scores, labels, _ = data()
+    np.savez(tmp_path / "a.npz", scores=scores, labels=labels, weight=labels, other=np.zeros(3))
+    file = open_scores(tmp_path / "a.npz", keep=True)
+    (note,) = run(file, tmp_path / "b.csv", keep=True)
+    assert note.startswith("A table has no place for the arrays 'weight', 'other'")
+    (note,) = run(file, tmp_path / "b.npz", keep=True)
+    assert note.endswith("in every file were not kept: 'other'.")

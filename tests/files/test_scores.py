@@ -273,3 +273,67 @@ def test_patterns_are_sorted_and_a_name_with_a_star_is_itself(tmp_path):
         expand_paths(os.path.join(tmp_path, "c*.npy"), "paths")
     with pytest.raises(OptionError, match="`paths` must name at least one file"):
         expand_paths([], "paths")
+
+
+def test_classes_in_another_order_than_the_columns_are_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,label\n1,2,0\n3,4,1\n")
+    assert open_scores(path).notes == ()
+    file = open_scores(path, classes=["b", "a"])
+    (note,) = file.notes
+    assert note.endswith(
+        "integer labels were taken as indices of the classes in the order 'b', 'a'."
+    )
+    (chunk,) = file
+    assert chunk.scores.tolist() == [[2, 1], [4, 3]]
+    assert chunk.labels.tolist() == [0, 1]
+
+
+def test_arrays_that_were_not_read_are_told(tmp_path):
+    np.savez(tmp_path / "a.npz", scores=np.eye(2), labels=[0, 1], weights=[1.0, 2.0])
+    (note,) = open_scores(tmp_path / "a.npz").notes
+    assert note.endswith("were not read: 'weights'.")
+    file = open_scores(tmp_path / "a.npz", weight_column="weights")
+    assert (file.notes, file.has_weight) == ((), True)
+
+
+@pytest.mark.parametrize("form", ["csv", "npz"])
+def test_weights_and_labels_are_not_looked_for_where_nobody_wants_them(tmp_path, form):
+    path = tmp_path / f"a.{form}"
+    if form == "npz":
+        np.savez(path, scores=np.eye(2), w=[1, 2])
+    else:
+        path.write_text("a,b,w\n1,0,1\n0,1,2\n")
+    for weight in ("w", "absent"):
+        file = open_scores(path, with_labels=False, weight_column=weight, label_column="absent")
+        assert (file.has_labels, file.has_weight) == (False, False)
+        assert file.n_classes == (3 if (form, weight) == ("csv", "absent") else 2)
+
+
+def test_a_list_beside_a_number_must_be_chosen(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [7, 8], "p": [[0.1, 0.9], [0.8, 0.2]], "label": [0, 1]}), path)
+    with pytest.raises(FileFormatError, match="list column 'p' and the number 'id'"):
+        open_scores(path)
+    (chunk,) = open_scores(path, scores_name="p")
+    assert chunk.scores.tolist() == [[0.1, 0.9], [0.8, 0.2]]
+    (chunk,) = open_scores(path, scores_name="id")
+    assert chunk.scores.tolist() == [7, 8]
+    with pytest.raises(FileFormatError, match=r"`scores_name` must be .* Got 'q'"):
+        open_scores(path, scores_name="q")
+
+
+def test_class_names_tell_the_class_axis(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((5, 4, 4, 3)))
+    assert open_scores(tmp_path / "a.npy", classes=list("abc")).class_axis == -1
+    assert open_scores(tmp_path / "a.npy", classes=list("abcd")).class_axis == 1
+
+
+@pytest.mark.parametrize("before", ["", "\n", "  \n\r\n"])
+def test_a_header_with_a_line_break_and_another_delimiter(tmp_path, before):
+    path = tmp_path / "a.csv"
+    path.write_text(before + 'a;"b\nc";label\n1;2;a\n3;4;"b\nc"\n')
+    file = open_scores(path)
+    (chunk,) = file
+    assert file.class_names == ("a", "b\nc")
+    assert (chunk.scores.tolist(), chunk.labels.tolist()) == ([[1, 2], [3, 4]], [0, 1])

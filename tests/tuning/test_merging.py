@@ -333,3 +333,27 @@ def test_a_sum_of_nothing_is_false(rng):
     assert not ProfileSum()
     assert added([random_case(rng).profile()])
     assert added([random_case(rng).profile()], exact_up_to=0, resolution=0.1)
+
+
+def test_a_profile_that_does_not_match_leaves_the_sum_as_it_was():
+    scores, labels = 3 * np.eye(2), np.array([0, 1])
+    plain = StrengthProfile.from_scores(scores, labels, source_prior=[0.8, 0.2])
+    weighted = StrengthProfile.from_scores(
+        scores, labels, source_prior=[0.8, 0.2], sample_weight=np.ones(2)
+    )
+    total = ProfileSum()
+    for n in (1, 2, 3):
+        total.add(plain)
+        with pytest.raises(ProfileMismatchError, match="sample weights"):
+            total.add(weighted)
+        assert total.total().n_samples == 2 * n
+
+
+def test_a_sum_can_be_merged_with_itself():
+    profile = StrengthProfile.from_scores(3 * np.eye(2), [0, 1], source_prior=[0.8, 0.2])
+    for options in ({}, {"exact_up_to": 0, "resolution": 0.1}):
+        total = ProfileSum(**options)
+        for _ in range(3):
+            total.add(profile)
+        total.merge(total)
+        assert total.total().n_samples == 12

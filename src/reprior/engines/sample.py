@@ -52,7 +52,7 @@ class RowSample:
 
     def merge(self, other: RowSample) -> None:
         """Take the sample of other rows in."""
-        for part in other._columns:
+        for part in tuple(other._columns):
             self._keep(*part)
 
     def rows(self) -> tuple[Vector, Vector, Vector]:

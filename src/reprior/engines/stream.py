@@ -54,6 +54,7 @@ class Stream:
         first: int = 0,
         may_be_empty: bool = False,
     ) -> None:
+        _check_source(options, chunks)
         self.options, self.chunks, self.terms, self.progress = options, chunks, terms, progress
         self.first, self.may_be_empty = first, may_be_empty
         self.n_samples: int | None = None
@@ -173,6 +174,23 @@ def _moved(found: re.Match[str], start: int, sample_axis: int) -> str:
     if axis < len(index) and index[axis].isdecimal():
         index[axis] = str(int(index[axis]) + start)
     return f"{name}[{', '.join(index)}]"
+
+
+def _check_source(options: Any, chunks: Any) -> None:
+    """Refuse files that state another kind, or other axes, than the calibrator reads."""
+    kind, shape = getattr(chunks, "kind", None), getattr(chunks, "shape", ())
+    if kind is not None and kind != options.kind:
+        raise OptionError(
+            f"`kind` of the calibrator must be that of the scores. Got {options.kind!r}, and the "
+            f"scores are {kind!r}. Pass kind={kind!r} to the calibrator."
+        )
+    axis = getattr(chunks, "class_axis", None)
+    if axis is not None and len(shape) > 2 and (axis - options.class_axis) % len(shape):
+        raise OptionError(
+            f"`class_axis` of the calibrator must be that of the scores. Got {options.class_axis}, "
+            f"and scores of shape {tuple(shape)} with the classes on axis {axis}. "
+            f"Pass class_axis={axis} to the calibrator."
+        )
 
 
 def _same_weighing(before: bool | None, now: bool) -> bool:

@@ -32,7 +32,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ['a.txt']
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    with _naming(target):
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -65,10 +66,9 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     targets = [Path(path) for path in paths]
     rooms: list[Path] = []
     try:
-        rooms.extend(
-            Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-            for target in targets
-        )
+        for target in targets:
+            with _naming(target):
+                rooms.append(Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)))
         fresh = tuple(room / target.name for room, target in zip(rooms, targets, strict=True))
         yield fresh
         for new, target in zip(fresh, targets, strict=True):
@@ -77,6 +77,15 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     finally:
         for room in rooms:
             shutil.rmtree(room, ignore_errors=True)
+
+
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Let an error name the file that is wanted, not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
 
 
 def _settle(new: Path, target: Path) -> None:

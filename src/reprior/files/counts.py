@@ -17,7 +17,13 @@ import numpy as np
 from reprior.exceptions import FileFormatError, LabelsError, PriorError
 from reprior.files.class_names import as_class_names, read_class_names
 from reprior.files.formats.reader import NamedLabels, ReadOptions, few
-from reprior.files.labels import LabelCoder, LabelFile, open_labels
+from reprior.files.labels import (
+    LabelCoder,
+    LabelFile,
+    open_labels,
+    plain_label,
+    whole_numbers,
+)
 from reprior.files.scores import expand_paths
 
 __all__ = ["counts_from_labels", "read_class_names", "read_counts", "read_prior"]
@@ -154,23 +160,20 @@ def _tally(
     """Count labels of classes that nobody has named."""
     found: dict[str, int] = {}
     for file in files:
+        row = 0
         for labels in file.blocks(_LABELS_AT_ONCE):
             if isinstance(labels, NamedLabels):
+                values = map(plain_label, labels.values)
                 tally = np.bincount(labels.codes.reshape(-1), minlength=len(labels.values))
-                pairs = zip(map(str.strip, labels.values), tally.tolist(), strict=True)
             else:
-                values, tally = np.unique(labels, return_counts=True)
-                pairs = zip(
-                    (
-                        f"{value:g}" if value.dtype.kind == "f" else str(int(value))
-                        for value in values
-                    ),
-                    tally.tolist(),
-                    strict=True,
+                numbers, tally = np.unique(
+                    whole_numbers(labels, _where(file, row)), return_counts=True
                 )
-            for name, n in pairs:
+                values = map(str, numbers.tolist())
+            for name, n in zip(values, tally.tolist(), strict=True):
                 found[name] = found.get(name, 0) + n
-    found.pop(str(ignore_index), None)
+            row += len(labels)
+    found.pop(plain_label(str(ignore_index)), None)
     found = {name: n for name, n in found.items() if n}
     if not found:
         raise LabelsError(
@@ -217,15 +220,15 @@ def _read(
 
 def _from_json(path: Path, text: str, what: str) -> tuple[list[str] | None, list[float]]:
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}). "
             f"Write it again."
         ) from error
-    if isinstance(document, dict):
-        pairs = [(repr(name), value) for name, value in document.items()]
-        return list(document), [_number(path, name, value, what) for name, value in pairs]
+    if text.lstrip().startswith("{"):  # as pairs: an object would hide a name that is there twice
+        values = [_number(path, repr(name), value, what) for name, value in document]
+        return [name for name, _ in document], values
     return None, [_number(path, f"entry {i}", v, what) for i, v in enumerate(document)]
 
 
@@ -240,7 +243,7 @@ def _from_csv(path: Path, text: str, what: str) -> tuple[list[str] | None, list[
             f"{os.fspath(path)!r} must hold {what}: {_FORMS}. It is damaged ({error})."
         ) from error
     rows = [(line, row) for line, row in rows if any(row)]
-    if rows and not _is_number(rows[0][1][-1]):
+    if rows and not _is_number(rows[0][1][-1]) and not rows[0][1][-1][:1].isdigit():
         rows = rows[1:]
     widths = {len(row) for _, row in rows}
     if not widths <= {1} and not widths <= {2}:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reprior.exceptions import FileFormatError
 
-__all__ = ["FORMATS", "detect_format", "format_of_name"]
+__all__ = ["FORMATS", "detect_format", "format_of_name", "is_store"]
 
 FORMATS = ("npy", "npz", "csv", "parquet", "zarr")
 """The formats of score files."""
@@ -36,6 +36,8 @@ _MAGIC = (
 _FOREIGN = (
     (b"\x1f\x8b", "gzip data", "Unpack it first."),
     (b"\x89HDF", "an HDF5 file", "Save its arrays with numpy.savez."),
+    (b"\xff\xfe", "UTF-16 text", "Save it as UTF-8."),
+    (b"\xfe\xff", "UTF-16 text", "Save it as UTF-8."),
     (b"ARROW1", "an Arrow IPC file", "Save it as parquet."),
     (b"\x80\x02", "a pickle", "Save arrays with numpy.save or numpy.savez."),
     (b"\x80\x03", "a pickle", "Save arrays with numpy.save or numpy.savez."),
@@ -87,8 +89,13 @@ def detect_format(path: str | os.PathLike[str]) -> str:
     return found
 
 
+def is_store(path: Path) -> bool:
+    """Whether a folder is a zarr store."""
+    return any((path / mark).exists() for mark in _ZARR_MARKS)
+
+
 def _folder(path: Path) -> str:
-    if any((path / mark).exists() for mark in _ZARR_MARKS):
+    if is_store(path):
         return "zarr"
     raise FileFormatError(
         f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got a folder that is "

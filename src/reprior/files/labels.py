@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,12 +20,23 @@ from reprior.files.formats.parquet import parquet_batches, read_schema
 from reprior.files.formats.reader import Labels, NamedLabels, ReadOptions, Vector, few
 from reprior.files.formats.tables import label_array
 
-__all__ = ["IGNORED", "LabelCoder", "LabelFile", "open_labels"]
+__all__ = [
+    "IGNORED",
+    "LabelCoder",
+    "LabelFile",
+    "is_index",
+    "open_labels",
+    "plain_label",
+    "whole_numbers",
+]
 
 IGNORED = -1
 """The index that an ignored *name* gets; an ignored integer stays what it is."""
 
 _INTEGER = re.compile(r"\s*[+-]?\d+(?:\.0*)?\s*")
+
+#: Labels beyond this are cut to it: exact in float64, and far from any number of classes.
+_LARGEST = 1 << 53
 
 #: Words that are the header of a column of labels, and no label.
 _HEADERS = frozenset({"label", "labels", "class", "classes", "target", "targets", "y", "category"})
@@ -50,7 +60,7 @@ class LabelCoder:
     def __post_init__(self) -> None:
         names = self.names or ()
         self._index = {name: k for k, name in enumerate(names)}
-        self._all_integers = bool(names) and all(_INTEGER.fullmatch(name) for name in names)
+        self._all_integers = bool(names) and all(map(is_index, names))
 
     @property
     def ignored(self) -> int | None:
@@ -58,7 +68,7 @@ class LabelCoder:
         if self.ignore_index is None:
             return None
         text = str(self.ignore_index)
-        return int(text) if _INTEGER.fullmatch(text) and text not in self._index else IGNORED
+        return int(plain_label(text)) if is_index(text) and text not in self._index else IGNORED
 
     def encode(self, labels: Labels, where: Callable[[int], str]) -> Vector:
         """Return class indices; ``where`` says where a row is."""
@@ -66,9 +76,12 @@ class LabelCoder:
             return self._from_names(labels, where)
         if self.labels_as == "names":
             text, codes = np.unique(labels, return_inverse=True)
-            words = tuple(_as_text(value) for value in text.tolist())
+            words = tuple(plain_label(str(value)) for value in text.tolist())
             return self._from_names(NamedLabels(codes.reshape(labels.shape), words), where)
-        codes = _whole_numbers(labels, where)
+        codes = whole_numbers(labels, where)
+        ignored = str(self.ignore_index)
+        if is_index(ignored) and ignored in self._index:  # a class has that name; here it is none
+            codes[codes == int(plain_label(ignored))] = IGNORED
         self._agree("indices", where, 0)
         return self._checked(codes, where)
 
@@ -94,13 +107,13 @@ class LabelCoder:
         plain = text.strip()
         if self.ignore_index is not None and plain == str(self.ignore_index):
             return self.ignored, ""
-        integer = _INTEGER.fullmatch(plain) is not None
+        integer = is_index(plain)
         named = plain in self._index or text in self._index
         as_name = named and (not integer or not self._all_integers)
         if as_name or (named and self.labels_as == "names"):
             return self._index.get(plain, self._index.get(text)), "names"
         if integer and self.labels_as != "names":
-            return int(float(plain)), "indices"
+            return int(plain_label(plain)), "indices"
         return None, "names"
 
     def _agree(self, way: str, where: Callable[[int], str], row: int) -> None:
@@ -144,8 +157,20 @@ class LabelCoder:
         )
 
 
-def _as_text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def is_index(text: str) -> bool:
+    """Whether a text is an integer, with or without a point behind it."""
+    return _INTEGER.fullmatch(text) is not None
+
+
+def plain_label(text: str) -> str:
+    """Return a label without blanks around it; an integer as ``str(int)`` has it.
+
+    Examples
+    --------
+    >>> plain_label(" 1.0"), plain_label("cat ")
+    ('1', 'cat')
+    """
+    return str(int(text.partition(".")[0])) if is_index(text) else text.strip()
 
 
 def _row_of(codes: Vector, code: int) -> int | None:
@@ -153,8 +178,12 @@ def _row_of(codes: Vector, code: int) -> int | None:
     return int(np.unravel_index(int(np.argmax(hits)), hits.shape)[0]) if hits.any() else None
 
 
-def _whole_numbers(labels: Vector, where: Callable[[int], str]) -> Vector:
+def whole_numbers(labels: Vector, where: Callable[[int], str]) -> Vector:
     """Return numbers as int64; refuse fractions and NaN."""
+    if (
+        labels.dtype.kind == "u" and labels.dtype.itemsize == 8
+    ):  # an index beyond int64 is none of a class, whatever it is
+        labels = np.minimum(labels, np.uint64(_LARGEST))
     if labels.dtype.kind in "iub":
         return labels.astype(np.int64)
     whole = np.isfinite(labels) & (labels == np.floor(np.where(np.isfinite(labels), labels, 0)))
@@ -165,7 +194,7 @@ def _whole_numbers(labels: Vector, where: Callable[[int], str]) -> Vector:
             f"`labels` must be integers or names. Got {'NaN' if np.isnan(value) else value:} in "
             f"{where(int(at[0]))}. Correct it, or drop the row."
         )
-    return labels.astype(np.int64)
+    return np.clip(labels, -float(_LARGEST), float(_LARGEST)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +306,7 @@ def _is_header(
 ) -> bool:
     """Tell whether the first line of a one-column file names the column."""
     first = fields[0] if fields else ""
-    if _INTEGER.fullmatch(first):
+    if is_index(first):
         return False
     if names is not None and first in names:
         return False
@@ -285,7 +314,7 @@ def _is_header(
         return True
     with open(path, encoding="utf-8-sig") as file:
         lines = [line.strip() for _, line in zip(range(8), file, strict=False) if line.strip()]
-    return len(lines) > 1 and _INTEGER.fullmatch(lines[1]) is not None
+    return len(lines) > 1 and is_index(lines[1])
 
 
 def _where(path: Path, start: int) -> Callable[[int], str]:

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.atomic import atomic_paths
+from reprior.files.chunk import Chunk
 from reprior.files.class_names import as_class_names
-from reprior.files.detect import FORMATS, format_of_name
+from reprior.files.detect import FORMATS, format_of_name, is_store
 from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
 from reprior.files.formats.reader import few
 from reprior.files.score_file import ScoreFile
@@ -95,14 +96,15 @@ def open_output(
     with atomic_paths(*targets) as fresh:
         module, writer_name = _WRITERS[name]
         module = f"reprior.files.writers.{module}"
-        writer = cast(Writer, getattr(importlib.import_module(module), writer_name)(fresh, layout))
+        make = getattr(importlib.import_module(module), writer_name)
+        writer = _CountedWriter(cast(Writer, make(fresh, layout)))
         try:
             yield writer
+            writer.refuse_part(target, like.n_samples)
             writer.close()
         except BaseException:
             writer.abandon()
             raise
-        _refuse_nothing(target, fresh)
 
 
 def output_format(path: str | os.PathLike[str], like: ScoreFile) -> str:
@@ -145,6 +147,7 @@ def _layout(
         label_column=label_column,
         score_columns=columns,
         inputs=like.readers,
+        has_labels=like.has_labels,
         delimiter="\t" if target.suffix.lower() in (".tsv", ".tab") else ",",
     )
 
@@ -177,13 +180,21 @@ def _refuse_inputs(targets: Sequence[Path], like: ScoreFile) -> None:
     """Refuse an output that is an input, by whatever name, or lies inside one."""
     for target in targets:
         for path in (*like.paths, *like.label_paths):
-            same = target.exists() and path.exists() and os.path.samefile(target, path)
-            inside = path.is_dir() and path.resolve() in target.resolve().parents
-            if same or inside:
+            relation = _relation(target, path)
+            if relation is not None:
                 raise OptionError(
-                    f"`output` must not be an input. Got {os.fspath(target)!r}, which is "
-                    f"{'inside ' if inside else ''}{os.fspath(path)!r}. Choose another name."
+                    f"`output` must not be an input. Got {os.fspath(target)!r}, which "
+                    f"{relation} {os.fspath(path)!r}. Choose another name."
                 )
+
+
+def _relation(target: Path, path: Path) -> str | None:
+    """Say how an output would destroy an input; None where it would not."""
+    if target.exists() and path.exists() and os.path.samefile(target, path):
+        return "is"
+    if path.is_dir() and path.resolve() in target.resolve().parents:
+        return "is inside"
+    return "holds" if target.resolve() in path.resolve().parents else None
 
 
 def _refuse_odd_targets(targets: Sequence[Path], name: str) -> None:
@@ -191,18 +202,54 @@ def _refuse_odd_targets(targets: Sequence[Path], name: str) -> None:
     for target in targets:
         if not target.exists():
             continue
-        store = name == "zarr" and format_of_name(target) == "zarr" and target.is_dir()
+        store = name == "zarr" and target.is_dir() and (is_store(target) or _is_empty(target))
         if not target.is_file() and not store:
-            what = "a folder" if target.is_dir() else "no regular file"
+            what = "a folder and no zarr store" if target.is_dir() else "no regular file"
             raise OptionError(
                 f"`output` must be a new name or a file to replace. Got {os.fspath(target)!r}, "
                 f"which is {what}. Choose another name."
             )
 
 
-def _refuse_nothing(target: Path, fresh: Sequence[Path]) -> None:
-    if not all(path.exists() for path in fresh):
-        raise FileFormatError(
-            f"`output` must have at least one sample. Got none for {os.fspath(target)!r}. "
-            f"Check the input."
-        )
+def _is_empty(folder: Path) -> bool:
+    return next(folder.iterdir(), None) is None
+
+
+class _CountedWriter:
+    """A writer that knows how many samples it was given."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer, self.n_samples = writer, 0
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that a command should show."""
+        return self._writer.notes
+
+    def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
+        """Append the posterior and the predicted class indices of a chunk."""
+        for name, values in (("posterior", posterior), ("prediction", prediction)):
+            if len(values) != len(chunk):
+                raise OptionError(
+                    f"`{name}` must have one entry per sample of its chunk, {len(chunk)}. "
+                    f"Got {len(values)}. Write each chunk with its own results."
+                )
+        self._writer.write(chunk, posterior, prediction)
+        self.n_samples += len(chunk)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Let go of everything that is open."""
+        self._writer.abandon()
+
+    def refuse_part(self, target: Path, expected: int | None) -> None:
+        """Refuse an output of fewer, or more, samples than the input has."""
+        if self.n_samples == 0 or expected not in (None, self.n_samples):
+            all_of = "at least one sample" if not expected else f"all {expected} samples"
+            raise FileFormatError(
+                f"`output` must have {all_of} of the input. Got {self.n_samples} for "
+                f"{os.fspath(target)!r}. Write every chunk of the input once."
+            )

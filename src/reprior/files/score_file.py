@@ -13,6 +13,7 @@ from reprior.exceptions import FileFormatError, LabelsError, OptionError, Scores
 from reprior.files.chunk import Chunk
 from reprior.files.formats.reader import Block, Reader, Vector, few
 from reprior.files.labels import LabelCoder, LabelFile
+from reprior.files.own_labels import OwnLabels, odd_pair
 
 __all__ = ["MAX_BYTES", "ScoreFile"]
 
@@ -123,22 +124,37 @@ class ScoreFile:
             raise OptionError(
                 f"`max_bytes` must be positive. Got {max_bytes}. Leave it out, or raise it."
             )
-        first = self.readers[0]
-        rows = max(1, max_bytes // max(1, self.dtype.itemsize * _size(first.row_shape)))
-        coder = self._coder()
-        own = _OwnLabels(self._label_files, coder, rows) if self._label_files else None
-        start = 0
-        for source, reader in enumerate(self.readers):
-            row = 0
-            for block in reader.blocks(rows):
-                yield self._chunk(reader, block, row, coder, own, start=start, source=source)
-                row += len(block.scores)
-                start += len(block.scores)
+        row_bytes = self.dtype.itemsize * _size(self.readers[0].row_shape)
+        rows, coder = max(1, max_bytes // max(1, row_bytes)), self._coder()
+        start = source = 0
+        for readers, files in self._groups():
+            own = OwnLabels(files, coder, rows) if files else None
+            before = start
+            for reader in readers:
+                row = 0
+                for block in reader.blocks(rows):
+                    labels = None if own is None else own.take(len(block.scores))
+                    if own is not None and labels is None:
+                        raise LabelsError(
+                            _mismatch(own.taken, _count_rows(readers), files, readers)
+                        )
+                    yield self._chunk(reader, block, row, coder, labels, start=start, source=source)
+                    row += len(block.scores)
+                    start += len(block.scores)
+                source += 1
+            left = 0 if own is None else own.rest()
+            if left:
+                n = start - before
+                raise LabelsError(_mismatch(n + left, n, files, readers))
         if start == 0:
-            raise FileFormatError(_no_rows(first.path))
-        if own is not None:
-            own.finish(start, self.paths)
+            raise FileFormatError(_no_rows(self.paths[0]))
         self._counted = start
+
+    def _groups(self) -> list[tuple[Sequence[Reader], Sequence[LabelFile]]]:
+        """Which label files go with which score files: pairs, or else all with all."""
+        if len(self._label_files) != len(self.readers):
+            return [(self.readers, self._label_files)]
+        return [((a,), (b,)) for a, b in zip(self.readers, self._label_files, strict=True)]
 
     def _chunk(
         self,
@@ -146,7 +162,7 @@ class ScoreFile:
         block: Block,
         row: int,
         coder: LabelCoder,
-        own: _OwnLabels | None,
+        labels: Vector | None,
         *,
         start: int,
         source: int,
@@ -156,12 +172,7 @@ class ScoreFile:
 
         scores = block.scores.astype(self.dtype, copy=False)
         _check_scores(scores, reader, where)
-        labels = None
-        if own is not None:
-            labels = own.take(len(scores))
-            if labels is None:
-                raise LabelsError(self._mismatch(own.taken, self._count_rows()))
-        elif block.labels is not None:
+        if labels is None and block.labels is not None:
             labels = coder.encode(block.labels, where)
         if labels is not None:
             self._check_label_shape(labels.shape[1:])
@@ -171,12 +182,6 @@ class ScoreFile:
 
     def _coder(self) -> LabelCoder:
         return LabelCoder(self.class_names, self.n_classes, self._ignore, self._labels_as)
-
-    def _count_rows(self) -> int:
-        known = self.n_samples
-        if known is not None:
-            return known
-        return sum(len(b.scores) for reader in self.readers for b in reader.blocks(1 << 16))
 
     def _find_class_axis(self, given: int | None) -> int:
         ndim = 1 + len(self.readers[0].row_shape)
@@ -191,8 +196,10 @@ class ScoreFile:
             return -1
         if given is not None:
             return 1 if given % ndim == 1 else -1
-        labels = self._label_shape()
-        return -1 if labels is not None and labels == shape[:-1] != shape[1:] else 1
+        labels, names = self._label_shape(), self.class_names
+        if labels is not None:
+            return -1 if labels == shape[:-1] != shape[1:] else 1
+        return -1 if names is not None and shape[-1] == len(names) != shape[0] else 1
 
     def _label_shape(self) -> tuple[int, ...] | None:
         """Shape of the labels of one sample, where it is known without reading them."""
@@ -238,17 +245,18 @@ class ScoreFile:
         scores = self.n_samples
         if scores == 0:
             raise FileFormatError(_no_rows(self.paths[0]))
-        labels = _total(self._label_files)
-        if self._label_files and None not in (scores, labels) and scores != labels:
-            raise LabelsError(self._mismatch(labels or 0, scores or 0))
+        for readers, files in self._groups():
+            scores, labels = _total(readers), _total(files)
+            if files and scores is not None and labels is not None and scores != labels:
+                raise LabelsError(_mismatch(labels, scores, files, readers))
 
-    def _mismatch(self, labels: int, scores: int) -> str:
-        return (
-            f"`labels` must have one entry per sample. Got {labels} labels in "
-            f"{few([os.fspath(path) for path in self.label_paths], 3)} and {scores} rows of scores "
-            f"in {few([os.fspath(path) for path in self.paths], 3)}. "
-            f"Save both from the same samples, in the same order."
-        )
+    def _reordered(self) -> bool:
+        """Whether integer labels would mean other classes by the order of the columns."""
+        if self.format not in ("csv", "parquet") or "string" in (self.label_dtype or ""):
+            return False
+        names = self.class_names or ()
+        there = tuple(name for name in self.columns if name in set(names))
+        return len(there) == len(names) and there != names
 
     def _make_notes(self) -> Iterator[str]:
         seen: set[str] = set()
@@ -265,57 +273,23 @@ class ScoreFile:
             )
         if self._label_files and self.readers[0].has_labels:
             yield "Labels were read from their own file; those beside the scores were left aside."
+        odd = [(a, b) for a, b in zip(self.paths, self.label_paths, strict=False) if odd_pair(a, b)]
+        if odd and len(self.paths) == len(self.label_paths) > 1:
+            yield (
+                f"Labels go with scores in the order given: {os.fspath(odd[0][1])!r} with "
+                f"{os.fspath(odd[0][0])!r}. Check that they belong together."
+            )
+        if self.has_labels and self._reordered():
+            yield (
+                f"The class columns of {os.fspath(self.paths[0])!r} stand in another order; "
+                f"integer labels were taken as indices of the classes in the order "
+                f"{few(self.class_names or ())}."
+            )
         if self.has_labels and self._labels_as is None and _odd_integers(self.class_names):
             yield (
                 f"The classes are named {few(self.class_names or ())}; integer labels were taken "
                 f"as indices 0 … {self.n_classes - 1} in that order, not as these names."
             )
-
-
-class _OwnLabels:
-    """Labels of files of their own, handed out as many at a time as there are scores."""
-
-    def __init__(self, files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> None:
-        self._blocks = _encoded(files, coder, rows)
-        self._held: list[Vector] = []
-        self.taken = 0
-
-    def take(self, n: int) -> Vector | None:
-        """Return the next ``n`` labels, or None where there are fewer."""
-        held = sum(len(part) for part in self._held)
-        while held < n:
-            part = next(self._blocks, None)
-            if part is None:
-                self.taken += held
-                return None
-            self._held.append(part)
-            held += len(part)
-        whole = np.concatenate(self._held) if len(self._held) != 1 else self._held[0]
-        self._held = [whole[n:]] if held > n else []
-        self.taken += n
-        return whole[:n]
-
-    def finish(self, n: int, paths: Sequence[Path]) -> None:
-        """Refuse labels that are left over."""
-        left = sum(len(part) for part in self._held) + sum(len(part) for part in self._blocks)
-        if left:
-            raise LabelsError(
-                f"`labels` must have one entry per sample. Got {n + left} labels and {n} rows of "
-                f"scores in {few([os.fspath(path) for path in paths], 3)}. "
-                f"Save both from the same samples, in the same order."
-            )
-
-
-def _encoded(files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> Iterator[Vector]:
-    for file in files:
-        row = 0
-
-        def where(i: int, file: LabelFile = file) -> str:
-            return f"{file.place(row + i)} of {os.fspath(file.path)!r}"  # noqa: B023 - asked at once
-
-        for labels in file.blocks(rows):
-            yield coder.encode(labels, where)
-            row += len(labels)
 
 
 def _check_scores(scores: Vector, reader: Reader, where: Callable[[int], str]) -> None:
@@ -342,6 +316,22 @@ def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:
             f"`weight` must be finite and not negative. Got {weight[row]} in {where(row)}. "
             f"Correct it, or drop the row."
         )
+
+
+def _mismatch(n: int, rows: int, files: Sequence[LabelFile], readers: Sequence[Reader]) -> str:
+    return (
+        f"`labels` must have one entry per sample. Got {n} labels in "
+        f"{few([os.fspath(file.path) for file in files], 3)} and {rows} rows of scores "
+        f"in {few([os.fspath(reader.path) for reader in readers], 3)}. "
+        f"Save both from the same samples, in the same order."
+    )
+
+
+def _count_rows(readers: Sequence[Reader]) -> int:
+    known = _total(readers)
+    if known is not None:
+        return known
+    return sum(len(block.scores) for reader in readers for block in reader.blocks(1 << 16))
 
 
 def _total(files: Sequence[Any]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -48,7 +48,8 @@ def open_scores(
         Several files are one set of samples, in the order of their names for a pattern and as
         listed for a list. They have one format, the same classes and the same columns.
     labels : path, pattern or list of these, optional
-        Labels in files of their own, in any of the formats. They win over labels inside.
+        Labels in files of their own, in any of the formats. They win over labels inside. As many
+        files as there are score files go with these one by one; else all are one sequence.
     kind : {"logits", "probs", "log_probs"}, optional
         What the scores are. Never guessed: without it, what the file states, or None.
     classes : list of names or path to a file of names, optional
@@ -64,13 +65,15 @@ def open_scores(
         Label of samples to leave out. It is allowed outside the classes.
     scores_name, labels_name : str
         Arrays of npz and zarr. By default scores are ``scores``; in a file written by ``apply``,
-        ``posterior``.
+        ``posterior``. In tables ``scores_name`` is the one column that holds the scores: lists,
+        or of two classes the number of the second.
     labels_as : {"indices", "names"}, optional
         How to read integer labels where the class names are integers too. By default they index
         the classes.
     class_axis : {1, -1}, optional
         Where the classes are in arrays of more than two dimensions. By default where the shape
-        of the labels says, else 1, as in (samples, classes, height, width).
+        of the labels or the number of class names says, else 1, as in (samples, classes, height,
+        width).
 
     Returns
     -------
@@ -104,9 +107,10 @@ def open_scores(
     readers = [_open_reader(path, options) for path in expand_paths(paths, "paths")]
     names = _common_names(readers, names)
     label_paths = [] if labels is None or not with_labels else expand_paths(labels, "labels")
+    known = None if names is None else (*names, str(ignore_index))
     return ScoreFile(
         readers,
-        [open_labels(path, options, names) for path in label_paths],
+        [open_labels(path, options, known) for path in label_paths],
         kind=_common_kind(readers, kind),
         class_names=names,
         ignore_index=ignore_index,
@@ -120,7 +124,14 @@ def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
 
     A path that exists is itself, even with a star in its name. A pattern gives its files sorted.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given: Any = paths
+    one = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
+    listed: list[Any] = [given] if one else list(given)
+    if not all(isinstance(item, str | os.PathLike) for item in listed):
+        raise OptionError(
+            f"`{name}` must be a path, a pattern or a list of these. Got "
+            f"{type(paths).__name__}. Arrays go to the functions of the library as they are."
+        )
     if not listed:
         raise OptionError(f"`{name}` must name at least one file. Got none. Name one.")
     found: list[Path] = []

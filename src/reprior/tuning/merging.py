@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning.switches import BinnedSwitches, BinTable, Switches, n_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +18,13 @@ __all__ = ["ProfileSum", "check_counts", "check_match", "combined", "merged"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Switches that are gathered before they are binned: as many cost little memory, and binning
-#: costs a pass over all bins each time.
+#: Switches that are gathered before they are binned where bins are not in a table: as many cost
+#: little memory, and binning costs a pass over all bins each time.
 SWITCHES_PER_BINNING = 1 << 20
+
+#: Cells of a table of bins that is kept: 64 MB, twice that with weights. With bins of 1e-4 and the
+#: usual bounds that is enough for 200 classes.
+MOST_CELLS = 1 << 22
 
 
 def check_match(mine: StrengthProfile, theirs: StrengthProfile, verb: str) -> None:
@@ -76,7 +81,10 @@ def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
 
 
 class ProfileSum:
-    """A growing sum of profiles, in pairs of like size: nothing is copied over and over.
+    """A growing sum of profiles; nothing is copied over and over.
+
+    Exact ones are added in pairs of like size, bins in one table of all strengths and classes, or
+    in pairs too where that table would be large.
 
     Parameters
     ----------
@@ -89,16 +97,22 @@ class ProfileSum:
     def __init__(self, *, exact_up_to: int | None = None, resolution: float = 0.0) -> None:
         self.exact_up_to, self.resolution = exact_up_to, resolution
         self.coarse = exact_up_to == 0
+        self._like: StrengthProfile | None = None
         self._exact: list[tuple[int, StrengthProfile]] = []
         self._binned: list[tuple[int, StrengthProfile]] = []
+        self._tally: _Tally | None = None
         self._waiting = 0
 
     def __bool__(self) -> bool:
         """Whether there is anything in it."""
-        return bool(self._exact or self._binned)
+        return self._like is not None
 
     def add(self, profile: StrengthProfile) -> None:
         """Add the profile of some samples, without bins of its own where the sum may bin."""
+        self._check(profile)  # before anything is changed
+        if self._tally is not None:
+            self._tally.add(profile)
+            return
         _push(self._exact, profile)
         self._waiting += profile.n_switches
         if self.exact_up_to is None:
@@ -111,23 +125,73 @@ class ProfileSum:
         """From here on, sum in bins; those switches too that were kept so far."""
         self.coarse = True
         if self._exact:
-            _push(self._binned, _collapse(self._exact).binned(self.resolution))
+            self._bin(_collapse(self._exact))
         self._exact, self._waiting = [], 0
 
     def merge(self, other: ProfileSum) -> None:
         """Add all that another sum holds; it is left as it is."""
         if other.coarse and not self.coarse:
             self.coarsen()
-        for _, profile in other._binned:
-            _push(self._binned, profile)
-        for _, profile in other._exact:
+        binned = [profile for _, profile in other._binned]
+        if other._tally is not None:
+            binned.append(other._tally.total())
+        exact = [profile for _, profile in other._exact]
+        for profile in binned:
+            self._check(profile, self.resolution)
+            self._bin(profile)
+        for profile in exact:
             self.add(profile)
 
     def total(self) -> StrengthProfile:
         """The sum of all that was added."""
         if self.coarse:
             self.coarsen()
+        if self._tally is not None:
+            return self._tally.total()
         return _collapse(self._binned if self.coarse else self._exact)
+
+    def _check(self, profile: StrengthProfile, resolution: float | None = None) -> None:
+        """Refuse a profile of another problem, or of other bins than ``resolution``."""
+        if self._like is None:
+            self._like = profile._like(switches=Switches.none(profile.weighted), resolution=None)
+        check_match(self._like._like(resolution=resolution), profile, "add")
+
+    def _bin(self, profile: StrengthProfile) -> None:
+        """Add a profile, exact or binned, to the bins."""
+        size = n_cells(profile.bounds, self.resolution, profile.n_classes)
+        if size > MOST_CELLS:
+            _push(self._binned, profile.binned(self.resolution))
+            return
+        if self._tally is None:
+            self._tally = _Tally(profile, self.resolution)
+        self._tally.add(profile)
+
+
+class _Tally:
+    """A sum of profiles with their switches in one table of bins."""
+
+    def __init__(self, like: StrengthProfile, resolution: float) -> None:
+        weighted = like.weighted
+        self._like = like._like(switches=Switches.none(weighted), resolution=resolution)
+        self._counts = np.zeros_like(like._counts)
+        self._sums = None if like._sums is None else np.zeros_like(like._sums)
+        self._table = BinTable(like.bounds, resolution, like.n_classes, weighted)
+
+    def add(self, profile: StrengthProfile) -> None:
+        self._counts += profile._counts
+        if self._sums is not None:
+            self._sums += profile._sums
+        if isinstance(profile._switches, BinnedSwitches):
+            self._table.add_binned(profile._switches)
+        else:
+            self._table.add(profile._switches)
+
+    def total(self) -> StrengthProfile:
+        return self._like._like(
+            counts=self._counts.copy(),
+            sums=None if self._sums is None else self._sums.copy(),
+            switches=self._table.closed(),
+        )
 
 
 def _push(stack: list[tuple[int, StrengthProfile]], profile: StrengthProfile) -> None:

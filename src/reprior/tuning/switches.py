@@ -16,7 +16,7 @@ import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
 
-__all__ = ["BinnedSwitches", "ClassEvents", "Switches"]
+__all__ = ["BinTable", "BinnedSwitches", "ClassEvents", "Switches", "n_cells"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -27,6 +27,9 @@ WEIGHT_ROUNDING = 1e-9
 #: Cells of a table of grid points and classes, per switch, up to which filling the table is
 #: quicker than sorting the switches.
 DENSE_CELLS = 4
+
+#: Switches that are entered in a table in one go: what that needs meanwhile is 10 MB.
+SWITCHES_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +98,12 @@ class Switches:
             columns["weight"] = np.concatenate([part.weight for part in parts])
         return cls(**columns)
 
+    @classmethod
+    def none(cls, weighted: bool) -> Switches:
+        """No switch at all."""
+        nobody = np.empty(0, np.int32)
+        return cls(np.empty(0), nobody, nobody, nobody, weight=np.empty(0) if weighted else None)
+
     def plus(self, other: Switches) -> Switches:
         """The switches of both."""
         return Switches.concatenate([self, other])
@@ -123,48 +132,19 @@ class Switches:
 
         Those behind the last grid point are noted at the end of the range, ``high``.
         """
-        index = np.ceil(self.position / resolution)
-        index -= (index - 1) * resolution >= self.position
-        index += index * resolution < self.position
         if len(self):
-            first, n_classes = index.min(), 1 + int(max(self.loser.max(), self.winner.max()))
-            n_points = int(index.max() - first) + 1
-            if n_points * n_classes <= DENSE_CELLS * len(self):
-                points = np.minimum((np.arange(n_points) + first) * resolution, high)
-                return self._tallied((index - first).astype(np.intp), points, n_classes)
-        point = np.minimum(index * resolution, high)
+            low, n_classes = self.position.min(), 1 + int(max(self.loser.max(), self.winner.max()))
+            if n_cells((low, high), resolution, n_classes) <= DENSE_CELLS * len(self):
+                table = BinTable((low, high), resolution, n_classes, self.weight is not None)
+                table.add(self)
+                return table.closed()
+        point = np.minimum(_grid_index(self.position, resolution) * resolution, high)
         moved = Switches(point, self.label, self.loser, self.winner, self.count, self.weight)
         mass = moved._counts() if self.weight is None else self.weight
         (points,), (counts, masses) = _grouped([moved.position], [moved._counts(), mass])
         assert counts is not None  # noqa: S101 - as above
         assert masses is not None  # noqa: S101 - as above
         return BinnedSwitches(_net(moved.events), points, counts, masses)
-
-    def _tallied(self, index: Vector, points: Vector, n_classes: int) -> BinnedSwitches:
-        """Summed in a table of every point and class: nothing needs to be sorted."""
-        lost, won = index * n_classes + self.loser, index * n_classes + self.winner
-        miss, hit = self.label == self.loser, self.label == self.winner
-        size = points.size * n_classes
-
-        def net(amount: Vector | None) -> tuple[Vector, Vector]:
-            def total(cell: Vector, where: Vector | slice = slice(None)) -> Vector:
-                given = None if amount is None else amount[where]
-                return np.bincount(cell[where], given, minlength=size)
-
-            return total(won) - total(lost), total(won, hit) - total(lost, miss)
-
-        columns = [column.astype(np.int64) for column in net(self.count)]
-        count = np.bincount(index, self.count, minlength=points.size).astype(np.int64)
-        mass = count
-        if self.weight is not None:
-            columns += net(self.weight)
-            mass = np.bincount(index, self.weight, minlength=points.size)
-        cell = np.flatnonzero(np.any([column != 0 for column in columns], axis=0))
-        columns = [column[cell] for column in columns]
-        weighted = columns if self.weight is None else columns[2:]
-        events = ClassEvents(points[cell // n_classes], cell % n_classes, *columns[:2], *weighted)
-        there = np.flatnonzero(count)
-        return BinnedSwitches(events, points[there], count[there], mass[there])
 
     @cached_property
     def hits(self) -> Switches:
@@ -205,7 +185,7 @@ class Switches:
         """Back from :meth:`arrays`."""
         return cls(**arrays)
 
-    def _taken(self, index: Vector) -> Switches:
+    def _taken(self, index: Vector | slice) -> Switches:
         return Switches(**{name: column[index] for name, column in self.arrays().items()})
 
     def _counts(self) -> Vector:
@@ -289,6 +269,89 @@ class BinnedSwitches:
         assert count is not None  # noqa: S101 - as above
         assert mass is not None  # noqa: S101 - as above
         return BinnedSwitches(_net(joint), point, count, mass)
+
+
+class BinTable:
+    """A growing sum of switches in a table of every grid point and class.
+
+    Nothing needs to be sorted, and its size is settled from the start: 16 bytes per cell, twice
+    that with weights.
+    """
+
+    def __init__(
+        self, bounds: tuple[float, float], resolution: float, n_classes: int, weighted: bool
+    ) -> None:
+        first, last = _grid_index(np.array(bounds), resolution)
+        self.point = np.minimum(np.arange(first, last + 1) * resolution, bounds[1])
+        self._first, self._resolution, self._n_classes = int(first), resolution, n_classes
+        shape, n_points = (2, self.point.size * n_classes), self.point.size
+        # Of each: how many moved, and the net gains of every class, predicted and rightly so.
+        self._plain = np.zeros(n_points, np.int64), np.zeros(shape, np.int64)
+        self._weighted = (np.zeros(n_points), np.zeros(shape)) if weighted else self._plain
+
+    def add(self, switches: Switches) -> None:
+        """Count switches that lie within the bounds."""
+        for start in range(0, len(switches), SWITCHES_AT_ONCE):
+            self._add(switches._taken(slice(start, start + SWITCHES_AT_ONCE)))
+
+    def add_binned(self, switches: BinnedSwitches) -> None:
+        """Count switches that were summed on the same grid, of the same bounds."""
+        events, point = switches.events, self._index(switches.point)
+        cell = self._index(events.position) * self._n_classes + events.klass
+        moved, (predicted, right) = self._plain
+        moved[point] += switches.count
+        predicted[cell] += events.predicted
+        right[cell] += events.true_positive
+        if self._weighted is not self._plain:
+            mass, (predicted, right) = self._weighted
+            mass[point] += switches.mass
+            predicted[cell] += events.weighted_predicted
+            right[cell] += events.weighted_true_positive
+
+    def closed(self) -> BinnedSwitches:
+        """What was counted so far, without the cells in which nothing is left."""
+        (count, net), (mass, weighted) = self._plain, self._weighted
+        cell = np.flatnonzero((net != 0).any(axis=0) | (weighted != 0).any(axis=0))
+        point, klass = cell // self._n_classes, cell % self._n_classes
+        events = ClassEvents(self.point[point], klass, *net[:, cell], *weighted[:, cell])
+        there = np.flatnonzero(count)
+        return BinnedSwitches(events, self.point[there], count[there], mass[there])
+
+    def _index(self, position: Vector) -> Vector:
+        return _grid_index(position, self._resolution).astype(np.intp) - self._first
+
+    def _add(self, switches: Switches) -> None:
+        index = self._index(switches.position)
+        lost, won = (index * self._n_classes + party for party in (switches.loser, switches.winner))
+        miss, hit = (switches.label == party for party in (switches.loser, switches.winner))
+
+        def tally(moved: Vector, net: Vector, amount: Vector | None) -> None:
+            def of(which: Vector | slice) -> Any:
+                return 1 if amount is None else amount[which]
+
+            everyone = slice(None)
+            np.add.at(moved, index, of(everyone))
+            np.add.at(net[0], won, of(everyone))
+            np.subtract.at(net[0], lost, of(everyone))
+            np.add.at(net[1], won[hit], of(hit))
+            np.subtract.at(net[1], lost[miss], of(miss))
+
+        tally(*self._plain, switches.count)
+        if self._weighted is not self._plain:
+            tally(*self._weighted, switches.weight)
+
+
+def n_cells(bounds: tuple[float, float], resolution: float, n_classes: int) -> float:
+    """About how many cells a :class:`BinTable` has."""
+    return ((bounds[1] - bounds[0]) / resolution + 2) * n_classes
+
+
+def _grid_index(position: Vector, resolution: float) -> Vector:
+    """Which multiple of ``resolution`` is the first at or after each position."""
+    index = np.ceil(position / resolution)
+    index -= (index - 1) * resolution >= position
+    index += index * resolution < position
+    return index
 
 
 def _not_a_part() -> ProfileMismatchError:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reprior.core.checks import check_kind
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files.formats.reader import (
     Block,
@@ -21,9 +20,22 @@ from reprior.files.formats.reader import (
     as_names,
     few,
     scores_dtype,
+    written_kind,
 )
 
-__all__ = ["ArrayReader", "Stored", "as_raw_labels", "fixed_width", "open_arrays", "refuse_objects"]
+__all__ = [
+    "RENEWED",
+    "ArrayReader",
+    "Stored",
+    "as_raw_labels",
+    "fixed_width",
+    "open_arrays",
+    "refuse_objects",
+]
+
+
+RENEWED = ("posterior", "prediction")
+"""The arrays that ``apply`` adds. They are neither labels nor weights."""
 
 
 class Stored(Protocol):
@@ -164,7 +176,7 @@ def open_arrays(
         if array is not None:
             refuse_objects(path, f"The array {what!r}", array.dtype)
             _check_rows(path, name, scores, what, array)
-    if o.weight_column and o.weight_column not in arrays:
+    if o.weight_column and o.weight_column not in arrays and o.with_labels:
         raise FileFormatError(_missing(path, o.weight_column, arrays))
     return ArrayReader(
         path=path,
@@ -174,10 +186,19 @@ def open_arrays(
         weight=weight,
         kind=_kind(path, name, small),
         class_names=_class_names(path, small),
-        notes=notes,
+        notes=(*notes, *_unread(path, name, arrays, o)),
         columns=tuple(arrays),
         arrays=arrays,
     )
+
+
+def _unread(path: Path, scores: str, arrays: dict[str, Stored], o: ReadOptions) -> Iterator[str]:
+    """Say which arrays have an entry per sample and were not read: weights may be among them."""
+    known = {scores, o.labels_name, o.weight_column or "weight", "scores", *RENEWED}
+    rows = arrays[scores].shape[:1]
+    left = [name for name, array in arrays.items() if name not in known and array.shape[:1] == rows]
+    if left and o.with_labels:
+        yield f"Arrays of {os.fspath(path)!r} that were not read: {few(left)}."
 
 
 def _scores_name(
@@ -203,7 +224,12 @@ def _scores_name(
 
 
 def _missing(path: Path, name: str, arrays: dict[str, Stored]) -> str:
-    there = few(list(arrays)) if arrays else "none"
+    if not arrays:
+        return (
+            f"{os.fspath(path)!r} must hold an array {name!r}. Got no array at all. "
+            f"Check that it is a score file; numpy.savez writes one."
+        )
+    there = few(list(arrays))
     return (
         f"{os.fspath(path)!r} must hold an array {name!r}. Its arrays: {there}. "
         f"Save the arrays as scores=…, labels=…, or say which name to read."
@@ -227,14 +253,9 @@ def _kind(path: Path, name: str, small: dict[str, Any]) -> str | None:
         value = small["scores_kind"]
     if value is None:
         return None
-    kind = str(value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value)
-    try:
-        check_kind(kind)
-    except ValueError as error:
-        raise FileFormatError(
-            f"{error} It is written in {os.fspath(path)!r}; write that file again."
-        ) from error
-    return kind
+    return written_kind(
+        path, str(value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value)
+    )
 
 
 def _class_names(path: Path, small: dict[str, Any]) -> tuple[str, ...] | None:

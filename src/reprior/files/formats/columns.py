@@ -56,19 +56,20 @@ def plan_columns(
     """
     refuse_repeats(path, columns)
     there = set(columns)
-    label = _named(path, columns, options.label_column, "label_column", default="label")
-    weight = _named(path, columns, options.weight_column, "weight_column", default=None)
+    needed = options.with_labels
+    label = _named(path, columns, options.label_column, "label_column", needed)
+    weight = _named(path, columns, options.weight_column, "weight_column", needed)
     taken = {label, weight, PREDICTION}
     candidates = [name for name in columns if name not in taken and name not in index]
     candidates = [name for name in candidates if not _INDEX.fullmatch(name)]
     candidates = [name for name in candidates if not _is_kept_score(name, there)]
     numbers = [name for name in candidates if name in numeric]
     stated = written is not None and set(written) <= set(numbers)
-    listed = None if stated else _list_column(candidates, lists, numbers, options)
+    single = None if stated else _single_column(path, candidates, lists, numbers, options)
     notes: list[str] = []
     scores: tuple[str, ...]
-    if listed is not None:
-        scores, names = (listed,), options.classes or written
+    if single is not None:
+        scores, names = (single,), options.classes or written
     else:
         scores, names = _class_columns(path, columns, numbers, written, options, notes)
     known = {*scores, *taken}
@@ -76,9 +77,9 @@ def plan_columns(
     left = [name for name in columns if name not in known and not _is_kept_score(name, there)]
     if left:
         notes.append(f"Columns of {os.fspath(path)!r} that were not read as classes: {few(left)}.")
-    if not options.with_labels:
-        label = None
-    return ColumnPlan(scores, names, listed is not None, label, weight, tuple(notes))
+    if not needed:
+        label = weight = None
+    return ColumnPlan(scores, names, single in lists, label, weight, tuple(notes))
 
 
 def _is_kept_score(name: str, columns: Collection[str]) -> bool:
@@ -99,11 +100,11 @@ def refuse_repeats(path: Path, columns: Sequence[str]) -> None:
 
 
 def _named(
-    path: Path, columns: Sequence[str], name: str | None, option: str, *, default: str | None
+    path: Path, columns: Sequence[str], name: str | None, option: str, needed: bool
 ) -> str | None:
     if name is None or name in columns:
         return name
-    if name == default:
+    if not needed or (option, name) == ("label_column", "label"):
         return None
     raise FileFormatError(
         f"`{option}` must be a column of {os.fspath(path)!r}. Got {name!r}. "
@@ -111,19 +112,34 @@ def _named(
     )
 
 
-def _list_column(
+def _single_column(
+    path: Path,
     candidates: Sequence[str],
     lists: Collection[str],
     numbers: Sequence[str],
     options: ReadOptions,
 ) -> str | None:
-    """Return the column that holds all scores of a sample, if there is one."""
-    if options.scores_name is not None:
-        return options.scores_name if options.scores_name in lists else None
-    for name in ("scores", "posterior"):
-        if name in lists and name in candidates:
-            return name
+    """Return the column that holds all scores of a sample, if there is one.
+
+    That is a list column, or the one that ``scores_name`` names.
+    """
     listed = [name for name in candidates if name in lists]
+    if options.scores_name is not None:
+        if options.scores_name in (*listed, *numbers):
+            return options.scores_name
+        raise FileFormatError(
+            f"`scores_name` must be a numeric column or a list column of {os.fspath(path)!r}. "
+            f"Got {options.scores_name!r}. Its columns: {few([*listed, *numbers])}."
+        )
+    for name in ("scores", "posterior"):
+        if name in listed:
+            return name
+    if len(listed) == 1 and len(numbers) == 1:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have scores that can be told from other columns. Got the "
+            f"list column {listed[0]!r} and the number {numbers[0]!r}. Say which one holds the "
+            f"scores: scores_name={listed[0]!r}."
+        )
     return listed[0] if len(listed) == 1 and not numbers else None
 
 

@@ -90,7 +90,7 @@ def _stream(path: Path, names: list[str], delimiter: str, size: int, header: boo
                     use_threads=False,
                     block_size=size,
                     column_names=names,
-                    skip_rows=_lines_before_data(path) if header else 0,
+                    skip_rows=_lines_before_data(path, delimiter) if header else 0,
                 ),
                 parse_options=pc.ParseOptions(delimiter=delimiter),
                 convert_options=pc.ConvertOptions(
@@ -107,12 +107,12 @@ def _stream(path: Path, names: list[str], delimiter: str, size: int, header: boo
             raise
 
 
-def _lines_before_data(path: Path) -> int:
+def _lines_before_data(path: Path, delimiter: str) -> int:
     """Return how many lines the header takes, with empty lines before it."""
     with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(file, delimiter=delimiter)
         for record in reader:
-            if record:
+            if any(cell.strip() for cell in record):
                 return reader.line_num
     return 0
 
@@ -208,8 +208,9 @@ def open_csv(path: Path, options: ReadOptions) -> TableReader:
 
 
 def _check_header(path: Path, names: list[str]) -> None:
-    fractions = [name for name in names if _is_number(name) and not name.lstrip("+-").isdigit()]
-    if names and fractions and len(fractions) * 2 >= len(names):
+    numbers = [name for name in names if _is_number(name)]
+    fractions = [name for name in numbers if not name.lstrip("+-").isdigit()]
+    if fractions and (len(fractions) * 2 >= len(names) or len(numbers) == len(names)):
         raise FileFormatError(
             f"{os.fspath(path)!r} must have column names in its first line. Got numbers there, "
             f"such as {fractions[0]}. Add a header of class names, or save the scores as npy."

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from reprior.core.checks import check_kind
 from reprior.exceptions import FileFormatError, require
 from reprior.files.formats.columns import plan_columns
 from reprior.files.formats.reader import (
@@ -21,6 +20,7 @@ from reprior.files.formats.reader import (
     as_names,
     damaged,
     scores_dtype,
+    written_kind,
 )
 from reprior.files.formats.tables import TableReader, list_length, numbers_of
 
@@ -97,7 +97,7 @@ def open_parquet(path: Path, options: ReadOptions) -> TableReader:
         batches=batches,
         number=numbers_of(path, lambda row: f"row {row}"),
         n_rows=n_rows,
-        kind=_written_kind(path, metadata),
+        kind=written_kind(path, metadata.get(KIND_KEY)),
         label_dtype=str(schema.field(plan.label).type) if plan.label else None,
         keep=options.keep,
         columns=tuple(schema.names),
@@ -154,16 +154,4 @@ def _pandas_index(metadata: dict[str, str]) -> set[str]:
 
 def _written_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None:
     text = metadata.get(CLASS_NAMES_KEY)
-    return None if text is None else as_names(path, text)
-
-
-def _written_kind(path: Path, metadata: dict[str, str]) -> str | None:
-    kind = metadata.get(KIND_KEY)
-    if kind is not None:
-        try:
-            check_kind(kind)
-        except ValueError as error:
-            raise FileFormatError(
-                f"{error} It is written in {os.fspath(path)!r}; write that file again."
-            ) from error
-    return kind
+    return None if text is None else as_names(path, text) or None

@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError, ScoresError
+from reprior.core.checks import check_kind
+from reprior.exceptions import FileFormatError, OptionError, ScoresError
 
 __all__ = [
     "Block",
@@ -23,6 +24,7 @@ __all__ = [
     "damaged",
     "few",
     "scores_dtype",
+    "written_kind",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -133,6 +135,18 @@ def scores_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
         f"`scores` must be numbers. Got dtype {dtype} in {os.fspath(path)!r}. "
         f"Save them as float32 or float64."
     )
+
+
+def written_kind(path: Path, kind: str | None) -> str | None:
+    """Return the kind that a file states; refuse one that there is not."""
+    if kind is not None:
+        try:
+            check_kind(kind)
+        except OptionError as error:
+            raise FileFormatError(
+                f"{error} It is written in {os.fspath(path)!r}; write that file again."
+            ) from error
+    return kind
 
 
 def as_names(path: Path, values: Any, *, what: str = "`class_names`") -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,8 @@ class TableReader:
         if plan.label is not None:
             labels = label_array(batch.column(plan.label), self._where(start, plan.label))
         if plan.weight is not None:
-            weight = self.number(batch.column(plan.weight), plan.weight, start)
+            with _about_weight():
+                weight = self.number(batch.column(plan.weight), plan.weight, start)
         if self.keep:
             pa = require("pyarrow", extra="cli", purpose="To read tables")
             extra = pa.Table.from_batches([batch])
@@ -127,6 +129,15 @@ class TableReader:
         return f"column {self.plan.scores[index[0] if index else 0]!r}"
 
 
+@contextmanager
+def _about_weight() -> Iterator[None]:
+    """Let an error of a column of numbers speak of weights."""
+    try:
+        yield
+    except ScoresError as error:
+        raise LabelsError(str(error).replace("`scores`", "`weight`", 1)) from None
+
+
 def _lengths(column: Any) -> Vector:
     """Lengths of the lists of a column; −1 for null."""
     import pyarrow.compute as pc
@@ -155,7 +166,13 @@ def numbers_of(path: Path, place: Callable[[int], str]) -> Callable[[Any, str, i
             )
         if "decimal" in str(column.type):
             column = column.cast("float64")
-        return np.asarray(column.to_numpy(zero_copy_only=False))
+        values = np.asarray(column.to_numpy(zero_copy_only=False))
+        if values.dtype.kind not in "iuf":
+            raise ScoresError(
+                f"`scores` must be numbers. Got type {column.type} in column {name!r} of "
+                f"{os.fspath(path)!r}. Convert it to float64."
+            )
+        return values
 
     return number
 

@@ -11,21 +11,54 @@ from typing import IO, Any
 import numpy as np
 
 from reprior.files.chunk import Chunk
-from reprior.files.formats.arrays import fixed_width
+from reprior.files.formats.arrays import RENEWED, fixed_width
+from reprior.files.formats.reader import few
 from reprior.files.writers.spool import NpyFile, Spool, npy_header
 from reprior.files.writers.writer import Layout, Vector
 
-__all__ = ["NpyWriter", "NpzWriter", "kept_arrays"]
+__all__ = [
+    "NpyWriter",
+    "NpzWriter",
+    "block_rows",
+    "common_dtype",
+    "kept_arrays",
+    "kept_rows",
+    "not_kept",
+]
 
-#: Arrays of an input that the output has anew.
-_RENEWED = ("posterior", "prediction")
+
+def kept_rows(layout: Layout, chunk: Chunk) -> Iterator[tuple[str, Vector]]:
+    """Give what is kept of a chunk: its scores and labels, unless the inputs' arrays hold them."""
+    stored = getattr(layout.inputs[0], "arrays", {})
+    if layout.keep and not stored:
+        yield "scores", np.asarray(chunk.scores)
+    if layout.keep and chunk.labels is not None and "labels" not in stored:
+        yield "labels", np.asarray(chunk.labels)
+
+
+def not_kept(layout: Layout) -> list[str]:
+    """Return a sentence about what an output of arrays leaves out, where it leaves out any."""
+    reader = layout.inputs[0]
+    if not layout.keep:
+        return []
+    if reader.format in ("csv", "parquet"):
+        held = "scores and labels" if layout.has_labels else "scores"
+        return [
+            f"Arrays hold {held} of a table; its other columns were not kept. "
+            f"Write csv or parquet to keep them."
+        ]
+    there = {name for name, _ in kept_arrays(layout)}
+    names = [name for name in reader.arrays if name not in there and name not in RENEWED]
+    if not names:
+        return []
+    return [f"Arrays that have no entry per sample in every file were not kept: {few(names)}."]
 
 
 def kept_arrays(layout: Layout) -> Iterator[tuple[str, list[Any]]]:
     """Give the arrays that all inputs hold, one per sample, as parts to put one after another."""
     inputs = [getattr(reader, "arrays", {}) for reader in layout.inputs]
     for name, first in inputs[0].items():
-        if name in _RENEWED:
+        if name in RENEWED:
             continue
         parts = [arrays[name] for arrays in inputs if name in arrays]
         rows = [reader.n_rows for reader in layout.inputs]
@@ -101,22 +134,14 @@ class NpzWriter:
         self._archive = zipfile.ZipFile(paths[0], "w", zipfile.ZIP_STORED, allowZip64=True)
         self._direct: IO[bytes] | None = None
         self._spools: dict[str, Spool] = {}
-        self.notes: list[str] = []
-        if layout.keep and layout.inputs[0].format in ("csv", "parquet"):
-            self.notes.append(
-                "Arrays hold scores and labels of a table; its other columns were not kept. "
-                "Write csv or parquet to keep them."
-            )
+        self.notes = not_kept(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class indices of a chunk."""
         self._append_posterior(np.asarray(posterior))
         self._append("prediction", np.asarray(prediction, dtype=np.int64))
-        if self._layout.keep and not getattr(self._layout.inputs[0], "arrays", {}):
-            self._append("scores", np.asarray(chunk.scores))
-        stored = getattr(self._layout.inputs[0], "arrays", {})
-        if self._layout.keep and chunk.labels is not None and "labels" not in stored:
-            self._append("labels", np.asarray(chunk.labels))
+        for name, values in kept_rows(self._layout, chunk):
+            self._append(name, values)
 
     def _append_posterior(self, posterior: Vector) -> None:
         n = self._layout.n_samples

@@ -11,8 +11,9 @@ import numpy as np
 
 from reprior.exceptions import require
 from reprior.files.chunk import Chunk
+from reprior.files.formats.arrays import RENEWED
 from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
-from reprior.files.formats.reader import CLASS_NAMES_KEY, KIND_KEY
+from reprior.files.formats.reader import CLASS_NAMES_KEY, KIND_KEY, few
 from reprior.files.writers.writer import Layout, Vector
 
 __all__ = ["CsvWriter", "ParquetWriter", "output_table"]
@@ -49,6 +50,19 @@ def output_table(layout: Layout, chunk: Chunk, posterior: Any, prediction: Any) 
     return pa.table(columns)
 
 
+def _not_kept(layout: Layout) -> list[str]:
+    """Return a sentence about arrays of the input that a table leaves out, where there are any."""
+    reader = layout.inputs[0]
+    if not layout.keep or reader.format in ("csv", "parquet"):
+        return []
+    kept = (reader.scores, reader.labels)
+    arrays = [name for name, array in reader.arrays.items() if array not in kept]
+    names = [name for name in arrays if name not in RENEWED]
+    if not names:
+        return []
+    return [f"A table has no place for the arrays {few(names)}: write npz or zarr to keep them."]
+
+
 def _names(pa: Any, layout: Layout, index: Vector) -> Any:
     """Return class names for indices; other integers, such as ignored ones, become null."""
     if layout.classes is None:
@@ -66,7 +80,7 @@ class ParquetWriter:
         self._writer: Any = None
         self._waiting: list[Any] = []
         self._held = 0
-        self.notes: list[str] = []
+        self.notes = _not_kept(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class names of a chunk."""
@@ -74,7 +88,7 @@ class ParquetWriter:
         if self._writer is None:
             pq = require("pyarrow.parquet", extra="cli", purpose="To write parquet files")
             metadata = {KIND_KEY: "probs"}
-            if len(self._layout.score_columns) > 1:
+            if self._layout.classes is not None and len(self._layout.score_columns) > 1:
                 metadata[CLASS_NAMES_KEY] = self._layout.classes_json
             self._schema = table.schema.with_metadata(metadata)
             self._writer = pq.ParquetWriter(self._path, self._schema)
@@ -110,7 +124,7 @@ class CsvWriter:
     def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
         self._file = open(paths[0], "wb")  # noqa: SIM115 - closed by close() or abandon()
         self._layout, self._started = layout, False
-        self.notes: list[str] = []
+        self.notes = _not_kept(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class names of a chunk."""

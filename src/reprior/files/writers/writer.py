@@ -26,6 +26,7 @@ class Layout:
     label_column: str
     score_columns: tuple[str, ...]
     inputs: tuple[Any, ...]
+    has_labels: bool = False
     delimiter: str = ","
 
     @property
@@ -37,7 +38,10 @@ class Layout:
 class Writer(Protocol):
     """An output that is being written."""
 
-    notes: list[str]
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that a command should show."""
+        ...
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class indices of a chunk."""

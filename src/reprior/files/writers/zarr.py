@@ -10,7 +10,13 @@ import numpy as np
 
 from reprior.exceptions import require
 from reprior.files.chunk import Chunk
-from reprior.files.writers.arrays import block_rows, common_dtype, kept_arrays
+from reprior.files.writers.arrays import (
+    block_rows,
+    common_dtype,
+    kept_arrays,
+    kept_rows,
+    not_kept,
+)
 from reprior.files.writers.writer import Layout, Vector
 
 __all__ = ["ZarrWriter"]
@@ -31,17 +37,14 @@ class ZarrWriter:
         self._arrays: dict[str, Any] = {}
         self._waiting: dict[str, list[Vector]] = {}
         self._written: dict[str, int] = {}
-        self.notes: list[str] = []
+        self.notes = not_kept(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class indices of a chunk."""
         self._append("posterior", np.asarray(posterior))
         self._append("prediction", np.asarray(prediction, dtype=np.int64))
-        stored = getattr(self._layout.inputs[0], "arrays", {})
-        if self._layout.keep and not stored:
-            self._append("scores", np.asarray(chunk.scores))
-        if self._layout.keep and chunk.labels is not None and "labels" not in stored:
-            self._append("labels", np.asarray(chunk.labels))
+        for name, values in kept_rows(self._layout, chunk):
+            self._append(name, values)
 
     def _append(self, name: str, values: Vector) -> None:
         """Store whole chunks; what is left of a chunk waits for the next rows."""
