@@ -17,6 +17,7 @@ from benchmarks.profile import scores_of
 from benchmarks.timing import Row
 from reprior.files.chunk import Chunk
 from reprior.report import write_report
+from reprior.report.room import MOST_BYTES
 
 SHAPE = (24_426, 8_142)
 LEAD = 6.0
@@ -24,9 +25,6 @@ PAIRS = 11
 
 #: The report may take this many times as long as the peer.
 BAR = 3.0
-
-#: Bytes that a report may have.
-MOST_BYTES = 15_000_000
 
 PEER = """<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>
 <div id="figure" style="height:400px"></div><script>{plotly}</script><script>

@@ -14,6 +14,7 @@ import reprior as rp
 from reprior.metrics import expected_calibration_error
 from reprior.report import write_report
 from reprior.report.measure import page_bounds, strength_grid
+from reprior.report.room import MOST_BYTES, Room
 
 pytestmark = pytest.mark.heavy
 
@@ -132,7 +133,7 @@ def test_every_number_is_pythons(browser, case):
             counts = case.profile.counts(strength)
             assert value(page, '[data-metric="correct"] .value') == counts.true_positive.sum()
             visit(page, "classes", strength)
-            cells = "els => els.map(e => Number(e.querySelectorAll('td')[4].dataset.value))"
+            cells = "els => els.map(e => Number(e.children[4].dataset.value))"
             rows = "els => els.map(e => Number(e.dataset.class))"
             order = page.locator("#class-table tbody tr").evaluate_all(rows)
             predicted = page.locator("#class-table tbody tr").evaluate_all(cells)
@@ -233,7 +234,7 @@ def test_sorting_searching_and_groups(browser, case):
         visit(page, "classes")
 
         def column(i):
-            cells = f"els => els.map(e => Number(e.querySelectorAll('td')[{i}].dataset.value))"
+            cells = f"els => els.map(e => Number(e.children[{i}].dataset.value))"
             return page.locator("#class-table tbody tr").evaluate_all(cells)
 
         for key, i in (("recall", 5), ("precision", 7), ("iou", 8), ("count", 1)):
@@ -312,6 +313,25 @@ def test_print_draws_everything_in_light(browser, case, tmp_path):
             assert page.locator(f"#{section}").get_attribute("data-set") == "test"
 
 
+def test_tables_fit_the_paper(browser, case):
+    paper = {"width": 688, "height": 900}  # A4 less its margins
+    with opened(browser, case.path, viewport=paper) as page:
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        wide = page.locator("table").evaluate_all(
+            "els => els.filter(e => e.getBoundingClientRect().right > 689).map(e => e.id)"
+        )
+        assert wide == []
+
+
+def test_numbers_come_before_figures(browser, case):
+    """Plotly, most of what there is to read in, is not there when the numbers are."""
+    with opened(browser, case.path) as page:
+        marks = "performance.getEntriesByType('mark').map(e => e.name)"
+        assert page.evaluate(marks) == ["first-numbers", "first-figure"]
+        assert page.locator("#plotly-source").count() == 0
+
+
 def test_labels_for_everything_that_can_be_moved(browser, case):
     with opened(browser, case.path) as page:
         nameless = page.evaluate(
@@ -325,7 +345,7 @@ def test_labels_for_everything_that_can_be_moved(browser, case):
 
 
 def test_weights_and_thinned_switches(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr("reprior.report.payload.MOST_ROWS", 150)
+    monkeypatch.setattr("reprior.report.payload.ROOMS", (Room(rows=150),))
     rng = np.random.default_rng(4)
     logits, labels, counts = make_scores(rng, n=400, k=40)
     weight = rng.random(400)
@@ -363,7 +383,7 @@ def test_8142_classes_open(browser, tmp_path):
     path = write_report(
         tmp_path / "big.html", calibrator, chunked(logits, labels, size=1000), counts=counts
     )
-    assert path.stat().st_size < 15_000_000
+    assert path.stat().st_size < MOST_BYTES
     with opened(browser, path) as page:
         set_strength(page, 0.5)
         visit_all(page)

@@ -21,9 +21,17 @@ from tests.report.shared import (
 
 import reprior as rp
 from reprior.core.prior import slopes
-from reprior.exceptions import LabelsError, NotFittedError, PriorError
+from reprior.exceptions import LabelsError, NotFittedError, OptionError, PriorError
 from reprior.files.chunk import Chunk
 from reprior.report import write_report
+from reprior.report.headline import (
+    JUDGED_ELSEWHERE,
+    NOT_RECOGNISED,
+    TUNED_HERE,
+    TUNED_ON_TEST,
+    UNKNOWN,
+)
+from reprior.report.room import Room
 
 NASTY = '</script><script>alert("x")</script>'
 
@@ -96,8 +104,8 @@ def test_curves_and_optima_are_the_profiles(tmp_path, rng):
 
 
 def test_long_curves_are_thinned_and_marked_so(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr("reprior.report.payload.CURVE_POINTS", 21)
-    monkeypatch.setattr("reprior.report.payload.FRONT_POINTS", 3)
+    rooms = (Room(curve_points=21, front_points=3),)
+    monkeypatch.setattr("reprior.report.payload.ROOMS", rooms)
     logits, labels, counts = make_scores(rng)
     calibrator = fitted(logits, labels, counts)
     one_set = page_json(write_report(tmp_path / "r.html", calibrator, [(logits, labels)]))["sets"][
@@ -233,21 +241,101 @@ def test_headline_says_whether_it_was_judged_elsewhere(tmp_path, rng):
     logits, labels, counts = make_scores(rng)
     others, other_labels, _ = make_scores(rng)
     tuned, other = chunked(logits, labels), chunked(others, other_labels)
+    shuffled = chunked(logits[::-1], labels[::-1])
     calibrator = rp.PosteriorCalibrator(rp.prior_from_counts(counts))
     rp.engines.fit(calibrator, tuned)
 
     def judged(validation, test=None):
         return headline(write_report(tmp_path / "r.html", calibrator, validation, test=test))
 
-    assert "expect less on others" in judged(tuned)[1]
-    assert judged(other)[1] == "Judged on other data than it was tuned on."
+    assert judged(tuned)[1] == TUNED_HERE
     change, where = judged(tuned, other)
     assert "on the test set (300 samples)" in change
-    assert where == "Judged on other data than it was tuned on."
-    assert judged(tuned, tuned)[1].startswith("The test set is what it was tuned on.")
-    calibrator.provenance_ = None
-    assert "is assumed" in judged(tuned, other)[1]
-    assert "expect less on others" in judged(tuned)[1]
+    assert where == JUDGED_ELSEWHERE
+    for again in (tuned, shuffled):
+        assert judged(tuned, again)[1] == f"{TUNED_ON_TEST} {TUNED_HERE}"
+    # A digest tells the same samples in another order from none at all: nothing is claimed.
+    for unknown in (other, shuffled):
+        assert judged(unknown)[1] == NOT_RECOGNISED
+        assert judged(unknown, unknown)[1] == NOT_RECOGNISED
+    assert judged(other, tuned)[1] == f"{TUNED_ON_TEST} {TUNED_HERE}"
+
+
+def test_headline_of_a_calibrator_that_was_fitted_in_memory(tmp_path, rng):
+    logits, labels, counts = make_scores(rng)
+    others, other_labels, _ = make_scores(rng)
+    calibrator = fitted(logits, labels, counts)
+
+    def judged(scores, labels):
+        return headline(write_report(tmp_path / "r.html", calibrator, [(scores, labels)]))[1]
+
+    assert judged(logits, labels) == TUNED_HERE
+    assert judged(logits[::-1].astype(np.float32), labels[::-1]) == TUNED_HERE
+    assert judged(others, other_labels) == JUDGED_ELSEWHERE
+    calibrator.save(tmp_path / "cal.json")
+    calibrator = rp.load(tmp_path / "cal.json")
+    assert judged(logits, labels) == UNKNOWN
+    assert judged(others, other_labels) == UNKNOWN
+
+
+def test_headline_of_a_class_without_labels(tmp_path, rng):
+    logits, labels, counts = make_scores(rng)
+    calibrator = fitted(logits, labels, counts)
+    calibrator.metric = "recall[4]"
+    rest = labels != 4
+    change, _ = headline(
+        write_report(
+            tmp_path / "r.html", calibrator, [(logits, labels)], test=[(logits[rest], labels[rest])]
+        )
+    )
+    assert "recall[4] is not defined, for want of labels of that class" in change
+    assert "nan" not in change
+
+
+def test_headline_where_the_profile_is_binned(tmp_path, rng, monkeypatch):
+    """Its numbers are those of the chosen strength, not of the bin before it."""
+    monkeypatch.setattr("reprior.report.measure.MOST_SWITCHES", 10)
+    monkeypatch.setattr("reprior.engines.chunked.AUTO_RESOLUTION", 0.5)
+    logits, labels, counts = make_scores(rng)
+    calibrator = fitted(logits, labels, counts)
+    path = write_report(tmp_path / "r.html", calibrator, chunked(logits, labels))
+    assert page_json(path)["sets"][0]["profileResolution"] == 0.5
+    assert f"to {100 * calibrator.best_score_:.1f} %" in headline(path)[0]
+
+
+def test_a_retargeted_calibrator(tmp_path, rng):
+    """A target prior with a 0 leaves nothing below 0, whatever the bounds were in tuning."""
+    logits, labels, counts = make_scores(rng)
+    calibrator = fitted(logits, labels, counts, bounds=(-1.0, 2.0)).retarget([0.5, 0.3, 0.2, 0, 0])
+    calibrator.strength_ = 0.75
+    data = page_json(write_report(tmp_path / "r.html", calibrator, [(logits, labels)]))
+    assert data["bounds"] == [0.0, 2.0]
+    check_everywhere(data, logits, labels, calibrator, rng)
+
+
+def test_long_names_are_cut_to_fit(tmp_path, rng, monkeypatch):
+    logits, labels, counts = make_scores(rng)
+    names = np.array([f"{i} {'é' * 50_000} {i}" for i in range(5)])
+    calibrator = fitted(logits, names[labels], counts, classes=names)
+    whole = write_report(tmp_path / "a.html", calibrator, [(logits, names[labels])])
+    assert page_json(whole)["classes"]["cutTo"] is None
+    limit = whole.stat().st_size - 1
+    monkeypatch.setattr("reprior.report.page.MOST_BYTES", limit)
+    cut = write_report(tmp_path / "b.html", calibrator, [(logits, names[labels])])
+    assert cut.stat().st_size < limit
+    shown = page_json(cut)["classes"]
+    assert shown["cutTo"] == 60
+    assert shown["cellNames"] == shown["names"]
+    assert all(len(name) == 60 and name[0] == name[-1] for name in shown["names"])
+
+
+def test_what_cannot_fit_is_refused(tmp_path, rng, monkeypatch):
+    logits, labels, counts = make_scores(rng)
+    calibrator = fitted(logits, labels, counts)
+    monkeypatch.setattr("reprior.report.page.MOST_BYTES", 1000)
+    with pytest.raises(OptionError, match=r"a page of 15 MB can hold them\. Got 5\. Merge rare"):
+        write_report(tmp_path / "r.html", calibrator, [(logits, labels)])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_headline_of_no_change(tmp_path, rng):
@@ -278,6 +366,8 @@ def test_the_policy_allows_these_scripts_only(tmp_path, rng):
     text = write_report(tmp_path / "r.html", calibrator, [(logits, labels)]).read_text("utf-8")
     policy = html_module.unescape(re.search(r'Security-Policy" content="([^"]*)"', text)[1])
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    plotly = re.findall(r'<script type="text/plain" id="plotly-source">(.*?)</script>', text, re.S)
+    scripts = [*plotly, *scripts]
     hashes = [
         base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
     ]

@@ -16,10 +16,8 @@ from reprior.report.measure import measure
 from reprior.report.packing import script_json
 from reprior.report.page import write_report
 from reprior.report.payload import _rows
+from reprior.report.room import MOST_BYTES, Room
 from reprior.report.thinning import RowBuffer, Rows, grid_points, grouped, thinned
-
-#: Far above what so few samples need, and far above what the page promises.
-FIFTEEN_MB = 15_000_000
 
 
 def random_rows(rng, n=2000, k=6, weighted=False):
@@ -101,8 +99,8 @@ def test_a_full_buffer_sums_up(monkeypatch):
 @pytest.mark.parametrize("limits", [(150, 10**6), (40, 10**6), (10**6, 10)])
 def test_a_thinned_page_is_exact_where_it_says(tmp_path, monkeypatch, limits):
     most_rows, most_cells = limits
-    monkeypatch.setattr("reprior.report.payload.MOST_ROWS", most_rows)
-    monkeypatch.setattr("reprior.report.payload.MOST_CELLS", most_cells)
+    rooms = (Room(rows=most_rows, pairs=most_cells),)
+    monkeypatch.setattr("reprior.report.payload.ROOMS", rooms)
     rng = np.random.default_rng(4)
     k = 40
     logits, labels, counts = make_scores(rng, n=400, k=k)
@@ -132,7 +130,8 @@ def test_the_largest_page_stays_below_15_mb(n_cells, n_switches):
     """Two weighted sets of 8,142 classes, at or beyond every limit: numbers and Plotly."""
     rng, k = np.random.default_rng(6), 8142
     calibrator = SimpleNamespace(
-        classes_=np.arange(k), source_prior_=np.full(k, 1 / k), strength_=0.7, profile_=None,
+        classes_=np.arange(k), source_prior_=np.full(k, 1 / k), target_prior_=np.full(k, 1 / k),
+        strength_=0.7, profile_=None,
         bounds=(0.0, 2.0), strength_interval_=(0.6, 0.8),
     )  # fmt: skip
 
@@ -147,10 +146,10 @@ def test_the_largest_page_stays_below_15_mb(n_cells, n_switches):
         joint=joint, switches=rows(n_switches, np.sort(rng.uniform(0, 2, n_switches))),
         resolution=None, profile=SimpleNamespace(weighted=True),
     )  # fmt: skip
-    found = _rows(calibrator, describe_classes(calibrator, None), measured, 2)
+    found = _rows(calibrator, describe_classes(calibrator, None), measured, 2, Room())
     plotly = resources.files("reprior.report") / "assets" / "plotly" / "plotly-cartesian.min.js"
     size = 2 * len(script_json(found)) + len(plotly.read_bytes())
-    assert size < 0.97 * FIFTEEN_MB
+    assert size < 0.97 * MOST_BYTES
     for strength in (0.0, 0.7, 2.0):
         joint_now = replay_counts(found, strength, k)
         wanted = changes(measured.switches, strength, k)[0]
@@ -181,7 +180,7 @@ def test_many_classes_stay_small(tmp_path):
         test=chunked(logits, labels, np.ones(1500) / 3, size=500), counts=counts,
     )  # fmt: skip
     data = page_json(path)
-    assert path.stat().st_size < FIFTEEN_MB
+    assert path.stat().st_size < MOST_BYTES
     assert len(data["classes"]["cellNames"]) == 10
     assert not data["classes"]["whole"]
     assert sum(one_set["joint"]["size"] for one_set in data["sets"]) <= 3000

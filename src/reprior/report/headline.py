@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from reprior.exceptions import RepriorError
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
+    from reprior.metrics.counts import ClassCounts
+    from reprior.report.measure import Measured
     from reprior.tuning.profile import StrengthProfile
 
 __all__ = ["change_sentence", "judged_sentence", "main_metric", "metric_label", "shown_metrics"]
 
 TUNED_HERE = "On the labels it was tuned on: expect less on others."
+TUNED_ON_TEST = "The test set is what it was tuned on."
 JUDGED_ELSEWHERE = "Judged on other data than it was tuned on."
+NOT_RECOGNISED = (
+    "This is not the file it was tuned on, by its digest. The same samples in another order or "
+    "number format would not be recognised."
+)
+UNKNOWN = (
+    "Whether this is other data than it was tuned on is not known: the calibrator does not say "
+    "what it was tuned on."
+)
+
+#: Scores that went through float32 or a text file give switches that differ by less than this.
+FORMAT_ROUNDING = 1e-4
 
 _LABELS = {"mean_iou": "mean IoU", "macro_f1": "macro F1"}
 
@@ -45,41 +61,65 @@ def shown_metrics(calibrator: PosteriorCalibrator) -> list[CountMetric]:
     return [main, *others]
 
 
-def change_sentence(
-    calibrator: PosteriorCalibrator, profile: StrengthProfile, set_name: str
-) -> str:
+def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_name: str) -> str:
     """The tuned metric before and after, and what accuracy does meanwhile."""
     main = main_metric(calibrator)
-    at = profile.counts(calibrator.strength_)
-    first = _change(main, profile.baseline, at)
-    second_metric = COUNT_METRICS["accuracy" if main.name != "accuracy" else "balanced_accuracy"]
-    second = _change(second_metric, profile.baseline, at)
+    before, after = measured.profile.baseline, measured.counts(calibrator.strength_)
+    second = COUNT_METRICS["accuracy" if main.name != "accuracy" else "balanced_accuracy"]
     return (
-        f"At strength {calibrator.strength_:.3g}, {first} on the {set_name} set "
-        f"({profile.n_samples:,} samples); {second}."
+        f"At strength {calibrator.strength_:.3g}, {_change(main, before, after)} on the {set_name} "
+        f"set ({measured.profile.n_samples:,} samples); {_change(second, before, after)}."
     )
 
 
-def _change(metric: CountMetric, before: Any, after: Any) -> str:
-    old, new = metric(before), metric(after)
+def _change(metric: CountMetric, before: ClassCounts, after: ClassCounts) -> str:
     name = metric_label(metric)
+    if metric.of_class is not None and not before.labelled[metric.of_class]:
+        return f"{name} is not defined, for want of labels of that class,"
+    old, new = (f"{100 * metric(counts):.1f} %" for counts in (before, after))
     if old == new:
-        return f"{name} stays at {old:.1%}".replace("%", " %")
-    points = f"{100 * (new - old):+.1f}".replace("-", "−")
-    return f"{name} goes from {100 * old:.1f} % to {100 * new:.1f} % ({points} points)"
+        return f"{name} stays at {old}"
+    points = f"{100 * (metric(after) - metric(before)):+.1f}".replace("-", "−")
+    return f"{name} goes from {old} to {new} ({points} points)"
 
 
-def judged_sentence(
-    calibrator: PosteriorCalibrator, validation: str, test: str | None = None
-) -> str:
+def judged_sentence(calibrator: PosteriorCalibrator, sets: dict[str, Measured]) -> str:
     """Whether the headline's numbers are from other data than the strength was tuned on.
 
-    ``validation`` and ``test`` are the digests of the data. A calibrator that does not know what
-    it was tuned on is taken to be tuned on the validation set.
+    They are those of the last of ``sets``. What cannot be known is not assumed.
     """
-    tuned = (calibrator.provenance_ or {}).get("digest", validation)
-    if (validation if test is None else test) == tuned:
-        return f"The test set is what it was tuned on. {TUNED_HERE}" if test else TUNED_HERE
-    if calibrator.provenance_ is None:
-        return f"{JUDGED_ELSEWHERE} (That the validation set is what it was tuned on is assumed.)"
-    return JUDGED_ELSEWHERE
+    validation, judged = next(iter(sets.values())), list(sets.values())[-1]
+    known = tuned_on(calibrator, validation)
+    here = tuned_on(calibrator, judged)
+    if known and judged is not validation:  # recognised in another order too
+        here = here or alike(judged.profile, validation.profile)
+    if here:
+        return TUNED_HERE if judged is validation else f"{TUNED_ON_TEST} {TUNED_HERE}"
+    if here is None:
+        return UNKNOWN
+    return JUDGED_ELSEWHERE if known or not calibrator.provenance_ else NOT_RECOGNISED
+
+
+def tuned_on(calibrator: PosteriorCalibrator, measured: Measured) -> bool | None:
+    """Whether a set is the tuning data; None where the calibrator does not say what that was."""
+    known = (calibrator.provenance_ or {}).get("digest")
+    if known is not None:
+        return bool(known == measured.digest)
+    if calibrator.profile_ is not None:
+        return alike(calibrator.profile_, measured.profile)
+    return None
+
+
+def alike(one: StrengthProfile, other: StrengthProfile) -> bool:
+    """Whether two profiles are of the same samples, in whatever order and number format."""
+    if one.n_samples != other.n_samples:
+        return False
+    if not np.allclose(one.baseline.support, other.baseline.support, rtol=FORMAT_ROUNDING):
+        return False
+    if one.resolution is not None or other.resolution is not None:
+        sides = one.baseline.predicted, other.baseline.predicted
+        return bool(np.allclose(*sides, rtol=FORMAT_ROUNDING))
+    low, high = max(one.bounds[0], other.bounds[0]), min(one.bounds[1], other.bounds[1])
+    a, b = (profile.switches.position for profile in (one, other))
+    a, b = (x[(x > low) & (x < high)] for x in (a, b))
+    return a.size == b.size and bool(np.allclose(a, b, rtol=FORMAT_ROUNDING))

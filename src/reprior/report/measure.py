@@ -1,4 +1,10 @@
-"""One pass over labelled chunks: all that the page says about a set of samples."""
+"""One pass over labelled chunks: all that the page says about a set of samples.
+
+Every block is gone over twice: by :class:`StrengthProfile`, for curves and optima, and by the
+envelope itself, for what a profile does not keep. That is the joint table of labels and
+predictions, the confidence of every sample's prediction along the grid, and switches with both
+their classes where there are so many that the profile sums them up in bins.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +20,9 @@ from reprior.engines.chunked import MOST_SWITCHES, profile_sum
 from reprior.engines.fingerprint import Digest
 from reprior.engines.stream import Stream
 from reprior.exceptions import RepriorError
+from reprior.metrics.counts import ClassCounts
 from reprior.report.confidence import GridReliability, predictions_along
-from reprior.report.thinning import RowBuffer, Rows, grouped
+from reprior.report.thinning import RowBuffer, Rows, grouped, summed_per_class
 from reprior.tuning.envelope import Envelope, envelope
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.rows import Block
@@ -56,12 +63,33 @@ class Measured:
     n_read: int
     """Samples gone over, ignored ones too."""
 
+    def counts(self, strength: float) -> ClassCounts:
+        """Counts at 0, the chosen strength or a bound: exact there, also where bins are kept."""
+        base, n = self.profile.baseline, self.profile.n_classes
+        until = int(np.searchsorted(self.switches.position, strength, side="right"))
+        moved = self.switches.taken(np.arange(until))
+        rows = Rows.joined([self.joint, summed_per_class(moved, n)])
+        right = rows.label == rows.after
+        number = np.bincount(rows.after, rows.count, n).astype(np.int64)
+        mass = rows.count if rows.weight is None else rows.weight
+        here = number > 0  # where nobody is left, weights leave rounding behind
+        return ClassCounts(
+            np.bincount(rows.after[right], mass[right], n) * here,
+            np.bincount(rows.after, mass, n) * here,
+            base.support, n_predicted=number, n_labelled=base.n_labelled,
+        )  # fmt: skip
+
 
 def page_bounds(calibrator: PosteriorCalibrator) -> tuple[float, float]:
-    """The calibrator's bounds, widened to hold 0, the chosen strength and its interval."""
+    """The calibrator's bounds, widened to hold 0, the chosen strength and its interval.
+
+    A class of target prior 0, which a retargeted calibrator may have, leaves nothing below 0.
+    """
     held = [0.0, calibrator.strength_, *calibrator.bounds, *calibrator.strength_interval_]
     if calibrator.profile_ is not None:
         held += calibrator.profile_.bounds
+    if calibrator.strength_ >= 0.0 and not (calibrator.target_prior_ > 0.0).all():
+        held = [max(strength, 0.0) for strength in held]
     return float(min(held)), float(max(held))
 
 

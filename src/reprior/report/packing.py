@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["packed", "script_json", "smallest_ids"]
+__all__ = ["exactly", "packed", "script_json", "smallest_ids"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -26,9 +26,22 @@ def packed(values: Any, dtype: str = "f8") -> dict[str, str]:
     return {"type": dtype, "data": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
+def exactly(values: Any, otherwise: str = "f8") -> dict[str, str]:
+    """An array packed in the smallest type of whole numbers, or else in type ``otherwise``.
+
+    Examples
+    --------
+    >>> exactly([0, 300])["type"], exactly([0.5, 300])["type"]
+    ('u2', 'f8')
+    """
+    array = np.asarray(values, np.float64)
+    whole = bool(((array >= 0) & (array < 1 << 32) & (array % 1 == 0)).all())
+    return packed(array, smallest_ids(int(array.max(initial=0))) if whole else otherwise)
+
+
 def smallest_ids(n_classes: int) -> str:
     """The type that holds class indices and K itself, which stands for no class."""
-    return "u2" if n_classes < 1 << 16 else "u4"
+    return "u1" if n_classes < 1 << 8 else "u2" if n_classes < 1 << 16 else "u4"
 
 
 def script_json(data: Any) -> str:

@@ -18,8 +18,8 @@ from reprior.files.atomic import atomic_write
 from reprior.report.classes import Classes, describe_classes
 from reprior.report.headline import change_sentence, judged_sentence
 from reprior.report.measure import Measured, measure
-from reprior.report.packing import script_json
-from reprior.report.payload import page_data
+from reprior.report.payload import fitting_data
+from reprior.report.room import MOST_BYTES
 from reprior.summary import metric_name
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def write_report(
 
     A slider over the strength moves every figure and table of the page. Counts, metrics and
     confusion follow exactly from the switches of the samples; reliability and log-loss are
-    computed on a grid of strengths. The page says where it had to thin or to group.
+    computed on a grid of strengths. The page stays below 15 MB, and says where it had to thin,
+    to group or to cut for that.
 
     Parameters
     ----------
@@ -112,28 +113,44 @@ def _html(
     sets: dict[str, Measured],
     title: str | None,
 ) -> str:
-    judged_on = list(sets)[-1]
+    """The page, with as much data as there is room for beside all else."""
     assets = resources.files("reprior.report") / "assets"
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_text(assets, "page.html.j2"))
-    scripts = [_text(assets, PLOTLY), *(_text(assets, f"js/{name}.js") for name in SCRIPTS)]
-    html: str = template.render(
-        title=title or "What the prior correction changes",
-        change=change_sentence(calibrator, sets[judged_on].profile, judged_on),
-        judged=judged_sentence(calibrator, *(measured.digest for measured in sets.values())),
-        policy=_policy(scripts),
-        scripts=scripts,
-        styles=[_text(assets, f"css/{name}.css") for name in STYLES],
-        data=script_json(page_data(calibrator, classes, sets)),
-        facts=_facts(calibrator, classes, sets),
-        group_note=classes.group_note,
-        whole=classes.whole,
-        n_classes=len(classes.names),
-        n_cells=len(classes.cell_names),
-        set_names=list(sets),
-        judged_on=judged_on,
-    )
+    plotly, scripts = _text(assets, PLOTLY), [_text(assets, f"js/{name}.js") for name in SCRIPTS]
+    content = {
+        "policy": _policy([plotly, *scripts]),
+        "plotly": plotly,
+        "scripts": scripts,
+        "styles": [_text(assets, f"css/{name}.css") for name in STYLES],
+        **_words(calibrator, classes, sets, title),
+    }
+    empty: str = template.render(data="", **content)
+    data = fitting_data(calibrator, classes, sets, MOST_BYTES - len(empty.encode()))
+    html: str = template.render(data=data, **content)
     return html
+
+
+def _words(
+    calibrator: PosteriorCalibrator,
+    classes: Classes,
+    sets: dict[str, Measured],
+    title: str | None,
+) -> dict[str, Any]:
+    """What the template says in words."""
+    judged_on = list(sets)[-1]
+    return {
+        "title": title or "What the prior correction changes",
+        "change": change_sentence(calibrator, sets[judged_on], judged_on),
+        "judged": judged_sentence(calibrator, sets),
+        "facts": _facts(calibrator, classes, sets),
+        "group_note": classes.group_note,
+        "whole": classes.whole,
+        "n_classes": len(classes.names),
+        "n_cells": len(classes.cell_names),
+        "set_names": list(sets),
+        "judged_on": judged_on,
+    }
 
 
 def _text(assets: Traversable, name: str) -> str:

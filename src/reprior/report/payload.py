@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.report.classes import Classes
 from reprior.report.confidence import N_BINS, GridReliability
 from reprior.report.headline import metric_label, shown_metrics
 from reprior.report.measure import GRID_SIZE, Measured, page_bounds
-from reprior.report.packing import packed, smallest_ids
+from reprior.report.packing import exactly, packed, script_json, smallest_ids
+from reprior.report.room import MOST_BYTES, ROOMS, Room
 from reprior.report.thinning import (
     Rows,
     grid_points,
@@ -27,32 +29,31 @@ from reprior.tuning.profile import StrengthProfile
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
 
-__all__ = ["page_data"]
+__all__ = ["fitting_data", "page_data"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Steps of a curve that are all drawn; of longer ones, this many strengths.
-CURVE_POINTS = 1001
 
-#: Points of a Pareto front that are drawn.
-FRONT_POINTS = 300
-
-#: Rows of switches of one set, and bytes of all sets' switches before base64 adds a third.
-MOST_ROWS = 300_000
-MOST_BYTES = 6_500_000
-
-#: Rows of switches between groups of classes, where those between classes are not kept.
-MOST_CELL_ROWS = 40_000
-
-#: Cells of the joint tables of all sets; with more, labels and predictions are kept per class only.
-MOST_CELLS = 150_000
+def fitting_data(
+    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured], most_bytes: int
+) -> str:
+    """The data of the page as JSON of at most so many bytes: as much as there is room for."""
+    for room in ROOMS:
+        text = script_json(page_data(calibrator, classes, sets, room))
+        if len(text.encode()) <= most_bytes:
+            return text
+    raise OptionError(
+        f"`calibrator` must be of so few classes that a page of {MOST_BYTES // 10**6} MB can hold "
+        f"them. Got {len(classes.names):,}. Merge rare classes, or leave `test` out."
+    )
 
 
 def page_data(
-    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured]
+    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured], room: Room
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON."""
     metrics = shown_metrics(calibrator)
+    names = [room.cut(name) for name in classes.names]
     return {
         "metrics": [_metric(metric) for metric in metrics],
         "strength": float(calibrator.strength_),
@@ -60,20 +61,26 @@ def page_data(
         "temperature": float(calibrator.temperature_),
         "bounds": list(page_bounds(calibrator)),
         "classes": {
-            "names": classes.names,
-            "counts": None if classes.counts is None else packed(classes.counts),
-            "source": packed(calibrator.source_prior_),
-            "target": packed(calibrator.target_prior_),
+            "names": names,
+            "cutTo": None if names == classes.names else room.letters,
+            "counts": None if classes.counts is None else exactly(classes.counts, room.float_type),
+            "source": packed(calibrator.source_prior_, room.float_type),
+            "target": packed(calibrator.target_prior_, room.float_type),
             "group": packed(classes.group, "u1"),
             "groupNames": classes.group_names,
-            "cell": packed(classes.cell, smallest_ids(len(classes.names))),
-            "cellNames": classes.cell_names,
+            "cell": packed(classes.cell, smallest_ids(len(classes.cell_names))),
+            "cellNames": names if classes.whole else classes.cell_names,
             "whole": classes.whole,
         },
         "bins": N_BINS,
         "gridSize": GRID_SIZE,
+        "curvePoints": room.curve_points,
         "sets": [
-            _set(calibrator, classes, name, measured, metrics, len(sets))
+            {
+                "name": name,
+                **_set(calibrator, measured, metrics, room),
+                **_rows(calibrator, classes, measured, len(sets), room),
+            }
             for name, measured in sets.items()
         ],
     }
@@ -94,25 +101,21 @@ def _metric(metric: CountMetric) -> dict[str, Any]:
 
 
 def _set(
-    calibrator: PosteriorCalibrator,
-    classes: Classes,
-    name: str,
-    measured: Measured,
-    metrics: list[CountMetric],
-    n_sets: int,
+    calibrator: PosteriorCalibrator, measured: Measured, metrics: list[CountMetric], room: Room
 ) -> dict[str, Any]:
     profile = measured.profile
     metrics = [metric for metric in metrics if _defined(profile, metric)]
     best = {metric.name: profile.best(metric) for metric in metrics}
     return {
-        "name": name,
         "samples": profile.n_samples,
         "switchCount": profile.n_switches,
-        "support": packed(profile.baseline.support),
+        "profileResolution": profile.resolution,
+        "support": exactly(profile.baseline.support, room.float_type),
         "labelled": packed(profile.baseline.labelled, "u1"),
         "weighted": profile.weighted,
-        **_rows(calibrator, classes, measured, n_sets),
-        "curves": {m.name: _curve(profile, m, calibrator.strength_) for m in metrics},
+        "curves": {
+            m.name: _curve(profile, m, calibrator.strength_, room.curve_points) for m in metrics
+        },
         "best": {
             key: {
                 "strength": found.strength,
@@ -122,7 +125,7 @@ def _set(
             }
             for key, found in best.items()
         },
-        "fronts": [_front(profile, a, b) for a, b in combinations(metrics, 2)],
+        "fronts": [_front(profile, a, b, room.front_points) for a, b in combinations(metrics, 2)],
         "reliability": _reliability(measured.grid),
         "reliabilityBefore": _reliability(measured.before),
     }
@@ -134,22 +137,26 @@ def _defined(profile: StrengthProfile, metric: CountMetric) -> bool:
 
 
 def _rows(
-    calibrator: PosteriorCalibrator, classes: Classes, measured: Measured, n_sets: int
+    calibrator: PosteriorCalibrator,
+    classes: Classes,
+    measured: Measured,
+    n_sets: int,
+    room: Room,
 ) -> dict[str, Any]:
     """Joint table and switches, thinned where they are too many."""
     k = len(classes.names)
     low, high = page_bounds(calibrator)
     edges = [low, 0.0, float(calibrator.strength_)]
     row_bytes = 12 + 3 * np.dtype(smallest_ids(k)).itemsize + 8 * measured.profile.weighted
-    limit = min(MOST_ROWS, MOST_BYTES // (row_bytes * n_sets))
-    joint, many = measured.joint, len(measured.joint) > MOST_CELLS // n_sets
+    limit = min(room.rows, room.row_bytes // (row_bytes * n_sets))
+    joint, many = measured.joint, len(measured.joint) > room.pairs // n_sets
     switches, width, per_class = thinned(
         measured.switches, limit, k, edges, high, measured.resolution, per_class=many
     )
     data: dict[str, Any] = {"perClass": per_class}
     if per_class:
         joint = grouped(summed_per_class(joint, k))
-        data["cells"], wider = _cell_rows(measured, classes, width, edges, high)
+        data["cells"], wider = _cell_rows(measured, classes, width, edges, high, room.group_rows)
         if wider is not None and wider != width:  # one grid for the whole page
             placed = on_grid(measured.switches, grid_points(wider, edges, high))
             switches, width = grouped(summed_per_class(placed, k)), wider
@@ -162,7 +169,12 @@ def _rows(
 
 
 def _cell_rows(
-    measured: Measured, classes: Classes, width: float | None, edges: list[float], high: float
+    measured: Measured,
+    classes: Classes,
+    width: float | None,
+    edges: list[float],
+    high: float,
+    most: int,
 ) -> tuple[dict[str, Any], float | None]:
     """The joint table and switches of groups of classes, where those of classes are lost."""
     cell = np.append(classes.cell, len(classes.cell_names))
@@ -177,7 +189,7 @@ def _cell_rows(
         if wider is not None:
             switches = on_grid(switches, grid_points(wider, edges, high))
         switches = of_cells(switches)
-        if len(switches) <= MOST_CELL_ROWS:
+        if len(switches) <= most:
             break
     size = len(classes.cell_names)
     tables = {
@@ -202,24 +214,26 @@ def _table(rows: Rows, n_classes: int, *, base: bool = False) -> dict[str, Any]:
     return columns
 
 
-def _curve(profile: StrengthProfile, metric: CountMetric, strength: float) -> dict[str, Any]:
+def _curve(
+    profile: StrengthProfile, metric: CountMetric, strength: float, most: int
+) -> dict[str, Any]:
     """The step function itself, or its values at some strengths where it has too many steps."""
     x, y = profile.curve(metric)
-    exact = x.size <= CURVE_POINTS
+    exact = x.size <= most
     if not exact:
         low, high = profile.bounds
         best = profile.best(metric)
-        even = np.linspace(low, high, CURVE_POINTS)
+        even = np.linspace(low, high, most)
         x = np.unique([*even, 0.0, strength, best.strength])
         y = profile.evaluate(metric, x)
     return {"x": packed(x), "y": packed(y), "exact": exact}
 
 
-def _front(profile: StrengthProfile, a: CountMetric, b: CountMetric) -> dict[str, Any]:
+def _front(profile: StrengthProfile, a: CountMetric, b: CountMetric, most: int) -> dict[str, Any]:
     front = profile.pareto(a, b)
     index = np.arange(len(front))
-    if index.size > FRONT_POINTS:
-        index = np.unique(np.linspace(0, index.size - 1, FRONT_POINTS).round().astype(int))
+    if index.size > most:
+        index = np.unique(np.linspace(0, index.size - 1, most).round().astype(int))
     return {
         "a": a.name,
         "b": b.name,

@@ -32,14 +32,14 @@
       .filter((group) => group.rows.length)
       .map((group) => {
         const of = (key) => mean(group.rows.map((row) => row[key]));
-        return R.el("tr", { "data-group": group.name }, R.textCell(group.name),
+        return R.el("tr", { "data-group": group.name }, R.rowHead(group.name),
           R.numberCell(group.rows.length, R.number),
           R.changeCell(of("recallBefore"), of("recall"), R.bare),
           R.deltaCell(of("recallBefore"), of("recall")),
           R.changeCell(of("precisionBefore"), of("precision"), R.bare),
           R.changeCell(of("iouBefore"), of("iou"), R.bare));
       });
-    R.fillTable("group-table", ["Group", "classes", "mean recall, %", "change", "mean precision, %", "mean IoU, %"], lines);
+    R.fillTable("group-table", "Means over groups of classes, before and at λ", ["Group", "classes", "mean recall, %", "change", "mean precision, %", "mean IoU, %"], lines);
   }
 
   function renderFigure(rows) {
@@ -62,8 +62,8 @@
       { x, y: now, customdata: labels, mode: "markers", cliponaxis: false, name: "at λ", hovertemplate: hover("at λ"),
         marker: { color: R.color("accent"), size: few ? 9 : 7 } },
     ], {
-      xaxis: { tickvals: x.filter((i) => i % every === 0), ticktext: labels.filter((_, i) => i % every === 0),
-        range: [-0.6, x.length - 0.4], showgrid: false, zeroline: false, ...R.slanted(few ? labels : []), title: { text: "classes, most frequent first" } },
+      xaxis: { automargin: true, tickvals: x.filter((i) => i % every === 0), ticktext: labels.filter((_, i) => i % every === 0),
+        range: [-0.6, x.length - 0.4], showgrid: false, zeroline: false, ...R.slanted(few ? labels : [], "classes-figure"), title: { text: "classes, most frequent first" } },
       yaxis: { tickformat: ".0%", rangemode: "tozero", title: { text: RATIOS[key] } }, hovermode: "closest", showlegend: true,
     });
     R.say("classes-note", few ? "" : `With ${R.number(rows.length)} classes, every mark is the mean of about ${Math.round(rows.length / BINS)} classes of like frequency; the table below has each one.`);
@@ -107,8 +107,8 @@
     const heads = [header("Class", "name", true), header(counts ? "training count" : "source prior", "count"),
       header("Group", "group", true), header("labels", "labels"), header("predicted", "predicted"),
       header("recall, %", "recall"), header("change", "change"), header("precision, %", "precision"), header("IoU, %", "iou")];
-    R.fillTable("class-table", heads, shown.map((row) => R.el("tr", { "data-class": row.k },
-      R.textCell(row.name, "name"), R.numberCell(row.count, counts ? R.number : (x) => R.percent(x, 2)),
+    R.fillTable("class-table", "Every class, before and at λ", heads, shown.map((row) => R.el("tr", { "data-class": row.k },
+      R.rowHead(row.name, "name"), R.numberCell(row.count, counts ? R.number : (x) => R.percent(x, 2)),
       R.textCell(groupNames[row.group].replace(/ \(.*/, "")), R.numberCell(row.labels, R.number),
       R.changeCell(row.predictedBefore, row.predicted, R.number),
       R.changeCell(row.recallBefore, row.recall, R.bare), R.deltaCell(row.recallBefore, row.recall),

@@ -14,19 +14,19 @@
       const row = Array.from(cells.subarray(i * n, (i + 1) * n));
       const total = row.reduce((a, b) => a + b, 0);
       share.push(row.map((v) => (total > 0 ? v / total : null)));
-      text.push(row.map((v, j) => `${full[i]} → ${full[j]}: ${R.number(Math.round(v * 1e6) / 1e6)}${total > 0 ? ` (${R.percent(v / total)})` : ""}`));
+      text.push(row.map((v, j) => `${full[i]} → ${full[j]}: ${R.number(v)}${total > 0 ? ` (${R.percent(v / total)})` : ""}`));
       inside.push(row.map((v) => (n <= 10 && total > 0 && v / total >= 0.005 ? `${Math.round((100 * v) / total)}` : "")));
     }
     const x = names.map((_, i) => i);
     const small = { size: n > 14 ? 9 : 11 };
     R.draw(id, [{
-      type: "heatmap", x, y: x, z: share, customdata: text, text: inside, texttemplate: "%{text}",
+      type: "heatmap", x, y: x, z: share, customdata: text, text: inside, texttemplate: "%{text}", textfont: { color: R.color("ink") },
       zmin: 0, zmax: 1, colorscale: R.scale(), showscale: false, xgap: 1, ygap: 1,
       hovertemplate: "%{customdata}<extra></extra>",
     }], {
       margin: { l: 40, r: 6, t: 6, b: 40 },
-      xaxis: { tickvals: x, ticktext: names, title: { text: whole ? "predicted" : "predicted, rank of the classes", standoff: 8 }, tickangle: names.some((name) => name.length > 3) ? -45 : 0, ticklabeloverflow: "allow", showgrid: false, zeroline: false, tickfont: small, constrain: "domain" },
-      yaxis: { tickvals: x, ticktext: names, title: { text: whole ? "label" : "label, rank of the classes", standoff: 8 }, autorange: "reversed", showgrid: false, zeroline: false, tickfont: small },
+      xaxis: { automargin: true, tickvals: x, ticktext: names, title: { text: whole ? "predicted" : "predicted, rank of the classes", standoff: 8 }, tickangle: names.some((name) => name.length > 3) ? -45 : 0, ticklabeloverflow: "allow", showgrid: false, zeroline: false, tickfont: small, constrain: "domain" },
+      yaxis: { automargin: true, tickvals: x, ticktext: names, title: { text: whole ? "label" : "label, rank of the classes", standoff: 8 }, autorange: "reversed", showgrid: false, zeroline: false, tickfont: small },
     });
   }
 
@@ -42,8 +42,8 @@
     }
     const unit = set.raw.weighted ? "weight" : "samples";
     R.say("flows-note", flows.length ? `The ${flows.length} pairs with the most ${unit}, before or at λ.` : "Nothing is confused.");
-    R.fillTable("flow-table", ["Label", R.el("th", { scope: "col", class: "text" }, "taken for"), unit, "change"], flows.map((flow) => R.el("tr", {},
-      R.textCell(R.names[flow.label], "name"), R.textCell(R.names[flow.predicted], "name"),
+    R.fillTable("flow-table", "Pairs of classes that are confused most, before and at λ", ["Label", R.el("th", { scope: "col", class: "text" }, "taken for"), unit, "change"], flows.map((flow) => R.el("tr", {},
+      R.rowHead(R.names[flow.label], "name"), R.textCell(R.names[flow.predicted], "name"),
       R.changeCell(flow.before, flow.now, R.number),
       R.el("td", { class: R.direction(flow.before - flow.now) }, (flow.now > flow.before ? "+" : flow.now < flow.before ? "−" : "±") + R.number(Math.abs(flow.now - flow.before))))));
   };

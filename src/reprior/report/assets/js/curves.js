@@ -54,7 +54,10 @@
       showlegend: true,
     });
     const all = drawn.every((metric) => R.curve(set, metric.name).exact);
-    R.say("curves-note", "Solid upright line: λ now. Dashed: the chosen λ; the band around it holds the strengths that did equally well in tuning. Diamonds: the largest value of each metric, over all λ, exactly.",
-      all ? "" : "Curves with more than 1,001 steps are drawn at 1,001 even strengths; the marks on them are exact.");
+    const bin = set.raw.profileResolution, most = R.number(R.data.curvePoints);
+    R.say("curves-note", "Solid upright line: λ now. Dashed: the chosen λ; the band around it holds the strengths that did equally well in tuning.",
+      bin === null ? "Diamonds: the largest value of each metric, over all λ, exactly."
+        : `Diamonds: the largest value of each metric; with so many samples, curves and diamonds know λ to ${bin}.`,
+      all ? "" : `Curves with more than ${most} steps are drawn at ${most} even strengths; the marks on them are exact.`);
   };
 })(window.Reprior);

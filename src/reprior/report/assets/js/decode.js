@@ -4,7 +4,7 @@ window.Reprior = {};
   "use strict";
 
   const TYPES = {
-    f8: Float64Array, i4: Int32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array,
+    f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array,
   };
 
   function bytes(text) {

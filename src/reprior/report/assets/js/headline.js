@@ -33,7 +33,7 @@
     const now = set.counts(strength), chosen = set.counts(R.data.strength);
     const rows = R.data.metrics.filter((metric) => set.raw.best[metric.name]).map((metric) => {
       const best = set.raw.best[metric.name];
-      return R.el("tr", {}, R.textCell(metric.label),
+      return R.el("tr", {}, R.rowHead(metric.label),
         R.numberCell(R.metricValue(metric, set.before), R.percent),
         R.numberCell(R.metricValue(metric, now), R.percent),
         R.numberCell(R.metricValue(metric, chosen), R.percent),
@@ -41,7 +41,7 @@
         R.numberCell(best.strength, R.strength),
         R.el("td", {}, `${R.interval(...best.interval)}${best.atBound ? " (at the bound)" : ""}`));
     });
-    R.fillTable("optimum-table", ["Metric", "before", `at λ = ${R.strength(strength)}`,
+    R.fillTable("optimum-table", "Every metric before, at λ, as chosen and at its largest", ["Metric", "before", `at λ = ${R.strength(strength)}`,
       `chosen, λ = ${R.strength(R.data.strength)}`, "largest on this set", "there λ is", "equally good"], rows);
   };
 })(window.Reprior);

@@ -16,6 +16,14 @@
   ].map((part) => ({ ...part, element: R.byId(part.id), seen: false, stale: true }));
   let waiting = false;
 
+  // `data-strength` tells what a part shows now; it has none while that is out of date.
+  function outdate() {
+    for (const part of parts) {
+      part.stale = true;
+      delete part.element.dataset.strength;
+    }
+  }
+
   function render(part) {
     part.stale = false;
     part.render(state);
@@ -29,7 +37,7 @@
   }
 
   function changed() {
-    for (const part of parts) part.stale = true;
+    outdate();
     if (!waiting) {
       waiting = true;
       requestAnimationFrame(() => renderStale(false));
@@ -38,26 +46,32 @@
 
   // In print everything is drawn, at once, in the width of the paper.
   function redraw(all = false) {
-    for (const part of parts) part.stale = true;
-    renderStale(all === true);
+    outdate();
+    renderStale(all);
   }
 
-  const again = (id) => () => render(parts.find((part) => part.id === id));
+  function firstFigure() {
+    R.loadPlotly();
+    outdate();
+    render(byId("curves-figure"));
+    performance.mark("first-figure");
+    renderStale(false);
+    document.documentElement.dataset.ready = "true";
+  }
+
+  const byId = (id) => parts.find((part) => part.id === id);
+  const again = (id) => () => render(byId(id));
   R.initControls(state, changed);
   R.initClasses(again("classes"));
   R.initTradeoff(again("tradeoff"));
   R.initTheme(redraw);
   R.state = state;
 
-  const thin = R.sets.filter((set) => set.raw.resolution !== null).map((set) => (
+  const sentences = R.sets.filter((set) => set.raw.resolution !== null).map((set) => (
     `The ${R.number(set.raw.switchCount)} switches of the ${set.name} set are more than a page can hold: they are summed at multiples of ${set.raw.resolution}${set.raw.perClass ? ", per class" : ""}.`));
-  R.say("thinning-note", ...thin);
-
-  renderStale(false);
-  render(parts[0]);
-  render(parts[1]);
-  performance.mark("first-figure");
-  document.documentElement.dataset.ready = "true";
+  const { cutTo } = R.data.classes;
+  if (cutTo) sentences.push(`Names of classes are cut to ${cutTo} letters, so that the page stays below 15 MB.`);
+  R.say("thinning-note", ...sentences);
 
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -67,4 +81,9 @@
     }
   }, { rootMargin: "200px 0px" });
   for (const part of parts) observer.observe(part.element);
+
+  render(byId("metric-cards"));
+  performance.mark("first-numbers");
+  // After the next frame, in which the numbers are painted.
+  requestAnimationFrame(() => setTimeout(firstFigure));
 })(window.Reprior);

@@ -10,6 +10,13 @@
     return result;
   }
 
+  // Weight, or number, of the samples of a row.
+  const mass = (rows, i) => (rows.weight ? rows.weight[i] : rows.count ? rows.count[i] : 1);
+
+  // Sums of weights leave rounding behind where nobody is left.
+  const ROUNDING = 1e-9;
+  const cleaned = (values) => values.map((v) => (Math.abs(v) < ROUNDING ? 0 : v));
+
   function ratio(metric, tp, predicted, support) {
     const below = metric.support * support + metric.predicted * predicted + metric.truePositive * tp;
     return below > 0 ? (metric.gain * tp) / below : 0;
@@ -78,11 +85,10 @@
       const tp = new Float64Array(size), predicted = new Float64Array(size);
       const nPredicted = new Float64Array(size);
       const move = (rows, klass, i, sign) => {
-        const count = rows.count ? rows.count[i] : 1;
-        const mass = sign * (rows.weight ? rows.weight[i] : count);
-        predicted[klass] += mass;
-        nPredicted[klass] += sign * count;
-        if (rows.label[i] === klass) tp[klass] += mass;
+        const moved = sign * mass(rows, i);
+        predicted[klass] += moved;
+        nPredicted[klass] += sign * (rows.count ? rows.count[i] : 1);
+        if (rows.label[i] === klass) tp[klass] += moved;
       };
       for (let i = 0; i < this.joint.size; i++) move(this.joint, this.joint.after[i], i, 1);
       const rows = this.switches, n = this.passed(strength);
@@ -91,7 +97,7 @@
         move(rows, rows.after[i], i, 1);
       }
       for (let k = 0; k < R.K; k++) {
-        if (!(nPredicted[k] > 0)) tp[k] = predicted[k] = 0; // sums of weights leave rounding behind
+        if (!(nPredicted[k] > 0)) tp[k] = predicted[k] = 0; // rounding again
       }
       return { tp, predicted, nPredicted, support: this.support, labelled: this.labelled };
     }
@@ -105,7 +111,6 @@
       const [joint, switches] = this._cellTables;
       const cell = own ? (k) => k : (k) => R.data.classes.cell[k];
       const result = new Float64Array(n * n);
-      const mass = (rows, i) => (rows.weight ? rows.weight[i] : rows.count ? rows.count[i] : 1);
       for (let i = 0; i < joint.size; i++) {
         result[cell(joint.label[i]) * n + cell(joint.after[i])] += mass(joint, i);
       }
@@ -115,7 +120,7 @@
         result[row + cell(switches.before[i])] -= v;
         result[row + cell(switches.after[i])] += v;
       }
-      return result;
+      return cleaned(result);
     }
 
     // Confusions (label, prediction) with the most samples at a strength or before it.
@@ -156,7 +161,6 @@
     }
     const key = Float64Array.from(places.keys());
     const wrong = Uint8Array.from(key, (pair) => Math.floor(pair / R.K) !== pair % R.K);
-    const mass = (rows, i) => (rows.weight ? rows.weight[i] : rows.count ? rows.count[i] : 1);
     const counts = (strength) => {
       const result = new Float64Array(key.length);
       for (let i = 0; i < joint.size; i++) result[base[i]] += mass(joint, i);
@@ -166,7 +170,7 @@
         result[from[i]] -= v;
         result[to[i]] += v;
       }
-      return result;
+      return cleaned(result);
     };
     return { key, wrong, counts };
   }

@@ -38,7 +38,7 @@
     const every = few ? 1 : Math.ceil(x.length / 8);
     R.draw("priors-figure", traces, {
       barmode: "group", bargap: 0.25, hovermode: "closest", showlegend: true,
-      xaxis: { tickvals: x.filter((i) => i % every === 0), ticktext: labels.filter((_, i) => i % every === 0), showgrid: false, zeroline: false, ...R.slanted(few ? labels : []), title: { text: "classes, most frequent first" } },
+      xaxis: { automargin: true, tickvals: x.filter((i) => i % every === 0), ticktext: labels.filter((_, i) => i % every === 0), showgrid: false, zeroline: false, ...R.slanted(few ? labels : [], "priors-figure"), title: { text: "classes, most frequent first" } },
       yaxis: R.K <= 12 ? { tickformat: ".0%" } : { type: "log", tickformat: ".1~p", nticks: 7, title: { text: "share per class" } },
     });
     R.say("priors-note", "Classes are in the order of their frequency in training. What the model saw then, what it is corrected to, how the labels of this set are mixed, and what is predicted.",

@@ -1,4 +1,4 @@
-// Tables: cells that change in place of being built anew, and headers that sort.
+// Tables: cells, and headers that sort.
 (function (R) {
   "use strict";
 
@@ -17,11 +17,13 @@
   };
   R.textCell = (text, extra = "") => R.el("td", { class: `text ${extra}`.trim(), title: text }, text);
 
-  R.fillTable = function (id, headers, rows, caption) {
+  R.rowHead = (text, extra = "") => R.el("th", { scope: "row", class: `text ${extra}`.trim(), title: text }, text);
+
+  R.fillTable = function (id, caption, headers, rows) {
     const head = R.el("tr", {}, ...headers.map((header) => (
       header instanceof Node ? header : R.el("th", { scope: "col" }, header))));
     R.byId(id).replaceChildren(
-      ...(caption ? [R.el("caption", {}, caption)] : []),
+      R.el("caption", {}, R.el("span", { class: "hidden" }, caption)),
       R.el("thead", {}, head), R.el("tbody", {}, ...rows),
     );
   };

@@ -8,9 +8,10 @@
     light: ["#1f5fbf", "#b45309", "#0f7a53", "#8b3fc7", "#be2f6b", "#0e7490"],
     dark: ["#7fb0ff", "#f5a95b", "#5fd39b", "#c59bff", "#ff8fbd", "#6bd3e6"],
   };
+  // No further than the page's ink can be read on.
   const SCALES = {
-    light: [[0, "#ffffff"], [0.02, "#eef3fb"], [0.25, "#b9d0f2"], [0.6, "#5f93dd"], [1, "#123f86"]],
-    dark: [[0, "#1b1f27"], [0.02, "#222c3e"], [0.25, "#2f4a78"], [0.6, "#5a8ad6"], [1, "#cfe0ff"]],
+    light: [[0, "#ffffff"], [0.02, "#eef3fb"], [0.3, "#c3d7f5"], [1, "#6f9de6"]],
+    dark: [[0, "#1b1f27"], [0.02, "#222c3e"], [0.3, "#2b4572"], [1, "#3c66ad"]],
   };
   let printing = false;
 
@@ -19,16 +20,17 @@
   R.scale = () => SCALES[R.theme()];
   R.color = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
 
-  // A figure's layout in the page's colours; `more` overrides entry by entry.
+  // A figure's layout in the page's colours; `more` overrides entry by entry. Margins that make
+  // room for long names (`automargin`) draw twice: only figures whose ticks are names ask for them.
   R.layout = function (more) {
     const ink = R.color("ink"), line = R.color("line");
     const axis = {
-      gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true, fixedrange: true,
+      gridcolor: line, linecolor: line, zerolinecolor: line, fixedrange: true,
     };
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: ink },
-      margin: { l: 52, r: 12, t: 10, b: 44 },
+      margin: { l: 68, r: 14, t: 10, b: 46 },
       hoverlabel: { bgcolor: R.color("card"), bordercolor: line, font: { color: ink } },
       ...more,
       xaxis: { ...axis, ...more.xaxis },
@@ -36,16 +38,27 @@
     };
   };
 
-  // Names that do not fit side by side, slanted so that each ends at its tick.
-  R.slanted = function (names) {
-    const letters = names.reduce((sum, name) => sum + name.length + 2, 0);
-    return letters > 60 ? { tickangle: -35, ticklabeloverflow: "allow" } : { tickangle: 0, ticklabeloverflow: "allow" };
+  // Names that do not fit side by side under a figure, slanted so that each ends at its tick.
+  const LETTER = 7; // pixels, with room between names
+  R.slanted = function (names, id) {
+    const longest = Math.max(0, ...names.map((name) => name.length + 1));
+    const fits = longest * names.length * LETTER < R.byId(id).clientWidth;
+    return { tickangle: fits ? 0 : -35, ticklabeloverflow: "allow" };
   };
 
-  // Draws anew or changes what is there.
+  // Plotly is most of the page to read in: it waits as text until words and tables are there.
+  R.loadPlotly = function () {
+    const source = R.byId("plotly-source");
+    if (!source) return;
+    document.head.append(R.el("script", {}, source.textContent));
+    source.remove();
+  };
+
+  // Draws anew or changes what is there; nothing before Plotly is loaded.
   R.draw = function (id, traces, layout) {
     if (layout.showlegend) legend(id, traces);
-    return Plotly.react(R.byId(id), traces, R.layout({ ...layout, showlegend: false }), {
+    if (!window.Plotly) return;
+    Plotly.react(R.byId(id), traces, R.layout({ ...layout, showlegend: false }), {
       displayModeBar: false, responsive: true, showTips: false,
     });
   };
@@ -77,7 +90,7 @@
       changed();
     });
     system.addEventListener("change", () => { if (!root.dataset.theme) changed(); });
-    window.addEventListener("beforeprint", () => { printing = true; redraw(true); });
+    window.addEventListener("beforeprint", () => { printing = true; R.loadPlotly(); redraw(true); });
     window.addEventListener("afterprint", () => { printing = false; redraw(); });
     name();
   };
