@@ -32,8 +32,8 @@ $ reprior demo -o demo
 {rows}
 
 Every command has `--help`, which ends with an example to run. `--json` prints one JSON object on
-stdout, with the notes in it; `--quiet` shows no notes and no progress. Notes, progress and errors
-go to stderr.
+stdout; its field `notes` has the notes, but for `evaluate`, whose object has metrics alone.
+`--quiet` shows no notes and no progress. Notes, progress and errors go to stderr.
 
 | exit code | meaning |
 |---:|---|

@@ -156,3 +156,28 @@ def test_decide_is_predict(shape):
     calibrator.fit(scores, labels)
     found = decide(calibrator.predict_proba(scores), n_classes=n_classes, class_axis=axis)
     assert np.array_equal(found, calibrator.predict(scores))
+
+
+def test_a_folder_gets_all_files_or_none(fitted, run):
+    (fitted / "bad.csv").write_text("cat,dog,owl\n1,2,3\n1,x,3\n")
+    (fitted / "out").mkdir()
+    (fitted / "out" / "test.csv").write_text("old")
+    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", fitted / "bad.csv", "-o"]
+    assert is_one_sentence(run(*arguments, fitted / "out"))
+    assert [path.name for path in (fitted / "out").iterdir()] == ["test.csv"]
+    assert (fitted / "out" / "test.csv").read_text() == "old"
+    assert is_one_sentence(run(*arguments, f"{fitted / 'new'}/"))
+    assert not (fitted / "new").exists()
+
+
+def test_a_folder_of_arrays_has_posteriors_and_predictions(fitted, run):
+    for name in ("a", "b"):
+        np.save(fitted / f"{name}.npy", data(1).scores)
+    result = run(
+        "apply", fitted / "cal.json", fitted / "a.npy", fitted / "b.npy", "-o",
+        f"{fitted / 'out'}/",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    found = sorted(path.name for path in (fitted / "out").iterdir())
+    assert found == ["a.npy", "a.prediction.npy", "b.npy", "b.prediction.npy"]
+    assert np.load(fitted / "out" / "b.prediction.npy").shape == (300,)

@@ -77,7 +77,9 @@ def test_the_tuning_data_are_known_again(fitted, run):
     table = run(*arguments)
     assert "note: these are the data that the calibrator was tuned on" in table.err
     assert "the tuning data" in table.out
-    assert all(metric["tuning_data"] is True for metric in run(*arguments, "--json").json.values())
+    document = run(*arguments, "--json")
+    assert "tuned on" in document.err
+    assert all(set(metric) == {"before", "after"} for metric in document.json.values())
     assert run(*arguments, "--format", "csv").out.splitlines()[1].endswith(",yes")
     markdown = run(*arguments, "--format", "markdown")
     assert "the tuning data" in markdown.out

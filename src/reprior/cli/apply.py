@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +13,14 @@ import click
 import numpy as np
 
 from reprior.cli.examples import shows
-from reprior.cli.inputs import class_names, open_for
+from reprior.cli.inputs import class_names, load_calibrator, open_for
 from reprior.cli.options import PATH, Reading, output_option, reading_options, scores_argument
+from reprior.cli.outputs import check_output, refuse_inputs
 from reprior.cli.session import Session, session_options
 from reprior.core.binary import is_single_score
 from reprior.exceptions import OptionError
+from reprior.files.atomic import atomic_paths
+from reprior.files.detect import is_store
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -51,17 +56,19 @@ def command(
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
     of TEST is written there under its own name instead.
     """
-    from reprior.loading import load
-
-    calibrator = load(cal)
+    calibrator = load_calibrator(cal)
     scores = open_for(calibrator, session, test, reading, labelled=False, keep=keep)
-    jobs = [(scores, output)]
-    if _is_folder(output):
-        jobs = _one_by_one(calibrator, session, scores, output, reading, keep)
-    done = [_write(calibrator, session, *job, keep) for job in jobs]
-    for (_, target), n in zip(jobs, done, strict=True):
+    read = (cal, reading.classes, *scores.paths)
+    if not _is_folder(output):
+        check_output(output, read)
+        done, written = [_write(calibrator, session, scores, output, keep)], [output]
+    else:
+        opened = _one_by_one(calibrator, session, scores, output, reading, keep)
+        written = [str(Path(output) / path.name) for path in scores.paths]
+        done = _write_all(calibrator, session, opened, written, keep, read)
+    for target, n in zip(written, done, strict=True):
         session.say(f"Written: {target}, {n:,} samples")
-    session.result({"output": [target for _, target in jobs], "n_samples": sum(done)})
+    session.result({"output": written, "n_samples": sum(done)})
 
 
 def decide(posterior: Any, *, n_classes: int, class_axis: int) -> Any:
@@ -93,23 +100,77 @@ def _one_by_one(
     output: str,
     reading: Reading,
     keep: bool,
-) -> list[tuple[ScoreFile, str]]:
+) -> list[ScoreFile]:
     """Open every file by itself, all of them before the first is written."""
-    names = [Path(path).name for path in scores.paths]
+    names = [path.name for path in scores.paths]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise OptionError(
             f"`output` must be a file where inputs share a name. Got the folder {output!r} and "
             f"{twice[0]!r} twice. Name an output file, or run once per folder."
         )
-    Path(output).mkdir(parents=True, exist_ok=True)
     return [
-        (
-            open_for(calibrator, session, [str(path)], reading, labelled=False, keep=keep),
-            str(Path(output) / name),
-        )
-        for path, name in zip(scores.paths, names, strict=True)
+        open_for(calibrator, session, [glob.escape(str(path))], reading, labelled=False, keep=keep)
+        for path in scores.paths
     ]
+
+
+def _write_all(
+    calibrator: PosteriorCalibrator,
+    session: Session,
+    inputs: Sequence[ScoreFile],
+    outputs: Sequence[str],
+    keep: bool,
+    read: Sequence[Any],
+) -> list[int]:
+    """Write an output per input into a folder: all of them take their names at the end, or none."""
+    from reprior.files.output import output_format, output_paths
+
+    made = [
+        output_paths(path, output_format(path, scores))
+        for path, scores in zip(outputs, inputs, strict=True)
+    ]
+    targets = [path for paths in made for path in paths]
+    refuse_inputs(targets, read)
+    _refuse_clashes(targets)
+    done = []
+    with _folder(targets[0].parent), atomic_paths(*targets) as fresh:
+        rooms = iter(fresh)
+        for scores, paths in zip(inputs, made, strict=True):
+            first, *others = (next(rooms) for _ in paths)
+            done.append(_write(calibrator, session, scores, str(first), keep))
+            for other in others:  # written beside the first
+                (first.parent / other.name).rename(other)
+    return done
+
+
+def _refuse_clashes(targets: Sequence[Path]) -> None:
+    """Refuse folders where files are to be, and two outputs of one name."""
+    for i, path in enumerate(targets):
+        if path.is_dir() and not is_store(path):
+            raise OptionError(
+                f"`output` must be free for a file per input. Got {str(path)!r}, which is a "
+                f"folder. Choose another folder."
+            )
+        if path in targets[:i]:
+            raise OptionError(
+                f"`output` must have a name for every file. Got {path.name!r} twice. Name an "
+                f"output file, or rename the inputs."
+            )
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make a folder, unless it is there; what was made does not stay after an error."""
+    new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def _write(

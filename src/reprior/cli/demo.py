@@ -17,9 +17,13 @@ from reprior.cli import digits
 from reprior.cli.examples import PROMPT, shows
 from reprior.cli.options import output_option
 from reprior.cli.session import Session, session_options
+from reprior.exceptions import OptionError
 from reprior.files.atomic import atomic_write
 
 __all__ = ["command"]
+
+#: What a demo writes.
+FILES = ("val.csv", "test.csv", "counts.json", "cal.json", "report.html")
 
 
 @click.command("demo", epilog=shows("reprior demo -o demo"))
@@ -34,6 +38,7 @@ def command(session: Session, output: str, seed: int) -> None:
     shows the commands. The folder keeps the score files, the calibrator and the page.
     """
     folder = Path(output)
+    _refuse_others(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with session.progress("training a model"):
         scored = digits.train(seed)
@@ -48,12 +53,23 @@ def command(session: Session, output: str, seed: int) -> None:
     session.result({"folder": output, **results})
 
 
+def _refuse_others(folder: Path) -> None:
+    """Refuse a folder with files of these names that no demo wrote."""
+    there = [name for name in FILES if (folder / name).exists()]
+    try:
+        mine = "digit 0" in json.loads((folder / "counts.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        mine = False
+    if there and not mine:
+        raise OptionError(
+            f"`output` must be a new folder, or one that a demo wrote. Got {str(folder)!r}, which "
+            f"has a file {there[0]!r} of its own. Choose another folder."
+        )
+
+
 def _commands(folder: Path) -> list[list[str]]:
     """Return what is run, under a name each."""
-    val, test, counts, cal, page = (
-        str(folder / name)
-        for name in ("val.csv", "test.csv", "counts.json", "cal.json", "report.html")
-    )
+    val, test, counts, cal, page = (str(folder / name) for name in FILES)
     low, high = map(str, digits.GROUPS)
     return [
         [

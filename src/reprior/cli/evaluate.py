@@ -9,10 +9,10 @@ import click
 import numpy as np
 
 from reprior.cli.examples import shows
-from reprior.cli.inputs import class_names, open_for, read_class_counts
+from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import PATH, Names, PriorChoice, Reading, reading_options, scores_argument
 from reprior.cli.session import Session, plain, session_options
-from reprior.cli.tables import CHANGE, Grid, before_after
+from reprior.cli.tables import CHANGE, Grid, before_after, whole
 from reprior.core.checks import check_bounds
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.groups import group_metric, shot_groups
@@ -86,15 +86,15 @@ def command(
     says so. before is the model as it is, after is the calibrator CAL. log_loss, brier and the
     calibration errors ece and classwise_ece are better when smaller.
 
-    JSON is {metric: {"before": …, "after": …}}. CSV has a row per metric or, with --per-class, a
-    row per class.
+    JSON is {metric: {"before": …, "after": …}} and nothing else; notes, such as that TEST is the
+    tuning data, are on stderr. --counts adds recall_many and its like, --per-class adds a list
+    per_class. CSV has a row per metric or, with --per-class, a row per class.
     """
     from reprior import engines
-    from reprior.loading import load
 
     session.json = session.json or style == "json"
     check_bounds(groups, name="groups")
-    calibrator = load(cal)
+    calibrator = load_calibrator(cal)
     scores = open_for(calibrator, session, test, reading, labelled=True)
     train_counts = None
     if counts is not None:
@@ -110,7 +110,7 @@ def command(
     shots = _shot_recall(found, train_counts, groups)
     classes = _class_grid(calibrator, found, train_counts) if per_class else None
     if session.json:
-        session.result(_document(metrics, shots, classes, tuned_on), notes=False)
+        session.result(_document(metrics, shots, classes), notes=False)
     elif style == "csv":
         session.say(classes.csv() if classes is not None else _csv(metrics, shots, tuned_on))
     else:
@@ -144,8 +144,8 @@ def _class_grid(calibrator: PosteriorCalibrator, found: Evaluation, train_counts
     """Return a row per class: training samples, labels, and each ratio before and after."""
     columns: dict[str, list[Any]] = {"class": [plain(name) for name in calibrator.classes_]}
     if train_counts is not None:
-        columns["training"] = [int(n) for n in train_counts]
-    columns["labels"] = [float(n) if n % 1 else int(n) for n in found.before.support.tolist()]
+        columns["training"] = [whole(n) for n in train_counts]
+    columns["labels"] = [whole(n) for n in found.before.support]
     for ratio, name in zip(PER_CLASS, ("macro_recall", "macro_precision", "mean_iou"), strict=True):
         for when, counts in (("before", found.before), ("after", found.after)):
             counted = COUNT_METRICS[name].counted(counts)
@@ -158,14 +158,9 @@ def _document(
     metrics: dict[str, tuple[float, float]],
     shots: dict[str, tuple[float, float]],
     classes: Grid | None,
-    tuned_on: bool | None,
 ) -> dict[str, Any]:
-    mark = {"tuning_data": True} if tuned_on else {}
-    document: dict[str, Any] = {
-        name: {"before": a, "after": b, **mark} for name, (a, b) in metrics.items()
-    }
-    for name, (a, b) in shots.items():
-        document[f"recall_{name}"] = {"before": a, "after": b, **mark}
+    named = {**metrics, **{f"recall_{name}": values for name, values in shots.items()}}
+    document: dict[str, Any] = {name: {"before": a, "after": b} for name, (a, b) in named.items()}
     if classes is not None:
         heads = [name.replace(" ", "_") for name in classes.columns]
         document["per_class"] = [dict(zip(heads, row, strict=True)) for row in classes.rows]

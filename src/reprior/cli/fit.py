@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.cli.examples import shows
-from reprior.cli.inputs import check_output, open_to_fit, source_of
+from reprior.cli.inputs import open_to_fit, source_of
 from reprior.cli.options import (
     PATH,
     PriorChoice,
@@ -19,6 +20,7 @@ from reprior.cli.options import (
     reading_options,
     scores_argument,
 )
+from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.cli.target import target_prior_of
@@ -68,7 +70,7 @@ class _NumberOr(click.ParamType[Any]):
     ),
 )
 @scores_argument("val")
-@counts_options
+@counts_options(labels=False)
 @click.option(
     "--source-prior",
     type=PATH,
@@ -150,10 +152,16 @@ def command(
     from reprior import engines
 
     scores = open_to_fit(session, val, reading)
+    counting = replace(
+        counting, label_column=reading.label_column, labels_name=reading.labels_name,
+        ignore_index=reading.ignore_index,
+    )  # fmt: skip
+    read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
+    more = (target_prior, *target_scores, reading.classes, *scores.label_paths)
+    check_output(output, [*scores.paths, *read, *more])
     prior, names, _ = source_of(session, counting, source_prior, scores)
     target = target_prior_of(session, target_prior, target_scores, prior, names, scores, reading)
     calibrator = _calibrator(scores, prior, target, names, **options)
-    check_output(output, scores.paths)
     with session.progress("tuning", scores.n_samples) as progress:
         engines.fit(calibrator, scores, resolution=resolution, progress=progress)
     calibrator.save(output)

@@ -10,9 +10,10 @@ import click
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.cli.agreement import few, shown_paths
 from reprior.cli.apply import decide
 from reprior.cli.examples import shows
-from reprior.cli.inputs import few, open_for, open_to_fit, shown_paths
+from reprior.cli.inputs import load_calibrator, open_for, open_to_fit
 from reprior.cli.options import (
     PATH,
     Names,
@@ -21,6 +22,7 @@ from reprior.cli.options import (
     reading_options,
     scores_argument,
 )
+from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
 from reprior.core.flatten import EntropyReference, flatten, image_entropy
 from reprior.core.fuse import RULES, fuse
@@ -92,6 +94,7 @@ def command(
     known = _per_input("--flatten", references, len(scores))
     inputs = _open(session, scores, maps, known, reading)
     first = inputs[0].file
+    check_output(output, [*scores, *maps, *known, reading.classes])
     done = 0
     with (
         session.progress("fusing", first.n_samples) as progress,
@@ -219,9 +222,7 @@ def _open_one(
     session: Session, path: str, cal: str | None, reading: Reading, before: Sequence[_Input]
 ) -> tuple[ScoreFile, PosteriorCalibrator | None]:
     """Open an input, with the classes of its calibrator, or else of the first input."""
-    from reprior.loading import load
-
-    calibrator = None if cal is None else load(cal)
+    calibrator = None if cal is None else load_calibrator(cal)
     first = before[0].file if before else None
     names = None if first is None else first.class_names
     if calibrator is not None:

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import click
 import numpy as np
 
+from reprior.cli.agreement import (
+    class_axis_of,
+    few,
+    refuse_json,
+    refuse_other_names,
+    require_labels,
+    shown_paths,
+)
 from reprior.cli.options import PriorChoice, Reading
-from reprior.cli.session import Session, plain
+from reprior.cli.session import Session
 from reprior.core.prior import as_prior, prior_from_counts
 from reprior.encoding import is_range
-from reprior.exceptions import FileFormatError, OptionError
+from reprior.exceptions import FileFormatError, OptionError, PriorError
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.files.score_file import ScoreFile
 
 __all__ = [
-    "check_output",
     "class_names",
-    "few",
+    "load_calibrator",
     "open_for",
     "open_to_fit",
     "read_class_counts",
     "read_prior_file",
     "read_weights",
-    "shown_paths",
     "source_of",
 ]
 
@@ -43,6 +47,21 @@ KINDS_EXPLAINED = (
 )
 
 
+def load_calibrator(path: str) -> PosteriorCalibrator:
+    """Read what fit wrote; say so where the arguments may be in the wrong order."""
+    from reprior.loading import load
+
+    try:
+        return load(path)
+    except FileFormatError as error:
+        if Path(path).suffix.lower() == ".json":
+            raise
+        raise FileFormatError(
+            f"CAL must be a calibrator, a JSON file that fit wrote. Got {path!r}. "
+            f"Name the calibrator first, and then the scores."
+        ) from error
+
+
 def open_to_fit(
     session: Session,
     paths: Sequence[str],
@@ -53,19 +72,22 @@ def open_to_fit(
 ) -> ScoreFile:
     """Open score files of a known kind, and pass on what is to be said about them.
 
-    ``names`` are the classes to expect where the options name none.
+    ``names`` are the classes to expect where the options name none; other ones are refused.
     """
     from reprior.files.scores import open_scores
 
+    refuse_json(paths)
     scores = open_scores(
         list(paths), labels=reading.labels if labelled else None, kind=reading.kind,
         classes=names if reading.classes is None else reading.classes, with_labels=labelled,
-        **_how(reading),
+        **_how(reading, labelled=labelled),
     )  # fmt: skip
+    if reading.classes is None and names is not None:
+        refuse_other_names(scores, names, reading)
     if scores.kind is None:
         raise OptionError(KINDS_EXPLAINED.format(where=shown_paths(scores)))
     if labelled:
-        scores.require_labels()
+        require_labels(scores, reading)
     _tell(session, scores)
     return scores
 
@@ -79,9 +101,14 @@ def open_for(
     labelled: bool,
     keep: bool = False,
 ) -> ScoreFile:
-    """Open score files for a calibrator: of its kind, with its classes, in its order."""
+    """Open score files for a calibrator: of its kind, with its classes, in its order.
+
+    Its file does not know these data: it is told here which axis of theirs has the classes, and
+    which label is to be left out.
+    """
     from reprior.files.scores import open_scores
 
+    refuse_json(paths)
     if reading.kind not in (None, calibrator.kind):
         raise OptionError(
             f"`kind` must be the calibrator's, {calibrator.kind}. Got {reading.kind}. "
@@ -90,24 +117,12 @@ def open_for(
     names: Any = class_names(calibrator)
     if reading.classes is not None:
         names = _agreed_names(reading.classes, calibrator)
-    axis = calibrator.class_axis if reading.class_axis is None else reading.class_axis
+    axis = class_axis_of(calibrator, paths, reading, labelled=labelled)
     scores = open_scores(
         list(paths), labels=reading.labels if labelled else None, kind=calibrator.kind,
         classes=names, with_labels=labelled, keep=keep,
-        **_how(replace(reading, class_axis=axis)),
+        **_how(replace(reading, class_axis=axis), labelled=labelled),
     )  # fmt: skip
-    _refuse_other_classes(calibrator, scores)
-    if labelled:
-        scores.require_labels()
-        calibrator.ignore_index = scores.ignore_index  # its file does not know that of these labels
-    _tell(session, scores)
-    return scores
-
-
-def _refuse_other_classes(calibrator: PosteriorCalibrator, scores: ScoreFile) -> None:
-    """Refuse another number of classes, and arrays that state other names."""
-    from reprior.files.scores import open_scores
-
     known = calibrator.classes_.tolist()
     if scores.n_classes != len(known):
         raise FileFormatError(
@@ -115,16 +130,15 @@ def _refuse_other_classes(calibrator: PosteriorCalibrator, scores: ScoreFile) ->
             f"{few(known)}. Got {scores.n_classes} classes. Give the scores of the model that the "
             f"calibrator was fitted for."
         )
-    if class_names(calibrator) is None or scores.format not in ("npz", "zarr"):
-        return
-    for path in scores.paths:
-        stated = open_scores(path, with_labels=False).class_names
-        if stated is not None and list(stated) != [str(name) for name in known]:
-            raise FileFormatError(
-                f"{str(path)!r} must have the calibrator's classes in its order, {few(known)}. "
-                f"Got {few(stated)}. Give the scores of the model that the calibrator was fitted "
-                f"for, or put them in that order."
-            )
+    if class_names(calibrator) is not None:
+        refuse_other_names(scores, known, reading)
+    if len(scores.shape) > 2:
+        calibrator.class_axis = scores.class_axis
+    if labelled:
+        require_labels(scores, reading)
+        calibrator.ignore_index = scores.ignore_index
+    _tell(session, scores)
+    return scores
 
 
 def class_names(calibrator: PosteriorCalibrator) -> list[Any] | None:
@@ -146,7 +160,10 @@ def read_class_counts(
     if counting.counts is not None:
         return _in_order(session, read_counts, "counts", counting.counts, classes, n_classes)
     path = str(counting.counts_from_labels)
-    counts, names = counts_from_labels(path, classes=classes, n_classes=n_classes)
+    counts, names = counts_from_labels(
+        path, classes=classes, n_classes=n_classes, label_column=counting.label_column,
+        labels_name=counting.labels_name, ignore_index=counting.ignore_index,
+    )  # fmt: skip
     if classes is None and names is not None:
         session.note(
             f"the labels of {path} are names, and taken in their sorted order: {few(names)}"
@@ -167,6 +184,22 @@ def source_of(
     session: Session, counting: PriorChoice, source_prior: str | None, scores: ScoreFile
 ) -> tuple[Vector, list[Any] | None, Vector | None]:
     """Return the source prior, the class names, and the counts if they were given."""
+    try:
+        return _source_of(session, counting, source_prior, scores)
+    except (PriorError, FileFormatError) as error:
+        mismatch = (f" the {scores.n_classes} classes", "must name the classes")
+        others = any(words in str(error) for words in mismatch)
+        if scores.format not in ("csv", "parquet") or not others:
+            raise
+        raise type(error)(
+            f"{error} Numeric columns of {shown_paths(scores)} are classes; where some are not, "
+            f"list the classes in a file and pass --classes."
+        ) from error
+
+
+def _source_of(
+    session: Session, counting: PriorChoice, source_prior: str | None, scores: ScoreFile
+) -> tuple[Vector, list[Any] | None, Vector | None]:
     names = None if scores.class_names is None else list(scores.class_names)
     if source_prior is None:
         counts, named = read_class_counts(session, counting, names, scores.n_classes)
@@ -193,25 +226,6 @@ def read_prior_file(
     from reprior.files.counts import read_prior
 
     return _in_order(session, read_prior, f"numbers of the {what}", path, classes, n_classes)
-
-
-def check_output(output: str, inputs: Sequence[Any]) -> None:
-    """Refuse to replace an input, and a folder that takes no file, before any work is done."""
-    there = Path(output)
-    for path in inputs:
-        if there.exists() and Path(path).exists() and there.samefile(path):
-            raise OptionError(
-                f"`output` must not be an input. Got {output!r}. Choose another name."
-            )
-    if there.is_dir():
-        raise OptionError(f"`output` must be a file. Got the folder {output!r}. Add a file name.")
-    with tempfile.TemporaryFile(dir=there.parent):
-        pass  # it can be written to
-
-
-def few(names: Sequence[Any], n: int = 6) -> str:
-    """Return the first names, for a sentence."""
-    return ", ".join(plain(name) for name in names[:n]) + (", …" if len(names) > n else "")
 
 
 def _in_order(
@@ -257,10 +271,11 @@ def _agreed_names(path: str, calibrator: PosteriorCalibrator) -> list[Any]:
     return given if known is None else known
 
 
-def _how(reading: Reading) -> dict[str, Any]:
+def _how(reading: Reading, *, labelled: bool) -> dict[str, Any]:
     return {
         "label_column": reading.label_column,
-        "weight_column": reading.weight_column,
+        "labels_as": reading.labels_as,
+        "weight_column": reading.weight_column if labelled else None,
         "ignore_index": reading.ignore_index,
         "scores_name": reading.scores_name,
         "labels_name": reading.labels_name,
@@ -271,9 +286,3 @@ def _how(reading: Reading) -> dict[str, Any]:
 def _tell(session: Session, scores: ScoreFile) -> None:
     for sentence in scores.notes:
         session.note(sentence)
-
-
-def shown_paths(scores: ScoreFile) -> str:
-    """Return the files' names, for a sentence."""
-    first = repr(click.format_filename(str(scores.paths[0])))
-    return first if len(scores.paths) == 1 else f"{first} and {len(scores.paths) - 1} more"

@@ -48,6 +48,7 @@ class Reading:
     labels: str | None = None
     classes: str | None = None
     label_column: str = "label"
+    labels_as: str | None = None
     weight_column: str | None = None
     ignore_index: str | None = None
     scores_name: str | None = None
@@ -63,6 +64,9 @@ class PriorChoice:
     counts_from_labels: str | None = None
     weights: str | None = None
     smoothing: float = 0.0
+    label_column: str = "label"
+    labels_name: str = "labels"
+    ignore_index: str | None = None
 
 
 def scores_argument(name: str, *, required: bool = True) -> Callable[[Command], Command]:
@@ -97,14 +101,10 @@ _ARRAYS = (
     click.option(
         "--class-axis", type=int, metavar="AXIS",
         help="Axis of the classes in maps: 1 for (N, K, H, W), -1 for (N, H, W, K). By default "
-        "what the labels' shape says, or else 1.",
+        "what the shape of the labels, or the number of classes, says.",
     ),
 )  # fmt: skip
-_LABELS = (
-    click.option(
-        "--labels", type=PATH, metavar="FILE",
-        help="Labels in a file of their own, in the order of the scores.",
-    ),
+_NAMES_OF_LABELS = (
     click.option(
         "--label-column", default="label", show_default=True, metavar="NAME",
         help="Column of the labels in csv and parquet files.",
@@ -113,12 +113,25 @@ _LABELS = (
         "--labels-name", default="labels", show_default=True, metavar="NAME",
         help="Array of the labels in npz and zarr files.",
     ),
+)  # fmt: skip
+_IGNORE = click.option(
+    "--ignore-index", metavar="LABEL", help="A label that marks samples to leave out."
+)
+_LABELS = (
+    click.option(
+        "--labels", type=PATH, metavar="FILE",
+        help="Labels in a file of their own, in the order of the scores.",
+    ),
+    *_NAMES_OF_LABELS,
+    click.option(
+        "--labels-as", type=Names(("indices", "names")),
+        help="How to read integer labels where the class names are integers too. [default: "
+        "indices]",
+    ),
     click.option(
         "--weight-column", metavar="NAME", help="Column or array with a weight per sample.",
     ),
-    click.option(
-        "--ignore-index", metavar="LABEL", help="A label that marks samples to leave out.",
-    ),
+    _IGNORE,
 )  # fmt: skip
 
 
@@ -148,9 +161,13 @@ _COUNTS = (
 )  # fmt: skip
 
 
-def counts_options(function: Command) -> Command:
-    """Give a command the options of class counts, as one argument ``counting``."""
-    return _collected(PriorChoice, "counting", _COUNTS)(function)
+def counts_options(*, labels: bool) -> Callable[[Command], Command]:
+    """Give a command the options of class counts, as one argument ``counting``.
+
+    With ``labels`` also those of a labels file, where :func:`reading_options` does not bring them.
+    """
+    more = (*_NAMES_OF_LABELS, _IGNORE) if labels else ()
+    return _collected(PriorChoice, "counting", (*_COUNTS, *more))
 
 
 def _collected(

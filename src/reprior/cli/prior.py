@@ -11,8 +11,9 @@ import click
 from reprior.cli.examples import shows
 from reprior.cli.inputs import read_class_counts, read_weights
 from reprior.cli.options import PATH, PriorChoice, counts_options, output_option
+from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
-from reprior.cli.tables import Grid
+from reprior.cli.tables import Grid, whole
 from reprior.core.prior import prior_from_counts
 from reprior.files.atomic import atomic_write
 
@@ -29,7 +30,7 @@ SHOWN = 40
         "reprior prior --counts counts.json -o prior.json",
     ),
 )
-@counts_options
+@counts_options(labels=True)
 @click.option("--classes", type=PATH, metavar="FILE", help="Class names, in the order to use.")
 @output_option("Write the prior here too: JSON, or CSV by the extension.", required=False)
 @session_options
@@ -41,6 +42,9 @@ def command(
     With --weights it is the effective prior: what a model learns that was trained with these class
     weights. The file that -o writes can be given to fit as --source-prior or --target-prior.
     """
+    if output is not None:
+        read = (counting.counts, counting.counts_from_labels, counting.weights, classes)
+        check_output(output, read)
     names: list[Any] | None = None
     if classes is not None:
         from reprior.files.counts import read_class_names
@@ -55,7 +59,7 @@ def command(
         weights = read_weights(session, counting.weights, names, len(counts))
     prior = prior_from_counts(counts, weights=weights, smoothing=counting.smoothing)
     shown = list(range(len(counts))) if names is None else [plain(name) for name in names]
-    columns: dict[str, Any] = {"class": shown, "count": [_number(n) for n in counts.tolist()]}
+    columns: dict[str, Any] = {"class": shown, "count": [whole(n) for n in counts.tolist()]}
     if weights is not None:
         columns["weight"] = weights.tolist()
     columns["prior"] = prior.tolist()
@@ -98,7 +102,3 @@ def _write(path: str, names: list[Any] | None, prior: list[float]) -> None:
         text = json.dumps(dict(zip(map(str, names), prior, strict=True)), ensure_ascii=False)
     with atomic_write(path) as file:
         file.write(f"{text}\n".encode())
-
-
-def _number(count: float) -> int | float:
-    return int(count) if float(count).is_integer() else float(count)

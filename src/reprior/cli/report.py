@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from reprior.cli.examples import shows
-from reprior.cli.inputs import check_output, class_names, open_for, read_class_counts
+from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
     PriorChoice,
@@ -16,7 +18,14 @@ from reprior.cli.options import (
     reading_options,
     scores_argument,
 )
+from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
+from reprior.exceptions import OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from reprior.files.score_file import ScoreFile
 
 __all__ = ["command"]
 
@@ -63,23 +72,25 @@ def command(
     reliability and the priors, before and after. With --test it judges on data that the calibrator
     was not tuned on.
     """
-    from dataclasses import replace
-
-    from reprior.loading import load
     from reprior.report import write_report
 
-    calibrator = load(cal)
+    calibrator = load_calibrator(cal)
     validation = open_for(calibrator, session, val, reading, labelled=True)
     judged = None
     if test:
         elsewhere = replace(reading, labels=test_labels)
         judged = open_for(calibrator, session, test, elsewhere, labelled=True)
+        if len(validation.shape) > 2 and calibrator.class_axis != validation.class_axis:
+            raise OptionError(
+                f"--test must have its classes on the axis of VAL, {validation.class_axis}. "
+                f"Got {judged.class_axis}. Move the axis of one of them."
+            )
     train_counts = None
     if counts is not None:
         train_counts, _ = read_class_counts(
             session, PriorChoice(counts=counts), class_names(calibrator), validation.n_classes
         )
-    check_output(output, [cal, *validation.paths, *(judged.paths if judged else ())])
+    check_output(output, [cal, counts, reading.classes, *_read(validation), *_read(judged)])
     with session.progress("writing the page", None) as progress:
         path = write_report(
             output, calibrator, validation, test=judged, counts=train_counts, title=title,
@@ -87,3 +98,8 @@ def command(
         )  # fmt: skip
     session.say(f"Written: {path}, open it in a browser.")
     session.result({"output": str(path), "judged_on_test": judged is not None})
+
+
+def _read(scores: ScoreFile | None) -> tuple[Path, ...]:
+    """Return the files that scores and labels come from."""
+    return () if scores is None else (*scores.paths, *scores.label_paths)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from reprior.cli.session import plain
 
-__all__ = ["CHANGE", "Grid", "before_after", "class_changes"]
+__all__ = ["CHANGE", "Grid", "before_after", "class_changes", "whole"]
 
 #: The column that is coloured: green where it got better.
 CHANGE = "change"
@@ -115,10 +115,21 @@ def class_changes(
     up = [i for i in moved if change[i] > 0][:n]
     down = [i for i in moved if change[i] < 0][-n:]
     rows = [
-        (plain(names[i]), int(labels[i]), float(before[i]), float(after[i]), change[i])
+        (plain(names[i]), whole(labels[i]), float(before[i]), float(after[i]), change[i])
         for i in (*up, *down)
     ]
     return Grid(("class", "labels", "before", "after", CHANGE), rows, title)
+
+
+def whole(number: Any) -> int | float:
+    """Return a count as an integer where it is one; sums of weights may not be.
+
+    Examples
+    --------
+    >>> whole(3.0), whole(2.5)
+    (3, 2.5)
+    """
+    return int(number) if float(number).is_integer() else float(number)
 
 
 def _shown(value: Any, column: str) -> str:

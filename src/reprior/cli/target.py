@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -41,6 +43,13 @@ def target_prior_of(
         return "uniform"
     if choice == "estimate":
         return _estimated(session, target_scores, source_prior, scores, reading)
+    if not Path(choice).exists():
+        near = difflib.get_close_matches(choice, ("uniform", "estimate"), n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Check the path."
+        raise OptionError(
+            f"`target_prior` must be uniform, estimate, or a file that exists. Got {choice!r}. "
+            f"{hint}"
+        )
     return read_prior_file(session, choice, "target prior", names, scores.n_classes)[0]
 
 
@@ -59,7 +68,7 @@ def _estimated(
             "--target-scores must name unlabelled scores of the target. Got none beside "
             "--target-prior estimate."
         )
-    found = open_to_fit(session, target_scores, reading, labelled=False)
+    found = open_to_fit(session, target_scores, reading, labelled=False, names=scores.class_names)
     if found.kind != scores.kind or found.n_classes != scores.n_classes:
         raise OptionError(
             f"`target_scores` must be of the kind and the classes of VAL, {scores.kind} of "

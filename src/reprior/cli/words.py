@@ -26,6 +26,8 @@ def in_options(sentence: str, command: click.Command | None) -> str:
     if not options:
         return sentence
     names = "|".join(map(re.escape, options))
+    numbers = re.compile(rf"(?<![\w-])({names})=\(([^()]*)\)")
+    sentence = numbers.sub(lambda m: f"{options[m[1]]} {m[2].replace(',', '')}", sentence)
     given = re.compile(rf"(?<![\w-])({names})=('[^']*'|[\w.+-]*\w)")
     sentence = given.sub(lambda m: f"{options[m[1]]} {m[2]}", sentence)
     return re.sub(rf"`({names})`", lambda m: options[m[1]], sentence)

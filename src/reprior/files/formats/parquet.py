@@ -49,7 +49,7 @@ def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], It
             with pq.ParquetFile(
                 path, buffer_size=ahead, pre_buffer=False, page_checksum_verification=True
             ) as file:
-                yield from file.iter_batches(rows, columns=columns)
+                yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
     return batches
 
