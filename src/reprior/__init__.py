@@ -20,6 +20,7 @@ from reprior.core.shift import estimate_target_prior
 from reprior.core.temperature import TemperatureFit, fit_temperature
 from reprior.exceptions import (
     FileFormatError,
+    FoldError,
     InfeasibleError,
     LabelsError,
     MissingDependencyError,
@@ -44,6 +45,7 @@ __all__ = [
     "CountMetric",
     "EntropyReference",
     "FileFormatError",
+    "FoldError",
     "InfeasibleError",
     "LabelsError",
     "MissingDependencyError",

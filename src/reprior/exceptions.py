@@ -13,6 +13,7 @@ and where, and what to do about it::
     │       ├── InfeasibleError       no strength satisfies the constraints
     │       ├── ProfileMismatchError  profiles that cannot be merged or subtracted
     │       ├── FileFormatError       a file that is truncated, too new, or not ours
+    │       ├── FoldError             a model the correction does not go into, or that disagrees
     │       ├── MissingDependencyError  an extra that is not installed (also an ImportError)
     │       └── NotFittedError        used before ``fit`` (also an AttributeError)
     └── UserWarning
@@ -26,6 +27,7 @@ from types import ModuleType
 
 __all__ = [
     "FileFormatError",
+    "FoldError",
     "InfeasibleError",
     "LabelsError",
     "MissingDependencyError",
@@ -70,6 +72,10 @@ class ProfileMismatchError(RepriorError):
 
 class FileFormatError(RepriorError):
     """A file that reprior cannot, or will not, read."""
+
+
+class FoldError(RepriorError):
+    """A model that the correction does not go into, or that disagrees once it is in."""
 
 
 class MissingDependencyError(RepriorError, ImportError):

@@ -6,11 +6,16 @@ Importing it registers, where skl2onnx is installed, the converter of
 
 from importlib.util import find_spec
 
-from reprior.onnx.errors import FoldError
-from reprior.onnx.files import calibrator_of
-from reprior.onnx.folding import fold, fold_report, verify
-from reprior.onnx.parity import Parity
-from reprior.onnx.work import Folded
+from reprior.exceptions import FoldError, require
+
+for _module in ("onnx", "onnxruntime"):
+    require(_module, extra="onnx", purpose="To work with ONNX models")
+
+# The libraries above are looked for first, so that the sentence is ours and not an ImportError.
+from reprior.onnx.files import calibrator_of  # noqa: E402
+from reprior.onnx.folding import fold, fold_report, verify  # noqa: E402
+from reprior.onnx.parity import Parity  # noqa: E402
+from reprior.onnx.work import Folded  # noqa: E402
 
 if find_spec("skl2onnx") and find_spec("sklearn"):
     from reprior.onnx.converter import register

@@ -11,7 +11,7 @@ from skl2onnx.common.data_types import guess_proto_type
 from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 from sklearn.frozen import FrozenEstimator
 
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError
 from reprior.sklearn import RebalancedClassifierCV
 
 __all__ = ["convert", "register"]
@@ -40,6 +40,7 @@ def register() -> None:
 def convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the wrapped classifier, the correction of its scores, and labels taken from these."""
     meta = operator.raw_operator
+    _without_booleans(container)
     scores = _scores_of(meta, scope, operator, container)
     nodes = _Nodes(scope, container, guess_proto_type(operator.outputs[1].type))
     scale, bias = meta.calibrator_.as_affine()
@@ -83,6 +84,23 @@ def _scores_of(meta: Any, scope: Any, operator: Any, container: Any) -> str:
             holder.add_options(id(inner.steps[-1][1]), options=options)
     outputs = _parse_sklearn(scope, inner, operator.inputs, custom_parsers=None)
     return str(outputs[1].full_name)
+
+
+def _without_booleans(container: Any) -> None:
+    """Let this export alone write booleans in lists as integers.
+
+    skl2onnx 1.20 hands booleans to protobuf for histogram boosting; protobuf 7 takes no more of
+    them for integers.
+    """
+    plain = container.add_node
+
+    def add_node(*values: Any, **attributes: Any) -> None:
+        for name, value in attributes.items():
+            if isinstance(value, list) and any(isinstance(v, bool | np.bool_) for v in value):
+                attributes[name] = [int(v) for v in value]
+        plain(*values, **attributes)
+
+    container.add_node = add_node
 
 
 class _Nodes:

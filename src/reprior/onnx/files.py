@@ -14,9 +14,8 @@ import onnx
 from onnx import external_data_helper
 
 import reprior as rp
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, FoldError
 from reprior.files.atomic import atomic_write
-from reprior.onnx.errors import FoldError
 
 __all__ = ["KEY", "Source", "calibrator_of", "read_model", "stamp", "write_model"]
 
@@ -108,7 +107,7 @@ def write_model(model: onnx.ModelProto, path: str | os.PathLike[str], *, externa
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         name = f"{target.name}.data"
         _externalise(own, name, folder)
-        if (target.parent / name).exists():
+        if (Path(folder) / name).exists() and (target.parent / name).exists():
             name = _rename(own, Path(folder) / name, target.name)
         if (Path(folder) / name).exists():
             os.replace(Path(folder) / name, target.parent / name)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import onnx
 
 import reprior as rp
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError
 from reprior.onnx.files import is_stamped, read_model, stamp, write_model
 from reprior.onnx.parity import Parity
 from reprior.onnx.verifying import compare

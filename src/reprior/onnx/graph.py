@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError
 
-__all__ = ["Graph", "attribute", "has_weights"]
+__all__ = ["Graph", "attribute", "has_weights", "reads", "reread"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -23,6 +23,9 @@ LAYERS = frozenset(
      "TreeEnsembleRegressor", "TreeEnsemble", "LinearClassifier", "LinearRegressor",
      "SVMClassifier", "SVMRegressor")
 )  # fmt: skip
+
+#: The first version of the file format whose initialisers need not be inputs.
+IR_INITIALISERS = 4
 
 #: Initialisers above this many entries are weights; shapes never follow from them.
 _SMALL = 1024
@@ -42,8 +45,10 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
 
 
 def has_weights(node: onnx.NodeProto) -> bool:
-    """Whether a node is a layer of its own, beyond arithmetic on what it reads."""
-    return node.op_type in LAYERS
+    """Whether a node is a layer of its own, or has one in an inner graph."""
+    return node.op_type in LAYERS or any(
+        has_weights(part) for inner in inner_graphs(node) for part in inner.node
+    )
 
 
 class Graph:
@@ -92,8 +97,8 @@ class Graph:
         return [self.nodes[i] for i in self.readers.get(name, [])]
 
     def knows(self, name: str) -> bool:
-        """Whether there is a tensor of that name."""
-        return name in self.maker or name in self.inputs or name in self.initialisers
+        """Whether there is a tensor of that name that depends on the input."""
+        return name in self.maker or name in self.inputs
 
     def constant(self, name: str) -> Vector | None:
         """Return the value of a tensor that never changes, or None."""
@@ -136,6 +141,7 @@ class Graph:
     def add_constant(self, base: str, value: Vector) -> str:
         """Add an initialiser and return its name."""
         name = self.fresh(base)
+        self.model.ir_version = max(self.model.ir_version, IR_INITIALISERS)
         tensor = numpy_helper.from_array(np.asarray(value), name)
         self.initialisers[name] = tensor
         self.model.graph.initializer.append(tensor)
@@ -208,17 +214,36 @@ class Graph:
                     heapq.heappush(ready, j)
 
 
+def inner_graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """Return the branches of an If, the body of a Loop or a Scan."""
+    return [g for a in node.attribute for g in ([a.g] if a.HasField("g") else a.graphs)]
+
+
+def _made_inside(graph: onnx.GraphProto) -> set[str]:
+    made = {name for part in graph.node for name in part.output}
+    return made | {i.name for i in graph.input} | {t.name for t in graph.initializer}
+
+
 def reads(node: onnx.NodeProto) -> list[str]:
     """Return what a node reads, also what its inner graphs take from outside."""
     names = [name for name in node.input if name]
-    for item in node.attribute:
-        for inner in [item.g] if item.HasField("g") else list(item.graphs):
-            made = {name for part in inner.node for name in part.output}
-            made |= {i.name for i in inner.input} | {t.name for t in inner.initializer}
-            wanted = [name for part in inner.node for name in reads(part)]
-            wanted += [o.name for o in inner.output]
-            names += [name for name in wanted if name not in made]
+    for inner in inner_graphs(node):
+        wanted = [name for part in inner.node for name in reads(part)]
+        wanted += [o.name for o in inner.output]
+        made = _made_inside(inner)
+        names += [name for name in wanted if name not in made]
     return names
+
+
+def reread(node: onnx.NodeProto, new: Mapping[str, str]) -> None:
+    """Let a node, and its inner graphs, read other tensors: ``{old name: new name}``."""
+    for k, source in enumerate(node.input):
+        node.input[k] = new.get(source, source)
+    for inner in inner_graphs(node):
+        made = _made_inside(inner)
+        outside = {old: name for old, name in new.items() if old not in made}
+        for part in inner.node:
+            reread(part, outside)
 
 
 def _types(model: onnx.ModelProto) -> dict[str, tuple[int, tuple[int | None, ...] | None]]:

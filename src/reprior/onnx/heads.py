@@ -33,7 +33,7 @@ def change_head(graph: Graph, place: Place, affine: Affine) -> Edit | None:
         return _linear_classifier(graph, node, place, affine)
     if place.kind != "logits" or _feeds_layers(graph, place.tensor):
         return None
-    found = _climb(graph, place)
+    found = _climb(graph, place, 1 if place.single else affine.bias.size)
     if found is None:
         return None
     node = found
@@ -56,7 +56,7 @@ def _feeds_layers(graph: Graph, tensor: str) -> bool:
     return any(has_weights(node) for name in followers for node in graph.consumers(name))
 
 
-def _climb(graph: Graph, place: Place) -> onnx.NodeProto | None:
+def _climb(graph: Graph, place: Place, width: int) -> onnx.NodeProto | None:
     """Return the layer that makes the scores, or None where something else is in between."""
     tensor, rank = place.tensor, place.rank
     assert place.axis is not None  # noqa: S101 - a resolved place has an axis
@@ -69,16 +69,19 @@ def _climb(graph: Graph, place: Place) -> onnx.NodeProto | None:
             spatial = node.op_type in ("Conv", "ConvTranspose")
             fits = axis == 1 if spatial else axis == rank - 1
             return node if fits else None
-        step = _pass(graph, node, axis, rank)
+        step = _pass(graph, node, axis, rank, width)
         above = node.input[0]
-        alone = len(graph.consumers(above)) == 1 and above not in graph.outputs
+        readers = [node for node in graph.consumers(above) if node.op_type != "Shape"]
+        alone = len(readers) == 1 and above not in graph.outputs
         if step is None or not alone:
             return None
         axis, rank = step
         tensor = above
 
 
-def _pass(graph: Graph, node: onnx.NodeProto, axis: int, rank: int) -> tuple[int, int] | None:
+def _pass(
+    graph: Graph, node: onnx.NodeProto, axis: int, rank: int, width: int
+) -> tuple[int, int] | None:
     """Return class axis and rank before a node, or None where they cannot be told."""
     if node.op_type in ("Identity", "Dropout", "Cast"):
         return axis, rank
@@ -89,7 +92,9 @@ def _pass(graph: Graph, node: onnx.NodeProto, axis: int, rank: int) -> tuple[int
     if before is None or len(before) < 2 or before[1] is None:
         return None
     if node.op_type in ("Resize", "Upsample", "GlobalAveragePool"):
-        return (1, len(before)) if axis == 1 and after and after[1] == before[1] else None
+        # Sizes taken from the input hide the number of channels behind; it is that of the scores.
+        same = before[1] == width and (after is None or after[1] in (None, width))
+        return (1, len(before)) if axis == 1 and same else None
     # Flatten and the like: only from (N, K, 1, 1).
     ones = all(length == 1 for length in before[2:])
     return (1, len(before)) if ones and axis == 1 and rank == 2 else None
@@ -130,6 +135,10 @@ class _Layer:
         return base
 
 
+def _is_float(value: Vector) -> bool:
+    return bool(value.dtype.kind == "f" or value.dtype.name == "bfloat16")
+
+
 def _wide(value: Vector) -> Vector:
     return np.asarray(value, np.float64)
 
@@ -137,7 +146,7 @@ def _wide(value: Vector) -> Vector:
 def _scaled_weight(layer: _Layer, position: int) -> list[str] | None:
     """Scale the weights, unless the scale is 1; None where they are not the layer's own."""
     weight = layer.weight(position)
-    if weight is None or weight.dtype.kind != "f":
+    if weight is None or not _is_float(weight):
         return None
     if layer.scale == 1.0:
         return []
@@ -151,7 +160,7 @@ def _gemm(layer: _Layer) -> list[str] | None:
     beta = attribute(layer.node, "beta", 1.0)
     given = len(layer.node.input) > 2 and bool(layer.node.input[2])
     old, weight = layer.weight(2), layer.weight(1)
-    if (given and old is None) or weight is None or beta == 0.0 or weight.dtype.kind != "f":
+    if (given and old is None) or weight is None or beta == 0.0 or not _is_float(weight):
         return None
     start = np.zeros(1) if old is None else _wide(old)
     # Rows of a bias of shape (N, K) or (N, 1) stay apart; K comes last.
@@ -161,7 +170,7 @@ def _gemm(layer: _Layer) -> list[str] | None:
 def _conv(layer: _Layer) -> list[str] | None:
     given = len(layer.node.input) > 2 and bool(layer.node.input[2])
     old, weight = layer.weight(2), layer.weight(1)
-    if (given and old is None) or weight is None or weight.dtype.kind != "f":
+    if (given and old is None) or weight is None or not _is_float(weight):
         return None
     start = np.zeros(1) if old is None else _wide(old)
     return _both(layer, layer.scale * start + layer.bias, weight.dtype)
@@ -191,7 +200,7 @@ def _add(layer: _Layer) -> list[str] | None:
         if above is None or above.op_type != "MatMul" or not alone:
             return None
         scaled = _scaled_weight(_Layer(graph, above, layer.scale, layer.bias), 1)
-    if scaled is None or old.dtype.kind != "f":
+    if scaled is None or not _is_float(old):
         return None
     name = layer.replace(where[0], layer.scale * _wide(old) + layer.bias, old.dtype)
     return None if name is None else [*scaled, name]

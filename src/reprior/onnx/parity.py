@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import reprior as rp
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError
 from reprior.onnx.scores import Place
 
 __all__ = ["Parity", "Reference", "class_rows", "reference", "role_of"]
@@ -253,6 +253,17 @@ def names_of(values: list[Any], refs: list[Reference], lists: list[Vector]) -> V
         else:
             return names
     return None
+
+
+def names_nearest(values: list[Any], refs: list[Reference], lists: list[Vector]) -> Vector | None:
+    """Return the class names by which an output is mostly the label of its scores, or None."""
+    if not all(is_label_like(value, ref) for value, ref in zip(values, refs, strict=True)):
+        return None
+    found = np.concatenate([value.reshape(-1) for value in values])
+    best = np.concatenate([ref.before.argmax(1) for ref in refs])
+    share = [float((found == names[best]).mean()) for names in lists]
+    top = int(np.argmax(share))
+    return lists[top] if share[top] > 0.5 else None
 
 
 def is_telling(refs: list[Reference]) -> bool:

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
-from reprior.exceptions import require
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError, require
 from reprior.onnx.files import weight_bytes, write_model
 
 __all__ = ["Feeds", "Runner", "given_feeds", "with_outputs"]
@@ -36,6 +35,8 @@ _SPREADS = (0.3, 1.0, 3.0)
 #: One less than the largest generated integer, tried in this order.
 _INTEGERS = (10, 2, 1)
 _LARGE = 1_500_000_000
+#: Models with one of these are run as they are written.
+_QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear")
 
 
 class Runner:
@@ -45,6 +46,9 @@ class Runner:
         runtime = require("onnxruntime", extra="onnx", purpose="To run an ONNX model")
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # errors come back as exceptions
+        if any(node.op_type in _QUANTISED for node in model.graph.node):
+            # Fused integer kernels saturate and round elsewhere, a whole step at once.
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._folder: Any = None
         where: Any
         if weight_bytes(model) < _LARGE:
@@ -69,6 +73,15 @@ class Runner:
         """Return every output of one run."""
         values = self._session.run(None, {k: v for k, v in feed.items() if k in self.inputs})
         return dict(zip(self.outputs, values, strict=True))
+
+    def refusal(self, feeds: Feeds) -> str | None:
+        """Return what the model says against the first input it does not take, or None."""
+        for feed in feeds:
+            try:
+                self.run(feed)
+            except Exception as error:  # ONNX Runtime's own, which have no common base
+                return _first_line(error)
+        return None
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
@@ -191,7 +204,9 @@ def given_feeds(model: onnx.ModelProto, inputs: Any) -> Feeds:
     known = {tensor.name for tensor in model.graph.initializer}
     values = [value for value in model.graph.input if value.name not in known]
     names = [value.name for value in values]
-    if isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], Mapping):
+    if isinstance(inputs, list | tuple) and not inputs:
+        raise FoldError("`inputs` must hold at least one sample. Got none. Pass real samples.")
+    if isinstance(inputs, list | tuple) and isinstance(inputs[0], Mapping):
         return [feed for part in inputs for feed in given_feeds(model, part)]
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
@@ -215,7 +230,13 @@ def _as_type(array: Any, value: onnx.ValueInfoProto) -> Vector:
     host = np.asarray(array)
     if element == onnx.TensorProto.STRING:
         return host.astype(object)
-    return host.astype(onnx.helper.tensor_dtype_to_np_dtype(element), copy=False)
+    try:
+        return host.astype(onnx.helper.tensor_dtype_to_np_dtype(element), copy=False)
+    except (TypeError, ValueError) as error:
+        raise FoldError(
+            f"`inputs` must be what the model takes, numbers for {value.name!r}. Got {host.dtype}. "
+            f"Pass the arrays that the model is called with."
+        ) from error
 
 
 def _split(

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError
 from reprior.onnx.graph import Graph, attribute
 
 __all__ = ["CLASSIFIERS", "Place", "find_places", "lineage", "softmax_axis"]
@@ -30,7 +30,8 @@ CLASSIFIERS = ("TreeEnsembleClassifier", "LinearClassifier", "SVMClassifier")
 #: Through these, scores stay what they are.
 _SAME = ("Identity", "Dropout", "Cast")
 #: And labels.
-_SAME_LABEL = (*_SAME, "Reshape", "Squeeze", "Unsqueeze", "Flatten", "LabelEncoder")
+_SHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+_SAME_LABEL = (*_SAME, *_SHAPES, "LabelEncoder")
 
 #: What these make, where nothing says otherwise, are log-scores; and on which axis.
 _HEADS = {"Gemm": -1, "MatMul": -1, "Conv": 1, "ConvTranspose": 1}
@@ -120,10 +121,15 @@ def _step(
         return None
     if operator == "ZipMap":
         return node.input[0], False, None, -1
+    if kind is None and _is_column(graph, node, n_classes):
+        return node.input[0], False, None, None if operator in _SHAPES else -1
     if operator in _SAME:
         return node.input[0], False, kind, axis
     if operator == "Transpose":
         order = attribute(node, "perm")
+        shape = graph.shape(node.output[0]) or ()
+        if axis is None and shape[1:].count(n_classes) == 1:
+            axis = 1 + shape[1:].index(n_classes)
         moved = axis if axis is None or order is None else int(order[axis])
         return (node.input[0], False, kind, moved) if order is not None else None
     if operator in ("Softmax", "LogSoftmax") and kind != "logits":
@@ -137,6 +143,41 @@ def _step(
     if operator == "Log" and above is not None and above.op_type == "Softmax":
         return node.input[0], False, "probs", softmax_axis(graph, above)
     return None
+
+
+def _is_column(graph: Graph, node: onnx.NodeProto, n_classes: int) -> bool:
+    """Whether a node takes one class's column of (N, K) scores, or brings it into shape."""
+    above = graph.producer(node.input[0]) if node.input else None
+    if above is None:
+        return False
+    if node.op_type in _SHAPES:
+        return _is_column(graph, above, n_classes)
+    shape = graph.shape(node.input[0])
+    if shape is not None and (len(shape) != 2 or shape[1] not in (None, n_classes)):
+        return False
+    if not _takes_one(graph, node):
+        return False
+    kinds = [p.kind for p in _climb(graph, node.input[0], n_classes) if p.kind is not None]
+    # Of log-scores −z and z the second column alone is the log-odds, not both.
+    return n_classes > 2 or kinds[:1] != ["logits"]
+
+
+def _takes_one(graph: Graph, node: onnx.NodeProto) -> bool:
+    """Whether a node reads one entry of axis 1, always the same."""
+    given = [graph.constant(name) for name in node.input[1:4]]
+    fixed = [np.asarray(value).reshape(-1).tolist() for value in given if value is not None]
+    if node.op_type == "Slice" and len(fixed) == 3:
+        start, end, axes = fixed
+        return axes in ([1], [-1]) and end[0] - start[0] == 1
+    if node.op_type in ("Gather", "ArrayFeatureExtractor"):
+        axis = attribute(node, "axis", 0) if node.op_type == "Gather" else 1
+        return axis in (1, -1) and len(fixed) == 1 and len(fixed[0]) == 1
+    return False
+
+
+def _has_columns(graph: Graph, outputs: list[str]) -> bool:
+    makers = [graph.producer(output) for output in outputs]
+    return any(node is not None and _is_column(graph, node, 2) for node in makers)
 
 
 def _is_single(graph: Graph, node: onnx.NodeProto) -> bool:
@@ -164,11 +205,13 @@ def find_places(
     n_classes = calibrator.source_prior_.size
     if scores is not None:
         chain = _named(graph, scores, n_classes)
-        tried = [_resolve(graph, place, calibrator, values) for place in (chain[-1], chain[0])]
-        for place in tried:
-            _check_width(graph, place, calibrator, values)
-        _check_kind(calibrator, tried[-1:], scores, other=tried[0])
-        return list(dict.fromkeys(tried))
+        traced, own = (
+            _resolve(graph, place, calibrator, values) for place in (chain[-1], chain[0])
+        )
+        _check_width(graph, own, calibrator, values)
+        _check_kind(calibrator, [own], scores, other=traced)
+        fits = traced.single or _width(graph, traced, values) == n_classes
+        return list(dict.fromkeys([traced, own] if fits else [own]))
     groups: dict[str, list[Place]] = {}
     names: dict[str, list[str]] = {}
     for output in graph.outputs:
@@ -179,11 +222,16 @@ def find_places(
     fitting: dict[str, Place] = {}
     wrong: dict[str, Any] = {}
     for root, chain in groups.items():
-        place = _resolve(graph, chain[0], calibrator, values)
-        width = _width(graph, place, values)
-        if width == n_classes or place.single:
-            fitting[root] = place
-        else:
+        # Outputs may tell of one tensor that its classes are on different axes: one must fit.
+        for found in dict.fromkeys(place for place in chain if place.tensor == root):
+            place = _resolve(graph, found, calibrator, values)
+            width = _width(graph, place, values)
+            odds = place.kind == "logits" and found.kind is None and n_classes == 2
+            if odds and _has_columns(graph, names[root]):
+                continue
+            if width == n_classes or place.single:
+                fitting[root] = place
+                break
             wrong[root] = (names[root][0], width)
     fitting = _own(graph, fitting, names)
     matching = {r: p for r, p in fitting.items() if _matches(calibrator, [p, *groups[r]])}
@@ -200,10 +248,10 @@ def _own(graph: Graph, fitting: dict[str, Place], names: dict[str, list[str]]) -
     return {root: place for root, place in fitting.items() if root in shown or root not in read}
 
 
-def _named(graph: Graph, scores: str, n_classes: int) -> list[Place]:
-    if not graph.knows(scores):
+def _named(graph: Graph, scores: Any, n_classes: int) -> list[Place]:
+    if not isinstance(scores, str) or not graph.knows(scores):
         known = [*graph.outputs, *(name for name in graph.maker if name not in graph.outputs)]
-        near = difflib.get_close_matches(scores, known, n=1)
+        near = difflib.get_close_matches(str(scores), known, n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Pass the name of an output."
         raise FoldError(
             f"`scores` must be the name of a tensor of the model. Got {scores!r}. {remedy} "

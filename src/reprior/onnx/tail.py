@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from reprior.onnx.errors import FoldError
-from reprior.onnx.graph import Graph, has_weights
+from reprior.exceptions import FoldError
+from reprior.onnx.graph import Graph, has_weights, reads, reread
 from reprior.onnx.scores import Place
 
 __all__ = ["Affine", "Edit", "append_correction", "append_labels", "needs_softmax"]
@@ -21,9 +21,8 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 OLDEST_OPSET = 7
 #: From here on Softmax takes one axis alone, not all from it on.
 SOFTMAX_OPSET = 13
-#: The first version of the file format whose initialisers need not be inputs, and the one that
-#: goes with operator set 13.
-_IR_INITIALISERS, _IR_OPSET_13 = 4, 7
+#: The version of the file format that goes with operator set 13.
+_IR_OPSET_13 = 7
 #: The domain of trees and labels, and its version where a model had none of it.
 _ML, _ML_OPSET = "ai.onnx.ml", 3
 
@@ -61,7 +60,6 @@ def check_opset(graph: Graph, place: Place) -> None:
     if graph.opset == 0:
         graph.model.opset_import.append(helper.make_opsetid("", SOFTMAX_OPSET))
         graph.model.ir_version = max(graph.model.ir_version, _IR_OPSET_13)
-    graph.model.ir_version = max(graph.model.ir_version, _IR_INITIALISERS)
     last = place.axis == -1 or place.axis == place.rank - 1
     needed = SOFTMAX_OPSET if needs_softmax(place) and not last else OLDEST_OPSET
     if graph.opset < needed:
@@ -111,18 +109,18 @@ def append_correction(graph: Graph, place: Place, affine: Affine) -> Edit:
     _correct(chain, place, affine)
     if is_input:
         for node in readers:
-            _reread(node, name, chain.last)
+            reread(node, {name: chain.last})
     else:
         chain.nodes[-1].output[0] = name
         for node in kept:
-            _reread(node, name, raw)
+            reread(node, {name: raw})
     graph.index()
     added = [node.op_type for node in chain.nodes]
     return Edit(f"behind {name!r}", added=added, reaches=[chain.nodes[-1].output[0]])
 
 
 def _correct(chain: _Chain, place: Place, affine: Affine) -> None:
-    graph, dtype = chain.graph, np.dtype(_numpy_name(place.dtype))
+    graph, dtype = chain.graph, np.dtype(place.dtype)
     positive = place.kind == "probs"
     if place.single and positive:
         one = graph.add_constant("reprior/one", np.ones((), dtype))
@@ -154,10 +152,6 @@ def broadcast(bias: Vector, place: Place) -> Vector:
     return bias.reshape(-1, *[1] * behind)
 
 
-def _numpy_name(dtype: str) -> str:
-    return "float32" if dtype == "bfloat16" else dtype
-
-
 def _step_aside(graph: Graph, name: str) -> str:
     """Give the maker's tensor a new name, so that its old name can be the corrected one."""
     maker = graph.producer(name)
@@ -187,26 +181,18 @@ def _keep_for_layers(graph: Graph, name: str) -> list[onnx.NodeProto]:
         for k, output in enumerate(node.output):
             if output:
                 copies[output] = twin.output[k] = graph.fresh(f"{output}/uncorrected")
-        for k, source in enumerate(node.input):
-            twin.input[k] = uncorrected(source)
+        reread(twin, {source: uncorrected(source) for source in reads(node)})
         graph.nodes.append(twin)
         graph.index()
-        if name in twin.input:
+        if name in reads(twin):
             direct.append(twin)
         return copies[tensor]
 
     for node in list(graph.nodes):
-        if has_weights(node) and followers & set(node.input):
-            for k, source in enumerate(node.input):
-                node.input[k] = uncorrected(source)
+        if has_weights(node) and followers & set(reads(node)):
+            reread(node, {source: uncorrected(source) for source in reads(node)})
             direct.append(node)
     return direct
-
-
-def _reread(node: onnx.NodeProto, old: str, new: str) -> None:
-    for k, source in enumerate(node.input):
-        if source == old:
-            node.input[k] = new
 
 
 def append_labels(
@@ -217,9 +203,11 @@ def append_labels(
     chain = _Chain(graph, place.tensor, f"{label}/reprior")
     if place.single:
         half = 0.5 if place.kind == "probs" else 0.0
-        dtype = np.dtype(_numpy_name(place.dtype))
+        dtype = np.dtype(place.dtype)
         chain.then("Greater", graph.add_constant("reprior/threshold", np.asarray(half, dtype)))
         chain.then("Cast", to=onnx.TensorProto.INT64)
+        if place.rank > 1 and not keepdims:
+            _squeeze(chain, place)
     else:
         chain.then("ArgMax", axis=place.axis, keepdims=int(keepdims))
     made = int(onnx.TensorProto.INT64)
@@ -230,6 +218,17 @@ def append_labels(
     chain.nodes[-1].output[0] = label
     graph.index()
     return [node.op_type for node in chain.nodes]
+
+
+def _squeeze(chain: _Chain, place: Place) -> None:
+    """Drop the class axis, of length 1; from operator set 13 on it is an input of Squeeze."""
+    graph = chain.graph
+    if place.rank == 2:
+        chain.then("Reshape", graph.add_constant("reprior/shape", np.array([-1])))
+    elif graph.opset < SOFTMAX_OPSET:
+        chain.then("Squeeze", axes=[place.axis])
+    else:
+        chain.then("Squeeze", graph.add_constant("reprior/axis", np.array([place.axis])))
 
 
 def _is_range(names: Vector) -> bool:

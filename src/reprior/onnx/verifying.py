@@ -9,20 +9,21 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.onnx.errors import FoldError
-from reprior.onnx.graph import Graph, attribute
+from reprior.exceptions import FoldError
+from reprior.onnx.graph import Graph, attribute, has_weights
 from reprior.onnx.parity import (
     Parity,
     Reference,
     as_posterior,
     is_telling,
+    names_nearest,
     names_of,
     reference,
     role_of,
     scores_like,
 )
 from reprior.onnx.runtime import Feeds, Runner, with_outputs
-from reprior.onnx.scores import FLOATS, Place, lineage
+from reprior.onnx.scores import CLASSIFIERS, FLOATS, Place, lineage
 
 __all__ = ["Evidence", "compare", "gather"]
 
@@ -59,7 +60,27 @@ class Evidence:
 
     def label_names(self, output: str) -> Vector | None:
         """Return the class names if the output is the label of the scores, else None."""
-        return names_of(self.values(output), self.refs, self.lists)
+        names = names_of(self.values(output), self.refs, self.lists)
+        if names is None and output not in self.followers and self._is_own_label(output):
+            # Support vector machines vote; with corrected scores the arg max must do.
+            names = names_nearest(self.values(output), self.refs, self.lists)
+            if names is None:
+                raise FoldError(
+                    f"`scores` must be what the labels are decided by. Got {self.place.tensor!r}, "
+                    f"but output {output!r} is seldom the class of its largest score. Export the "
+                    f"model with its probabilities, and fit the calibrator on these."
+                )
+        return names
+
+    def _is_own_label(self, output: str) -> bool:
+        """Whether the classifier that makes the scores makes the label in an output too."""
+        near = self.graph.upstream([self.place.tensor], through_layers=False)
+        layers = [node for i in near if has_weights(node := self.graph.nodes[i])]
+        if len(layers) != 1 or layers[0].op_type not in CLASSIFIERS:
+            return False
+        n_classes = self.refs[0].posterior.shape[1]
+        chain = [p.tensor for p in lineage(self.graph, output, n_classes=n_classes)]
+        return self.graph.element(output) not in FLOATS and layers[0].output[1] in chain
 
     def role(self, output: str) -> str | None:
         """Return "labels", "posterior" or "log-scores", or None for anything else."""
@@ -122,12 +143,24 @@ def label_lists(graph: Graph, calibrator: rp.PosteriorCalibrator) -> list[Vector
             labels = attribute(node, name)
             if labels is not None and len(labels) == n_classes:
                 found.append(np.asarray(labels, object if isinstance(labels[0], str) else None))
+        if node.op_type == "LabelEncoder":
+            found += _encoded(node, n_classes)
         if node.op_type in ("ArrayFeatureExtractor", "Gather"):
             value = graph.constant(node.input[0])
             if value is not None and value.size == n_classes and value.dtype.kind in "iuOUS":
                 found.append(_texts(value.reshape(-1)))
     found += [_texts(np.asarray(calibrator.classes_)), np.arange(n_classes)]
     return found
+
+
+def _encoded(node: onnx.NodeProto, n_classes: int) -> list[Vector]:
+    """Return the names that an encoder of labels has for 0 … K−1, if it has."""
+    keys = attribute(node, "keys_int64s")
+    if keys is None or sorted(keys) != list(range(n_classes)):
+        return []
+    values = attribute(node, "values_strings") or attribute(node, "values_int64s") or []
+    names = [values[keys.index(k)] for k in range(n_classes)] if values else []
+    return [np.asarray(names, object if isinstance(names[0], str) else None)] if names else []
 
 
 def _texts(names: Vector) -> Vector:
@@ -159,6 +192,9 @@ def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
     derived: list[str] = []
     for output in wanted:
         values = [run[output] for run in runs]
+        if not _alike(evidence.values(output), values):
+            parity.problems.append(f"Output {output!r} has another type or shape than it had.")
+            continue
         role = evidence.role(output)
         if role == "labels":
             _labels(parity, evidence, output, values)
@@ -171,6 +207,14 @@ def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
     if derived:
         _derived(parity, evidence, derived, runs)
     return parity
+
+
+def _alike(old: list[Any], new: list[Any]) -> bool:
+    """Whether values have the types and shapes that clients of the model expect."""
+    return all(
+        not isinstance(a, np.ndarray) or (b.dtype == a.dtype and b.shape == a.shape)
+        for a, b in zip(old, new, strict=True)
+    )
 
 
 def _labels(parity: Parity, evidence: Evidence, output: str, values: list[Any]) -> None:

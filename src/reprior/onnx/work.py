@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.onnx.errors import FoldError
+from reprior.exceptions import FoldError
 from reprior.onnx.graph import Graph
 from reprior.onnx.heads import change_head
 from reprior.onnx.parity import Parity
@@ -87,6 +87,12 @@ class Work:
                 self._feeds = generated_feeds(self.model, Runner(self.model, name="model"))
             else:
                 self._feeds = given_feeds(self.model, self.inputs)
+                refusal = Runner(self.model, name="model").refusal(self._feeds[:1])
+                if refusal is not None:
+                    raise FoldError(
+                        f"`inputs` must be what the model takes. It says: {refusal} Pass arrays "
+                        f"of the shapes that the model is called with."
+                    )
         return self._feeds
 
     def value(self, tensor: str) -> Vector:
