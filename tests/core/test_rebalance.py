@@ -354,6 +354,20 @@ def test_dask_stays_lazy(rng):
 
 
 @pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+@pytest.mark.parametrize("shape, axis", [((1, 5), 0), ((1, 5, 2), -3), ((5, 1, 2), 1)], ids=str)
+def test_one_score_of_two_classes_on_any_axis(kind, shape, axis, rng):
+    positive = rng.uniform(0.05, 0.95, shape)
+    scores = {
+        "logits": scipy.special.logit(positive), "probs": positive, "log_probs": np.log(positive)
+    }[kind]  # fmt: skip
+    options = {"kind": kind, "strength": 0.7, "temperature": 1.3}
+    found = rebalance(scores, [0.8, 0.2], class_axis=axis, **options)
+    assert found.shape == shape
+    wanted = rebalance(scores.reshape(-1), [0.8, 0.2], **options)
+    np.testing.assert_array_equal(found.reshape(-1), wanted)
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
 @pytest.mark.parametrize("shape, axis", [((3, 4), -1), ((2, 4, 3), 1)], ids=str)
 def test_torch_gradients_are_exact(kind, shape, axis, rng):
     log_p = scipy.special.log_softmax(rng.normal(size=shape), axis=axis)

@@ -154,6 +154,37 @@ def test_forms_of_the_validation_step(tmp_path, returned, unpack):
     assert rp.load(tmp_path / "here" / "calibrator.json").strength_ == wanted.strength_
 
 
+class Pixels(Model):
+    """Logits (N, 3, 2, 1), labels (N, 1, 2, 1) and a mask, all in what the step returns."""
+
+    def validation_step(self, batch: Any, _: int) -> Any:
+        logits = self.network(batch[0])
+        logits = torch.stack([logits, logits.flip(1)], dim=2)[..., None]
+        labels = torch.stack([batch[1], batch[1]], dim=1)[:, None, :, None]
+        weight = torch.tensor([True, False])[:, None].expand(labels.shape)
+        return {"logits": logits, "labels": labels, "weight": weight}
+
+
+def test_masks_and_labels_with_a_class_axis(tmp_path):
+    ours, model = callback(save=False), Pixels()
+    run = trainer(tmp_path, ours, enable_checkpointing=False)
+    run.validate(model, data(), verbose=False)
+    with torch.no_grad():
+        inputs, labels = data().dataset.tensors
+        logits = model.eval().network(inputs)  # validation is over: it would be training again
+    wanted = rp.PosteriorCalibrator(PRIOR, bounds=(0.0, 8.0)).fit(logits, labels)
+    assert ours.calibrator_.profile_.n_samples == 90
+    assert ours.calibrator_.strength_ == wanted.strength_
+
+
+def test_of_several_loaders_the_first_counts(tmp_path):
+    ours, model = callback(save=False), Model()
+    model.validation_step = lambda batch, _, dataloader_idx=0: {"logits": model.network(batch[0])}
+    run = trainer(tmp_path, ours, enable_checkpointing=False, accumulate_grad_batches=2)
+    run.fit(model, data(), [data(60), data(90)])
+    assert ours.calibrator_.profile_.n_samples == 60
+
+
 def test_ignored_labels_and_a_batch_of_nothing_else(tmp_path):
     inputs, labels = data().dataset.tensors
     labels = labels.clone()

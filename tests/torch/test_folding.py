@@ -106,9 +106,49 @@ def test_half_precision(dtype):
 def test_a_tied_embedding_keeps_its_weights():
     model = nn.ModuleDict({"embed": nn.Embedding(3, 4), "head": nn.Linear(4, 3, bias=False)})
     model["head"].weight = model["embed"].weight
-    folded = fold_into(model, fitted(), head="head")
+    with pytest.warns(rp.RepriorWarning, match=r"tied to another's \(embed.weight, head.weight\)"):
+        folded = fold_into(model, fitted(), head="head")
     assert torch.equal(folded["embed"].weight, model["embed"].weight)
     assert not torch.equal(folded["head"].weight, model["embed"].weight)
+
+
+def test_a_tied_embedding_stays_tied_where_only_the_bias_changes():
+    model = nn.ModuleDict({"embed": nn.Embedding(3, 4), "head": nn.Linear(4, 3, bias=False)})
+    model["head"].weight = model["embed"].weight
+    folded = fold_into(model, fitted(temperature=None), head="head")
+    assert folded["head"].weight is folded["embed"].weight
+
+
+def test_a_state_dict_there_and_back_leaves_it_unfoldable():
+    head = nn.Conv2d(4, 3, 1, groups=1)
+    folded = fold_into(head, fitted())
+    folded.load_state_dict(copy.deepcopy(folded.state_dict()))
+    again = unfold(folded)
+    assert torch.equal(again.weight, head.weight)
+    assert torch.equal(again.bias, head.bias)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        nn.Conv2d(6, 3, 3, groups=3),
+        nn.ConvTranspose2d(6, 3, 2, stride=2, groups=3, bias=False),
+        nn.ConvTranspose1d(6, 3, 2),
+    ],
+)
+def test_groups_and_transposed_convolutions(head):
+    x = torch.randn(2, 6, *[5] * len(head.kernel_size))
+    cal = fitted()
+    folded = fold_into(head, cal, inputs=x)
+    wanted = cal.predict_proba(head(x).detach().movedim(1, -1))
+    torch.testing.assert_close(folded(x).softmax(1).movedim(1, -1), wanted, rtol=0, atol=1e-5)
+    assert torch.equal(unfold(folded).weight, head.weight)
+
+
+def test_behind_data_parallel():
+    model = nn.DataParallel(network())
+    folded = fold_into(model, fitted(), head="module.3", inputs=torch.randn(5, 4))
+    assert torch.equal(unfold(folded).module[3].weight, model.module[3].weight)
 
 
 def test_frozen_stays_frozen():
@@ -264,6 +304,17 @@ class TestWords:
             "must lead to one score per class", model, head="0", inputs=torch.randn(5, 4),
             error=rp.ScoresError,
         )  # fmt: skip
+
+    def test_no_module(self):
+        with pytest.raises(rp.OptionError, match=r"must be a torch\.nn\.Module\. Got function"):
+            fold_into(lambda x: x, fitted())
+        with pytest.raises(rp.OptionError, match=r"must come from fold_into\. Got a NoneType"):
+            unfold(None)
+
+    @pytest.mark.parametrize("name", ["", 3])
+    def test_a_name_that_is_none(self, name):
+        with pytest.raises(rp.OptionError, match=r"name of a layer.* Got .* Pass head='3'"):
+            fold_into(network(), fitted(), head=name)
 
     def test_unfold_what_was_not_folded(self):
         with pytest.raises(rp.OptionError, match="must come from fold_into"):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from tests.torch.shared import PRIOR, logits_and_labels, network
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import reprior as rp
 from reprior.torch import fit_from_loader
@@ -94,7 +94,7 @@ class TestEquals:
 
     def test_weights(self):
         x, y = rows()
-        weight = torch.arange(N) % 3
+        weight = (torch.arange(N) % 3).double()
         same(fit(identity, loader(x, y, weight)), x, y, weight)
 
     def test_a_mask(self):
@@ -266,15 +266,61 @@ class TestManners:
         with pytest.warns(rp.RepriorWarning, match="searching up to"):
             same(got, x, y, bounds=(0.0, 0.05))
 
-    def test_very_many_samples_go_into_coarse_bins(self, monkeypatch):
+    def test_very_many_samples_of_many_classes_go_into_coarse_bins(self, monkeypatch):
         x, y = rows()
+        monkeypatch.setattr("reprior.torch.loader.MANY_SAMPLES", N - 1)
         exact = fit(identity, loader(x, y))
         assert exact.profile_.resolution is None
-        monkeypatch.setattr("reprior.torch.loader.MANY_SAMPLES", N - 1)
+        monkeypatch.setattr("reprior.torch.loader.MOST_CELLS", 1000)
         cal = fit(identity, loader(x, y))
         assert cal.profile_.resolution == 1e-3
         assert cal.strength_ == pytest.approx(exact.strength_, abs=2e-3)
         assert fit(identity, loader(x, y), resolution=None).profile_.resolution is None
+
+    def test_a_loader_without_a_length(self):
+        x, y = rows()
+
+        class Stream(IterableDataset):
+            def __iter__(self):
+                return iter(TensorDataset(x, y))
+
+        same(fit(identity, DataLoader(Stream(), batch_size=32)), x, y)
+
+    def test_the_loader_is_begun_once(self):
+        x, y = rows()
+        begun = []
+
+        class Counting(list):
+            def __iter__(self):
+                begun.append(True)
+                return super().__iter__()
+
+        same(fit(identity, Counting(loader(x, y))), x, y)
+        assert len(begun) == 1
+
+    def test_workers_that_persist_are_not_begun_anew(self):
+        # In a real one each sample of the first batches would be counted twice.
+        x, y = rows()
+
+        class Persistent(list):
+            def __iter__(self):
+                self.next = 0
+                return _Reader(self)
+
+        same(fit(identity, Persistent(loader(x, y))), x, y)
+
+    def test_scores_are_let_go_before_the_next_batch(self):
+        x, y = rows()
+        alive: list[weakref.ref[torch.Tensor]] = []
+
+        def model(inputs: torch.Tensor) -> torch.Tensor:
+            assert all(scores() is None for scores in alive)
+            scores = inputs.clone()
+            alive.append(weakref.ref(scores))
+            return scores
+
+        fit(model, loader(x, y))
+        assert len(alive) == 4
 
     def test_a_generator_cannot_be_searched_again(self):
         x, y = rows()
@@ -295,6 +341,22 @@ class TestManners:
     def test_a_device_by_name(self):
         x, y = rows()
         same(fit(nn.Sequential(Images())[0:0], loader(x, y), device="cpu"), x, y)
+
+
+class _Reader:
+    """Batches of a list that remembers for all of its readers where they are."""
+
+    def __init__(self, batches) -> None:
+        self.batches = batches
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.batches.next == len(self.batches):
+            raise StopIteration
+        self.batches.next += 1
+        return self.batches[self.batches.next - 1]
 
 
 class TestWords:
@@ -318,6 +380,25 @@ class TestWords:
         both = {"x": self.x, "label": self.y, "target": self.y}
         self.refused("several of these among", identity, [both])
         self.refused("Got 'c', and keys", identity, [both], label_key="c")
+
+    def test_whole_numbers_as_the_third_entry(self):
+        batch = (self.x, self.y, torch.arange(1, N + 1))
+        self.refused("Got int64, which may be indices", identity, [batch])
+        self.refused("Got int64, which may be", identity, [(self.x, self.y, [3] * N)])
+        same(fit(identity, [batch], unpack=lambda batch: batch[:2]), self.x, self.y)
+        same(fit(identity, [batch], unpack=tuple), self.x, self.y, batch[2])
+
+    def test_labels_and_weights_that_are_no_numbers(self):
+        self.refused("`labels` of a batch must be numbers", identity, [(self.x, ["cat"] * N)])
+        self.refused("`weight` of a batch", identity, [(self.x, self.y, ["a.png"] * N)])
+
+    def test_no_network_no_loader_no_dtype(self):
+        batches = [(self.x, self.y)]
+        self.refused("`model` must be a network.* Got NoneType", None, batches)
+        self.refused("`model` must be .* Got an empty mapping", {}, batches)
+        self.refused("`loader` must give batches. Got int", identity, 5)
+        self.refused("`bounds` must be two numbers", identity, batches, bounds=2)
+        self.refused("Got 'bf16'. Pass", identity, batches, autocast_dtype="bf16")
 
     def test_outputs_that_are_not_clear(self):
         self.refused("Got a tuple of 2. Pass output_key", lambda x: (x, x), [(self.x, self.y)])

@@ -294,8 +294,10 @@ def assert_same_switches(a, b):
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 40, 10**6])
 @pytest.mark.parametrize("at_once", [1, 30, 1 << 20])
-def test_a_sum_that_bins_is_the_binned_sum(rng, monkeypatch, limit, at_once):
+@pytest.mark.parametrize("cells", [0, merging.MOST_CELLS])
+def test_a_sum_that_bins_is_the_binned_sum(rng, monkeypatch, limit, at_once, cells):
     monkeypatch.setattr(merging, "SWITCHES_PER_BINNING", at_once)
+    monkeypatch.setattr(merging, "MOST_CELLS", cells)
     case = random_case(rng, 90)
     parts = [case.rows(slice(i, i + 7)).profile() for i in range(0, 90, 7)]
     total = added(parts, exact_up_to=limit, resolution=0.05)
@@ -311,9 +313,35 @@ def test_a_sum_that_bins_is_the_binned_sum(rng, monkeypatch, limit, at_once):
     assert total.total().n_samples == found.n_samples  # asked again, the same
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bounds", [(0.0, 2.0), (-1.03, 0.55)])
+def test_a_table_and_a_stack_of_bins_agree(rng, monkeypatch, weighted, bounds):
+    case = random_case(rng, 200, 5, bounds=bounds, weighted=weighted)
+    if weighted:  # whole ones: sums in any order agree to the bit
+        case = replace(case, weights=np.ceil(case.weights * 5))
+    parts = [case.rows(slice(i, i + 40)).profile() for i in range(0, 200, 40)]
+    table = added(parts, exact_up_to=0, resolution=0.05).total()
+    monkeypatch.setattr(merging, "MOST_CELLS", 0)
+    stack = added(parts, exact_up_to=0, resolution=0.05).total()
+    assert_same_switches(table, stack)
+    assert_same(table, stack)
+
+
+def test_sums_of_other_bins_do_not_merge(rng):
+    parts = [random_case(rng, 20).profile()]
+    fine, coarse = (added(parts, exact_up_to=0, resolution=width) for width in (0.05, 0.1))
+    known = fine.total().n_samples
+    coarse.total()
+    with pytest.raises(ProfileMismatchError, match="equal resolution to add"):
+        fine.merge(coarse)
+    assert fine.total().n_samples == known
+
+
 @pytest.mark.parametrize("first", [0, 5, None])
 @pytest.mark.parametrize("second", [0, 5, None])
-def test_sums_merge(rng, first, second):
+@pytest.mark.parametrize("cells", [0, merging.MOST_CELLS])
+def test_sums_merge(rng, monkeypatch, first, second, cells):
+    monkeypatch.setattr(merging, "MOST_CELLS", cells)
     case = random_case(rng, 60)
     a, b = (
         added([case.rows(slice(i, i + 10)).profile() for i in where], exact_up_to=limit,

@@ -268,6 +268,7 @@ def test_binning_by_table_and_by_sorting_agree(rng, monkeypatch, counted, weight
         rng.integers(1, 9, n) / 4 if weighted else None,
     )
     found = []
+    monkeypatch.setattr(switches_module, "SWITCHES_AT_ONCE", 70)
     for cells in (0, 4):
         monkeypatch.setattr(switches_module, "DENSE_CELLS", cells)
         found.append(many.binned(0.05, high).arrays())

@@ -230,7 +230,8 @@ def _posterior(
     if single:
         if kind == "logits" and not is_traced(given):
             warn_if_single_probs(given, xp=xp)
-        result = _tilted(expand(given, kind, xp=xp, class_axis=axis), tilt, max(axis, 1), xp)
+        columns = expand(given, kind, xp=xp, class_axis=axis)
+        result = _tilted(columns, tilt, 1 if given.ndim == 1 else axis, xp)
         result = contract(result, given.shape, xp=xp, class_axis=axis)
     else:
         if kind == "logits" and not is_traced(given):

@@ -12,7 +12,16 @@ from torch import Tensor, nn
 
 from reprior.exceptions import OptionError
 
-__all__ = ["Batch", "Unpack", "call", "device_of", "evaluating", "on_device", "scores_in"]
+__all__ = [
+    "Batch",
+    "Unpack",
+    "call",
+    "device_of",
+    "evaluating",
+    "on_device",
+    "scores_in",
+    "without_class_axis",
+]
 
 #: Names under which batches and outputs that are mappings keep their labels and scores.
 LABEL_NAMES = ("labels", "label", "targets", "target", "y")
@@ -42,8 +51,11 @@ class Unpack(NamedTuple):
         elif isinstance(batch, Mapping):
             return self._of_mapping(batch)
         if isinstance(batch, Sequence) and len(batch) in (2, 3):
-            inputs, labels, *weight = batch
-            return Batch(inputs, _labels(labels), _weight(weight[0] if weight else None))
+            inputs, labels, *rest = batch
+            weight = _tensor(rest[0], "weight") if rest else None
+            if weight is not None and self.function is None:
+                _refuse_numbers(weight)
+            return Batch(inputs, _tensor(labels, "labels"), _as_weight(weight))
         said = "`unpack` must return" if self.function is not None else "`loader` must give"
         raise OptionError(
             f"{said} (inputs, labels) or (inputs, labels, weight), or a mapping with a key of "
@@ -54,13 +66,15 @@ class Unpack(NamedTuple):
         rest = dict(batch)
         label_key = self.label_key or _only(rest, LABEL_NAMES, "label_key", "labels")
         labels = _pop(rest, label_key, "label_key")
-        weight = None if self.weight_key is None else _pop(rest, self.weight_key, "weight_key")
+        weight = None
+        if self.weight_key is not None:
+            weight = _tensor(_pop(rest, self.weight_key, "weight_key"), "weight")
         inputs: Any = rest
         if self.input_key is not None:
             inputs = _pop(rest, self.input_key, "input_key")
         elif len(rest) == 1:
             inputs = next(iter(rest.values()))
-        return Batch(inputs, _labels(labels), _weight(weight))
+        return Batch(inputs, _tensor(labels, "labels"), _as_weight(weight))
 
 
 def scores_in(output: Any, key: str | Callable[[Any], Any] | None = None) -> Tensor:
@@ -131,6 +145,12 @@ def device_of(model: Any, device: Any) -> torch.device | None:
     return wanted
 
 
+def without_class_axis(labels: Tensor, scores: Tensor, axis: int) -> Tensor:
+    """Labels without a class axis of length 1, as segmentation masks (N, 1, H, W) have it."""
+    fits = labels.ndim == scores.ndim > 1 and -labels.ndim <= axis < labels.ndim
+    return labels.squeeze(axis) if fits and labels.shape[axis] == 1 else labels
+
+
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
     """Put a model in evaluation mode, and every part of it back into its own mode afterwards."""
@@ -144,15 +164,34 @@ def evaluating(model: Any) -> Iterator[None]:
             module.training = training
 
 
-def _labels(labels: Any) -> Tensor:
-    return labels if isinstance(labels, Tensor) else torch.as_tensor(labels)
+def _tensor(values: Any, name: str) -> Any:
+    """Labels or weights as a tensor; None as it is."""
+    if values is None or isinstance(values, Tensor):
+        return values
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        few = repr(values)
+        raise OptionError(
+            f"`{name}` of a batch must be numbers. Got {few if len(few) < 60 else few[:60] + '…'}. "
+            f"Pass unpack=a function from a batch to (inputs, labels), labels as class indices."
+        ) from None
 
 
-def _weight(weight: Any) -> Tensor | None:
-    if weight is None:
-        return None
-    tensor = weight if isinstance(weight, Tensor) else torch.as_tensor(weight)
-    return tensor.double() if tensor.dtype == torch.bool else tensor
+def _as_weight(weight: Tensor | None) -> Tensor | None:
+    """A mask as weights of 0 and 1."""
+    return weight.double() if weight is not None and weight.dtype == torch.bool else weight
+
+
+def _refuse_numbers(third: Tensor) -> None:
+    """Whole numbers that come third may be weights, and as well indices or other labels: ask."""
+    if third.dtype != torch.bool and not third.is_floating_point():
+        dtype = str(third.dtype).removeprefix("torch.")
+        raise OptionError(
+            f"`loader` must give weights as floats, or a boolean mask, where its batches have a "
+            f"third entry. Got {dtype}, which may be indices just as well. Pass unpack=lambda "
+            f"batch: batch[:2] to leave it out, or unpack=tuple if these are the weights."
+        )
 
 
 def _only(batch: Mapping[str, Any], names: Sequence[str], option: str, what: str) -> str:

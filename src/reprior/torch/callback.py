@@ -17,7 +17,7 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.engines import OnlineFit
 from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
 from reprior.metrics.count_metrics import find_metric
-from reprior.torch.batches import Unpack, scores_in
+from reprior.torch.batches import Unpack, scores_in, without_class_axis
 from reprior.torch.processes import merged
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RebalanceCallback(Callback):
     unpack : callable, optional
         From (outputs, batch) to (logits, labels) or (logits, labels, weight). Without it: the
         logits are the outputs of the validation step, or its "logits"; the labels are its
-        "labels", or the batch's.
+        "labels", with its "weight" if there is one, or else the batch's labels and weights.
     dirpath : path, optional
         Where ``calibrator.json`` goes; by default the folder of the checkpoints.
     save : bool, default True
@@ -188,9 +188,15 @@ class RebalanceCallback(Callback):
 
     def _read(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores, labels and weights of one batch."""
+        scores, labels, weight = self._taken_apart(outputs, batch)
+        axis = self._options["class_axis"]
+        labels = without_class_axis(labels, scores, axis)
+        weight = None if weight is None else without_class_axis(weight, scores, axis)
+        return scores.detach(), labels, weight
+
+    def _taken_apart(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if self._unpack is not None:
-            scores, labels, weight = Unpack()(self._unpack(outputs, batch))
-            return scores.detach(), labels, weight
+            return Unpack(tuple)(self._unpack(outputs, batch))
         ours = isinstance(outputs, Mapping) and "logits" in outputs
         if not ours and not (isinstance(outputs, Tensor) and outputs.ndim > 0):
             named = isinstance(outputs, Mapping)
@@ -200,9 +206,9 @@ class RebalanceCallback(Callback):
                 f"Return {{'loss': loss, 'logits': logits, 'labels': labels}}, or pass unpack=a "
                 f"function from (outputs, batch) to (logits, labels)."
             )
-        scores = scores_in(outputs).detach()
+        scores = scores_in(outputs)
         if ours and "labels" in outputs:
-            return scores, outputs["labels"], None
+            return Unpack(tuple)((scores, outputs["labels"], outputs.get("weight")))
         _, labels, weight = Unpack()(batch)
         return scores, labels, weight
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, RepriorWarning
 from reprior.torch.affine import Affine, affine_of
 from reprior.torch.heads import find_head, width
 from reprior.torch.parity import check_parity
@@ -79,9 +80,10 @@ def fold_into(
     Returns
     -------
     torch.nn.Module
-        A new module of the same type; ``model`` is not touched. It has the same state dict keys,
-        and a ``bias`` where there was none, so it loads into the plain architecture. A class of
-        target prior 0 has the bias −inf. :func:`unfold` takes the correction out again.
+        A new module of the same type; ``model`` is not touched. Its state dict has the same keys
+        and loads into the plain architecture; where the layer had no bias, into that with
+        ``bias=True``. A class of target prior 0 has the bias −inf. :func:`unfold` takes the
+        correction out again.
 
     Examples
     --------
@@ -105,6 +107,7 @@ def fold_into(
         )
     folded = copy.deepcopy(model)
     target = folded if head is None else folded.get_submodule(head)
+    _warn_if_tied(folded, target, affine.scale)
     _write(target, affine)
     if inputs is not None:
         check_parity(model, folded, calibrator, layer, head is None, inputs, tolerance)
@@ -129,7 +132,7 @@ def unfold(folded: ModuleT) -> ModuleT:
     True
     """
     plain = copy.deepcopy(folded)
-    layers = [module for module in plain.modules() if hasattr(module, RECORD)]
+    layers = [module for module in _modules(plain) if hasattr(module, RECORD)]
     if not layers:
         raise OptionError(
             f"`folded` must come from fold_into. Got a {type(folded).__name__} without a folded "
@@ -141,6 +144,11 @@ def unfold(folded: ModuleT) -> ModuleT:
     return plain
 
 
+def _modules(model: Any) -> list[nn.Module]:
+    """All parts of a network; none of anything else."""
+    return list(model.modules()) if isinstance(model, nn.Module) else []
+
+
 def _affine(calibrator: Any, probs_are_softmax: bool) -> Affine:
     affine = affine_of(calibrator)
     if affine.kind == "probs" and not probs_are_softmax:
@@ -150,6 +158,21 @@ def _affine(calibrator: Any, probs_are_softmax: bool) -> Affine:
             "the plain softmax of this layer's outputs, pass probs_are_softmax=True."
         )
     return affine
+
+
+def _warn_if_tied(network: nn.Module, layer: nn.Module, scale: float) -> None:
+    """Say that a weight shared with another layer is shared no more once it is scaled."""
+    named = network.named_parameters(remove_duplicate=False)
+    ties = [name for name, weight in named if weight is layer.weight]
+    if scale != 1.0 and len(ties) > 1:
+        warnings.warn(
+            f"The layer's weight is tied to another's ({', '.join(ties)}). In the folded network "
+            f"it is not: loading its state dict into a network that ties them again would undo "
+            f"one of the two. Untie them there, or fold a calibrator without temperature, which "
+            f"changes the bias only.",
+            RepriorWarning,
+            stacklevel=3,
+        )
 
 
 def _write(layer: nn.Module, affine: Affine) -> None:

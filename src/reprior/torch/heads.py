@@ -38,8 +38,13 @@ def output_axis(head: nn.Module) -> int:
     return -1 - len(kernel)
 
 
-def find_head(model: nn.Module, name: str | None, n_classes: int) -> nn.Module:
+def find_head(model: Any, name: str | None, n_classes: int) -> nn.Module:
     """The layer ``name`` of the model, or the model itself; refuse one that cannot be folded."""
+    if not isinstance(model, nn.Module):
+        raise OptionError(
+            f"`model` must be a torch.nn.Module. Got {type(model).__name__}. Pass the last layer, "
+            f"or the network and head=the layer's name."
+        )
     if name is None and not isinstance(model, (*_KINDS, CosineLinear)):
         raise OptionError(
             f"`head` must name the layer that gives the scores. Got None, and a "
@@ -50,8 +55,8 @@ def find_head(model: nn.Module, name: str | None, n_classes: int) -> nn.Module:
         head = model
     else:
         try:
-            head = model.get_submodule(name)
-        except AttributeError:
+            head = dict(model.named_modules(remove_duplicate=False))[name or None]
+        except KeyError:
             raise OptionError(
                 f"`head` must be the name of a layer of the model. Got {name!r}. "
                 f"{_suggestion(model, n_classes)}"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.core.checks import check_bounds
 from reprior.engines import OnlineFit
+from reprior.engines.chunked import AUTO_RESOLUTION
 from reprior.exceptions import LabelsError, OptionError, RepriorError
 from reprior.files.chunk import Chunk
 from reprior.torch.batches import (
@@ -23,15 +24,18 @@ from reprior.torch.batches import (
     evaluating,
     on_device,
     scores_in,
+    without_class_axis,
 )
+from reprior.tuning.merging import MOST_CELLS
+from reprior.tuning.switches import n_cells
 
 __all__ = ["fit_from_loader"]
 
 #: Switches that are kept one by one, 5 MB, before they are summed in bins.
 EXACT_SWITCHES = 1 << 18
 
-#: More samples than this, by the first batch and the number of batches, are summed in bins from the
-#: start, and in coarse ones: a table of fine bins would be most of the memory.
+#: Where so many classes leave no room for a table of fine bins, more samples than this, by the
+#: first batch and the number of batches, are summed in coarse bins from the start.
 MANY_SAMPLES = 1 << 23
 COARSE = 1e-3
 
@@ -79,10 +83,13 @@ def fit_from_loader(
         mapping with the same keys.
     loader : iterable of batches
         Batches are (inputs, labels), (inputs, labels, weight), or mappings. Labels are class
-        indices of the scores' shape without the class axis; weights are of the labels' shape, and
-        a boolean mask is one (True counts). Of a mapping, the entry "labels" (or "label",
-        "targets", "target", "y") is the labels; what is left goes to the model, by name where
-        there are several entries. Validation data, not training data, and without augmentation.
+        indices of the scores' shape without the class axis; weights are floats of the labels'
+        shape, or a boolean mask (True counts); whole numbers in their place are refused. Of a
+        mapping, the entry "labels" (or "label", "targets", "target", "y") is the labels; what is
+        left goes to the model, by name where there are several entries. Validation data, not
+        training data, and without augmentation: where the best strength lies at the upper bound,
+        the loader is gone through once more to look further up, and must then give the same
+        samples. Their order does not matter.
     source_prior : array-like of shape (K,)
         The class distribution the network was trained on; never that of this loader.
     target_prior, metric, subject_to, temperature, label_prior, bounds, kind, classes, ignore_index
@@ -94,7 +101,7 @@ def fit_from_loader(
     resolution : float, None or "auto", default "auto"
         Width of the bins that strengths are told apart by; None keeps every switch. "auto" keeps
         up to 2**18 and then bins by 1e-4; by 1e-3 from the start where there are more than eight
-        million samples.
+        million samples of more than some 200 classes.
     device : torch.device or str, optional
         Where batches go; by default where the model's weights are.
     autocast_dtype : torch.dtype, optional
@@ -130,6 +137,7 @@ def fit_from_loader(
     0.505
     """
     models: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
+    _check(models, loader, autocast_dtype)
     stream = _Stream(
         loader=loader,
         unpack=Unpack(unpack, input_key, label_key, weight_key),
@@ -149,14 +157,36 @@ def fit_from_loader(
             random_state=random_state,
         )  # fmt: skip
 
-    fitted = _fit(models, stream, calibrator, resolution, random_state or 0)
+    fitted = _fit(models, stream, calibrator, bounds, resolution, random_state or 0)
     return fitted if stream.several else fitted[""]
+
+
+def _check(models: Mapping[str, Any], loader: Any, autocast_dtype: Any) -> None:
+    """Refuse what can be told to be wrong before the first batch."""
+    wrong = [each for each in models.values() if not callable(each)]
+    if wrong or not models:
+        got = type(wrong[0]).__name__ if wrong else "an empty mapping"
+        raise OptionError(
+            f"`model` must be a network, or a mapping from modalities to networks. Got {got}. "
+            f"Pass a torch.nn.Module, or a function from inputs to scores."
+        )
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        raise OptionError(
+            f"`loader` must give batches. Got {type(loader).__name__}. Pass a DataLoader, or any "
+            f"iterable of (inputs, labels)."
+        )
+    if autocast_dtype is not None and not isinstance(autocast_dtype, torch.dtype):
+        raise OptionError(
+            f"`autocast_dtype` must be a torch.dtype. Got {autocast_dtype!r}. Pass for example "
+            f"torch.bfloat16."
+        )
 
 
 def _fit(
     models: Mapping[str, Model],
     stream: _Stream,
     calibrator: Callable[[], PosteriorCalibrator],
+    bounds: tuple[float, float],
     resolution: Any,
     seed: int,
 ) -> dict[str, PosteriorCalibrator]:
@@ -168,7 +198,7 @@ def _fit(
             if name not in fits:
                 fits[name] = OnlineFit(
                     calibrator(),
-                    resolution=stream.resolution(resolution, chunk),
+                    resolution=stream.resolution(resolution, chunk, bounds),
                     again=stream.again({name: models[name]}),
                     seed=seed,
                     exact_up_to=EXACT_SWITCHES,
@@ -179,6 +209,7 @@ def _fit(
                 if not name:
                     raise
                 raise type(error)(f"{error} This is modality {name!r}.") from error
+            del chunk  # or its scores would be kept until the network has given the next ones
         return {name: fit.finish() for name, fit in fits.items()}
 
 
@@ -197,7 +228,9 @@ class _Stream:
 
     def again(self, models: Mapping[str, Model]) -> Callable[[], Iterator[Chunk]] | None:
         """A way to pass over the data once more; None where the loader can be read once only."""
-        if iter(self.loader) is self.loader:
+        # Not by calling iter(…): in the middle of a pass that would make a DataLoader with
+        # persistent workers begin anew.
+        if isinstance(self.loader, Iterator):
             return None
 
         def once_more() -> Iterator[Chunk]:
@@ -206,11 +239,13 @@ class _Stream:
 
         return once_more
 
-    def resolution(self, asked: Any, first: Chunk) -> Any:
-        """The width of bins: coarse where the first batch tells of very many samples."""
-        n_batches = len(self.loader) if isinstance(self.loader, Sized) else 0
-        n_labels = 0 if first.labels is None else first.labels.numel()
-        return COARSE if asked == "auto" and n_batches * n_labels > MANY_SAMPLES else asked
+    def resolution(self, asked: Any, first: Chunk, bounds: tuple[float, float]) -> Any:
+        """The width of bins: coarse for many classes, and by the first batch many samples."""
+        labels: Any = first.labels
+        n_classes = first.scores.numel() // max(labels.numel(), 1)
+        many = labels.numel() * _length(self.loader) > MANY_SAMPLES
+        too_fine = n_cells(check_bounds(bounds), AUTO_RESOLUTION, n_classes) > MOST_CELLS
+        return COARSE if asked == "auto" and many and too_fine else asked
 
     def chunks(self, models: Mapping[str, Model]) -> Iterator[tuple[str, Chunk]]:
         """The scores of every batch, with the modality's name."""
@@ -247,13 +282,20 @@ class _Stream:
             scores = scores_in(call(model, inputs), self.output_key).detach()
         # Apple's GPUs have no float64, which counting needs.
         scores = scores.cpu() if scores.device.type == "mps" else scores
-        return Chunk(scores, self._squeezed(batch.labels, scores), batch.weight, start)
-
-    def _squeezed(self, labels: Tensor, scores: Tensor) -> Tensor:
-        """Labels without a class axis of length 1, as segmentation masks (N, 1, H, W) have it."""
         axis = self.class_axis
-        fits = labels.ndim == scores.ndim > 1 and -labels.ndim <= axis < labels.ndim
-        return labels.squeeze(axis) if fits and labels.shape[axis] == 1 else labels
+        labels, weight = (
+            None if each is None else without_class_axis(each, scores, axis)
+            for each in (batch.labels, batch.weight)
+        )
+        return Chunk(scores, labels, weight, start)
+
+
+def _length(loader: Iterable[Any]) -> int:
+    """Number of batches; 0 where it cannot be known, as of an iterable dataset."""
+    try:
+        return len(loader) if isinstance(loader, Sized) else 0
+    except TypeError:
+        return 0
 
 
 def _shown(loader: Iterable[Any], progress: bool) -> Iterable[Any]:

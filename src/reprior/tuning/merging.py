@@ -137,7 +137,7 @@ class ProfileSum:
             binned.append(other._tally.total())
         exact = [profile for _, profile in other._exact]
         for profile in binned:
-            self._check(profile, self.resolution)
+            self._check(profile, in_bins=True)
             self._bin(profile)
         for profile in exact:
             self.add(profile)
@@ -150,11 +150,13 @@ class ProfileSum:
             return self._tally.total()
         return _collapse(self._binned if self.coarse else self._exact)
 
-    def _check(self, profile: StrengthProfile, resolution: float | None = None) -> None:
-        """Refuse a profile of another problem, or of other bins than ``resolution``."""
+    def _check(self, profile: StrengthProfile, *, in_bins: bool = False) -> None:
+        """Refuse a profile of another problem, or of other bins than the sum has."""
         if self._like is None:
-            self._like = profile._like(switches=Switches.none(profile.weighted), resolution=None)
-        check_match(self._like._like(resolution=resolution), profile, "add")
+            grid = None if in_bins else profile.resolution
+            self._like = profile._like(switches=Switches.none(profile.weighted), resolution=grid)
+        like = self._like._like(resolution=self.resolution) if in_bins else self._like
+        check_match(like, profile, "add")
 
     def _bin(self, profile: StrengthProfile) -> None:
         """Add a profile, exact or binned, to the bins."""

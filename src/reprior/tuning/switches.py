@@ -15,10 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning.grouping import grouped
 
 __all__ = ["BinTable", "BinnedSwitches", "ClassEvents", "Switches", "n_cells"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+_Net: TypeAlias = tuple[Vector, Vector]
 
 #: Sums of the same weights in another order differ by less than this, relatively; weights of
 #: other samples, or of the same ones weighted otherwise, by more.
@@ -115,7 +117,7 @@ class Switches:
             None if other.weight is None else -other.weight,
         )  # fmt: skip
         both = Switches.concatenate([self, away])
-        keys, (count, weight) = _grouped(
+        keys, (count, weight) = grouped(
             [both.position, both.label, both.loser, both.winner], [both._counts(), both.weight]
         )
         assert count is not None  # noqa: S101 - counts go in, counts come out
@@ -141,7 +143,7 @@ class Switches:
         point = np.minimum(_grid_index(self.position, resolution) * resolution, high)
         moved = Switches(point, self.label, self.loser, self.winner, self.count, self.weight)
         mass = moved._counts() if self.weight is None else self.weight
-        (points,), (counts, masses) = _grouped([moved.position], [moved._counts(), mass])
+        (points,), (counts, masses) = grouped([moved.position], [moved._counts(), mass])
         assert counts is not None  # noqa: S101 - as above
         assert masses is not None  # noqa: S101 - as above
         return BinnedSwitches(_net(moved.events), points, counts, masses)
@@ -259,7 +261,7 @@ class BinnedSwitches:
                 for f in fields(ClassEvents)[2:]
             ),
         )
-        (point,), (count, mass) = _grouped(
+        (point,), (count, mass) = grouped(
             [np.concatenate([self.point, other.point])],
             [
                 np.concatenate([self.count, sign * other.count]),
@@ -286,8 +288,10 @@ class BinTable:
         self._first, self._resolution, self._n_classes = int(first), resolution, n_classes
         shape, n_points = (2, self.point.size * n_classes), self.point.size
         # Of each: how many moved, and the net gains of every class, predicted and rightly so.
-        self._plain = np.zeros(n_points, np.int64), np.zeros(shape, np.int64)
-        self._weighted = (np.zeros(n_points), np.zeros(shape)) if weighted else self._plain
+        self._plain: _Net = np.zeros(n_points, np.int64), np.zeros(shape, np.int64)
+        self._weighted: _Net = self._plain
+        if weighted:
+            self._weighted = np.zeros(n_points), np.zeros(shape)
 
     def add(self, switches: Switches) -> None:
         """Count switches that lie within the bounds."""
@@ -298,15 +302,13 @@ class BinTable:
         """Count switches that were summed on the same grid, of the same bounds."""
         events, point = switches.events, self._index(switches.point)
         cell = self._index(events.position) * self._n_classes + events.klass
-        moved, (predicted, right) = self._plain
+        moved, net = self._plain
         moved[point] += switches.count
-        predicted[cell] += events.predicted
-        right[cell] += events.true_positive
+        net[:, cell] += (events.predicted, events.true_positive)
         if self._weighted is not self._plain:
-            mass, (predicted, right) = self._weighted
-            mass[point] += switches.mass
-            predicted[cell] += events.weighted_predicted
-            right[cell] += events.weighted_true_positive
+            moved, net = self._weighted
+            moved[point] += switches.mass
+            net[:, cell] += (events.weighted_predicted, events.weighted_true_positive)
 
     def closed(self) -> BinnedSwitches:
         """What was counted so far, without the cells in which nothing is left."""
@@ -325,7 +327,9 @@ class BinTable:
         lost, won = (index * self._n_classes + party for party in (switches.loser, switches.winner))
         miss, hit = (switches.label == party for party in (switches.loser, switches.winner))
 
-        def tally(moved: Vector, net: Vector, amount: Vector | None) -> None:
+        def tally(moved_net: _Net, amount: Vector | None) -> None:
+            moved, net = moved_net
+
             def of(which: Vector | slice) -> Any:
                 return 1 if amount is None else amount[which]
 
@@ -336,9 +340,9 @@ class BinTable:
             np.add.at(net[1], won[hit], of(hit))
             np.subtract.at(net[1], lost[miss], of(miss))
 
-        tally(*self._plain, switches.count)
+        tally(self._plain, switches.count)
         if self._weighted is not self._plain:
-            tally(*self._weighted, switches.weight)
+            tally(self._weighted, switches.weight)
 
 
 def n_cells(bounds: tuple[float, float], resolution: float, n_classes: int) -> float:
@@ -374,26 +378,7 @@ def _net(events: ClassEvents) -> ClassEvents:
     Weights can remain where plain numbers cancel: one sample in, another, heavier one, out.
     """
     columns = [getattr(events, f.name) for f in fields(events)[2:]]
-    (position, klass), sums = _grouped([events.position, events.klass], columns)
+    (position, klass), sums = grouped([events.position, events.klass], columns)
     kept = [column for column in sums if column is not None]
     left = np.any([column != 0 for column in kept], axis=0)
     return ClassEvents(position[left], klass[left], *(column[left] for column in kept))
-
-
-def _grouped(
-    keys: list[Vector], columns: Sequence[Vector | None]
-) -> tuple[list[Vector], list[Vector | None]]:
-    """Sum the columns over rows of equal keys; sorted by the keys, the first one foremost."""
-    order = np.lexsort(keys[::-1])
-    keys = [key[order] for key in keys]
-    first = np.zeros(order.shape, bool)
-    first[:1] = True
-    for key in keys:
-        first[1:] |= key[1:] != key[:-1]
-    starts = np.flatnonzero(first)
-    summed = [None if column is None else _sum_runs(column[order], starts) for column in columns]
-    return [key[starts] for key in keys], summed
-
-
-def _sum_runs(column: Vector, starts: Vector) -> Vector:
-    return np.add.reduceat(column, starts) if starts.size else column[:0]
