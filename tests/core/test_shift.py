@@ -185,3 +185,13 @@ Z = [[1.0, 2.0], [2.0, 0.5]]
 def test_words(scores, options, error, words):
     with pytest.raises(error, match=words):
         rp.estimate_target_prior(scores, **{"source_prior": [0.5, 0.5], **options})
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+def test_single_scores_on_a_first_axis(kind):
+    p = np.random.default_rng(3).beta(2, 5, size=200)
+    scores = {"logits": np.log(p) - np.log1p(-p), "probs": p, "log_probs": np.log(p)}[kind]
+    options = {"source_prior": [0.6, 0.4], "kind": kind}
+    expected = rp.estimate_target_prior(scores, **options)
+    assert np.allclose(rp.estimate_target_prior(scores[None], class_axis=0, **options), expected)
+    assert np.allclose(rp.estimate_target_prior(scores[:, None], class_axis=1, **options), expected)

@@ -5,6 +5,7 @@ import pytest
 from tests.metrics.shared import LIBRARIES, random_samples, softmax
 
 from reprior.exceptions import ScoresError
+from reprior.metrics import log_loss
 from reprior.metrics import samples as samples_module
 from reprior.metrics.samples import Samples
 
@@ -75,3 +76,9 @@ def test_the_sentence_has_the_callers_indices(monkeypatch):
 
 def test_numpy_integers_are_axes():
     assert read(np.full((2, 3, 4), 1 / 3), np.zeros((2, 4), int), class_axis=np.int64(1)).axis == 1
+
+
+def test_single_scores_on_a_first_axis():
+    p, labels = np.array([0.2, 0.7, 0.4]), np.array([0, 1, 1])
+    across = log_loss(p[None], labels, kind="probs", class_axis=0)
+    assert across == pytest.approx(log_loss(p, labels, kind="probs"))

@@ -14,7 +14,14 @@ from reprior.core.checks import check_class_axis, element, first_index, shown
 from reprior.core.logspace import log_scores
 from reprior.exceptions import ScoresError
 
-__all__ = ["contract", "expand", "is_single_score", "log_columns", "resolve_class_axis"]
+__all__ = [
+    "contract",
+    "expand",
+    "expanded_axis",
+    "is_single_score",
+    "log_columns",
+    "resolve_class_axis",
+]
 
 
 def is_single_score(shape: Sequence[int], n_classes: int, class_axis: int = -1) -> bool:
@@ -82,6 +89,17 @@ def expand(
     else:
         other = _log1mexp(z, xp)
     return xp.concat([other, z], axis=class_axis)
+
+
+def expanded_axis(ndim: int, class_axis: int) -> int:
+    """Return where :func:`expand` puts the classes of single scores with ``ndim`` axes.
+
+    Examples
+    --------
+    >>> expanded_axis(1, 0), expanded_axis(2, 0)
+    (1, 0)
+    """
+    return 1 if ndim == 1 else class_axis
 
 
 def contract(columns: Array, shape: Sequence[int], *, xp: Namespace, class_axis: int = -1) -> Array:

@@ -21,7 +21,7 @@ from reprior.core.arrays import (
     namespace,
     to_numpy,
 )
-from reprior.core.binary import contract, expand, is_single_score, resolve_class_axis
+from reprior.core.binary import contract, expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.blocks import tilt_blocks
 from reprior.core.checks import check_finite_number, check_kind, element, first_index
 from reprior.core.logspace import (
@@ -231,7 +231,7 @@ def _posterior(
         if kind == "logits" and not is_traced(given):
             warn_if_single_probs(given, xp=xp)
         columns = expand(given, kind, xp=xp, class_axis=axis)
-        result = _tilted(columns, tilt, 1 if given.ndim == 1 else axis, xp)
+        result = _tilted(columns, tilt, expanded_axis(given.ndim, axis), xp)
         result = contract(result, given.shape, xp=xp, class_axis=axis)
     else:
         if kind == "logits" and not is_traced(given):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, Namespace, namespace, to_numpy
-from reprior.core.binary import expand, is_single_score, resolve_class_axis
+from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.checks import check_choice, check_kind
 from reprior.core.logspace import as_scores, log_scores, warn_if_single_probs
 from reprior.core.prior import as_prior
@@ -109,7 +109,7 @@ def estimate_target_prior(
     given = as_scores(scores, xp)
     axis = resolve_class_axis(given.shape, source.size, class_axis)
     if is_single_score(given.shape, source.size, axis):
-        given, axis = _two_columns(given, kind, axis, xp), max(axis, 1)
+        given, axis = _two_columns(given, kind, axis, xp), expanded_axis(given.ndim, axis)
     else:
         given = log_scores(given, kind, axis=axis, xp=xp)
     rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, source.size)
@@ -129,8 +129,8 @@ def _two_columns(scores: Array, kind: str, axis: int, xp: Namespace) -> Array:
     """Return the log-scores of both classes from one score per sample."""
     if kind == "logits":
         warn_if_single_probs(scores, xp=xp)
-    columns = expand(scores, kind, xp=xp, class_axis=axis)
-    return columns if kind == "logits" else log_scores(columns, kind, axis=max(axis, 1), xp=xp)
+    columns, axis = expand(scores, kind, xp=xp, class_axis=axis), expanded_axis(scores.ndim, axis)
+    return columns if kind == "logits" else log_scores(columns, kind, axis=axis, xp=xp)
 
 
 class _Likelihood:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, compute_dtype, namespace, to_numpy
-from reprior.core.binary import expand, is_single_score
+from reprior.core.binary import expand, expanded_axis, is_single_score
 from reprior.core.checks import (
     check_class_axis,
     check_kind,
@@ -99,8 +99,8 @@ class Samples:
             given = given.detach()  # a float has no gradient
         axis = check_class_axis(given.shape, class_axis)
         if is_single_score(given.shape, 2, axis):
-            given = expand(given, _two_sided(kind, given.shape), xp=xp, class_axis=axis)
-            axis = max(axis, 1)
+            one, where = _two_sided(kind, given.shape), expanded_axis(given.ndim, axis)
+            given, axis = expand(given, one, xp=xp, class_axis=axis), where
         elif kind == "logits":
             warn_if_probs(given, axis=axis, xp=xp)
         shape = [n for i, n in enumerate(given.shape) if i != axis]
