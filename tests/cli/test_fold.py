@@ -10,8 +10,9 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from click.testing import CliRunner
-from tests.onnx.shared import calibrator, full_model, samples
+from tests.onnx.shared import calibrator, full_model, gemm_model, samples
 
+from reprior.cli.app import run
 from reprior.cli.fold import command
 from reprior.onnx import calibrator_of
 
@@ -37,6 +38,54 @@ def test_says_what_was_done(files):
     assert "Nodes added: none" in result.output
     assert "labels agree on 516 of 516" in result.output
     assert calibrator_of(files / "out.onnx").strength_ == calibrator().strength_
+
+
+def test_a_model_without_labels(files):
+    onnx.save(gemm_model(), files / "model.onnx")
+    result = invoke(files)
+    assert "labels decided from the scores agree on 516 of 516, 0 ties" in result.output
+    assert "of 0" not in result.output
+
+
+def test_inner_logits_are_named(files):
+    model = full_model()
+    for _ in range(2):
+        del model.graph.output[0 if len(model.graph.output) == 3 else 1]
+    onnx.save(model, files / "model.onnx")
+    result = invoke(files)
+    assert "Scores: inner tensor z (logits)" in result.output
+    assert "the inner tensor 'z' was taken as the scores; output 'p'" in result.output
+    assert "fit it again with reprior fit --kind probs" in result.output
+    calibrator(kind="probs").save(files / "cal.json")
+    assert "note:" not in invoke(files).output
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--scores", "label"], "Got 'label', which is the label output. Pass --scores 'z'"),
+        (["--scores", "p"], "Fit it again on this output with reprior fit --kind probs"),
+        (["-o", ""], "--output must be the path of a file. Got no name."),
+        (["-o", "."], "--output must be a file. Got the folder"),
+        (["-o", "none/out.onnx"], "--output must be in a folder that exists."),
+    ],
+)
+def test_refusals_speak_of_options(files, monkeypatch, capsys, options, words):
+    monkeypatch.chdir(files)
+    assert run(["fold", "cal.json", "model.onnx", "-o", "out.onnx", *options]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert not set("=`…") & set(told)
+
+
+def test_a_second_fold(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    assert run(["fold", "cal.json", "model.onnx", "-o", "out.onnx", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["fold", "cal.json", "out.onnx", "-o", "again.onnx"]) == 2
+    told = capsys.readouterr().err
+    assert "MODEL must not hold a calibrator yet" in told
+    assert "calibrator_of" not in told
 
 
 def test_json(files):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import skl2onnx
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -22,6 +22,7 @@ CASES = {
     "logistic": (LogisticRegression(), {}),
     "forest": (RandomForestClassifier(10, max_depth=5, random_state=0), {}),
     "pipeline": (make_pipeline(StandardScaler(), LogisticRegression()), {}),
+    "histogram": (HistGradientBoostingClassifier(max_iter=5, random_state=0), {}),
     "bayes": (GaussianNB(), {"temperature": 2.0}),
     "decision": (LogisticRegression(), {"response_method": "decision_function"}),
     "sgd": (

@@ -59,10 +59,64 @@ def test_external_data_are_replaced_with_their_model(external, tmp_path):
     out = tmp_path / "out.onnx"
     fold(external, calibrator(), output=out)
     fold(external, calibrator(temperature=2.0), output=out)
-    files = sorted(p.name for p in tmp_path.iterdir())
-    assert len(files) == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out.onnx", "out.onnx.data"]
     assert calibrator_of(out).temperature_ == 2.0
     verify(external, out, calibrator(temperature=2.0))
+
+
+def test_both_files_have_the_same_permissions(external, tmp_path):
+    out, data = tmp_path / "out.onnx", tmp_path / "out.onnx.data"
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    fold(external, calibrator(), output=out)
+    assert out.stat().st_mode == data.stat().st_mode == plain.stat().st_mode
+    data.chmod(0o600)
+    out.chmod(0o640)
+    fold(external, calibrator(temperature=2.0), output=out)
+    assert out.stat().st_mode & 0o777 == data.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("before", ["nothing", "the model itself"])
+def test_data_of_another_model_stay(external, tmp_path, before):
+    out, foreign = tmp_path / "out.onnx", tmp_path / "out.onnx.data"
+    source = tmp_path / "renamed.onnx"
+    onnx.save(
+        onnx.load(external), source, save_as_external_data=True, location=foreign.name,
+        size_threshold=0,
+    )  # fmt: skip
+    if before == "the model itself":
+        out.write_bytes(source.read_bytes())  # a copy, which shares the data of the source
+    kept = foreign.read_bytes()
+    fold(source, calibrator(temperature=2.0), output=out)
+    assert foreign.read_bytes() == kept
+    assert (tmp_path / "out.onnx.2.data").exists()
+    verify(source, out, calibrator(temperature=2.0))
+
+
+def test_small_weights_go_into_the_model(tmp_path):
+    path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    onnx.save(
+        gemm_model(), path, save_as_external_data=True, location="w.bin", size_threshold=0
+    )  # fmt: skip
+    fold(path, calibrator(), output=out)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "out.onnx", "w.bin"]
+    verify(path, out, calibrator())
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("", r"`output` must be the path of a file. Got ''"),
+        (".", r"`output` must be a file. Got the folder"),
+        ("none/out.onnx", r"must be in a folder that exists.*Make that folder first"),
+        (3, r"`output` must be the path of a file. Got int"),
+    ],
+)
+def test_where_nothing_can_be_written(tmp_path, monkeypatch, name, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FoldError, match=words):
+        fold(gemm_model(), calibrator(), output=name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_file(external, tmp_path, monkeypatch):

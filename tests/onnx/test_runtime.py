@@ -82,7 +82,7 @@ def test_given_inputs_are_cut_to_a_fixed_batch():
 
 def test_several_inputs_need_names():
     model = text("m (float[N] a, float[N] b) => (float[N] c) { c = Add(a, b) }")
-    with pytest.raises(FoldError, match=r"must be \{name: array\}.*'a', 'b'"):
+    with pytest.raises(FoldError, match=r"an array per input, by name.*'a', 'b'"):
         given_feeds(model, np.ones(3))
 
 

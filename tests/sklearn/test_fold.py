@@ -120,6 +120,15 @@ def test_other_models_are_refused(model, words):
         fold_into(model, cal)
 
 
+def test_a_refitted_model_is_plain_again():
+    X, y = three_classes()
+    model = LogisticRegression().fit(X, y)
+    cal = tuned(model, model.predict_proba(X), y, "probs")
+    again = fold_into(model, cal).fit(X, y)
+    assert np.array_equal(again.intercept_, model.intercept_)
+    assert np.array_equal(fold_into(again, cal).intercept_, fold_into(model, cal).intercept_)
+
+
 def test_words():
     X, y = three_classes()
     model = LogisticRegression().fit(X, y)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprior.cli.examples import shows
 from reprior.cli.options import PATH, output_option
+from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
+from reprior.exceptions import FoldError, OptionError
 
 if TYPE_CHECKING:
     from reprior.onnx import Folded
@@ -49,12 +54,45 @@ def command(
     from reprior.loading import load
     from reprior.onnx import fold_report
 
+    if not output:
+        raise OptionError("`output` must be the path of a file. Got no name. Pass one.")
+    check_output(output, [cal, model, inputs])
     calibrator = load(cal)
     samples = None if inputs is None else _read_inputs(inputs)
-    with session.progress("folding"):
+    with session.progress("folding"), _command_words():
         folded = fold_report(model, calibrator, output=output, scores=scores, inputs=samples)
+    for note in folded.notes:
+        session.note(_in_words(note))
     _say(session, folded, output, generated=inputs is None)
     session.result({"output": output, **_document(folded)})
+
+
+#: What the library says of its functions, and how that is done from the command line.
+_WORDS = (
+    (r"; calibrator_of\(model\) tells what is inside", ""),
+    (r"with classes=(\[.*?\])\.", r"with a --classes file in that order."),
+    (r"Fit it again (.*?)with kind='(\w+)'", r"Fit it again \1with reprior fit --kind \2"),
+    (r"fit it again with kind='(\w+)'", r"fit it again with reprior fit --kind \1"),
+    (r"Got kind='(\w+)'", r"Got one of --kind \1"),
+    (r"Check the model with onnx\.checker, or pass verify=False\.", "Export it again."),
+    (r"`calibrator`", "CAL"),
+    (r"`model`", "MODEL"),
+)
+
+
+def _in_words(sentence: str) -> str:
+    for pattern, told in _WORDS:
+        sentence = re.sub(pattern, told, sentence)
+    return sentence
+
+
+@contextmanager
+def _command_words() -> Iterator[None]:
+    """Let refusals speak of the command's arguments; its options are put in later."""
+    try:
+        yield
+    except FoldError as error:
+        raise FoldError(_in_words(str(error))) from error
 
 
 def _read_inputs(path: str) -> Any:
@@ -91,13 +129,16 @@ def _document(folded: Folded) -> dict[str, Any]:
         "ties": parity.ties,
         "labels": parity.labels,
         "wrong_labels": parity.wrong_labels,
+        "decisions": parity.decisions,
+        "wrong_decisions": parity.wrong_decisions,
         "posterior_error": parity.posterior_error,
     }
 
 
 def _say(session: Session, folded: Folded, output: str, *, generated: bool) -> None:
     figures = _document(folded)
-    session.say(f"Scores: {plain(folded.scores)} ({folded.kind})")
+    inner = "" if folded.scores in figures["outputs"] else "inner tensor "
+    session.say(f"Scores: {inner}{plain(folded.scores)} ({folded.kind})")
     session.say(f"Corrected {plain(folded.where)}")
     if folded.changed:
         session.say(f"Weights changed: {', '.join(map(plain, folded.changed))}")
@@ -105,10 +146,22 @@ def _say(session: Session, folded: Folded, output: str, *, generated: bool) -> N
     for name, role in figures["outputs"].items():
         session.say(f"Output {plain(name)}: {role}")
     what = "generated" if generated else "given"
-    right = figures["labels"] - figures["wrong_labels"]
-    session.say(
-        f"Compared on {figures['samples']:,} {what} samples: labels agree on {right:,} of "
-        f"{figures['labels']:,}, {figures['ties']:,} ties left out; posteriors to "
-        f"{figures['posterior_error']:.1e}"
-    )
-    session.say(f"Written: {output}")
+    session.say(f"Compared on {figures['samples']:,} {what} samples: {_agreement(figures)}")
+    session.done(f"Written: {output}")
+
+
+def _agreement(figures: dict[str, Any]) -> str:
+    """Return what agrees: labels if the model has any, else those decided from its scores."""
+    said = []
+    for who, total, wrong in (
+        ("labels agree", figures["labels"], figures["wrong_labels"]),
+        ("labels decided from the scores agree", figures["decisions"], figures["wrong_decisions"]),
+    ):
+        if total:
+            said.append(
+                f"{who} on {total - wrong:,} of {total:,}, {figures['ties']:,} ties left out"
+            )
+            break
+    if figures["decisions"]:
+        said.append(f"posteriors to {figures['posterior_error']:.1e}")
+    return "; ".join(said) or "what follows from the scores agrees"

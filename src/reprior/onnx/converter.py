@@ -12,6 +12,8 @@ from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_
 from sklearn.frozen import FrozenEstimator
 
 from reprior.exceptions import FoldError
+from reprior.onnx.files import as_text
+from reprior.onnx.marks import CONVERTED, KEY
 from reprior.sklearn import RebalancedClassifierCV
 
 __all__ = ["convert", "register"]
@@ -55,7 +57,10 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
         name = scores
     if scale != 1.0:
         name = nodes.add("Mul", [name, nodes.constant([scale], [1])])
-    name = nodes.add("Add", [name, nodes.constant(bias.tolist(), [1, bias.size])])
+    shift = nodes.constant(bias.tolist(), [1, bias.size])
+    # A converter cannot reach the model's metadata, but a node has room for a text.
+    note = f"{KEY} {as_text(meta.calibrator_)}"
+    name = nodes.add("Add", [name, shift], doc_string=note)
     posterior = nodes.add("Softmax", [name], axis=1)
     nodes.add("Identity", [posterior], output=operator.outputs[1].full_name)
     classes = np.asarray(meta.classes_)
@@ -118,12 +123,12 @@ class _Nodes:
         self, operator: str, inputs: list[str], *, output: str | None = None, domain: str = "",
         version: int | None = None, **options: Any,
     ) -> str:  # fmt: skip
-        name = output or str(self.scope.get_unique_variable_name(f"reprior_{operator}"))
+        name = output or str(self.scope.get_unique_variable_name(f"{CONVERTED}{operator}"))
         self.container.add_node(
             operator,
             inputs,
             [name],
-            name=self.scope.get_unique_operator_name(f"reprior_{operator}"),
+            name=self.scope.get_unique_operator_name(f"{CONVERTED}{operator}"),
             op_domain=domain,
             op_version=version or self.container.target_opset,
             **options,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -15,12 +14,10 @@ from onnx import external_data_helper
 
 import reprior as rp
 from reprior.exceptions import FileFormatError, FoldError
-from reprior.files.atomic import atomic_write
+from reprior.files.atomic import atomic_paths, atomic_write
+from reprior.onnx.marks import KEY, noted_calibrator
 
-__all__ = ["KEY", "Source", "calibrator_of", "read_model", "stamp", "write_model"]
-
-#: The key of the calibrator in ``metadata_props``.
-KEY = "reprior.calibrator"
+__all__ = ["KEY", "Source", "as_text", "calibrator_of", "read_model", "stamp", "write_model"]
 
 #: Tensors below this many bytes stay in the model file when the rest is external.
 _EXTERNAL_FROM = 1024
@@ -30,10 +27,11 @@ _ONE_FILE = 2_000_000_000
 
 
 class Source(NamedTuple):
-    """A model in memory, and whether its weights came from files of their own."""
+    """A model in memory, whether its weights came from files of their own, and from which."""
 
     model: onnx.ModelProto
     external: bool
+    data: frozenset[Path] = frozenset()
 
 
 def read_model(model: Any, *, name: str = "model") -> Source:
@@ -71,8 +69,8 @@ def _parsed_file(path: Path) -> onnx.ModelProto:
 
 def _read_file(path: Path) -> Source:
     model = _parsed_file(path)
-    external = any(external_data_helper.uses_external_data(t) for t in _tensors(model))
-    if external:
+    data = frozenset(path.parent / name for name in data_files(model))
+    if data:
         try:
             external_data_helper.load_external_data_for_model(model, str(path.parent))
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
@@ -80,7 +78,7 @@ def _read_file(path: Path) -> Source:
                 f"{os.fspath(path)!r} must have its external data beside it. They could not be "
                 f"read ({error}). Put the data files of the export into the same folder."
             ) from error
-    return Source(model, external)
+    return Source(model, bool(data), data)
 
 
 def _not_onnx(path: Path) -> FileFormatError:
@@ -90,52 +88,65 @@ def _not_onnx(path: Path) -> FileFormatError:
     )
 
 
-def write_model(model: onnx.ModelProto, path: str | os.PathLike[str], *, external: bool) -> None:
+def write_model(
+    model: onnx.ModelProto,
+    path: str | os.PathLike[str],
+    *,
+    external: bool,
+    keep: frozenset[Path] = frozenset(),
+) -> None:
     """Write a model, whole or not at all; ``external`` puts the weights into a file of their own.
 
-    The weights are written first, under a name that no other file has; the model takes its
-    name in one step.
+    Both files are written under other names and take theirs at the end, one right after the
+    other; where the second cannot, the first is put back. A data file that is not the old
+    model's own, or that ``keep`` names, is not replaced: another name is taken.
     """
     target = Path(path)
-    if not external and weight_bytes(model) < _ONE_FILE:
-        with atomic_write(target) as file:
-            file.write(model.SerializeToString())
-        return
-    stale = _own_data_files(target)
-    own = onnx.ModelProto()
-    own.CopyFrom(model)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        name = f"{target.name}.data"
-        _externalise(own, name, folder)
-        if (Path(folder) / name).exists() and (target.parent / name).exists():
-            name = _rename(own, Path(folder) / name, target.name)
-        if (Path(folder) / name).exists():
-            os.replace(Path(folder) / name, target.parent / name)
+    stale = _own_data_files(target) - {p.name for p in keep if _beside(p, target)}
+    own = model
+    if external or weight_bytes(model) >= _ONE_FILE:
+        own = onnx.ModelProto()
+        own.CopyFrom(model)
+        name = _data_name(target, stale)
+        external_data_helper.convert_model_to_external_data(
+            own, location=name, size_threshold=_EXTERNAL_FROM
+        )
+    if data_files(own):
+        _write_both(own, target, target.parent / name)
+        stale -= {name}
+    else:
         with atomic_write(target) as file:
             file.write(own.SerializeToString())
-    for old in stale - {name}:
+    for old in stale:
         with suppress(FileNotFoundError):
             (target.parent / old).unlink()
 
 
-def _externalise(model: onnx.ModelProto, name: str, folder: str) -> None:
-    external_data_helper.convert_model_to_external_data(
-        model, location=name, size_threshold=_EXTERNAL_FROM
-    )
-    external_data_helper.write_external_data_tensors(model, folder)
+def _write_both(model: onnx.ModelProto, target: Path, data: Path) -> None:
+    with atomic_paths(data, target) as (new_data, new_target):
+        external_data_helper.write_external_data_tensors(model, str(new_data.parent))
+        new_target.write_bytes(model.SerializeToString())
+    # The data may be read by whoever may read the model.
+    data.chmod(target.stat().st_mode & 0o7777)
 
 
-def _rename(model: onnx.ModelProto, data: Path, base: str) -> str:
-    """Name the data file after its contents, so that the old model keeps its own."""
-    with data.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
-    name = f"{base}.{digest}.data"
-    data.rename(data.with_name(name))
-    for tensor in _tensors(model):
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = name
+def _data_name(target: Path, stale: set[str]) -> str:
+    """Return the name of the data file: the usual one, unless that is another model's file."""
+    name, number = f"{target.name}.data", 1
+    while name not in stale and os.path.lexists(target.parent / name):
+        number += 1
+        name = f"{target.name}.{number}.data"
     return name
+
+
+def _beside(path: Path, target: Path) -> bool:
+    return path.parent.resolve() == target.parent.resolve()
+
+
+def data_files(model: onnx.ModelProto) -> set[str]:
+    """Return the files that a model's weights are in, relative to the model's folder."""
+    tensors = [t for t in _tensors(model) if external_data_helper.uses_external_data(t)]
+    return {e.value for t in tensors for e in t.external_data if e.key == "location"}
 
 
 def _own_data_files(target: Path) -> set[str]:
@@ -147,8 +158,7 @@ def _own_data_files(target: Path) -> set[str]:
         old.ParseFromString(target.read_bytes())
     except Exception:  # protobuf's own, which has no public name: not a model, so no data files
         return set()
-    names = {e.value for t in _tensors(old) for e in t.external_data if e.key == "location"}
-    return {n for n in names if n.startswith(f"{target.name}.") and n.endswith(".data")}
+    return {n for n in data_files(old) if n.startswith(f"{target.name}.") and n.endswith(".data")}
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
@@ -160,23 +170,25 @@ def _tensors(model: onnx.ModelProto) -> list[Any]:
     return list(external_data_helper._get_all_tensors(model))
 
 
-def stamp(model: onnx.ModelProto, calibrator: rp.PosteriorCalibrator) -> None:
-    """Put the calibrator into the model's metadata."""
+def as_text(calibrator: rp.PosteriorCalibrator) -> str:
+    """Return the calibrator's JSON on one line."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "calibrator.json"
         calibrator.save(path)
-        text = json.dumps(json.loads(path.read_text("utf-8")), ensure_ascii=False)
+        return json.dumps(json.loads(path.read_text("utf-8")), ensure_ascii=False)
+
+
+def stamp(model: onnx.ModelProto, calibrator: rp.PosteriorCalibrator) -> None:
+    """Put the calibrator into the model's metadata."""
     entry = model.metadata_props.add()
-    entry.key, entry.value = KEY, text
-
-
-def is_stamped(model: onnx.ModelProto) -> bool:
-    """Whether a calibrator is in the model already."""
-    return any(entry.key == KEY for entry in model.metadata_props)
+    entry.key, entry.value = KEY, as_text(calibrator)
 
 
 def calibrator_of(model: Any) -> rp.PosteriorCalibrator | None:
     """Return the calibrator that was folded into a model, or None.
+
+    It is read from the model's metadata; of an exported RebalancedClassifierCV from the node that
+    corrects. A network that was corrected in PyTorch before its export keeps no record.
 
     Parameters
     ----------
@@ -196,10 +208,8 @@ def calibrator_of(model: Any) -> rp.PosteriorCalibrator | None:
     """
     if isinstance(model, str | os.PathLike):
         model = _parsed_file(Path(model))  # without its weights
-    for entry in model.metadata_props:
-        if entry.key == KEY:
-            return _parsed(entry.value)
-    return None
+    text = noted_calibrator(model)
+    return None if text is None else _parsed(text)
 
 
 def _parsed(text: str) -> rp.PosteriorCalibrator:

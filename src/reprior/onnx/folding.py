@@ -9,7 +9,8 @@ import onnx
 
 import reprior as rp
 from reprior.exceptions import FoldError
-from reprior.onnx.files import is_stamped, read_model, stamp, write_model
+from reprior.onnx.files import read_model, stamp, write_model
+from reprior.onnx.marks import check_uncorrected
 from reprior.onnx.parity import Parity
 from reprior.onnx.verifying import compare
 from reprior.onnx.work import Folded, Work, disagreement
@@ -59,6 +60,7 @@ def fold(
     -------
     ModelProto
         The folded model. :func:`calibrator_of` reads the calibrator back from its metadata.
+        A model that is corrected already is refused, as far as the file tells: see there.
 
     Raises
     ------
@@ -119,16 +121,13 @@ def fold_report(
     check_calibrator(calibrator)
     _check_output(model, output)
     source = read_model(model)
-    if is_stamped(source.model):
-        raise FoldError(
-            "`model` must not hold a calibrator yet. Got one that a calibrator was folded into. "
-            "Fold the original export instead; calibrator_of(model) tells what is inside."
-        )
-    work = Work(_inlined(source.model), calibrator, scores, inputs)
+    whole = _inlined(source.model)
+    check_uncorrected(whole, scores)
+    work = Work(whole, calibrator, scores, inputs)
     folded = work.fold(prove=verify)
     stamp(folded.model, calibrator)
     if output is not None:
-        write_model(folded.model, output, external=source.external)
+        write_model(folded.model, output, external=source.external, keep=source.data)
     return folded
 
 
@@ -207,12 +206,26 @@ def check_calibrator(calibrator: Any) -> None:
     calibrator.as_affine()  # says so where it is not fitted
 
 
-def _check_output(model: Any, output: Path | None) -> None:
-    if output is None or isinstance(model, onnx.ModelProto) or not os.path.exists(output):
+def _check_output(model: Any, output: Any) -> None:
+    if output is None:
         return
-    if isinstance(model, str | os.PathLike) and os.path.samefile(model, output):
+    if not isinstance(output, str | os.PathLike) or not os.fspath(output):
+        got = repr(output) if isinstance(output, str) else type(output).__name__
+        raise FoldError(f"`output` must be the path of a file. Got {got}. Pass 'corrected.onnx'.")
+    there = os.fspath(output)
+    if os.path.isdir(there) or there.endswith(("/", os.sep)):
+        raise FoldError(f"`output` must be a file. Got the folder {there!r}. Add a file name.")
+    folder = os.path.dirname(there) or "."
+    if not os.path.isdir(folder):
         raise FoldError(
-            f"`output` must be another file than the model. Got {os.fspath(output)!r} for both. "
+            f"`output` must be in a folder that exists. Got {there!r}, and there is no {folder!r}. "
+            f"Make that folder first."
+        )
+    if not isinstance(model, str | os.PathLike) or not os.path.exists(there):
+        return
+    if os.path.exists(model) and os.path.samefile(model, there):
+        raise FoldError(
+            f"`output` must be another file than the model. Got {there!r} for both. "
             f"Keep the original: another calibrator needs it."
         )
 

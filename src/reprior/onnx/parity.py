@@ -46,6 +46,11 @@ class Parity:
         Labels compared, over all label outputs, ties left out.
     wrong_labels : int
         Labels that disagree.
+    decisions : int
+        Scores whose largest one was compared with the calibrator's label, over all outputs of
+        scores, ties left out: what a client decides by where a model has no label output.
+    wrong_decisions : int
+        Those that disagree.
     posterior_error : float
         The largest difference of a posterior.
     outputs : dict
@@ -61,6 +66,8 @@ class Parity:
     ties: int = 0
     labels: int = 0
     wrong_labels: int = 0
+    decisions: int = 0
+    wrong_decisions: int = 0
     posterior_error: float = 0.0
     outputs: dict[str, str] = field(default_factory=dict)
     telling: bool = False
@@ -128,7 +135,7 @@ def reference(
         except (rp.ScoresError, rp.RepriorWarning) as error:
             raise FoldError(
                 f"`calibrator` must fit the scores in {place.tensor!r}. It does not: {error} "
-                f"Or name the right tensor with scores=…."
+                f"Or name the right tensor by `scores`."
             ) from error
     scale, bias = own.as_affine()
     if place.single:

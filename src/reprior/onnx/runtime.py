@@ -124,8 +124,8 @@ def generated_feeds(model: onnx.ModelProto, runner: Runner, *, seed: int = 0) ->
             return feeds
     raise FoldError(
         f"`inputs` must be given for this model: generated ones it does not take. "
-        f"{failure or 'It has no inputs of known shape.'} Pass inputs={{name: array}} with real "
-        f"samples."
+        f"{failure or 'It has no inputs of known shape.'} Pass real samples "
+        f"as `inputs`, an array per input."
     )
 
 
@@ -211,8 +211,8 @@ def given_feeds(model: onnx.ModelProto, inputs: Any) -> Feeds:
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
             raise FoldError(
-                f"`inputs` must be {{name: array}} for a model of several inputs. Got "
-                f"{type(inputs).__name__}. The inputs are {', '.join(map(repr, names))}."
+                f"`inputs` must have an array per input, by name. Got one array for a "
+                f"model of {len(names)} inputs. The inputs are {', '.join(map(repr, names))}."
             )
         inputs = {names[0]: inputs}
     missing, unknown = set(names) - set(inputs), set(inputs) - set(names)

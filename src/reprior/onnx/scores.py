@@ -24,6 +24,9 @@ FLOATS = frozenset(
      onnx.TensorProto.BFLOAT16)
 )  # fmt: skip
 
+#: What labels are given in.
+_LABEL_TYPES = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
+
 #: Nodes of two outputs, labels and scores.
 CLASSIFIERS = ("TreeEnsembleClassifier", "LinearClassifier", "SVMClassifier")
 
@@ -258,11 +261,14 @@ def _named(graph: Graph, scores: Any, n_classes: int) -> list[Place]:
             f"Its outputs are {_listed(graph.outputs)}."
         )
     chain = lineage(graph, scores, n_classes=n_classes)
-    if not chain:
-        raise FoldError(
-            f"`scores` must name class scores. Got {scores!r}, which holds labels or other "
-            f"integers. Name the tensor of logits or probabilities that they are taken from."
+    if not chain or graph.element(scores) in _LABEL_TYPES:
+        what = "is the label output" if chain and scores in graph.outputs else "holds integers"
+        remedy = (
+            f"Pass scores={chain[0].tensor!r}, from which it is taken"
+            if chain
+            else ("Name the tensor of logits or probabilities that it is taken from")
         )
+        raise FoldError(f"`scores` must name class scores. Got {scores!r}, which {what}. {remedy}.")
     return chain
 
 
@@ -282,7 +288,7 @@ def _only(
     raise FoldError(
         f"`model` must have an output of one score per class, {n_classes} as the calibrator. "
         f"Got {got}. Check that model and calibrator belong together, or name the tensor of the "
-        f"scores with scores=…."
+        f"scores by `scores`."
     )
 
 
@@ -313,7 +319,7 @@ def _check_kind(
         return
     logits = calibrator.kind == "logits"
     holds, refit = ("probabilities", "probs") if logits else ("logits", "logits")
-    remedy = "or name the other tensor with scores=…, if the model has one"
+    remedy = "or name the other tensor by `scores`, if the model has one"
     if other is not None and _matches(calibrator, [other]):
         remedy = f"or pass scores={other.tensor!r}, from which {name!r} is made"
     raise FoldError(

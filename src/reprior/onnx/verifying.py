@@ -241,9 +241,10 @@ def _posteriors(
         rows = scores_like(value, ref, evidence.place)
         error = np.full(1, np.inf)
         if rows is not None:
-            error = np.nan_to_num(
-                np.abs(as_posterior(rows, role) - ref.posterior).max(1), nan=np.inf
-            )
+            found = as_posterior(rows, role)
+            error = np.nan_to_num(np.abs(found - ref.posterior).max(1), nan=np.inf)
+            parity.decisions += int(ref.clear.sum())
+            parity.wrong_decisions += int(((found.argmax(1) != ref.index) & ref.clear).sum())
         parity.posterior_error = max(parity.posterior_error, float(error.max()))
         if not (error <= ref.tolerance).all():
             parity.problems.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from reprior.onnx.graph import Graph
 from reprior.onnx.heads import change_head
 from reprior.onnx.parity import Parity
 from reprior.onnx.runtime import Feeds, Runner, generated_feeds, given_feeds, with_outputs
-from reprior.onnx.scores import Place, find_places
+from reprior.onnx.scores import FLOATS, Place, find_places, lineage
 from reprior.onnx.tail import Affine, Edit, append_correction, append_labels
 from reprior.onnx.verifying import Evidence, compare, gather, label_lists
 
@@ -45,6 +45,8 @@ class Folded:
         Operators of the nodes that were added.
     parity : Parity or None
         The comparison with the Python calibrator; None with ``verify=False``.
+    notes : list of str
+        Sentences on what was taken for granted, such as which inner tensor the scores are.
     """
 
     model: onnx.ModelProto
@@ -54,13 +56,14 @@ class Folded:
     changed: list[str]
     added: list[str]
     parity: Parity | None
+    notes: list[str] = field(default_factory=list)
 
 
 def disagreement(problems: list[str]) -> str:
     """Return what to say of a model that disagrees."""
     return (
         f"The folded model must decide as the calibrator does. {' '.join(problems[:3])} "
-        f"Name the tensor of the scores with scores=…, or check that the calibrator was fitted "
+        f"Name the tensor of the scores by `scores`, or check that the calibrator was fitted "
         f"on this model's scores."
     )
 
@@ -142,7 +145,7 @@ class Work:
                     _warn_if_blind(parity, affine)
                     return Folded(
                         model, place.tensor, str(place.kind), edit.where, edit.changed, edit.added,
-                        parity,
+                        parity, _notes(graph, place, self.calibrator),
                     )  # fmt: skip
                 problems = problems or parity.problems
         raise FoldError(disagreement(problems))
@@ -150,6 +153,27 @@ class Work:
     def _may_have_orphans(self, place: Place) -> bool:
         graph = self.graph()
         return bool(set(graph.outputs) - graph.follows(place.tensor))
+
+
+def _notes(graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator) -> list[str]:
+    """Say so where logits that nobody outside the model sees were taken as the scores."""
+    if calibrator.kind != "logits" or place.kind != "logits":
+        return []
+    followers, shown = graph.follows(place.tensor), []
+    for output in graph.outputs:
+        chain = lineage(graph, output, n_classes=calibrator.source_prior_.size)
+        if output not in followers or not chain or graph.element(output) not in (0, *FLOATS):
+            continue
+        if chain[0].kind != "probs":
+            return []  # this may be what it was fitted on
+        shown.append(output)
+    if not shown:
+        return []
+    return [
+        f"The calibrator says that it was fitted on logits, so the inner tensor {place.tensor!r} "
+        f"was taken as the scores; output {shown[0]!r} holds probabilities made from it. If the "
+        f"calibrator was fitted on {shown[0]!r}, fit it again with kind='probs'."
+    ]
 
 
 def _attempts(affine: Affine) -> list[Callable[[Graph, Place, Affine], Edit | None]]:
@@ -198,7 +222,7 @@ def _warn_if_blind(parity: Parity | None, affine: Affine) -> None:
     if parity is not None and not parity.telling and not affine.is_identity:
         warnings.warn(
             "The inputs do not tell the folded model from the original: no posterior moves by "
-            "more than rounding. Pass inputs=… with real samples.",
+            "more than rounding. Pass real samples as `inputs`.",
             rp.RepriorWarning,
             stacklevel=5,
         )

@@ -21,6 +21,8 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 #: Where a folded model keeps what was folded in.
 MARK = "reprior_calibrator_"
+#: And the intercepts that it gave: other ones are those of a later ``fit``.
+_INTERCEPT = "reprior_intercept_"
 
 #: Posteriors of double and of single precision may differ by this much from the calibrator's.
 _TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
@@ -53,7 +55,8 @@ def fold_into(estimator: Any, calibrator: rp.PosteriorCalibrator | None = None) 
     Returns
     -------
     estimator
-        A new one of the same type; for a RebalancedClassifierCV, the wrapped classifier's.
+        A new one of the same type; for a RebalancedClassifierCV, the wrapped classifier's. A
+        second fold into it is refused until ``fit`` trains it anew, without the correction.
 
     Examples
     --------
@@ -88,6 +91,7 @@ def fold_into(estimator: Any, calibrator: rp.PosteriorCalibrator | None = None) 
     _change(inner, scale, bias)
     _check_parity(before, inner, scale, bias)
     setattr(inner, MARK, calibrator)
+    setattr(inner, _INTERCEPT, np.array(inner.intercept_))
     return folded
 
 
@@ -101,7 +105,7 @@ def _last(estimator: Any) -> Any:
 
 
 def _check_model(model: Any) -> None:
-    if hasattr(model, MARK):
+    if hasattr(model, MARK) and np.array_equal(getattr(model, _INTERCEPT, ()), model.intercept_):
         raise rp.OptionError(
             "`estimator` must not hold a calibrator yet. Got one that a calibrator was folded "
             "into. Fold into the model as it was trained."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -25,6 +27,7 @@ __all__ = [
     "out_of_fold",
     "response_name",
     "split",
+    "told_of",
     "train_on",
 ]
 
@@ -103,6 +106,25 @@ def class_columns(estimator: Any, X: Any, *, method: str, classes: Vector) -> Ve
     columns = np.full((len(values), classes.size), _IMPOSSIBLE[KIND_OF[method]], values.dtype)
     columns[:, [place[name] for name in own.tolist()]] = values
     return columns
+
+
+@contextmanager
+def told_of(estimator: Any, method: str, scores: Vector) -> Iterator[None]:
+    """Let refusals of scores say what can be done here, where there is no ``kind`` to pass."""
+    try:
+        yield
+    except rp.ScoresError as error:
+        fault, found, _ = str(error).partition(" Normalise the rows, or pass kind=")
+        if not found:
+            fault, found, _ = str(error).partition(" Pass kind=")
+        if not found:
+            raise
+        remedy = f"Repair its {method}, or pass another `response_method`."
+        if scores.dtype.itemsize < np.dtype(np.float64).itemsize:
+            remedy = f"Pass X in double precision, X.astype(np.float64): it gave {scores.dtype}."
+        raise rp.ScoresError(
+            f"{fault} They come from {method} of {type(estimator).__name__}. {remedy}"
+        ) from error
 
 
 def _check_shape(estimator: Any, values: Vector, n_classes: int, method: str) -> None:

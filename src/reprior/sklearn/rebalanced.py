@@ -24,6 +24,7 @@ from reprior.sklearn.folds import (
     out_of_fold,
     response_name,
     split,
+    told_of,
     train_on,
 )
 from reprior.sklearn.labels import class_index, find_classes, plain
@@ -269,11 +270,10 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             trained, tuning = self._cross_validate(X, y, routed, classes, method)
         prior = resolve_source_prior(self.source_prior, trained, classes)
         calibrator = make_calibrator(self, prior, classes, KIND_OF[method])
-        calibrator.fit(
-            tuning.scores,
-            plain(classes)[class_index(y, classes)][tuning.index],
-            sample_weight=None if weight is None else weight[tuning.index],
-        )
+        labels = plain(classes)[class_index(y, classes)][tuning.index]
+        with told_of(self.estimator, method, tuning.scores):
+            tuned = None if weight is None else weight[tuning.index]
+            calibrator.fit(tuning.scores, labels, sample_weight=tuned)
         return self._keep(trained.model, calibrator, classes, method)
 
     # scikit-learn's decorator has no types.
@@ -393,4 +393,5 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         check_is_fitted(self, "calibrator_")
         method, classes = self.response_method_, self.classes_
         scores = class_columns(self.estimator_, X, method=method, classes=classes)
-        return np.asarray(getattr(self.calibrator_, name)(scores))
+        with told_of(self.estimator_, method, scores):
+            return np.asarray(getattr(self.calibrator_, name)(scores))
