@@ -57,6 +57,21 @@ WORDS = {
         OptionError,
         "`strength` must be a finite number. Got '1'.",
     ),
+    "boolean number": (
+        lambda: checks.check_finite_number("temperature", True, positive=True, hint="Or None."),
+        OptionError,
+        "`temperature` must be a finite number above 0. Got True. Or None.",
+    ),
+    "boolean scalar": (
+        lambda: checks.check_finite_number("strength", np.bool_(False)),
+        OptionError,
+        "`strength` must be a finite number. Got",
+    ),
+    "labels floating tensor": (
+        lambda: checks.check_labels(torch.tensor([0.0, 1.0]), n_classes=2, shape=(2,)),
+        LabelsError,
+        "Cast them, after checking for NaN: labels.astype(int), or labels.long() in PyTorch.",
+    ),
     "no number": (
         lambda: checks.check_finite_number("strength", None),
         OptionError,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import pytest
 import torch
 from tests.torch.shared import PRIOR, logits_and_labels, network
@@ -195,12 +196,112 @@ def test_ignored_labels_and_a_batch_of_nothing_else(tmp_path):
     assert ours.calibrator_.profile_.n_samples == 60
 
 
-def test_an_epoch_without_a_solution_warns_and_goes_on(tmp_path):
-    ours = callback(subject_to="accuracy >= 1.1", save=False)
-    run = trainer(tmp_path, ours, enable_checkpointing=False)
-    with pytest.warns(rp.RepriorWarning, match="No calibrator for this epoch"):
-        run.validate(Model(), data(), verbose=False)
+class TestAnEpochWithoutASolution:
+    def run(self, folder: Path, ours: RebalanceCallback, loader: DataLoader, **options: Any):
+        run = trainer(folder, ours, **options)
+        with pytest.warns(rp.RepriorWarning, match="No calibrator for this epoch"):
+            run.fit(Model(), data(), loader)
+        return {name: float(value) for name, value in run.callback_metrics.items()}
+
+    def test_logs_the_uncorrected_model_and_a_checkpoint_can_watch_it(self, tmp_path):
+        ours = callback(subject_to="accuracy >= 1.1")
+        monitor = "rebalance/balanced_accuracy_after"
+        kept = checkpoint(tmp_path, monitor=monitor, mode="max", save_last=True)
+        saved = tmp_path / "saved"
+        saved.mkdir()
+        (saved / "calibrator.json").write_text("{}")
+        (saved / "last.calibrator.json").write_text("{}")
+        run = trainer(tmp_path, ours, kept)
+        with pytest.warns(rp.RepriorWarning, match=r"after, and calibrator\.json of an earlier"):
+            run.fit(Model(), data(), data())
+        logged = {name: float(value) for name, value in run.callback_metrics.items()}
+        assert ours.calibrator_ is None
+        assert (logged["rebalance/strength"], logged["rebalance/temperature"]) == (0.0, 1.0)
+        for name in ("accuracy", "balanced_accuracy"):
+            assert logged[f"rebalance/{name}_after"] == logged[f"rebalance/{name}_before"] > 0
+        assert Path(kept.best_model_path).is_file()
+        assert not list(saved.glob("*.json"))
+
+    def test_nothing_to_count_is_nan(self, tmp_path):
+        inputs, labels = data().dataset.tensors
+        nothing = DataLoader(TensorDataset(inputs, torch.full_like(labels, 255)), batch_size=30)
+        ours = callback(ignore_index=255, save=False)
+        logged = self.run(tmp_path, ours, nothing, enable_checkpointing=False)
+        assert np.isnan(logged["rebalance/accuracy_before"])
+        assert np.isnan(logged["rebalance/accuracy_after"])
+
+
+class TestTwo:
+    def test_each_has_its_names(self, tmp_path):
+        one, other = callback(), callback(metric="recall[2]", name="rare")
+        run = trainer(tmp_path, one, other, checkpoint(tmp_path, save_last=True), max_epochs=1)
+        run.fit(Model(), data(), data())
+        assert {"rebalance/strength", "rare/strength", "rare/recall[2]_after"} <= set(
+            run.callback_metrics
+        )
+        saved = tmp_path / "saved"
+        for ours, name in ((one, "calibrator.json"), (other, "calibrator.rare.json")):
+            for path in (saved / name, saved / f"last.{name}"):
+                assert rp.load(path).strength_ == ours.calibrator_.strength_
+        content = torch.load(saved / "last.ckpt", weights_only=True)["callbacks"]
+        strengths = [content[each.state_key]["calibrator"]["strength"] for each in (one, other)]
+        assert strengths == [one.calibrator_.strength_, other.calibrator_.strength_]
+
+    def test_one_name_for_both(self, tmp_path):
+        run = trainer(tmp_path, callback(), callback(metric="accuracy"), enable_checkpointing=False)
+        with pytest.raises(rp.OptionError, match=r"Got 'rebalance' twice\. Pass for example name="):
+            run.validate(Model(), data(), verbose=False)
+
+
+def test_a_resumed_run_leaves_each_checkpoint_its_own(tmp_path):
+    options = {"save_top_k": -1, "save_last": True}
+    first = trainer(tmp_path, callback(), checkpoint(tmp_path, **options), max_epochs=2)
+    first.fit(Model(), data(), data())
+    saved = tmp_path / "saved"
+    before = {path.name: path.read_text() for path in saved.glob("epoch*.json")}
+    again = trainer(tmp_path, callback(), checkpoint(tmp_path, **options), max_epochs=3)
+    again.fit(Model(), data(), data(), ckpt_path=saved / "last.ckpt", weights_only=False)
+    after = {path.name: path.read_text() for path in saved.glob("epoch*.json")}
+    assert len(before) == 2
+    assert len(after) == 3
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"metric": "balanced_acuracy"}, "Did you mean 'balanced_accuracy'"),
+        ({"metrics": ("acuracy",)}, "Did you mean 'accuracy'"),
+        ({"metrics": "accuracy"}, r"Pass for example metrics=\['accuracy'\]"),
+        ({"metrics": ("recall[3]",)}, "must name a class that exists, 0 to 2"),
+        ({"target_prior": [0.5, 0.2, 0.1]}, "target_prior"),
+        ({"target_prior": [0.5, 0.5]}, "target_prior"),
+        ({"bounds": (2.0, 0.0)}, "bounds reversed"),
+        ({"subject_to": "accuracy => 0.5"}, "subject_to"),
+        ({"temperature": True}, "`temperature` must be .* Got True"),
+        ({"kind": "logit"}, "Did you mean 'logits'"),
+        ({"class_axis": 1.0}, r"`class_axis` must be an integer\. Got 1\.0"),
+        ({"classes": ["a", "b"]}, "`classes` must name 3"),
+        ({"unpack": 0}, "`unpack` must be a function"),
+        ({"name": "a/b"}, "`name` must be letters"),
+    ],
+)
+def test_options_are_checked_before_training(options, match):
+    with pytest.raises(rp.RepriorError, match=match):
+        callback(**options)
+
+
+@pytest.mark.parametrize(
+    "prior, axis, match",
+    [([0.5, 0.5], 1, "2 classes in the prior"), (PRIOR, 0, r"Pass class_axis=1")],
+)
+def test_the_sanity_check_finds_a_wrong_number_or_axis_of_classes(tmp_path, prior, axis, match):
+    ours, model = RebalanceCallback(prior, class_axis=axis, save=False), Model()
+    run = trainer(tmp_path, ours, enable_checkpointing=False, num_sanity_val_steps=1)
+    with pytest.raises(rp.ScoresError, match=match):
+        run.fit(model, data(), data())
     assert ours.calibrator_ is None
+    assert run.global_step == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import torch
 from tests.torch.shared import EXACT, PRIOR, fitted, logits_and_labels, network
 from torch import nn
 from torch.nn.utils import parametrizations
+from torch.utils.data import DataLoader, TensorDataset
 
 import reprior as rp
 from reprior.torch import Rebalance, fold_into, unfold
@@ -210,6 +211,55 @@ class TestKinds:
         wanted = self.calibrator("probs").predict_proba(head(self.x).softmax(1).detach())
         np.testing.assert_allclose(folded(self.x).softmax(1).detach(), wanted, rtol=0, atol=1e-6)
 
+    @pytest.mark.parametrize("kind", ["probs", "log_probs"])
+    def test_a_network_of_logits_whose_softmax_was_tuned_on(self, kind):
+        model, cal = network().double().eval(), self.calibrator(kind)
+        x = self.x.double()
+        folded = fold_into(model, cal, head="3", inputs=x, probs_are_softmax=True)
+        scores = model(x).softmax(1) if kind == "probs" else model(x).log_softmax(1)
+        got, wanted = folded(x).softmax(1), cal.predict_proba(scores.detach())
+        np.testing.assert_allclose(got.detach(), wanted, rtol=0, atol=1e-9)
+
+    def test_one_logit_whose_sigmoid_was_tuned_on(self):
+        torch.manual_seed(0)
+        model, x = nn.Sequential(nn.Linear(4, 1)).double(), self.x.double()
+        with torch.no_grad():
+            model[0].weight.mul_(0.01)
+            model[0].bias.fill_(0.5)  # between 0 and 1, as probabilities are
+        p = model(x).sigmoid().detach()
+        cal = rp.PosteriorCalibrator([0.2, 0.8], kind="probs", temperature=1.3)
+        cal.fit(p, (p[:, 0] > p.median()).long())
+        folded = fold_into(model, cal, head="0", inputs=x, probs_are_softmax=True)
+        np.testing.assert_allclose(
+            folded(x).sigmoid().detach(), cal.predict_proba(p), rtol=0, atol=1e-9
+        )
+
+    def test_probabilities_of_something_else_are_still_refused(self):
+        model = nn.Sequential(network(), nn.Softmax(1), nn.Softmax(1)).double().eval()
+        with pytest.raises(rp.RepriorError, match="are not the probs or logits that"):
+            fold_into(
+                model, self.calibrator("probs"), head="0.3", inputs=self.x.double(),
+                probs_are_softmax=True,
+            )  # fmt: skip
+
+    def test_a_skorch_network(self):
+        skorch = pytest.importorskip("skorch")
+        torch.manual_seed(0)
+        scores, labels = logits_and_labels(200)
+        x = torch.cat([scores, scores[:, :1] ** 2], dim=1).float()
+        train = (labels == 0) | (torch.arange(200) % 4 == 0)
+        net = skorch.NeuralNetClassifier(
+            network(), criterion=nn.CrossEntropyLoss, lr=0.1, max_epochs=20, train_split=None,
+            verbose=0,
+        ).fit(x[train].numpy(), labels[train].numpy())  # fmt: skip
+        probs = net.predict_proba(x.numpy())
+        prior = rp.prior_from_counts(np.bincount(labels[train]))
+        cal = rp.PosteriorCalibrator(prior, kind="probs").fit(probs, labels.numpy())
+        assert cal.strength_ > 0.1
+        folded = fold_into(net.module_, cal, head="3", inputs=x, probs_are_softmax=True).eval()
+        got = folded(x).softmax(1).detach()
+        np.testing.assert_allclose(got, cal.predict_proba(probs), rtol=0, atol=1e-5)
+
 
 class Scaled(nn.Module):
     def __init__(self) -> None:
@@ -232,6 +282,22 @@ class Named(Scaled):
 def test_outputs_with_a_name_and_inputs_by_name():
     folded = fold_into(Named(), fitted(), head="fc", inputs={"x": torch.randn(4, 4)})
     assert isinstance(folded(torch.zeros(1, 4)), Output)
+
+
+class Pair(Scaled):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x, self.fc(x)
+
+
+@pytest.mark.parametrize("key", [1, -1, lambda output: output[1]])
+def test_outputs_that_are_a_tuple(key):
+    model, x = Pair(), torch.randn(4, 4)
+    folded = fold_into(model, fitted(), head="fc", inputs=x, output_key=key)
+    assert not torch.equal(folded(x)[1], model(x)[1])
+    with pytest.raises(rp.OptionError, match=r"Got a tuple of 2\. Pass output_key=a name or pos"):
+        fold_into(model, fitted(), head="fc", inputs=x)
+    with pytest.raises(rp.OptionError, match=r"`output_key` must be .* Got 2, and a tuple of 2"):
+        fold_into(model, fitted(), head="fc", inputs=x, output_key=2)
 
 
 class Own(nn.Linear):
@@ -287,6 +353,37 @@ class TestWords:
     def test_twice(self):
         self.refused(r"fold_into\(unfold\(model\)", fold_into(nn.Linear(4, 3), self.cal))
 
+    def test_a_network_that_is_folded_elsewhere(self):
+        model = nn.Sequential(fold_into(nn.Linear(4, 3), self.cal), nn.Linear(3, 3))
+        self.refused(r"a layer \('0'\) that has a corr.*several heads", model, head="1")
+
+    def test_a_network_that_has_the_layer(self):
+        model = nn.Sequential(nn.Linear(4, 3), Rebalance.from_calibrator(self.cal))
+        self.refused(r"Got a Rebalance in it \('1'\).* made twice", model, head="0")
+
+    @pytest.mark.parametrize(
+        "inputs, match",
+        [
+            (np.zeros((2, 4)), r"Got a NumPy array of float64\. Pass torch\.as_tensor"),
+            ((np.zeros((2, 4)),), "Got a NumPy array of float64"),
+            ((torch.zeros(2, 4), torch.zeros(2)), r"Got a tuple of 2.*without labels"),
+            ({"image": torch.zeros(2, 4)}, "keys 'image', which Sequential does not take"),
+            (DataLoader(TensorDataset(torch.zeros(2, 4))), r"Got DataLoader\. .*next\(iter"),
+            (iter([torch.zeros(2, 4)]), "Got list_iterator"),
+        ],
+    )
+    def test_inputs_that_are_no_batch(self, inputs, match):
+        self.refused("`inputs` must be what the model takes.*" + match, network(), head="3",
+                     inputs=inputs)  # fmt: skip
+
+    def test_an_error_of_the_network_is_its_own(self):
+        class Broken(Scaled):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return len(3)
+
+        with pytest.raises(TypeError, match="has no len"):
+            fold_into(Broken(), self.cal, head="fc", inputs=torch.zeros(2, 4))
+
     def test_flattening_depends_on_its_input(self):
         reference = rp.EntropyReference(0.5, 0.1)
         self.refused("no fixed scale and bias can stand for it", nn.Linear(4, 3), cal=reference)
@@ -327,3 +424,31 @@ class TestWords:
             getattr(folded, name).add_(0.01)
         with pytest.raises(rp.OptionError, match="it was trained, or loaded, since"):
             unfold(folded)
+
+    @pytest.mark.parametrize("temperature", [None, 1.7])
+    def test_unfold_other_weights(self, temperature):
+        folded = fold_into(nn.Linear(4, 3), fitted(temperature=temperature))
+        with torch.no_grad():
+            folded.weight.mul_(1.5)
+        with pytest.raises(rp.OptionError, match="pass forget=True"):
+            unfold(folded)
+
+
+class TestAWayOut:
+    @pytest.mark.parametrize("temperature", [None, 1.7])
+    def test_the_original_weights_loaded_back(self, temperature):
+        head, cal = nn.Linear(4, 3), fitted(temperature=temperature)
+        folded = fold_into(head, cal)
+        folded.load_state_dict(head.state_dict())
+        plain = unfold(folded)
+        assert torch.equal(plain.weight, head.weight)
+        assert torch.equal(plain.bias, head.bias)
+        assert torch.equal(fold_into(plain, cal).bias, fold_into(head, cal).bias)
+
+    def test_any_weights_loaded(self):
+        other, cal = nn.Linear(4, 3), fitted()
+        folded = fold_into(nn.Linear(4, 3), cal)
+        folded.load_state_dict(other.state_dict())
+        plain = unfold(folded, forget=True)
+        assert torch.equal(plain.weight, other.weight)
+        assert torch.equal(fold_into(plain, cal).bias, fold_into(other, cal).bias)

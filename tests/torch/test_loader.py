@@ -186,6 +186,8 @@ class TestOutputs:
             (lambda z: {"main": z, "aux": -z}, "main"),
             (lambda z: SimpleNamespace(main=z), "main"),
             (lambda z: (-z, z), lambda output: output[1]),
+            (lambda z: (z, -z), 0),
+            (lambda z: [-z, z], -1),
         ],
     )
     def test_forms(self, wrap, key):
@@ -409,6 +411,32 @@ class TestWords:
             "`output_key` must be a name.* Got 'c'", lambda x: {"a": x}, [(self.x, self.y)],
             output_key="c",
         )  # fmt: skip
+
+        self.refused(
+            "of which 2 may be the scores: 'logits', 'out'. Pass output_key",
+            lambda x: {"out": x, "logits": x}, [(self.x, self.y)],
+        )  # fmt: skip
+        self.refused("Got 2, and a tuple of 2", lambda x: (x, x), [(self.x, self.y)], output_key=2)
+
+    def test_entries_that_the_model_does_not_take(self):
+        batch = {"a": self.x, "b": self.y, "id": self.y}
+        self.refused(
+            "keys 'a', 'id', which Identity does not take. Pass input_key=", nn.Identity(),
+            [batch], label_key="b",
+        )  # fmt: skip
+
+    def test_model_and_loader_in_each_others_place(self):
+        batches = loader(self.x, self.y)
+        self.refused(r"Got a network, Sequential\. .*\(model, loader", batches, nn.Sequential())
+
+    def test_floating_labels(self):
+        self.refused(
+            r"Cast them, after .*labels\.long\(\) in PyTorch", identity, [(self.x, self.y.float())],
+            rp.LabelsError,
+        )  # fmt: skip
+
+    def test_a_temperature_that_is_no_number(self):
+        self.refused("Got True. Or pass 'fit'", identity, [(self.x, self.y)], temperature=True)
 
     def test_another_device(self):
         self.refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,9 +142,9 @@ class TestState:
     def test_a_copy_is_of_its_own(self):
         layer = Rebalance(PRIOR, **OPTIONS)
         other = copy.deepcopy(layer)
+        assert repr(other) == repr(layer)
         other.bias.zero_()
         assert layer.bias.abs().sum() > 0
-        assert repr(other) == repr(layer)
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
     def test_casting_the_network_rounds_nothing(self, dtype):
@@ -244,3 +245,43 @@ class TestWords:
     def test_a_flattening_depends_on_its_input(self):
         with pytest.raises(rp.OptionError, match="EntropyReference, whose flattening depends"):
             Rebalance.from_calibrator(rp.EntropyReference(0.5, 0.1))
+
+
+def test_a_calibrators_strength_is_divided_by_its_temperature():
+    cal, scores = fitted(), logits_and_labels(50)[0]
+    right = Rebalance.from_calibrator(cal)(scores)
+    by_hand = Rebalance(
+        PRIOR, strength=cal.strength_ / cal.temperature_, temperature=cal.temperature_
+    )(scores)
+    as_they_are = Rebalance(PRIOR, strength=cal.strength_, temperature=cal.temperature_)(scores)
+    np.testing.assert_allclose(by_hand, right, rtol=0, atol=EXACT)
+    assert not torch.allclose(as_they_are, right, atol=1e-3)
+
+
+def test_what_is_printed():
+    assert repr(Rebalance([0.5, 0.5], temperature=2.0)) == (
+        "Rebalance(2 classes, temperature=2, bias=[-0.6931, -0.6931], kind='logits', class_axis=-1)"
+    )
+    assert ", …]" in repr(Rebalance([0.1] * 10))
+    assert "bias" not in repr(Rebalance(PRIOR).to("meta"))
+
+
+@pytest.mark.parametrize(
+    "scores, match",
+    [
+        ({"out": 0, "aux": 1}, r"Got a dict with keys 'out', 'aux'\. Pass .*output\['logits'\]"),
+        ((torch.zeros(1, 3), 0), r"Got a tuple of 2\. Pass .*output\[0\]"),
+        (np.zeros((1, 3)), r"Got ndarray\. Pass torch\.as_tensor"),
+        ([[0.0, 1.0, 2.0]], r"Got list\. Pass torch\.as_tensor"),
+        (SimpleNamespace(logits=torch.zeros(1, 3)), r"Pass its scores, output\.logits"),
+    ],
+)
+def test_no_tensor(scores, match):
+    with pytest.raises(rp.ScoresError, match=match):
+        Rebalance(PRIOR)(scores)
+
+
+@pytest.mark.parametrize("option", ["strength", "temperature"])
+def test_booleans_are_no_numbers(option):
+    with pytest.raises(rp.OptionError, match=f"`{option}` must be .* Got True"):
+        Rebalance(PRIOR, **{option: True})

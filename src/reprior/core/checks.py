@@ -83,7 +83,7 @@ def check_finite_number(
     minimum: float | None = None,
     hint: str = "",
 ) -> float:
-    """Return ``value`` as a float; refuse what is no finite number, or too small."""
+    """Return ``value`` as a float; refuse what is no finite number, or too small, or a boolean."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -94,7 +94,7 @@ def check_finite_number(
     elif minimum is not None:
         rule = f"a finite number of at least {minimum:g}"
     below = (positive and number <= 0) or (minimum is not None and number < minimum)
-    if isinstance(value, str) or not math.isfinite(number) or below:
+    if isinstance(value, str | bool | np.bool_) or not math.isfinite(number) or below:
         raise OptionError(f"`{name}` must be {rule}. Got {value!r}. {hint}".rstrip())
     return number
 
@@ -175,7 +175,9 @@ def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str) ->
     if host.dtype.kind in "iu" or (host.dtype.kind == "b" and n_classes == 2):
         return
     if host.dtype.kind == "f":
-        remedy = f"Cast them, for example {name}.astype(int), after checking for NaN."
+        remedy = (
+            f"Cast them, after checking for NaN: {name}.astype(int), or {name}.long() in PyTorch."
+        )
     elif host.dtype.kind == "b":
         remedy = f"Booleans name two classes only; there are {n_classes}."
     else:

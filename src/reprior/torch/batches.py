@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -77,41 +78,80 @@ class Unpack(NamedTuple):
         return Batch(inputs, _tensor(labels, "labels"), _as_weight(weight))
 
 
-def scores_in(output: Any, key: str | Callable[[Any], Any] | None = None) -> Tensor:
+def scores_in(output: Any, key: str | int | Callable[[Any], Any] | None = None) -> Tensor:
     """The tensor of scores in what a model returns; ask where it is not clear."""
     if callable(key):
         output = key(output)
     elif key is not None:
-        found = output.get(key) if isinstance(output, Mapping) else getattr(output, key, None)
-        if found is None:
-            raise OptionError(
-                f"`output_key` must be a name in the model's output. Got {key!r}, and "
-                f"{_form(output)}. Pass one of its names, or a function from the output to them."
-            )
-        output = found
+        output = _entry(output, key)
     if isinstance(output, Tensor):
         return output
+    several = ""
     if isinstance(output, Mapping):
         names = [name for name in SCORE_NAMES if name in output]
         if len(names) == 1 or len(output) == 1:
             return scores_in(output[names[0]] if names else next(iter(output.values())))
+        if names:
+            several = f", of which {len(names)} may be the scores: {', '.join(map(repr, names))}"
     elif isinstance(getattr(output, "logits", None), Tensor):
         return scores_in(output.logits)
     elif isinstance(output, Sequence) and len(output) == 1:
         return scores_in(output[0])
     raise OptionError(
-        f"`model` must give a tensor of scores, or an output with `logits`. Got {_form(output)}. "
-        f"Pass output_key=a name in it, or a function from the output to the tensor of scores."
+        f"`model` must give a tensor of scores, or an output with `logits`. Got {_form(output)}"
+        f"{several}. Pass output_key=a name or position in it, or a function from the output to "
+        f"the tensor of scores."
     )
 
 
-def call(model: Callable[..., Any], inputs: Any) -> Any:
-    """Give the model its inputs: a tensor as it is, tuples and mappings spread out."""
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
+def _entry(output: Any, key: str | int) -> Any:
+    """What is under a name, or at a position of a tuple."""
+    found = None
+    if isinstance(output, Mapping):
+        found = output.get(key)
+    elif isinstance(key, str):
+        found = getattr(output, key, None)
+    elif isinstance(output, Sequence) and -len(output) <= key < len(output):
+        found = output[key]
+    if found is None:
+        raise OptionError(
+            f"`output_key` must be a name or position in the model's output. Got {key!r}, and "
+            f"{_form(output)}. Pass one that is in it, or a function from the output to the scores."
+        )
+    return found
+
+
+def call(model: Callable[..., Any], inputs: Any, refusal: tuple[str, str]) -> Any:
+    """Give the model its inputs: a tensor as it is, tuples and mappings spread out.
+
+    ``refusal`` is the rule and the remedy for inputs that the model has no place for.
+    """
+    named, placed = (dict(inputs), ()) if isinstance(inputs, Mapping) else ({}, (inputs,))
     if isinstance(inputs, tuple | list):
-        return model(*inputs)
-    return model(inputs)
+        placed = tuple(inputs)
+    try:
+        return model(*placed, **named)
+    except TypeError:
+        if _takes(model, placed, named):
+            raise
+        rule, remedy = refusal
+        raise OptionError(
+            f"{rule}. Got {_form(inputs)}, which {type(model).__name__} does not take. {remedy}"
+        ) from None
+
+
+def _takes(model: Any, placed: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether a call has the number and the names of arguments that the model asks for."""
+    function = model.forward if isinstance(model, nn.Module) else model
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*placed, **named)
+    except TypeError:
+        return False
+    return True
 
 
 def on_device(value: Any, device: torch.device | None) -> Any:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 import reprior as rp
 from reprior.calibrator import PosteriorCalibrator
+from reprior.encoding import is_range
 from reprior.engines import OnlineFit
 from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
 from reprior.metrics.count_metrics import find_metric
+from reprior.summary import metric_name
 from reprior.torch.batches import Unpack, scores_in, without_class_axis
 from reprior.torch.processes import merged
+from reprior.tuning.profile import StrengthProfile
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -31,8 +37,8 @@ else:
 
 __all__ = ["RebalanceCallback"]
 
-#: What a calibrator's file beside a checkpoint is called: the checkpoint's name and this.
-SUFFIX = ".calibrator.json"
+#: The prefix of what is logged. Callbacks of other names have that in their files' names, too.
+NAME = "rebalance"
 
 
 class RebalanceCallback(Callback):
@@ -47,6 +53,11 @@ class RebalanceCallback(Callback):
     Each checkpoint file gets a calibrator beside it, ``<name>.calibrator.json``, and the last
     validation's is ``calibrator.json`` in the same folder. The checkpoint has it inside, too, as
     the callback's state.
+
+    A validation run without a solution, as where no strength meets ``subject_to``, brings a
+    warning and no calibrator, and a file of an earlier one is removed. It logs the uncorrected
+    model: strength 0, temperature 1, and "after" as "before". A run without a sample to count
+    logs NaN.
 
     Parameters
     ----------
@@ -66,6 +77,9 @@ class RebalanceCallback(Callback):
         Where ``calibrator.json`` goes; by default the folder of the checkpoints.
     save : bool, default True
         Whether files are written.
+    name : str, default "rebalance"
+        What stands before the slash in what is logged. Give a second callback a name of its own;
+        its files are ``calibrator.<name>.json`` and ``<checkpoint>.calibrator.<name>.json``.
 
     Attributes
     ----------
@@ -74,10 +88,12 @@ class RebalanceCallback(Callback):
 
     Notes
     -----
-    The sanity check before training is not counted. Of several validation loaders the first is.
-    With several processes each counts its own batches and all get the calibrator of the whole; a
-    distributed sampler that repeats samples to fill the last batch counts these twice. Bounds
-    are not widened: a best strength at the upper bound brings a warning.
+    Options are checked when the callback is made. The batches of the sanity check before training
+    are read as others are, so that a wrong class axis shows at once, and not counted. Of several
+    validation loaders the first is. With several processes each counts its own batches and all
+    get the calibrator of the whole; a distributed sampler that repeats samples to fill the last
+    batch counts these twice. Bounds are not widened: a best strength at the upper bound brings a
+    warning.
 
     Examples
     --------
@@ -105,6 +121,7 @@ class RebalanceCallback(Callback):
         unpack: Callable[[Any, Any], Any] | None = None,
         dirpath: Any = None,
         save: bool = True,
+        name: str = NAME,
     ) -> None:
         super().__init__()
         self._options = {
@@ -114,24 +131,42 @@ class RebalanceCallback(Callback):
             "ignore_index": ignore_index,
         }  # fmt: skip
         self._source_prior = source_prior
-        self._logged = tuple(dict.fromkeys([metric, *metrics]))
+        self.name, self._logged = _checked_name(name), _as_names(metric, metrics)
         self._unpack = unpack
         self._dirpath = None if dirpath is None else Path(dirpath)
         self._save = save
         self._fit: OnlineFit | None = None
         self._beside: dict[Path, int] = {}
         self.calibrator_: PosteriorCalibrator | None = None
+        self._check()
+
+    @property
+    def state_key(self) -> str:
+        """Where the checkpoint has the state: one place for each name and metric."""
+        return self._generate_state_key(name=self.name, metric=metric_name(self._options["metric"]))
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002 - Lightning's signature
+        """Refuse a second callback of the same name."""
+        others = [each for each in trainer.callbacks if isinstance(each, RebalanceCallback)]
+        if any(each is not self and each.name == self.name for each in others):
+            raise OptionError(
+                f"`name` must differ where a trainer has several RebalanceCallbacks. Got "
+                f"{self.name!r} twice. Pass for example name='recall' to one of them."
+            )
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
+        """Leave the files beside checkpoints of a run that is resumed: each has its own."""
+        self._beside = {path: path.stat().st_mtime_ns for path in _checkpoints(trainer)}
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
         """Begin to count."""
-        self._keep_beside_checkpoints(trainer)
-        if not trainer.sanity_checking:
-            calibrator = PosteriorCalibrator(self._source_prior, **self._options)
-            self._fit = OnlineFit(calibrator, seed=trainer.global_rank)
+        if trainer.state.fn == "fit":
+            self._keep_beside_checkpoints(trainer)
+        self._fit = self._new_fit(trainer.global_rank)
 
     def on_validation_batch_end(
         self,
-        trainer: Any,
+        trainer: Any,  # noqa: ARG002 - Lightning's signature
         pl_module: Any,  # noqa: ARG002 - Lightning's signature
         outputs: Any,
         batch: Any,
@@ -139,27 +174,28 @@ class RebalanceCallback(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Count one batch."""
-        if trainer.sanity_checking or dataloader_idx or self._fit is None:
+        if dataloader_idx or self._fit is None:
             return
         self._fit.update(*self._read(outputs, batch))
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Tune, log, and write ``calibrator.json``."""
-        if trainer.sanity_checking or self._fit is None:
+        if trainer.sanity_checking:
+            self._fit = None
+        if self._fit is None:
             return
         fit, self._fit = merged(self._fit), None
         try:
             self.calibrator_ = fit.finish()
+            values = self._values(self.calibrator_, self.calibrator_.profile_)
         except RepriorError as error:
-            warnings.warn(f"No calibrator for this epoch. {error}", RepriorWarning, stacklevel=2)
             self.calibrator_ = None
-            return
-        for name, value in self._values(self.calibrator_).items():
-            pl_module.log(f"rebalance/{name}", value, rank_zero_only=False, sync_dist=False)
+            self._warn(error)
+            values = self._values(None, fit._sum.total() if fit._sum else None)
+        for name, value in values.items():
+            pl_module.log(f"{self.name}/{name}", value, rank_zero_only=False, sync_dist=False)
         if self._save and trainer.is_global_zero:
-            folder = self._folder(trainer)
-            folder.mkdir(parents=True, exist_ok=True)
-            self.calibrator_.save(folder / "calibrator.json")
+            self._write(self.calibrator_, self._folder(trainer) / self._file)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
         """Put calibrators beside checkpoints that were written meanwhile."""
@@ -212,17 +248,70 @@ class RebalanceCallback(Callback):
         _, labels, weight = Unpack()(batch)
         return scores, labels, weight
 
-    def _values(self, calibrator: PosteriorCalibrator) -> dict[str, float]:
-        values = {"strength": calibrator.strength_, "temperature": calibrator.temperature_}
-        profile, names = calibrator.profile_, calibrator.classes_.tolist()
-        if profile is None:
-            return values
-        after = profile.counts(min(max(calibrator.strength_, profile.bounds[0]), profile.bounds[1]))
-        for name in self._logged:
-            metric = find_metric(name, n_classes=profile.n_classes, classes=names)
-            values[f"{name}_before"] = metric(profile.baseline)
-            values[f"{name}_after"] = metric(after)
+    def _values(
+        self, calibrator: PosteriorCalibrator | None, profile: StrengthProfile | None
+    ) -> dict[str, float]:
+        """What is logged. Without a calibrator "after" is "before"; without counts it is NaN."""
+        strength = 0.0 if calibrator is None else calibrator.strength_
+        values = {
+            "strength": strength,
+            "temperature": 1.0 if calibrator is None else calibrator.temperature_,
+        }
+        after = None
+        if profile is not None and calibrator is not None:
+            after = profile.counts(min(max(strength, profile.bounds[0]), profile.bounds[1]))
+        for name, metric in self._metrics.items():
+            before = math.nan if profile is None else metric(profile.baseline)
+            values[f"{name}_before"] = before
+            values[f"{name}_after"] = before if after is None else metric(after)
         return values
+
+    def _warn(self, error: RepriorError) -> None:
+        removed = f", and {self._file} of an earlier one is removed" if self._save else ""
+        warnings.warn(
+            f"No calibrator for this epoch. {error} The uncorrected model is logged as before and "
+            f"after{removed}.",
+            RepriorWarning,
+            stacklevel=3,
+        )
+
+    def _new_fit(self, seed: int = 0) -> OnlineFit:
+        return OnlineFit(PosteriorCalibrator(self._source_prior, **self._options), seed=seed)
+
+    def _check(self) -> None:
+        """Refuse options that are wrong whatever the data are, before the training."""
+        fit = self._new_fit()
+        axis = self._options["class_axis"]
+        if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+            raise OptionError(
+                f"`class_axis` must be an integer. Got {axis!r}. Pass 1 for logits of shape (N, K) "
+                f"or (N, K, H, W), -1 where the classes come last."
+            )
+        if self._unpack is not None and not callable(self._unpack):
+            raise OptionError(
+                f"`unpack` must be a function. Got {type(self._unpack).__name__}. Pass one from "
+                f"(outputs, batch) to (logits, labels)."
+            )
+        classes = fit._problem.classes
+        names = None if is_range(classes) else classes.tolist()
+        self._metrics = {
+            metric_name(each): find_metric(each, n_classes=classes.size, classes=names)
+            for each in self._logged
+        }
+
+    @property
+    def _file(self) -> str:
+        """What a calibrator's file is called; beside a checkpoint, with that one's name before."""
+        return "calibrator.json" if self.name == NAME else f"calibrator.{self.name}.json"
+
+    @staticmethod
+    def _write(calibrator: PosteriorCalibrator | None, path: Path) -> None:
+        """Write a calibrator; without one, leave none of an earlier epoch there."""
+        if calibrator is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            calibrator.save(path)
 
     def _folder(self, trainer: Any) -> Path:
         if self._dirpath is not None:
@@ -232,24 +321,53 @@ class RebalanceCallback(Callback):
 
     def _keep_beside_checkpoints(self, trainer: Any) -> None:
         """Write the calibrator beside every checkpoint that is new since it was tuned."""
-        if self.calibrator_ is None or not self._save or not trainer.is_global_zero:
+        if not self._save or not trainer.is_global_zero:
             return
-        found = set()
-        for callback in trainer.checkpoint_callbacks:
-            best = getattr(callback, "best_k_models", {})
-            for name in (
-                *best,
-                getattr(callback, "best_model_path", ""),
-                getattr(callback, "last_model_path", ""),
-            ):
-                if name and Path(name).is_file():
-                    found.add(Path(name))
+        found = _checkpoints(trainer)
         for path in found:
             written = path.stat().st_mtime_ns
             if self._beside.get(path) != written:
-                self.calibrator_.save(path.with_name(path.stem + SUFFIX))
+                self._write(self.calibrator_, self._path_beside(path))
                 self._beside[path] = written
         for path in set(self._beside) - found:
             if not path.exists():
-                path.with_name(path.stem + SUFFIX).unlink(missing_ok=True)
+                self._path_beside(path).unlink(missing_ok=True)
                 del self._beside[path]
+
+    def _path_beside(self, checkpoint: Path) -> Path:
+        return checkpoint.with_name(f"{checkpoint.stem}.{self._file}")
+
+
+def _checkpoints(trainer: Any) -> set[Path]:
+    """The checkpoint files that the trainer's callbacks have written and keep."""
+    found = set()
+    for callback in trainer.checkpoint_callbacks:
+        best = getattr(callback, "best_k_models", {})
+        for name in (
+            *best,
+            getattr(callback, "best_model_path", ""),
+            getattr(callback, "last_model_path", ""),
+        ):
+            if name and Path(name).is_file():
+                found.add(Path(name))
+    return found
+
+
+def _checked_name(name: Any) -> str:
+    """A name that can be part of a file's name."""
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+        raise OptionError(
+            f"`name` must be letters, digits, '_' and '-'. Got {name!r}. Pass for example "
+            f"name='recall'."
+        )
+    return name
+
+
+def _as_names(metric: Any, metrics: Any) -> tuple[Any, ...]:
+    """All metrics to log, each once."""
+    if isinstance(metrics, str) or not isinstance(metrics, Iterable):
+        raise OptionError(
+            f"`metrics` must be a sequence of names. Got {metrics!r}. Pass for example "
+            f"metrics=['accuracy']."
+        )
+    return tuple(dict.fromkeys([metric, *metrics]))

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.torch.affine import Affine, affine_of
 from reprior.torch.heads import find_head, width
-from reprior.torch.parity import check_parity
+from reprior.torch.parity import Check, check_parity
+from reprior.torch.rebalance import Rebalance
 
 __all__ = ["fold_into", "unfold"]
 
@@ -30,8 +31,7 @@ class Fold:
 
     scale: float
     bias: np.ndarray[Any, Any]
-    weight_before: Tensor | None
-    """None where the scale is 1 and the weight was left alone."""
+    weight_before: Tensor
     bias_before: Tensor | None
     """None where the layer had no bias."""
     dtype: torch.dtype
@@ -45,6 +45,7 @@ def fold_into(
     inputs: Any = None,
     tolerance: float | None = None,
     probs_are_softmax: bool = False,
+    output_key: Any = None,
 ) -> ModuleT:
     r"""Return a copy of a layer or network with the prior correction in the layer's weights.
 
@@ -62,12 +63,12 @@ def fold_into(
         without bias; or a network, and ``head`` says which layer it is. Of two classes one score
         will do.
     calibrator : PosteriorCalibrator
-        Fitted on this network's scores.
+        Fitted on this network's scores, without any correction in it.
     head : str, optional
         The dotted name of the layer within ``model``, such as ``"fc"`` or ``"classifier.3"``.
     inputs : Tensor, tuple or dict, optional
-        A batch for ``model``. The copy is run on it, and refused unless its labels and posteriors
-        are those of the calibrator applied to the original's outputs.
+        A batch for ``model``, without labels. The copy is run on it, and refused unless its
+        decisions and posteriors are those of the calibrator applied to the original's outputs.
     tolerance : float, optional
         By how much posteriors may differ on ``inputs``. By default what rounding in the outputs'
         dtype does: 1e-5 for float32.
@@ -75,7 +76,10 @@ def fold_into(
         For a calibrator fitted on ``kind="probs"``: says that these probabilities are the softmax
         (of one output: the sigmoid) of this layer's outputs and nothing else. Their logarithms
         then are the logits less a constant per sample, and the same scale and bias hold.
-        Log-probabilities are taken to be the log-softmax.
+        Log-probabilities are taken to be the log-softmax. On ``inputs`` the network may give the
+        probabilities or the logits.
+    output_key : str, int or callable, optional
+        Where the scores are in what ``model`` gives on ``inputs``, as in :func:`fit_from_loader`.
 
     Returns
     -------
@@ -84,6 +88,13 @@ def fold_into(
         and loads into the plain architecture; where the layer had no bias, into that with
         ``bias=True``. A class of target prior 0 has the bias −inf. :func:`unfold` takes the
         correction out again.
+
+    Notes
+    -----
+    A model that has a folded layer or a :class:`Rebalance` in it is refused: its scores would be
+    corrected twice. That a layer is folded is known of the module that ``fold_into`` gave and its
+    copies, not of weights: a plain network that was loaded with a folded one's state dict looks
+    like any other.
 
     Examples
     --------
@@ -100,25 +111,32 @@ def fold_into(
     """
     affine = _affine(calibrator, probs_are_softmax)
     layer = find_head(model, head, affine.bias.size)
-    if hasattr(layer, RECORD):
-        raise OptionError(
-            "`model` must not be folded already. Got a layer that has a correction in its "
-            "weights. Take it out first: fold_into(unfold(model), calibrator)."
-        )
+    _refuse_corrected(model, layer)
     folded = copy.deepcopy(model)
     target = folded if head is None else folded.get_submodule(head)
     _warn_if_tied(folded, target, affine.scale)
     _write(target, affine)
     if inputs is not None:
-        check_parity(model, folded, calibrator, layer, head is None, inputs, tolerance)
+        check = Check(inputs, tolerance, output_key, head is None)
+        check_parity(model, folded, calibrator, layer, check)
     return folded
 
 
-def unfold(folded: ModuleT) -> ModuleT:
+def unfold(folded: ModuleT, *, forget: bool = False) -> ModuleT:
     """Return a copy of what :func:`fold_into` gave, with the weights as they were, bit by bit.
 
     The weights of before travel with the module when it is copied, moved or pickled, not in its
-    state dict.
+    state dict. Weights that have changed since, by training or loading, are refused: what the
+    original ones of these would be is not known. Where the original weights were loaded into the
+    folded module, they stay.
+
+    Parameters
+    ----------
+    folded : torch.nn.Module
+        What :func:`fold_into` gave, or a copy of it.
+    forget : bool, default False
+        Leave the weights as they are, whatever they are, and forget that they were folded: for a
+        folded module into which the weights of an uncorrected network were loaded.
 
     Examples
     --------
@@ -140,8 +158,30 @@ def unfold(folded: ModuleT) -> ModuleT:
             f"original network."
         )
     for layer in layers:
-        _restore(layer, getattr(layer, RECORD))
+        if not forget:
+            _restore(layer, getattr(layer, RECORD))
+        object.__delattr__(layer, RECORD)
     return plain
+
+
+def _refuse_corrected(model: nn.Module, head: nn.Module) -> None:
+    """Refuse to correct once more what is corrected, as far as that can be seen."""
+    for name, module in model.named_modules():
+        if hasattr(module, RECORD):
+            where = f" ({name!r})" if name else ""
+            remedy = "Take it out first: fold_into(unfold(model), calibrator)."
+            if module is not head:
+                remedy += " Of a network with several heads fold each layer by itself."
+            raise OptionError(
+                f"`model` must not be folded already. Got a layer{where} that has a correction in "
+                f"its weights. {remedy}"
+            )
+        if isinstance(module, Rebalance):
+            raise OptionError(
+                f"`model` must not correct its scores already. Got a Rebalance in it ({name!r}): "
+                f"with a folded layer the correction would be made twice. Fold into the network "
+                f"without it."
+            )
 
 
 def _modules(model: Any) -> list[nn.Module]:
@@ -184,7 +224,7 @@ def _write(layer: nn.Module, affine: Affine) -> None:
     record = Fold(
         scale=affine.scale,
         bias=shift,
-        weight_before=weight.detach().clone() if changed else None,
+        weight_before=weight.detach().clone(),
         bias_before=None if bias is None else bias.detach().clone(),
         dtype=weight.dtype,
     )
@@ -213,27 +253,32 @@ def _restore(layer: nn.Module, record: Fold) -> None:
     def here(before: Tensor) -> Tensor:
         return before.to(device=weight.device, dtype=weight.dtype)
 
-    old_weight = weight if record.weight_before is None else here(record.weight_before)
+    def has(one: Tensor, other: Tensor | None) -> bool:
+        pairs = ((one, weight), (other, bias))
+        return all(_same(wanted, found, record.dtype) for wanted, found in pairs)
+
+    old_weight = here(record.weight_before)
     old_bias = None if record.bias_before is None else here(record.bias_before)
-    again = weight if record.weight_before is None else _scaled(old_weight, record)
-    shifted = _shifted(old_bias, weight, record)
-    if bias is None or not all(
-        _same(one.detach(), other.detach(), record.dtype)
-        for one, other in ((again, weight), (shifted, bias))
-    ):
+    scaled = _scaled(old_weight, record)
+    if has(scaled, _shifted(old_bias, weight, record)):
+        if record.scale != 1.0:  # or it may be tied, and stays so
+            layer.weight = nn.Parameter(old_weight, weight.requires_grad)
+        frozen = bias is None or not bias.requires_grad
+        plain = None if old_bias is None else nn.Parameter(old_bias, not frozen)
+        layer.register_parameter("bias", plain)
+    elif not has(old_weight, old_bias):
         raise OptionError(
             "`folded` must have the weights that fold_into gave it. Got others: it was trained, or "
-            "loaded, since. Train the original network, and fold the correction in afterwards."
+            "loaded, since. If they are an uncorrected network's, pass forget=True, which leaves "
+            "them as they are; if it was trained, train the original instead, and fold afterwards."
         )
-    if record.weight_before is not None:
-        layer.weight = nn.Parameter(old_weight, weight.requires_grad)
-    plain = None if old_bias is None else nn.Parameter(old_bias, bias.requires_grad)
-    layer.register_parameter("bias", plain)
-    object.__delattr__(layer, RECORD)
 
 
-def _same(one: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
+def _same(one: Tensor | None, other: Tensor | None, dtype: torch.dtype) -> bool:
     """Equal; or, in a module that was cast since, equal up to the rounding of that."""
+    if one is None or other is None:
+        return one is other
+    one, other = one.detach(), other.detach()
     if other.dtype == dtype:
         return torch.equal(one, other)
     step = 4 * max(torch.finfo(other.dtype).eps, torch.finfo(dtype).eps)

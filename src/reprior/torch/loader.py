@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.core.checks import check_bounds
@@ -40,6 +41,13 @@ MANY_SAMPLES = 1 << 23
 COARSE = 1e-3
 
 _log = logging.getLogger(__name__)
+
+#: The rule and the remedy where a batch holds more than the model takes.
+_MISFIT = (
+    "`loader` must give what the model takes, and the labels",
+    "Pass input_key=the key of the inputs where batches are mappings, or unpack=a function from a "
+    "batch to (inputs, labels).",
+)
 
 Model = Callable[..., Any]
 
@@ -110,9 +118,10 @@ def fit_from_loader(
         From a batch to (inputs, labels) or (inputs, labels, weight).
     input_key, label_key, weight_key : str, optional
         Where batches are mappings: what is what.
-    output_key : str or callable, optional
-        The name of the scores in the network's output, or a function from the output to them. A
-        tensor, a mapping with "logits" or "out", and an output with ``.logits`` need none.
+    output_key : str, int or callable, optional
+        The name of the scores in the network's output, their position in a tuple, or a function
+        from the output to them. A tensor, a mapping with "logits" or "out", and an output with
+        ``.logits`` need none.
     progress : bool, default True
         Show a bar, where tqdm is installed.
     random_state : int, optional
@@ -163,6 +172,11 @@ def fit_from_loader(
 
 def _check(models: Mapping[str, Any], loader: Any, autocast_dtype: Any) -> None:
     """Refuse what can be told to be wrong before the first batch."""
+    if isinstance(loader, nn.Module):
+        raise OptionError(
+            f"`loader` must give batches. Got a network, {type(loader).__name__}. Pass the network "
+            f"first: fit_from_loader(model, loader, …)."
+        )
     wrong = [each for each in models.values() if not callable(each)]
     if wrong or not models:
         got = type(wrong[0]).__name__ if wrong else "an empty mapping"
@@ -279,7 +293,7 @@ class _Stream:
         if self.autocast_dtype is not None:
             cast = torch.autocast(place, dtype=self.autocast_dtype)
         with torch.no_grad(), cast:
-            scores = scores_in(call(model, inputs), self.output_key).detach()
+            scores = scores_in(call(model, inputs, _MISFIT), self.output_key).detach()
         # Apple's GPUs have no float64, which counting needs.
         scores = scores.cpu() if scores.device.type == "mps" else scores
         axis = self.class_axis

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from reprior.core.binary import is_single_score
-from reprior.exceptions import RepriorError, ScoresError
+from reprior.exceptions import OptionError, RepriorError, ScoresError
 from reprior.torch.batches import call, evaluating, scores_in
 from reprior.torch.heads import output_axis
 
-__all__ = ["check_parity"]
+__all__ = ["Check", "check_parity"]
 
 #: By how much two ways to the same posterior may differ in a dtype: rounding of logits of some
 #: tens, summed over some thousand features in another order.
@@ -25,40 +26,82 @@ TOLERANCES = {
 }
 
 
-def check_parity(
-    model: nn.Module,
-    folded: nn.Module,
-    calibrator: Any,
-    layer: nn.Module,
-    bare: bool,
-    inputs: Any,
-    tolerance: float | None,
-) -> None:
-    """Run both on ``inputs`` and refuse a copy that is not the calibrator after the original.
+#: The rule and the remedy for inputs that the model has no place for.
+_RULE = "`inputs` must be what the model takes"
+_REMEDY = "Pass one batch of the model's inputs alone, as tensors and without labels."
 
-    A bare layer gives logits whatever the calibrator was fitted on; a network gives what the
-    calibrator was fitted on.
+
+class Check(NamedTuple):
+    """What a folded network is judged by."""
+
+    inputs: Any
+    tolerance: float | None
+    output_key: Any
+    bare: bool
+    """Whether it is the layer alone, which gives logits whatever the calibrator was fitted on."""
+
+
+def check_parity(
+    model: nn.Module, folded: nn.Module, calibrator: Any, layer: nn.Module, check: Check
+) -> None:
+    """Run both on the inputs and refuse a copy that is not the calibrator after the original.
+
+    A network gives what the calibrator was fitted on; or the logits of it, where that was their
+    softmax, taken outside.
     """
+    _check_inputs(check.inputs)
     with evaluating(model), evaluating(folded), torch.no_grad():
-        before, after = scores_in(call(model, inputs)), scores_in(call(folded, inputs))
-    allowed = TOLERANCES.get(before.dtype, 1e-5) if tolerance is None else tolerance
-    kind = "logits" if bare else calibrator.kind
-    n_classes = calibrator.source_prior_.size
-    axis = _class_axis(before, n_classes, output_axis(layer), calibrator.class_axis)
-    scale, bias = calibrator.as_affine()
-    wanted = _posterior(before, kind, axis, scale, bias)
-    got = _posterior(after, kind, axis, 1.0, np.zeros(n_classes))
-    off = np.abs(wanted - got)
-    worst = float(np.nan_to_num(off, nan=np.inf).max(initial=0.0))
+        before, after = (
+            scores_in(call(each, check.inputs, (_RULE, _REMEDY)), check.output_key)
+            for each in (model, folded)
+        )
+    default = TOLERANCES.get(before.dtype, 1e-5)
+    allowed = default if check.tolerance is None else check.tolerance
+    axis = _class_axis(
+        before, calibrator.source_prior_.size, output_axis(layer), calibrator.class_axis
+    )
+    kinds = ["logits"] if check.bare else list(dict.fromkeys([calibrator.kind, "logits"]))
+    worst, wanted, got = min(
+        (_difference(before, after, kind, axis, calibrator) for kind in kinds),
+        key=lambda found: found[0],
+    )
     if worst > allowed:
         raise RepriorError(
             f"The folded module must give the calibrator's posteriors on `inputs`, to within "
             f"{allowed:g}. Got a difference of {worst:.3g}. Either something behind the layer "
             f"changes the scores, so that Rebalance.from_calibrator(calibrator) must stand behind "
-            f"that; or the outputs are not the {kind} that the calibrator was fitted on; or the "
-            f"dtype is coarse: then pass a larger `tolerance`."
+            f"that; or the outputs are not the {' or '.join(kinds)} that the calibrator was fitted "
+            f"on; or the dtype is coarse: then pass a larger `tolerance`."
         )
     _check_labels(wanted, got, allowed)
+
+
+def _check_inputs(inputs: Any) -> None:
+    """Refuse what is no batch of tensors: the model's own complaint would be hard to read."""
+    plain = isinstance(inputs, Mapping | tuple | list)
+    parts = list(inputs.values() if isinstance(inputs, Mapping) else inputs) if plain else [inputs]
+    arrays = [each for each in parts if isinstance(each, np.ndarray)]
+    if arrays:
+        raise OptionError(
+            f"{_RULE}, as tensors. Got a NumPy array of {arrays[0].dtype}. Pass "
+            f"torch.as_tensor(inputs), in the dtype of the model's weights."
+        )
+    if not plain and not isinstance(inputs, Tensor) and hasattr(inputs, "__iter__"):
+        raise OptionError(
+            f"{_RULE}, one batch of it. Got {type(inputs).__name__}. Pass a batch's inputs "
+            f"without its labels, such as next(iter(loader))[0]."
+        )
+
+
+def _difference(
+    before: Tensor, after: Tensor, kind: str, axis: int, calibrator: Any
+) -> tuple[float, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The largest difference of posteriors, and both."""
+    scale, bias = calibrator.as_affine()
+    wanted = _posterior(before, kind, axis, scale, bias)
+    got = _posterior(after, kind, axis, 1.0, np.zeros(bias.size))
+    off = np.abs(wanted - got)
+    return float(np.nan_to_num(off, nan=np.inf).max(initial=0.0)), wanted, got
 
 
 def _check_labels(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], allowed: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from reprior.core.arrays import to_numpy
 from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.checks import KINDS, check_kind
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, ScoresError
 from reprior.torch.affine import Affine, affine_of, affine_of_prior
 
 __all__ = ["Rebalance"]
@@ -37,7 +37,7 @@ class Rebalance(nn.Module):
     target_prior : "uniform" or array-like of shape (K,), default "uniform"
         P_t, what it is used on. A class of target prior 0 gets the log-posterior −inf.
     strength : float, default 1
-        λ.
+        λ, as in :func:`reprior.rebalance`: T does not divide it.
     temperature : float, default 1
         T.
     kind : {"logits", "probs", "log_probs"}, default "logits"
@@ -56,6 +56,11 @@ class Rebalance(nn.Module):
 
     Notes
     -----
+    For a fitted calibrator use :meth:`from_calibrator`. Its λ means another thing where T is not 1:
+    a calibrator's posterior is softmax((z + λ·w)/T), so that its correction here would be
+    ``strength=cal.strength_ / cal.temperature_``; passing ``strength_`` and ``temperature_`` as
+    they are gives other decisions.
+
     Of two classes one score per sample will do, as in :func:`reprior.rebalance`; the result is
     then the log-posterior of class 1. 16-bit scores are computed in float32, under autocast too,
     and come back in their own dtype. The values of the scores are not looked at: NaN in, NaN out.
@@ -129,6 +134,8 @@ class Rebalance(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return the log-posterior, of the scores' shape and dtype."""
+        if not isinstance(scores, Tensor):
+            raise _no_tensor(scores)
         axis, single = self._layout(scores)
         z = _widened(scores)
         if single and z.ndim == 1:
@@ -144,10 +151,9 @@ class Rebalance(nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows."""
-        temperature = 1.0 / float(self.scale)
+        numbers = "" if self.scale.is_meta else f"{_numbers(self.scale, self.bias)}, "
         return (
-            f"{self.n_classes} classes, temperature={temperature:.4g}, kind={self.kind!r}, "
-            f"class_axis={self.class_axis}"
+            f"{self.n_classes} classes, {numbers}kind={self.kind!r}, class_axis={self.class_axis}"
         )
 
     def get_extra_state(self) -> Tensor:
@@ -209,6 +215,27 @@ class Rebalance(nn.Module):
                     f"class_axis={axis}. Make the module with these before loading."
                 )
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _numbers(scale: Tensor, bias: Tensor, n: int = 4) -> str:
+    """The temperature, and the first few biases."""
+    few = ", ".join(f"{value:.4g}" for value in bias[:n].tolist())
+    more = ", …" if bias.numel() > n else ""
+    return f"temperature={1.0 / float(scale):.4g}, bias=[{few}{more}]"
+
+
+def _no_tensor(scores: Any) -> ScoresError:
+    """Say what to pass instead of a whole output, or of another library's array."""
+    got, remedy = type(scores).__name__, "Pass torch.as_tensor(scores)."
+    if isinstance(scores, Mapping):
+        got = f"a {got} with keys {', '.join(map(repr, scores))}"
+        remedy = "Pass the entry with the scores, such as output['logits']."
+    elif isinstance(scores, tuple):
+        got = f"a {got} of {len(scores)}"
+        remedy = "Pass the entry with the scores, such as output[0]."
+    elif isinstance(getattr(scores, "logits", None), Tensor):
+        remedy = "Pass its scores, output.logits."
+    return ScoresError(f"`scores` must be a tensor. Got {got}. {remedy}")
 
 
 def _widened(scores: Tensor) -> Tensor:
