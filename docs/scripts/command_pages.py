@@ -32,8 +32,9 @@ $ reprior demo -o demo
 {rows}
 
 Every command has `--help`, which ends with an example to run. `--json` prints one JSON object on
-stdout; its field `notes` has the notes, but for `evaluate`, whose object has metrics alone.
-`--quiet` shows no notes and no progress. Notes, progress and errors go to stderr.
+stdout; its field `notes` has the notes, but for `evaluate`, whose object has metrics alone and,
+with `--per-class`, the classes. `--quiet` shows no notes, no progress, and not what was written.
+Notes, progress and errors go to stderr.
 
 | exit code | meaning |
 |---:|---|
@@ -54,18 +55,25 @@ What the scores are (`logits`, `probs` or `log_probs`) is given by `--kind` or w
 as an array `kind` or as metadata `reprior.kind`. It is never guessed. Pickled data are never read.
 Outputs appear whole or not at all.
 
+Scores in npy, zarr or npz without `class_names` have no class names. Counts, weights and priors
+that are by name then need `--classes`, the names in the order of the scores; the names `0` to
+`K-1` are indices.
+
 Score files are read and written in pieces. `fit`, `apply` and `evaluate` on a million rows of 50
-classes in a parquet file each stay below 1 GiB of memory, which a test holds them to.
+classes in a parquet file each stay below 1 GiB of memory, which a test holds them to. With numba,
+the first `fit` of half a million scores or more compiles its loops, once per installation. That
+can take many seconds; on a terminal the progress bar says so.
 """
 
 
 FILES = {
-    "scores": "npy, npz (array `scores`), csv and parquet (a column per class; in parquet also a "
-    "list column), zarr; several by a quoted pattern such as `'val-*.parquet'`",
+    "scores": "npy, npz (array `scores`), csv (also `.tsv`; between numbers a comma, a tab or a "
+    "semicolon) and parquet (a column per class; in parquet also a list column), zarr; several by "
+    "a quoted pattern such as `'val-*.parquet'`",
     "labels": "array `labels`, column `label`, or a file of their own by `--labels`; class "
     "indices or names",
     "counts, weights, priors": 'JSON list or `{"class": number}`; CSV with a number per line or '
-    "`class,number`",
+    "`class,number`, named in any order where the scores have class names",
     "class names": "columns of a table, array `class_names`, or `--classes` with a name per line "
     "or a JSON list",
 }

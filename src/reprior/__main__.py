@@ -22,19 +22,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     try:
-        from reprior.exceptions import MissingDependencyError, require
+        from reprior.files.interrupts import noticed
 
-        try:
-            for library in ("click", "rich"):
-                require(library, extra="cli", purpose="For the command line")
-        except MissingDependencyError as error:
-            sys.stderr.write(f"Error: {error}\n")
-            return USAGE_ERROR
-        from reprior.cli.app import run
-
-        return run(sys.argv[1:] if argv is None else list(argv))
+        with noticed():
+            return _run(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:  # while still importing
         return INTERRUPTED
+
+
+def _run(argv: Sequence[str]) -> int:
+    """Import the command line, or say what it needs, and run it."""
+    from reprior.exceptions import MissingDependencyError, require
+    from reprior.files.interrupts import refuse_to_go_on
+
+    try:
+        for library in ("click", "rich"):
+            require(library, extra="cli", purpose="For the command line")
+    except MissingDependencyError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return USAGE_ERROR
+    from reprior.cli.app import run
+
+    refuse_to_go_on()
+    return run(argv)
 
 
 if __name__ == "__main__":

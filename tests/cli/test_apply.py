@@ -112,10 +112,11 @@ def test_another_kind_is_refused(fitted, run):
     arguments = ["apply", fitted / "cal.json", fitted / "test.csv", "-o", fitted / "out.csv"]
     result = run(*arguments, "--kind", "probs")
     assert is_one_sentence(result)
-    assert "--kind must be the calibrator's, logits" in result.err
+    assert "the calibrator's kind, logits. Got probs" in result.err
     np.savez(fitted / "p.npz", scores=np.full((2, 3), 1 / 3), kind="probs")
     stated = run("apply", fitted / "cal.json", fitted / "p.npz", "-o", fitted / "out.npz")
     assert is_one_sentence(stated)
+    assert "the calibrator's kind, logits. Got probs" in stated.err
 
 
 def test_other_classes_are_refused_by_name(fitted, run):
@@ -181,3 +182,38 @@ def test_a_folder_of_arrays_has_posteriors_and_predictions(fitted, run):
     found = sorted(path.name for path in (fitted / "out").iterdir())
     assert found == ["a.npy", "a.prediction.npy", "b.npy", "b.prediction.npy"]
     assert np.load(fitted / "out" / "b.prediction.npy").shape == (300,)
+
+
+def test_quiet_does_not_say_what_was_written(fitted, run):
+    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", "-o", fitted / "out.csv"]
+    assert run(*arguments, "-q") == (0, "", "")
+    assert "Written: " in run(*arguments).out
+
+
+def test_both_files_of_npy_are_named(fitted, run):
+    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", "-o", fitted / "out.npy"]
+    assert f"Written: {fitted}/out.npy and {fitted}/out.prediction.npy" in run(*arguments).out
+    made = run(*arguments, "--json").json["output"]
+    assert made == [str(fitted / "out.npy"), str(fitted / "out.prediction.npy")]
+
+
+def test_standard_output_is_no_output(fitted, run, monkeypatch):
+    monkeypatch.chdir(fitted)
+    cal, test = fitted / "cal.json", fitted / "test.csv"
+    for arguments in (
+        ["apply", cal, test],
+        ["report", cal, test],
+        ["prior", "--counts", fitted / "counts.json"],
+        ["demo"],
+    ):
+        result = run(*arguments, "-o", "-")
+        assert is_one_sentence(result)
+        assert "not written to standard output" in result.err
+    assert not (fitted / "-").exists()
+
+
+def test_what_another_format_does_not_keep_is_said(fitted, run):
+    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", "--keep"]
+    result = run(*arguments, "-o", fitted / "out.npz")
+    assert "not kept in arrays: 'label', 'id'" in result.err
+    assert "not kept" not in run(*arguments, "-o", fitted / "out.parquet").err

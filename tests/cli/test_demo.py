@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from tests.cli.shared import installed
+from tests.cli.shared import COMMAND, installed
 
 import reprior as rp
 from reprior.cli import digits
+from reprior.cli.demo import _program
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,24 @@ def test_it_leaves_the_files_of_the_job(shown):
 
 def test_its_commands_can_be_repeated(shown):
     folder, out = shown
-    lines = [line for line in out.splitlines() if line.startswith("$ reprior ")]
-    assert [line.split()[2] for line in lines] == ["fit", "evaluate", "report"]
-    evaluate = next(line for line in lines if line.split()[2] == "evaluate")
-    again = installed(*shlex.split(evaluate)[2:], cwd=folder)
-    assert again.code == 0, again.err
-    assert again.out in out
+    lines = [shlex.split(line[2:]) for line in out.splitlines() if line.startswith("$ ")]
+    assert [line[1] for line in lines] == ["fit", "evaluate", "report"]
+    again = subprocess.run(lines[1], cwd=folder, capture_output=True, text=True, check=True)
+    assert again.stdout in out
+
+
+@pytest.mark.parametrize(
+    "found, started, program",
+    [
+        ("/usr/bin/reprior", COMMAND, "reprior"),
+        (None, COMMAND, shlex.quote(COMMAND)),
+        (None, "__main__.py", f"{shlex.quote(sys.executable)} -m reprior"),
+    ],
+)
+def test_the_program_is_called_as_it_was(monkeypatch, found, started, program):
+    monkeypatch.setattr("shutil.which", lambda _: found)
+    monkeypatch.setattr("sys.argv", [started, "demo"])
+    assert _program() == program
 
 
 def test_its_numbers_are_those_of_the_readme(shown):

@@ -18,10 +18,15 @@ def softmax(scores):
     return np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
 
 
+def second_model(seed):
+    """Another model's scores of the same samples."""
+    return Data(data(seed + 10).scores, data(seed).labels)
+
+
 @pytest.mark.parametrize("rule", ["noisy_or", "mean", "product"])
 @pytest.mark.parametrize("extension", ["npz", "csv", "parquet", "zarr"])
 def test_rules_and_formats(tmp_path, run, rule, extension):
-    a, b = data(0), data(1)
+    a, b = data(0), second_model(0)
     write(tmp_path / f"a.{extension}", a)
     write(tmp_path / f"b.{extension}", b)
     result = run(
@@ -34,7 +39,7 @@ def test_rules_and_formats(tmp_path, run, rule, extension):
 
 
 def test_flatten_and_calibrate_each_input(fitted, run):
-    a, b = data(1), data(2)
+    a, b = data(1), second_model(1)
     write(fitted / "b.csv", b)
     result = run(
         "fuse", fitted / "test.csv", fitted / "b.csv", "--calibrator", fitted / "cal.json",
@@ -67,7 +72,7 @@ def test_rows_are_aligned_across_chunks(tmp_path):
 @pytest.mark.parametrize("extension", ["csv", "parquet"])
 def test_files_of_other_length_are_refused(tmp_path, run, extension):
     write(tmp_path / f"a.{extension}", data(0))
-    write(tmp_path / f"b.{extension}", data(1, n=299))
+    write(tmp_path / f"b.{extension}", Data(data(1).scores[:299], data(0).labels[:299]))
     result = run(
         "fuse", tmp_path / f"a.{extension}", tmp_path / f"b.{extension}", "--kind", "logits",
         "-o", tmp_path / f"out.{extension}",

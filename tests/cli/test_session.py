@@ -55,9 +55,12 @@ def test_markup_in_names_is_text(capsys):
     assert capsys.readouterr().out == "[bold]cat[/bold] :smile:\n"
 
 
-def test_no_bar_without_a_terminal():
-    with Session().progress("working", 10) as tell:
-        assert tell is None
+def test_no_bar_without_a_terminal(capsys):
+    session = Session()
+    with session.progress("working", 10) as tell:
+        tell(7)
+    assert not session._bar_started.is_set()
+    assert capsys.readouterr().err == ""
 
 
 def on_a_terminal(session: Session) -> io.StringIO:
@@ -87,9 +90,11 @@ def test_no_bar_for_what_is_quick(monkeypatch):
 
 def test_quiet_shows_no_bar():
     session = Session(quiet=True)
-    on_a_terminal(session)
+    stream = on_a_terminal(session)
     with session.progress("working", 10) as tell:
-        assert tell is None
+        tell(7)
+    assert not session._bar_started.is_set()
+    assert stream.getvalue() == ""
 
 
 def test_json_of_arrays_and_what_is_no_number():

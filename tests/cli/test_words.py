@@ -27,3 +27,36 @@ def options_of_a_command():
 )
 def test_sentences_speak_of_options(sentence, told):
     assert in_options(sentence, options_of_a_command) == told
+
+
+@click.command()
+@click.argument("cal")
+@click.option("--kind")
+@click.option("--resolution")
+@click.option("--groups")
+def of_a_calibrator():
+    """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "sentence, told",
+    [
+        ("Got x. Write it again with save().", "Got x. Write it again with reprior fit."),
+        ("a number, 'auto' or None.", "a number, 'auto' or 'none'."),
+        ("Got -1. Or pass 'fit', or None.", "Got -1. Or pass 'fit'."),
+        ("Pass groups=(50, 400).", "Pass --groups 50 400."),
+        ("`groups[0]` must be finite.", "the first of --groups must be finite."),
+        ("Got counts[4]=0.", "Got counts of class 4 = 0."),
+        ("Got scores[0, 2]=-3.", "Got row 0, class 2: -3."),
+        ("Got scores[7, :] with sum 3.", "Got row 7 with sum 3."),
+        (
+            "must sum to 1 under kind='probs'. Got scores[0, :] with sum 100. Normalise the rows, "
+            "or pass kind='logits' if these are raw outputs.",
+            "must sum to 1 under the calibrator's kind, probs. Got row 0 with sum 100. Normalise "
+            "the rows, or give scores of the calibrator's kind. If the rows sum to 100 they are "
+            "percentages: divide them by 100.",
+        ),
+    ],
+)
+def test_sentences_do_not_speak_python(sentence, told):
+    assert in_options(sentence, of_a_calibrator) == told

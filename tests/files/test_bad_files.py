@@ -42,7 +42,7 @@ CSV = {
     ),
     "out of range": ("a,b,label\n1,2,0\n1,3,2\n", "class indices 0 … 1. Got 2 in line 3"),
     "fraction": ("a,b,label\n1,2,0\n1,3,0.5\n", "Got '0.5' in line 3"),
-    "names as indices": ("1,2,label\n1,2,1\n1,3,2\n", "say labels_as='names'"),
+    "names as indices": ("1,2,label\n1,2,1\n1,3,2\n", "pass labels_as='names'"),
     "header alone": ("a,b,label\n", "must have rows. Got a header alone"),
     "empty": ("", "Got an empty file"),
     "no header": ("0.5,0.5\n0.1,0.9\n", "must have column names in its first line"),

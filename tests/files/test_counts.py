@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reprior.exceptions import FileFormatError, LabelsError, PriorError
+from reprior.exceptions import FileFormatError, LabelsError, OptionError, PriorError
 from reprior.files.counts import counts_from_labels, read_counts, read_prior
 
 GOOD = {
@@ -149,3 +149,27 @@ def test_labels_that_are_fractions_are_refused(tmp_path, value):
     np.save(tmp_path / "l.npy", np.array([0.0, value]))
     with pytest.raises(LabelsError, match=r"must be integers or names. Got .* in row 1"):
         counts_from_labels(tmp_path / "l.npy")
+
+
+@pytest.mark.parametrize("text", ["1,000\n2,000\n3,000\n", "900\n1,000\n", "12,050\n3,400\n"])
+def test_separators_of_thousands_are_refused(tmp_path, text):
+    path = tmp_path / "counts.csv"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match="separators of thousands"):
+        read_counts(path)
+
+
+def test_counts_of_three_digits_are_counts(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("0,900\n1,100\n")
+    assert read_counts(path)[0].tolist() == [900.0, 100.0]
+
+
+def test_integer_labels_are_indices_unless_they_are_names(tmp_path):
+    path = tmp_path / "train.npy"
+    np.save(path, np.repeat([0, 1], [9, 1]))
+    assert counts_from_labels(path, classes=["1", "0"])[0].tolist() == [9.0, 1.0]
+    named = counts_from_labels(path, classes=["1", "0"], labels_as="names")
+    assert named[0].tolist() == [1.0, 9.0]
+    with pytest.raises(OptionError, match="labels_as"):
+        counts_from_labels(path, classes=["1", "0"], labels_as="words")

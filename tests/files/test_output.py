@@ -78,7 +78,7 @@ def test_npy_has_predictions_beside_it(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), posterior)
     prediction = np.load(tmp_path / "out.prediction.npy")
     np.testing.assert_array_equal(prediction, posterior.argmax(axis=1))
-    assert "were not kept" in notes[0]
+    assert "neither scores nor labels" in notes[0]
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -356,10 +356,9 @@ def test_what_arrays_leave_out_of_a_table_is_said(tmp_path, out, labelled):
     notes = run(
         open_scores(path, keep=True, with_labels=labelled, **how), tmp_path / f"o.{out}", keep=True
     )
-    held = "scores and labels" if labelled else "scores"
+    left = "'id'" if labelled else "'id', 'label'"
     assert notes == [
-        f"Arrays hold {held} of a table; its other columns were not kept. "
-        f"Write csv or parquet to keep them."
+        f"Columns that were not kept in arrays: {left}. Write csv or parquet to keep them."
     ]
     assert ("labels" in open_scores(tmp_path / f"o.{out}").columns) == labelled
 
@@ -369,6 +368,6 @@ def test_what_a_table_leaves_out_of_arrays_is_said(tmp_path):
     np.savez(tmp_path / "a.npz", scores=scores, labels=labels, weight=labels, other=np.zeros(3))
     file = open_scores(tmp_path / "a.npz", keep=True)
     (note,) = run(file, tmp_path / "b.csv", keep=True)
-    assert note.startswith("A table has no place for the arrays 'weight', 'other'")
+    assert note.startswith("Arrays that were not kept in a table: 'weight', 'other'")
     (note,) = run(file, tmp_path / "b.npz", keep=True)
     assert note.endswith("in every file were not kept: 'other'.")

@@ -17,6 +17,7 @@ import click
 
 from reprior.cli.words import in_options
 from reprior.exceptions import RepriorError
+from reprior.files.interrupts import refuse_to_go_on
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]
 
@@ -124,6 +125,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         with _terminated_is_an_exit():
             result = app.main(list(argv), prog_name="reprior", standalone_mode=False)
+            refuse_to_go_on()
             _flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as asked:

@@ -15,7 +15,7 @@ import numpy as np
 from reprior.cli.examples import shows
 from reprior.cli.inputs import class_names, load_calibrator, open_for
 from reprior.cli.options import PATH, Reading, output_option, reading_options, scores_argument
-from reprior.cli.outputs import check_output, refuse_inputs
+from reprior.cli.outputs import check_output, refuse_inputs, refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.core.binary import is_single_score
 from reprior.exceptions import OptionError
@@ -50,12 +50,15 @@ def command(
     """Write the corrected probabilities and predictions of the scores TEST.
 
     CAL is what fit wrote. TEST is read and written in pieces, so it may be larger than memory. The
-    output has the input's format unless OUT's extension says another. Arrays: posterior and
-    prediction (class indices). Tables: a column per class and prediction (class names).
+    output has the input's format unless OUT's extension says another. npz and zarr: arrays
+    posterior and prediction (class indices). npy: OUT has the posterior, and OUT.prediction.npy
+    beside it the predictions. Tables: a column per class and prediction (class names). Where TEST
+    has one score per sample, of two classes, so has the output: the posterior of the second.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
     of TEST is written there under its own name instead.
     """
+    refuse_stdout(output)
     calibrator = load_calibrator(cal)
     scores = open_for(calibrator, session, test, reading, labelled=False, keep=keep)
     read = (cal, reading.classes, *scores.paths)
@@ -66,9 +69,18 @@ def command(
         opened = _one_by_one(calibrator, session, scores, output, reading, keep)
         written = [str(Path(output) / path.name) for path in scores.paths]
         done = _write_all(calibrator, session, opened, written, keep, read)
-    for target, n in zip(written, done, strict=True):
-        session.say(f"Written: {target}, {n:,} samples")
-    session.result({"output": written, "n_samples": sum(done)})
+    made = [_made(target, scores) for target in written]
+    for files, n in zip(made, done, strict=True):
+        session.done(f"Written: {' and '.join(files)}, {n:,} samples")
+    session.result({"output": [file for files in made for file in files], "n_samples": sum(done)})
+
+
+def _made(target: str, scores: ScoreFile) -> list[str]:
+    """Return every file of an output, named as it was asked for."""
+    from reprior.files.output import output_format, output_paths
+
+    _, *others = output_paths(target, output_format(target, scores))
+    return [target, *map(str, others)]
 
 
 def decide(posterior: Any, *, n_classes: int, class_axis: int) -> Any:
@@ -189,8 +201,7 @@ def _write(
             posterior = calibrator.predict_proba(chunk.scores)
             writer.write(chunk, posterior, decide(posterior, n_classes=n_classes, class_axis=axis))
             done += len(chunk)
-            if progress is not None:
-                progress(done)
+            progress(done)
     for sentence in writer.notes:
         session.note(sentence)
     return done

@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rich.text import Text
 from reprior.cli import digits
 from reprior.cli.examples import PROMPT, shows
 from reprior.cli.options import output_option
+from reprior.cli.outputs import refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
 from reprior.files.atomic import atomic_write
@@ -37,6 +40,7 @@ def command(session: Session, output: str, seed: int) -> None:
     of digit 0 down to 2 of digit 9. Then it runs fit, evaluate and report as you would by hand, and
     shows the commands. The folder keeps the score files, the calibrator and the page.
     """
+    refuse_stdout(output)
     folder = Path(output)
     _refuse_others(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,13 +98,23 @@ def _run(session: Session, arguments: list[str]) -> Any:
     """Run a command as it is typed; return its result where JSON is wanted."""
     from reprior.cli.app import app
 
-    line = Text(f"{PROMPT}reprior {shlex.join(arguments)}", style="bold")
+    line = Text(f"{PROMPT}{_program()} {shlex.join(arguments)}", style="bold")
     session.say("", line, "")
     more = [*(["--quiet"] if session.quiet else []), *(["--json"] if session.json else [])]
     stream = contextlib.redirect_stdout(io.StringIO()) if session.json else contextlib.nullcontext()
     with stream as caught:
         app.main([*arguments, *more], prog_name="reprior", standalone_mode=False)
     return json.loads(caught.getvalue()) if caught is not None else None
+
+
+def _program() -> str:
+    """Return how to call this program again: by its name, or as it was called."""
+    if shutil.which("reprior") is not None:
+        return "reprior"
+    started = Path(sys.argv[0])
+    if started.stem == "reprior" and started.is_file():
+        return shlex.quote(str(started))
+    return f"{shlex.quote(sys.executable)} -m reprior"
 
 
 def _write(folder: Path, scored: digits.Scored) -> None:

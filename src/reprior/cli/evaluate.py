@@ -9,8 +9,17 @@ import click
 import numpy as np
 
 from reprior.cli.examples import shows
+from reprior.cli.honesty import note_mix_of_probabilities, recognised
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
-from reprior.cli.options import PATH, Names, PriorChoice, Reading, reading_options, scores_argument
+from reprior.cli.options import (
+    PATH,
+    Names,
+    PriorChoice,
+    Reading,
+    reading_options,
+    refuse_groups_alone,
+    scores_argument,
+)
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import CHANGE, Grid, before_after, whole
 from reprior.core.checks import check_bounds
@@ -20,7 +29,6 @@ from reprior.metrics.groups import group_metric, shot_groups
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.engines import Evaluation
-    from reprior.files.score_file import ScoreFile
 
 __all__ = ["command"]
 
@@ -33,6 +41,14 @@ SAME = (
     "these are the data that the calibrator was tuned on: the result is optimistic; judge it on "
     "other data"
 )
+
+
+#: By whether these are the data that the calibrator was tuned on.
+SAID = {
+    True: "the tuning data",
+    False: "not recognised as the data it was tuned on (compared as a whole)",
+    None: "whether it was tuned on them is not known",
+}
 
 
 @click.command(
@@ -82,28 +98,34 @@ def command(
 ) -> None:
     """Compare the model before and after correction on labelled scores TEST.
 
-    TEST should be other data than the calibrator was tuned on; where it is the same, the result
-    says so. before is the model as it is, after is the calibrator CAL. log_loss, brier and the
-    calibration errors ece and classwise_ece are better when smaller.
+    TEST should be other data than the calibrator was tuned on. Where it is the same, the result
+    says so; the same samples in another order, in part or rounded are not recognised. before is the
+    model as it is, after is the calibrator CAL. log_loss, brier and the calibration errors ece and
+    classwise_ece are better when smaller.
 
-    JSON is {metric: {"before": …, "after": …}} and nothing else; notes, such as that TEST is the
-    tuning data, are on stderr. --counts adds recall_many and its like, --per-class adds a list
-    per_class. CSV has a row per metric or, with --per-class, a row per class.
+    JSON is {metric: {"before": …, "after": …}}, without the number of samples and the notes, which
+    are on stderr. --counts adds recall_many and its like in the same form; only --per-class adds
+    something else, a list per_class. CSV has a row per metric or, with --per-class, a row per
+    class.
     """
     from reprior import engines
 
     session.json = session.json or style == "json"
+    refuse_groups_alone(counts)
     check_bounds(groups, name="groups")
     calibrator = load_calibrator(cal)
     scores = open_for(calibrator, session, test, reading, labelled=True)
     train_counts = None
     if counts is not None:
         train_counts, _ = read_class_counts(
-            session, PriorChoice(counts=counts), class_names(calibrator), scores.n_classes
+            session,
+            PriorChoice(counts=counts),
+            class_names(calibrator) or scores.class_names,
+            scores.n_classes,
         )
     with session.progress("evaluating", scores.n_samples) as progress:
         found = engines.evaluate(calibrator, scores, progress=progress)
-    tuned_on = _tuned_on(calibrator, scores)
+    tuned_on = recognised(calibrator, scores)
     if tuned_on:
         session.note(SAME)
     metrics = dict(found.metrics)
@@ -116,18 +138,7 @@ def command(
     else:
         where = _where(found.n_samples, tuned_on)
         _show(session, where, metrics, shots, groups, classes, style)
-
-
-def _tuned_on(calibrator: PosteriorCalibrator, scores: ScoreFile) -> bool | None:
-    """Tell whether the data are those of the fit; None where the calibrator does not say."""
-    from reprior import engines
-
-    known = calibrator.provenance_
-    if not known:
-        return None
-    if known.get("n_samples") != scores.n_samples:
-        return False  # no need to read the file again
-    return engines.digest(scores, class_axis=calibrator.class_axis) == known.get("digest")
+    note_mix_of_probabilities(session, calibrator, found.before)
 
 
 def _shot_recall(
@@ -172,7 +183,7 @@ def _csv(
     shots: dict[str, tuple[float, float]],
     tuned_on: bool | None,
 ) -> str:
-    said = {True: "yes", False: "no", None: "unknown"}[tuned_on]
+    said = {True: "yes", False: "not recognised", None: "unknown"}[tuned_on]
     named = {**metrics, **{f"recall_{name}": values for name, values in shots.items()}}
     rows = [(name, a, b, b - a, said) for name, (a, b) in named.items()]
     return Grid(("metric", "before", "after", CHANGE, "tuning_data"), rows).csv()
@@ -180,10 +191,7 @@ def _csv(
 
 def _where(n_samples: int, tuned_on: bool | None) -> str:
     """Say what the numbers are of."""
-    data = "the tuning data" if tuned_on else "data other than the calibrator was tuned on"
-    if tuned_on is None:
-        data = "data that the calibrator may or may not have been tuned on"
-    return f"measured on {n_samples:,} samples: {data}"
+    return f"measured on {n_samples:,} samples: {SAID[tuned_on]}"
 
 
 def _show(

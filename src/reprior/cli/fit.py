@@ -10,6 +10,11 @@ import click
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.cli.examples import shows
+from reprior.cli.honesty import (
+    note_counts_of_tuning_labels,
+    note_mix_of_the_metric,
+    note_no_strength,
+)
 from reprior.cli.inputs import open_to_fit, source_of
 from reprior.cli.options import (
     PATH,
@@ -22,6 +27,7 @@ from reprior.cli.options import (
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
+from reprior.cli.status import with_compiling
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.cli.target import target_prior_of
 from reprior.exceptions import NotFittedError
@@ -82,7 +88,8 @@ class _NumberOr(click.ParamType[Any]):
     default="uniform",
     show_default=True,
     metavar="uniform|FILE|estimate",
-    help="The class mix to decide for. estimate: from --target-scores.",
+    help="The class mix that the correction aims at; the metric is measured on VAL's own. "
+    "estimate: from --target-scores.",
 )
 @click.option(
     "--target-scores",
@@ -109,7 +116,8 @@ class _NumberOr(click.ParamType[Any]):
     "--temperature",
     type=_NumberOr(fit="fit"),
     metavar="fit|NUMBER",
-    help="Fit the probabilities too, or divide log-scores by this number. 1, if not given.",
+    help="Divide the corrected log-scores by this number, or by the one that fits VAL's labels "
+    "best. 1, if not given.",
 )
 @click.option(
     "--bounds",
@@ -148,22 +156,28 @@ def command(
     VAL are score files (npy, npz, csv, parquet, zarr), or quoted patterns such as 'val-*.parquet',
     of data that the model was not trained on. The class counts are those of the training data.
     What is printed is measured on VAL itself: judge the result on other data, with evaluate.
+
+    The corrected posterior is softmax((z + strength * w) / temperature), with the log-scores z of
+    the model and w = log(target prior) - log(source prior). The temperature leaves every decision
+    as it is.
     """
     from reprior import engines
 
     scores = open_to_fit(session, val, reading)
     counting = replace(
         counting, label_column=reading.label_column, labels_name=reading.labels_name,
-        ignore_index=reading.ignore_index,
+        labels_as=reading.labels_as, ignore_index=reading.ignore_index,
     )  # fmt: skip
     read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
     more = (target_prior, *target_scores, reading.classes, *scores.label_paths)
     check_output(output, [*scores.paths, *read, *more])
+    note_counts_of_tuning_labels(session, counting.counts_from_labels, scores)
     prior, names, _ = source_of(session, counting, source_prior, scores)
     target = target_prior_of(session, target_prior, target_scores, prior, names, scores, reading)
     calibrator = _calibrator(scores, prior, target, names, **options)
-    with session.progress("tuning", scores.n_samples) as progress:
+    with session.progress(with_compiling("tuning", scores), scores.n_samples) as progress:
         engines.fit(calibrator, scores, resolution=resolution, progress=progress)
+    note_no_strength(session, calibrator)
     calibrator.save(output)
     _show(session, calibrator, output)
 
@@ -212,6 +226,7 @@ def _show(session: Session, calibrator: PosteriorCalibrator, output: str) -> Non
     shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
     tuned = find_metric(calibrator.metric, n_classes=before.n_classes, classes=names)
     shown.setdefault(tuned.name, tuned)
+    note_mix_of_the_metric(session, calibrator, tuned, before)
     metrics = {name: (each(before), each(after)) for name, each in shown.items()}
     recall = COUNT_METRICS["macro_recall"]
     changes = class_changes(
@@ -232,9 +247,11 @@ def _show(session: Session, calibrator: PosteriorCalibrator, output: str) -> Non
         before_after(metrics, title=MARK).rich(),
         "",
         changes.rich() if changes.rows else "No class's recall changes.",
-        "",
-        f"Written: {output}. Judge it on other data: reprior evaluate {output} TEST",
     )
+    if not session.quiet:
+        session.say(
+            "", f"Written: {output}. Judge it on other data: reprior evaluate {output} TEST"
+        )
     session.result(_document(calibrator, metrics, changes, n_samples, output))
 
 

@@ -23,6 +23,7 @@ from reprior.cli.options import (
     scores_argument,
 )
 from reprior.cli.outputs import check_output
+from reprior.cli.same_rows import refuse_other_rows
 from reprior.cli.session import Session, session_options
 from reprior.core.flatten import EntropyReference, flatten, image_entropy
 from reprior.core.fuse import RULES, fuse
@@ -81,8 +82,9 @@ def command(
     """Fuse the posteriors of several models on the same samples.
 
     SCORES are two or more files, one per model or modality, whose rows are the same samples in the
-    same order. Each is flattened (--flatten), corrected (--calibrator) and then fused with the
-    others. Files are read in pieces, so they may be larger than memory.
+    same order: labels, or ids under one name, that differ are an error. Each is flattened
+    (--flatten), corrected (--calibrator) and then fused with the others. Files are read in pieces,
+    so they may be larger than memory.
     """
     from reprior.files.output import open_output
 
@@ -95,6 +97,7 @@ def command(
     inputs = _open(session, scores, maps, known, reading)
     first = inputs[0].file
     check_output(output, [*scores, *maps, *known, reading.classes])
+    refuse_other_rows([each.file for each in inputs])
     done = 0
     with (
         session.progress("fusing", first.n_samples) as progress,
@@ -106,11 +109,10 @@ def command(
             index = decide(fused, n_classes=first.n_classes, class_axis=_axis(fused, first))
             writer.write(chunks[0], fused, index)
             done += len(chunks[0])
-            if progress is not None:
-                progress(done)
+            progress(done)
     for sentence in writer.notes:
         session.note(sentence)
-    session.say(f"Written: {output}, {done:,} samples of {len(inputs)} inputs")
+    session.done(f"Written: {output}, {done:,} samples of {len(inputs)} inputs")
     session.result({"output": output, "n_samples": done, "rule": rule})
 
 
@@ -256,8 +258,7 @@ def _reference(session: Session, path: str, like: ScoreFile, reading: Reading) -
         for chunk in known.chunks():
             scores = chunk.scores if chunk.scores.ndim > 1 else chunk.scores[:, None]
             found.append(image_entropy(scores, kind=str(known.kind), class_axis=known.class_axis))
-            if progress is not None:
-                progress(chunk.stop)
+            progress(chunk.stop)
     entropy = np.concatenate(found)
     return EntropyReference(mean=float(entropy.mean()), std=float(entropy.std()))
 

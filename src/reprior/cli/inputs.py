@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from reprior.cli.agreement import (
 )
 from reprior.cli.options import PriorChoice, Reading
 from reprior.cli.session import Session
+from reprior.cli.words import name_classes
 from reprior.core.prior import as_prior, prior_from_counts
 from reprior.encoding import is_range
 from reprior.exceptions import FileFormatError, OptionError, PriorError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from reprior.files.score_file import ScoreFile
 
 __all__ = [
+    "ID_COLUMN",
     "class_names",
     "load_calibrator",
     "open_for",
@@ -39,6 +42,11 @@ __all__ = [
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Columns that identify a sample, by their names.
+ID_COLUMN = re.compile(
+    r"(^|[\s_.-])(id|ids|idx|index|uid|uuid|key|file|filename|path)$", re.IGNORECASE
+)
 
 KINDS_EXPLAINED = (
     "--kind must be given: what the scores are is not written in {where}, and it is never guessed. "
@@ -88,6 +96,7 @@ def open_to_fit(
         raise OptionError(KINDS_EXPLAINED.format(where=shown_paths(scores)))
     if labelled:
         require_labels(scores, reading)
+    name_classes(scores.class_names)
     _tell(session, scores)
     return scores
 
@@ -109,20 +118,23 @@ def open_for(
     from reprior.files.scores import open_scores
 
     refuse_json(paths)
-    if reading.kind not in (None, calibrator.kind):
-        raise OptionError(
-            f"`kind` must be the calibrator's, {calibrator.kind}. Got {reading.kind}. "
-            f"Give scores of that kind, or fit a calibrator on {reading.kind}."
-        )
     names: Any = class_names(calibrator)
     if reading.classes is not None:
         names = _agreed_names(reading.classes, calibrator)
     axis = class_axis_of(calibrator, paths, reading, labelled=labelled)
     scores = open_scores(
-        list(paths), labels=reading.labels if labelled else None, kind=calibrator.kind,
+        list(paths), labels=reading.labels if labelled else None,
         classes=names, with_labels=labelled, keep=keep,
         **_how(replace(reading, class_axis=axis), labelled=labelled),
     )  # fmt: skip
+    for kind in (reading.kind, scores.kind):
+        if kind not in (None, calibrator.kind):
+            raise OptionError(
+                f"{shown_paths(scores)} must hold scores of the calibrator's kind, "
+                f"{calibrator.kind}. Got {kind}. Give scores of that kind, or fit a calibrator on "
+                f"{kind}."
+            )
+    scores.kind = calibrator.kind
     known = calibrator.classes_.tolist()
     if scores.n_classes != len(known):
         raise FileFormatError(
@@ -137,6 +149,7 @@ def open_for(
     if labelled:
         require_labels(scores, reading)
         calibrator.ignore_index = scores.ignore_index
+    name_classes(known)
     _tell(session, scores)
     return scores
 
@@ -151,6 +164,7 @@ def read_class_counts(
 ) -> tuple[Vector, list[Any] | None]:
     """Return training counts, and the names of their classes where they have names."""
     from reprior.files.counts import counts_from_labels, read_counts
+    from reprior.files.labels import odd_integers
 
     if (counting.counts is None) == (counting.counts_from_labels is None):
         raise OptionError(
@@ -163,10 +177,16 @@ def read_class_counts(
     counts, names = counts_from_labels(
         path, classes=classes, n_classes=n_classes, label_column=counting.label_column,
         labels_name=counting.labels_name, ignore_index=counting.ignore_index,
+        labels_as=counting.labels_as,
     )  # fmt: skip
     if classes is None and names is not None:
         session.note(
             f"the labels of {path} are names, and taken in their sorted order: {few(names)}"
+        )
+    if counting.labels_as is None and odd_integers([str(name) for name in classes or ()]):
+        session.note(
+            f"integer labels of {path} are taken as indices 0 … {len(counts) - 1} of the classes "
+            f"{few(names or ())}, not as these names, which --labels-as names would do"
         )
     return counts, None if names is None else list(names)
 
@@ -187,13 +207,17 @@ def source_of(
     try:
         return _source_of(session, counting, source_prior, scores)
     except (PriorError, FileFormatError) as error:
-        mismatch = (f" the {scores.n_classes} classes", "must name the classes")
+        mismatch = (f" the {scores.n_classes} classes", "must name the classes", "sample of every")
         others = any(words in str(error) for words in mismatch)
         if scores.format not in ("csv", "parquet") or not others:
             raise
+        odd = [name for name in scores.class_names or () if ID_COLUMN.search(name)]
+        which = f"{odd[0]!r} is" if odd else "some are"
+        if "sample of every" in str(error) and not odd:
+            raise
         raise type(error)(
-            f"{error} Numeric columns of {shown_paths(scores)} are classes; where some are not, "
-            f"list the classes in a file and pass --classes."
+            f"{error} Numeric columns of {shown_paths(scores)} are classes; where {which} not, "
+            f"drop the column, or list the classes in a file and pass --classes."
         ) from error
 
 
@@ -246,9 +270,10 @@ def _in_order(
                 f"{few(classes)}"
             )
     elif own is not None and n_classes is not None:
-        session.note(
-            f"the scores have no class names; the {what} of {path} are taken in their own order: "
-            f"{few(own)}"
+        raise OptionError(
+            f"--classes must name the classes in the order of the scores, which have no names "
+            f"themselves. Got {what} by name in {path!r} ({few(own)}), and their order need not be "
+            f"that of the scores. Pass --classes FILE, a name per line."
         )
     if n_classes is not None and len(values) != n_classes:
         raise FileFormatError(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from reprior.core.checks import KINDS
+from reprior.exceptions import OptionError
 
 __all__ = [
     "Names",
@@ -19,6 +20,7 @@ __all__ = [
     "counts_options",
     "output_option",
     "reading_options",
+    "refuse_groups_alone",
     "scores_argument",
 ]
 
@@ -66,6 +68,7 @@ class PriorChoice:
     smoothing: float = 0.0
     label_column: str = "label"
     labels_name: str = "labels"
+    labels_as: str | None = None
     ignore_index: str | None = None
 
 
@@ -101,7 +104,7 @@ _ARRAYS = (
     click.option(
         "--class-axis", type=int, metavar="AXIS",
         help="Axis of the classes in maps: 1 for (N, K, H, W), -1 for (N, H, W, K). By default "
-        "what the shape of the labels, or the number of classes, says.",
+        "what the shape of the labels, the calibrator or the number of classes says.",
     ),
 )  # fmt: skip
 _NAMES_OF_LABELS = (
@@ -117,17 +120,17 @@ _NAMES_OF_LABELS = (
 _IGNORE = click.option(
     "--ignore-index", metavar="LABEL", help="A label that marks samples to leave out."
 )
+_LABELS_AS = click.option(
+    "--labels-as", type=Names(("indices", "names")),
+    help="How to read integer labels where the class names are integers too. [default: indices]",
+)  # fmt: skip
 _LABELS = (
     click.option(
         "--labels", type=PATH, metavar="FILE",
         help="Labels in a file of their own, in the order of the scores.",
     ),
     *_NAMES_OF_LABELS,
-    click.option(
-        "--labels-as", type=Names(("indices", "names")),
-        help="How to read integer labels where the class names are integers too. [default: "
-        "indices]",
-    ),
+    _LABELS_AS,
     click.option(
         "--weight-column", metavar="NAME", help="Column or array with a weight per sample.",
     ),
@@ -166,8 +169,18 @@ def counts_options(*, labels: bool) -> Callable[[Command], Command]:
 
     With ``labels`` also those of a labels file, where :func:`reading_options` does not bring them.
     """
-    more = (*_NAMES_OF_LABELS, _IGNORE) if labels else ()
+    more = (*_NAMES_OF_LABELS, _LABELS_AS, _IGNORE) if labels else ()
     return _collected(PriorChoice, "counting", (*_COUNTS, *more))
+
+
+def refuse_groups_alone(counts: str | None) -> None:
+    """Refuse --groups without --counts, which are grouped."""
+    source = click.get_current_context().get_parameter_source("groups")
+    if counts is None and source is click.core.ParameterSource.COMMANDLINE:
+        raise OptionError(
+            "--groups must come with --counts, the training samples to group the classes by. Got "
+            "no --counts. Pass --counts FILE, or drop --groups."
+        )
 
 
 def _collected(

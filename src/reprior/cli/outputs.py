@@ -12,11 +12,12 @@ from typing import Any
 from reprior.exceptions import OptionError
 from reprior.files.detect import is_store
 
-__all__ = ["check_output", "refuse_inputs"]
+__all__ = ["check_output", "refuse_inputs", "refuse_stdout"]
 
 
 def check_output(output: str, inputs: Sequence[Any]) -> None:
     """Refuse an output that cannot be written, or is an input, before any work is done."""
+    refuse_stdout(output)
     there = Path(output)
     refuse_inputs([there], inputs)
     if output.endswith(("/", os.sep)) or (there.is_dir() and not is_store(there)):
@@ -31,6 +32,15 @@ def check_output(output: str, inputs: Sequence[Any]) -> None:
                 f"{str(there.parent)!r}. Make that folder first."
             ) from error
         raise OSError(error.errno, error.strerror, output) from error
+
+
+def refuse_stdout(output: str) -> None:
+    """Refuse ``-``: outputs take their names when they are whole, and a stream has none."""
+    if output == "-":
+        raise OptionError(
+            "`output` must be a file name. Got '-': outputs are not written to standard output. "
+            "Name a file; for one that is called -, write ./-."
+        )
 
 
 def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Any]) -> None:

@@ -14,6 +14,7 @@ from reprior.cli.options import PATH, PriorChoice, counts_options, output_option
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, whole
+from reprior.cli.words import name_classes
 from reprior.core.prior import prior_from_counts
 from reprior.files.atomic import atomic_write
 
@@ -54,6 +55,7 @@ def command(
         session, counting, names, None if names is None else len(names)
     )
     names = names if names is not None else named
+    name_classes(names)
     weights = None
     if counting.weights is not None:
         weights = read_weights(session, counting.weights, names, len(counts))

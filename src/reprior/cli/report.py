@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reprior.cli.examples import shows
+from reprior.cli.honesty import recognised, same_files
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
@@ -20,11 +21,13 @@ from reprior.cli.options import (
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
+from reprior.cli.status import with_compiling
 from reprior.exceptions import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reprior.calibrator import PosteriorCalibrator
     from reprior.files.score_file import ScoreFile
 
 __all__ = ["command"]
@@ -70,7 +73,8 @@ def command(
 
     The page has every metric over the strength, with a slider, the classes, the confusion, the
     reliability and the priors, before and after. With --test it judges on data that the calibrator
-    was not tuned on.
+    was not tuned on. In JSON, judged_on_test is false where --test is recognised as the tuning
+    data, and null where the calibrator does not say what it was tuned on.
     """
     from reprior.report import write_report
 
@@ -88,16 +92,38 @@ def command(
     train_counts = None
     if counts is not None:
         train_counts, _ = read_class_counts(
-            session, PriorChoice(counts=counts), class_names(calibrator), validation.n_classes
+            session,
+            PriorChoice(counts=counts),
+            class_names(calibrator) or validation.class_names,
+            validation.n_classes,
         )
     check_output(output, [cal, counts, reading.classes, *_read(validation), *_read(judged)])
-    with session.progress("writing the page", None) as progress:
+    with session.progress(with_compiling("writing the page", validation), None) as progress:
         path = write_report(
             output, calibrator, validation, test=judged, counts=train_counts, title=title,
             progress=progress,
         )  # fmt: skip
-    session.say(f"Written: {path}, open it in a browser.")
-    session.result({"output": str(path), "judged_on_test": judged is not None})
+    elsewhere_too = _judged_elsewhere(session, calibrator, validation, judged)
+    session.done(f"Written: {path}, open it in a browser.")
+    session.result({"output": str(path), "judged_on_test": elsewhere_too})
+
+
+def _judged_elsewhere(
+    session: Session,
+    calibrator: PosteriorCalibrator,
+    validation: ScoreFile,
+    judged: ScoreFile | None,
+) -> bool | None:
+    """Tell whether --test is not what the calibrator was tuned on; None where it is not known."""
+    if judged is None:
+        return False
+    tuned_on = same_files(judged.paths, validation.paths) or recognised(calibrator, judged)
+    if tuned_on:
+        session.note(
+            "--test is what the calibrator was tuned on: the page's numbers are optimistic; judge "
+            "it on other data"
+        )
+    return None if tuned_on is None else not tuned_on
 
 
 def _read(scores: ScoreFile | None) -> tuple[Path, ...]:

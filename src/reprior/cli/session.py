@@ -19,6 +19,7 @@ from rich.text import Text
 
 from reprior.cli.words import in_options
 from reprior.exceptions import RepriorWarning
+from reprior.files.interrupts import refuse_to_go_on
 
 __all__ = ["Session", "as_json", "plain", "session_options"]
 
@@ -75,29 +76,35 @@ class Session:
 
     def say(self, *what: Any) -> None:
         """Show text or tables to a person: nothing where the result is JSON."""
+        refuse_to_go_on()
         self.show_notes()
         if not self.json:
             for each in what:
                 text = isinstance(each, str | Text)
                 self._out.print(Text(each) if isinstance(each, str) else each, soft_wrap=text)
 
+    def done(self, sentence: str) -> None:
+        """Say what was written, unless that is not wanted."""
+        if not self.quiet:
+            self.say(sentence)
+
     def result(self, document: Mapping[str, Any], *, notes: bool = True) -> None:
         """Print the JSON object, where one is wanted."""
+        refuse_to_go_on()
         self.show_notes()
         if self.json:
             more = {"notes": self.notes} if notes else {}
             click.echo(as_json({**document, **more}))
 
     @contextmanager
-    def progress(
-        self, title: str, total: int | None = None
-    ) -> Iterator[Callable[[int], None] | None]:
+    def progress(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         """Show a bar on a terminal once the block has taken a second.
 
-        Gives a function to call with the number of samples done; None where nothing is shown.
+        Gives a function to call with the number of samples done. It ends the work where Ctrl-C
+        was pressed and its exception was swallowed.
         """
         if self.quiet or not self._err.is_terminal:
-            yield None
+            yield lambda _: refuse_to_go_on()
             return
         bar = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
@@ -108,8 +115,13 @@ class Session:
         timer = threading.Timer(PATIENCE, self._start, [bar])
         timer.daemon = True
         timer.start()
+
+        def step(n: int) -> None:
+            refuse_to_go_on()
+            bar.update(task, completed=n, done=f"{n:,} samples")
+
         try:
-            yield lambda n: bar.update(task, completed=n, done=f"{n:,} samples")
+            yield step
         finally:
             timer.cancel()
             timer.join()
@@ -138,7 +150,9 @@ def session_options(function: Command) -> Command:
     """Give a command ``--json`` and ``--quiet``, and a :class:`Session` as its first argument."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
-    @click.option("-q", "--quiet", is_flag=True, help="Show no notes and no progress.")
+    @click.option(
+        "-q", "--quiet", is_flag=True, help="Show no notes, no progress, and not what was written."
+    )
     @functools.wraps(function)
     def command(*, as_json: bool, quiet: bool, **options: Any) -> Any:
         session = Session(quiet=quiet, json=as_json)

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from reprior.files.interrupts import refuse_to_go_on
+
 __all__ = ["atomic_paths", "atomic_write"]
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
@@ -40,6 +42,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, _mode_of(target))
+        refuse_to_go_on()
         os.replace(name, target)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -73,6 +76,7 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
         yield fresh
         for new, target in zip(fresh, targets, strict=True):
             _settle(new, target)
+        refuse_to_go_on()
         _take_names(rooms, fresh, targets)
     finally:
         for room in rooms:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.core.checks import check_choice
 from reprior.exceptions import FileFormatError, LabelsError, PriorError
 from reprior.files.class_names import as_class_names, read_class_names
 from reprior.files.formats.reader import NamedLabels, ReadOptions, few
@@ -110,11 +111,13 @@ def counts_from_labels(
     label_column: str = "label",
     labels_name: str = "labels",
     ignore_index: int | str | None = None,
+    labels_as: str | None = None,
 ) -> tuple[Vector, tuple[str, ...] | None]:
     """Count the labels of each class in files of labels, of any format.
 
     Without ``classes`` and ``n_classes``, integer labels make max + 1 classes, and names are
-    classes in sorted order.
+    classes in sorted order. Where the names of ``classes`` are integers, integer labels index
+    them, unless ``labels_as="names"`` says that they are these names.
 
     Returns
     -------
@@ -129,13 +132,15 @@ def counts_from_labels(
     >>> counts_from_labels(path, n_classes=3)
     (array([3., 1., 0.]), None)
     """
+    if labels_as is not None:
+        check_choice("labels_as", labels_as, ("indices", "names"))
     names = None if classes is None else as_class_names(classes)
     options = ReadOptions(label_column=label_column, labels_name=labels_name)
     files = [open_labels(file, options, names) for file in expand_paths(path, "path")]
     known = len(names) if names is not None else n_classes
     if known is None:
         return _tally(files, ignore_index)
-    coder = LabelCoder(names, known, ignore_index)
+    coder = LabelCoder(names, known, ignore_index, labels_as)
     counts = np.zeros(known)
     for file in files:
         row = 0
@@ -187,7 +192,8 @@ def _tally(
     if min(index) < 0:
         raise LabelsError(
             f"`labels` must be class indices from 0. Got {min(index)} in "
-            f"{os.fspath(files[0].path)!r}. Correct it, or name it as the one to ignore."
+            f"{os.fspath(files[0].path)!r}. Correct it, or pass ignore_index={min(index)} to leave "
+            f"such samples out."
         )
     counts = np.zeros(max(index) + 1)
     counts[list(index)] = list(index.values())
@@ -250,10 +256,23 @@ def _from_csv(path: Path, text: str, what: str) -> tuple[list[str] | None, list[
         line = next(line for line, row in rows if len(row) != len(rows[0][1]) or len(row) > 2)
         raise FileFormatError(
             f"{os.fspath(path)!r} must hold {what}: {_FORMS}. Got another number of columns in "
-            f"line {line}. Correct that line."
+            f"line {line}. Correct that line; write numbers without separators of thousands."
         )
+    if delimiter == "," and widths == {2}:
+        _refuse_thousands(path, rows)
     values = [_number(path, f"line {line}", row[-1], what) for line, row in rows]
     return ([row[0] for _, row in rows] if widths == {2} else None), values
+
+
+def _refuse_thousands(path: Path, rows: Sequence[tuple[int, list[str]]]) -> None:
+    """Refuse 1,000, which is a thousand to a person and class 1 with 0 samples to csv."""
+    for line, (name, number) in rows:
+        if name.isdecimal() and len(number) == 3 and number[0] == "0" and number.isdecimal():
+            raise FileFormatError(
+                f"{os.fspath(path)!r} must have numbers without separators of thousands. Got "
+                f"{name},{number} in line {line}, which is class {name} and {float(number):g} in "
+                f"csv. Write {name}{number}, or the class and the number."
+            )
 
 
 def _is_number(text: Any) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "LabelCoder",
     "LabelFile",
     "is_index",
+    "odd_integers",
     "open_labels",
     "plain_label",
     "whole_numbers",
@@ -130,13 +131,16 @@ class LabelCoder:
             outside &= codes != self.ignored
         if outside.any():
             at = np.unravel_index(int(np.argmax(outside)), outside.shape)
+            value = int(codes[at])
             hint = "Check the labels and the number of classes."
+            if value != self.n_classes:  # that one tells of labels that begin at 1
+                hint = f"If it marks samples to leave out, pass ignore_index={value}."
             if self._all_integers and [int(float(n)) for n in self._index] != list(
                 range(self.n_classes)
             ):
                 hint = (
                     f"Integer labels index the classes from 0, and the classes are named "
-                    f"{few(list(self._index))}: if the labels are names, say labels_as='names'."
+                    f"{few(list(self._index))}: if the labels are names, pass labels_as='names'."
                 )
             raise LabelsError(
                 f"`labels` must be class indices 0 … {self.n_classes - 1}. Got {codes[at]} in "
@@ -153,13 +157,26 @@ class LabelCoder:
         found = repr(text) if text.strip() else "an empty cell"
         return (
             f"`labels` must be among the classes, {few(list(self._index))}. Got {found} in "
-            f"{place}. Correct the label, or name it as the one to ignore."
+            f"{place}. Correct the label, or pass ignore_index={text!r} to leave such samples out."
         )
 
 
 def is_index(text: str) -> bool:
     """Whether a text is an integer, with or without a point behind it."""
     return _INTEGER.fullmatch(text) is not None
+
+
+def odd_integers(names: Sequence[str] | None) -> bool:
+    """Whether all names are integers, and not 0, 1, 2 … in order.
+
+    Examples
+    --------
+    >>> odd_integers(["1", "0"]), odd_integers(["0", "1"]), odd_integers(["cat", "dog"])
+    (True, False, False)
+    """
+    if not names or not all(name.lstrip("+-").isdigit() for name in names):
+        return False
+    return [int(name) for name in names] != list(range(len(names)))
 
 
 def plain_label(text: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, ScoresError
 from reprior.files.chunk import Chunk
 from reprior.files.formats.reader import Block, Reader, Vector, few
-from reprior.files.labels import LabelCoder, LabelFile
+from reprior.files.labels import LabelCoder, LabelFile, odd_integers
 from reprior.files.own_labels import OwnLabels, odd_pair
 
 __all__ = ["MAX_BYTES", "ScoreFile"]
@@ -285,7 +285,7 @@ class ScoreFile:
                 f"integer labels were taken as indices of the classes in the order "
                 f"{few(self.class_names or ())}."
             )
-        if self.has_labels and self._labels_as is None and _odd_integers(self.class_names):
+        if self.has_labels and self._labels_as is None and odd_integers(self.class_names):
             yield (
                 f"The classes are named {few(self.class_names or ())}; integer labels were taken "
                 f"as indices 0 … {self.n_classes - 1} in that order, not as these names."
@@ -350,10 +350,3 @@ def _shape_of_all(row_shape: Sequence[int]) -> str:
 
 def _no_rows(path: Path) -> str:
     return f"{os.fspath(path)!r} must have rows. Got none. Check that it was written to its end."
-
-
-def _odd_integers(names: Sequence[str] | None) -> bool:
-    """Whether all names are integers, and not 0, 1, 2 … in order."""
-    if not names or not all(name.lstrip("+-").isdigit() for name in names):
-        return False
-    return [int(name) for name in names] != list(range(len(names)))

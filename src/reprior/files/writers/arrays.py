@@ -42,10 +42,13 @@ def not_kept(layout: Layout) -> list[str]:
     if not layout.keep:
         return []
     if reader.format in ("csv", "parquet"):
-        held = "scores and labels" if layout.has_labels else "scores"
+        known = {*(layout.classes or ()), *([layout.label_column] if layout.has_labels else [])}
+        others = [name for name in reader.columns if name not in known]
+        if not others:
+            return []
         return [
-            f"Arrays hold {held} of a table; its other columns were not kept. "
-            f"Write csv or parquet to keep them."
+            f"Columns that were not kept in arrays: {few(others)}. Write csv or parquet to keep "
+            f"them."
         ]
     there = {name for name, _ in kept_arrays(layout)}
     names = [name for name in reader.arrays if name not in there and name not in RENEWED]
@@ -96,8 +99,8 @@ class NpyWriter:
         self.notes: list[str] = []
         if layout.keep:
             self.notes.append(
-                "An npy file holds one array: the original scores were not kept. "
-                "Write npz to keep them."
+                "An npy file holds one array: nothing else of the input was kept, neither scores "
+                "nor labels. Write npz to keep them."
             )
 
     def write(

@@ -60,7 +60,7 @@ def _not_kept(layout: Layout) -> list[str]:
     names = [name for name in arrays if name not in RENEWED]
     if not names:
         return []
-    return [f"A table has no place for the arrays {few(names)}: write npz or zarr to keep them."]
+    return [f"Arrays that were not kept in a table: {few(names)}. Write npz or zarr to keep them."]
 
 
 def _names(pa: Any, layout: Layout, index: Vector) -> Any:
