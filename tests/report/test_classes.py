@@ -57,3 +57,10 @@ def test_many_classes_share_cells():
     assert found.cell_names[-1] == "87–95"
     assert np.bincount(found.cell).tolist() == [10] * 5 + [9] * 5
     assert (np.diff(found.cell) >= 0).all()
+
+
+def test_groups_have_the_limits_that_were_given():
+    calibrator = rp.PosteriorCalibrator([0.7, 0.2, 0.1]).fit(3 * np.eye(3), [0, 1, 2])
+    classes = describe_classes(calibrator, [70, 20, 10], (15, 50))
+    assert classes.group_names == ["many (> 50)", "medium (15 to 50)", "few (< 15)"]
+    assert list(classes.group) == [0, 1, 2]

@@ -76,22 +76,12 @@ def _commands(folder: Path) -> list[list[str]]:
     val, test, counts, cal, page = (str(folder / name) for name in FILES)
     low, high = map(str, digits.GROUPS)
     return [
-        [
-            "fit",
-            "fit",
-            val,
-            "--counts",
-            counts,
-            "--kind",
-            "logits",
-            "--temperature",
-            "fit",
-            "-o",
-            cal,
-        ],
+        ["fit", "fit", val, "--counts", counts, "--kind", "logits", "--temperature", "fit",
+         "-o", cal],
         ["evaluate", "evaluate", cal, test, "--counts", counts, "--groups", low, high],
-        ["report", "report", cal, val, "--test", test, "--counts", counts, "-o", page],
-    ]
+        ["report", "report", cal, val, "--test", test, "--counts", counts, "--groups", low, high,
+         "-o", page],
+    ]  # fmt: skip
 
 
 def _run(session: Session, arguments: list[str]) -> Any:

@@ -16,6 +16,7 @@ from reprior.cli.options import (
     Names,
     PriorChoice,
     Reading,
+    groups_option,
     reading_options,
     refuse_groups_alone,
     scores_argument,
@@ -75,15 +76,7 @@ SAID = {
     metavar="FILE",
     help="Training samples of each class, to show recall of classes with many, medium and few.",
 )
-@click.option(
-    "--groups",
-    nargs=2,
-    type=float,
-    default=(20.0, 100.0),
-    show_default=True,
-    metavar="LOW HIGH",
-    help="With --counts: few have less than LOW training samples, many more than HIGH.",
-)
+@groups_option
 @reading_options(labels=True)
 @session_options
 def command(

@@ -18,6 +18,7 @@ __all__ = [
     "PriorChoice",
     "Reading",
     "counts_options",
+    "groups_option",
     "output_option",
     "reading_options",
     "refuse_groups_alone",
@@ -171,6 +172,17 @@ def counts_options(*, labels: bool) -> Callable[[Command], Command]:
     """
     more = (*_NAMES_OF_LABELS, _LABELS_AS, _IGNORE) if labels else ()
     return _collected(PriorChoice, "counting", (*_COUNTS, *more))
+
+
+groups_option = click.option(
+    "--groups",
+    nargs=2,
+    type=float,
+    default=(20.0, 100.0),
+    show_default=True,
+    metavar="LOW HIGH",
+    help="With --counts: few have less than LOW training samples, many more than HIGH.",
+)
 
 
 def refuse_groups_alone(counts: str | None) -> None:

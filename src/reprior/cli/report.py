@@ -15,13 +15,16 @@ from reprior.cli.options import (
     PATH,
     PriorChoice,
     Reading,
+    groups_option,
     output_option,
     reading_options,
+    refuse_groups_alone,
     scores_argument,
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
 from reprior.cli.status import with_compiling
+from reprior.core.checks import check_bounds
 from reprior.exceptions import OptionError
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ __all__ = ["command"]
     "--test-labels", type=PATH, metavar="FILE", help="Labels of --test in a file of their own."
 )
 @click.option("--counts", type=PATH, metavar="FILE", help="Training samples of each class.")
+@groups_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @reading_options(labels=True)
 @output_option("The page, an HTML file that needs no other file and no network.")
@@ -65,6 +69,7 @@ def command(
     test: Sequence[str],
     test_labels: str | None,
     counts: str | None,
+    groups: tuple[float, float],
     title: str | None,
     reading: Reading,
     output: str,
@@ -78,6 +83,8 @@ def command(
     """
     from reprior.report import write_report
 
+    refuse_groups_alone(counts)
+    check_bounds(groups, name="groups")
     calibrator = load_calibrator(cal)
     validation = open_for(calibrator, session, val, reading, labelled=True)
     judged = None
@@ -100,8 +107,8 @@ def command(
     check_output(output, [cal, counts, reading.classes, *_read(validation), *_read(judged)])
     with session.progress(with_compiling("writing the page", validation), None) as progress:
         path = write_report(
-            output, calibrator, validation, test=judged, counts=train_counts, title=title,
-            progress=progress,
+            output, calibrator, validation, test=judged, counts=train_counts, groups=groups,
+            title=title, progress=progress,
         )  # fmt: skip
     elsewhere_too = _judged_elsewhere(session, calibrator, validation, judged)
     session.done(f"Written: {path}, open it in a browser.")

@@ -45,18 +45,28 @@ class Classes:
         return len(self.cell_names) == len(self.names)
 
 
-def describe_classes(calibrator: PosteriorCalibrator, counts: Any) -> Classes:
+def describe_classes(
+    calibrator: PosteriorCalibrator, counts: Any, groups: tuple[float, float] = (20, 100)
+) -> Classes:
     """Read the training ``counts``, if any, and group the classes by them or by the prior."""
     names = [str(name) for name in calibrator.classes_.tolist()]
     host = _counts(counts, calibrator.classes_.tolist())
     prior = calibrator.source_prior_
     order = np.argsort(-prior, kind="stable")
     if host is not None:
-        masks = shot_groups(host)
-        labels = {"many": "many (> 100)", "medium": "medium (20 to 100)", "few": "few (< 20)"}
+        masks = shot_groups(host, thresholds=groups)
+        low, high = (f"{limit:g}" for limit in groups)
+        labels = {
+            "many": f"many (> {high})",
+            "medium": f"medium ({low} to {high})",
+            "few": f"few (< {low})",
+        }
         group_names = [labels[name] for name in masks]
         group = np.argmax(list(masks.values()), axis=0)
-        note = "Groups are by training count: many above 100, medium 20 to 100, few below 20."
+        note = (
+            f"Groups are by training count: many above {high}, medium {low} to {high}, few below "
+            f"{low}."
+        )
     else:
         group_names, group = ["head", "middle", "tail"], np.empty(len(names), np.int64)
         for i, part in enumerate(np.array_split(order, 3)):

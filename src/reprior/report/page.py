@@ -45,6 +45,7 @@ def write_report(
     *,
     test: Iterable[Chunk] | None = None,
     counts: Any = None,
+    groups: tuple[float, float] = (20, 100),
     title: str | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Path:
@@ -67,6 +68,8 @@ def write_report(
         Other labelled scores to judge it on.
     counts : array-like of shape (K,) or {class: count}, optional
         Training samples of every class.
+    groups : (float, float), default (20, 100)
+        With ``counts``: classes below the first have few samples, above the second many.
     title : str, optional
         The title of the page.
     progress : callable, optional
@@ -95,7 +98,7 @@ def write_report(
             "reprior.load(path), first."
         )
     jinja2 = require("jinja2", extra="cli", purpose="To write a report")
-    classes = describe_classes(calibrator, counts)
+    classes = describe_classes(calibrator, counts, groups)
     sets = {"validation": measure(calibrator, validation, name="validation", progress=progress)}
     if test is not None:
         done = sets["validation"].n_read
