@@ -340,9 +340,12 @@ def test_sums_of_other_bins_do_not_merge(rng):
 @pytest.mark.parametrize("first", [0, 5, None])
 @pytest.mark.parametrize("second", [0, 5, None])
 @pytest.mark.parametrize("cells", [0, merging.MOST_CELLS])
-def test_sums_merge(rng, monkeypatch, first, second, cells):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_merge(rng, monkeypatch, first, second, cells, weighted):
     monkeypatch.setattr(merging, "MOST_CELLS", cells)
-    case = random_case(rng, 60)
+    case = random_case(rng, 60, weighted=weighted)
+    if weighted:  # whole ones: sums in any order agree to the bit
+        case = replace(case, weights=np.ceil(case.weights * 5))
     a, b = (
         added([case.rows(slice(i, i + 10)).profile() for i in where], exact_up_to=limit,
               resolution=0.05)

@@ -253,7 +253,8 @@ def winners(
     few, n_blocks = n_classes < SHORT, np.uintp(blocks.shape[0])
     for i in range(n_rows):
         if base.shape[0]:
-            own = scores[i, base[i]] + shift[base[i]]
+            before: Index = np.uintp(base[i])
+            own = scores[i, before] + shift[before]
             level = scores.dtype.type(own - margin[0] * (abs(own) + margin[1]))
             total, n_blocks = _reached(scores, i, shift, level, blocks)
             if total == 1:
