@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "fold_torch": ("torch",),
     "fold": ("onnx", "onnxruntime", "torch", "skl2onnx"),
     "report": ("matplotlib", "jinja2"),
+    "training": ("torch", "lightning"),
 }
 
 

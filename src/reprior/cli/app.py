@@ -30,6 +30,7 @@ COMMANDS = {
     "prior": "reprior.cli.prior",
     "fuse": "reprior.cli.fuse",
     "fold": "reprior.cli.fold",
+    "train": "reprior.cli.train",
     "demo": "reprior.cli.demo",
     "completion": "reprior.cli.completion",
 }
@@ -43,6 +44,7 @@ SUMMARIES = {
     "prior": "Show the prior that counts or labels amount to.",
     "fuse": "Fuse the posteriors of several models, row by row.",
     "fold": "Put the correction inside an ONNX model.",
+    "train": "Train a network on long-tailed data, to compare methods.",
     "demo": "Do the whole job on real data, in under a minute.",
     "completion": "Print a script that completes commands in your shell.",
 }

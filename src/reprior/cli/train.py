@@ -1,0 +1,169 @@
+"""``reprior train``: from a data set to a trained network's run folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reprior.cli.examples import shows
+from reprior.cli.options import PATH, Names
+from reprior.cli.session import Session, session_options
+from reprior.exceptions import OptionError
+from reprior.experiments.config import LR_SCHEDULES, SAMPLERS, SCHEDULES, RunConfig
+from reprior.experiments.data.imbalance import IMBALANCES
+from reprior.experiments.data.registry import data_names
+from reprior.experiments.protocols import PROTOCOLS
+from reprior.experiments.training.recipes import LOSSES
+from reprior.experiments.training.runfile import RUN_FILE, RunFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["command"]
+
+#: Where runs go that are given no folder.
+RUNS = "runs"
+
+LOGGERS = ("csv", "tensorboard", "mlflow")
+
+
+@click.command(
+    "train",
+    epilog=shows(
+        "reprior train --data digits --imbalance exp --ratio 50 --batch-size 32 -o run",
+        "reprior fit run/validation.npz --counts run/counts.json -o run/cal.json",
+        "reprior evaluate run/cal.json run/test.npz",
+    ),
+)
+@click.option("--data", type=Names(data_names()), required=True, help="The data set.")
+@click.option("--root", type=PATH, metavar="DIR", help="The folder with the data set's files.")
+@click.option("--imbalance", type=Names(IMBALANCES), help="Make the training part imbalanced.")
+@click.option("--ratio", type=float, help="Largest class over smallest. 100, if not given.")
+@click.option("--loss", type=Names(list(LOSSES)), help="What to minimise. ce, if not given.")
+@click.option(
+    "--schedule", type=Names(SCHEDULES),
+    help="drw: weigh classes in the last epochs. bbn: the network with two branches.",
+)  # fmt: skip
+@click.option("--sampler", type=Names(SAMPLERS), help="How the samples of an epoch are drawn.")
+@click.option(
+    "--model", metavar="NAME",
+    help="resnet8, 14, 20, 32 or 56 for small images, toy for moons and circles, or any of timm.",
+)  # fmt: skip
+@click.option(
+    "--protocol", type=Names(list(PROTOCOLS)), default="compact", show_default=True,
+    help="Everything that is not given: compact for a laptop, paper as published.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="0, if not given.")
+@click.option("--epochs", type=click.IntRange(min=1), help="As the protocol has it.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="As the protocol has it.")
+@click.option("--lr", type=float, help="Peak learning rate, as the protocol has it.")
+@click.option("--lr-schedule", type=Names(LR_SCHEDULES), help="As the protocol has it.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="Any other setting, such as weight_decay=0.0005. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--base", type=PATH, metavar="DIR",
+    help="A run without drw whose first epochs drw takes over.",
+)  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on with the run that the folder has.")
+@click.option("--logger", type=Names(LOGGERS), help="Log each epoch into the folder.")
+@click.option("--accelerator", default="auto", show_default=True, help="cpu, gpu, mps or auto.")
+@click.option("--devices", default="auto", show_default=True, help="How many, or auto.")
+@click.option(
+    "-o", "--output", type=PATH, metavar="DIR",
+    help="The run's folder. By default runs/ and a name made of the settings.",
+)  # fmt: skip
+@session_options
+def command(
+    session: Session,
+    protocol: str,
+    settings: Sequence[str],
+    base: str | None,
+    resume: bool,
+    logger: str | None,
+    accelerator: str,
+    devices: str,
+    output: str | None,
+    **given: Any,
+) -> None:
+    """Train a network on imbalanced data, and score what it did not learn from.
+
+    The run's folder gets run.json (settings, versions, metrics of each epoch), counts.json,
+    validation.npz and test.npz (score files for fit and evaluate) and checkpoints. A run that was
+    stopped, at any moment, goes on with --resume to the same result.
+    """
+    config = RunConfig.resolve(protocol, **_merged(given, settings))
+    folder = Path(output) if output is not None else Path(RUNS) / config.id
+    there = (folder / RUN_FILE).exists()
+    if there and not resume:
+        raise OptionError(
+            f"--output must be a folder without a run. Got {str(folder)!r}, which has one. Pass "
+            f"--resume to go on with it, or another folder."
+        )
+    run = _trained(
+        session, config, folder, resume=resume, base=base, logger=logger,
+        accelerator=accelerator, devices=int(devices) if devices.isdigit() else devices,
+    )  # fmt: skip
+    if os.environ.get("LOCAL_RANK", "0") == "0":  # of several processes one speaks
+        _show(session, run, folder)
+
+
+def _merged(given: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Return the options with what --set says, each once."""
+    merged = {key: value for key, value in given.items() if value is not None}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise OptionError(
+                f"--set must be KEY=VALUE. Got {setting!r}. Pass for example --set momentum=0.95."
+            )
+        if key in merged or key == "protocol":
+            raise OptionError(
+                f"A setting must be given once. Got {key!r} twice. Leave one of them out."
+            )
+        try:
+            merged[key] = json.loads(text)
+        except ValueError:
+            merged[key] = text
+    return merged
+
+
+def _trained(session: Session, config: RunConfig, folder: Path, **options: Any) -> RunFile:
+    from reprior.experiments.training.loop import open_for, train
+
+    if options["resume"] and (folder / RUN_FILE).exists() and RunFile.read(folder).finished:
+        return train(config, folder, **options)
+    data = open_for(config)
+    known = config.sampler not in ("under", "smote", "adasyn")
+    total = config.epochs * len(data.train_labels) if known else None
+    with session.progress(f"training {config.model}", total) as progress:
+        return train(config, folder, data=data, progress=progress, **options)
+
+
+def _show(session: Session, run: RunFile, folder: Path) -> None:
+    counts = run.class_counts
+    session.say(
+        f"run          {run.config.id}",
+        f"trained on   {sum(counts):,} samples of {len(counts):,} classes, from {max(counts):,} "
+        f"down to {min(counts):,}",
+        f"epochs       {len(run.epochs)}, in {run.seconds:,.0f} s",
+        *(f"{name.replace('_', ' '):<21} {value:.4f}" for name, value in run.result.items()),
+        "",
+        f"Written: {folder}. Correct it: reprior fit {folder / 'validation.npz'} "
+        f"--counts {folder / 'counts.json'} -o {folder / 'cal.json'}",
+    )
+    session.result(
+        {
+            "id": run.config.id,
+            "folder": str(folder),
+            "result": dict(run.result),
+            "class_counts": list(counts),
+            "seconds": run.seconds,
+        }
+    )

@@ -1,0 +1,86 @@
+"""iNaturalist 2018: annotations in JSON, images in a tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError
+from reprior.experiments.data.files import ImageFiles
+from reprior.experiments.data.folder import MEAN, STD
+from reprior.experiments.data.images import ImageData
+from reprior.experiments.data.missing import missing_data
+
+__all__ = ["read_inaturalist"]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+NAME = "inaturalist2018"
+TRAIN, VALIDATION = "train2018.json", "val2018.json"
+
+
+def read_inaturalist(root: Path, size: int = 224) -> ImageData:
+    """Return iNaturalist 2018; its validation images are the test part.
+
+    Class names are those of ``categories.json`` where it is there (in the annotations of 2018
+    they are numbers). No image is read yet: only that the first one is there is checked.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> read_inaturalist(Path("nowhere"))
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.FileFormatError: `root` must be the folder of inaturalist2018. Got
+    'nowhere', which has no train2018.json. Get ...
+    """
+    for name in (TRAIN, VALIDATION):
+        if not (root / name).is_file():
+            raise missing_data(NAME, root, f"which has no {name}")
+    train = _annotations(root / TRAIN)
+    test = _annotations(root / VALIDATION)
+    ids = sorted(category["id"] for category in train["categories"])
+    train_paths, train_labels = _listed(train, root, ids)
+    test_paths, test_labels = _listed(test, root, ids)
+    if not train_paths or not Path(train_paths[0]).is_file():
+        raise missing_data(NAME, root, "which has the annotations but not the images")
+    return ImageData(
+        NAME,
+        ImageFiles(train_paths, size), train_labels, ImageFiles(test_paths, size), test_labels,
+        _class_names(train, root, ids), MEAN, STD, flip=True,
+    )  # fmt: skip
+
+
+def _annotations(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {key: found[key] for key in ("images", "annotations", "categories")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            f"Annotations must be JSON with images, annotations and categories. Got "
+            f"{type(error).__name__}: {error} in {path}. Fetch the file again."
+        ) from error
+
+
+def _listed(found: dict[str, Any], root: Path, ids: list[int]) -> tuple[list[str], Array]:
+    index = {category: k for k, category in enumerate(ids)}
+    files = {image["id"]: image["file_name"] for image in found["images"]}
+    try:
+        pairs = [(files[a["image_id"]], index[a["category_id"]]) for a in found["annotations"]]
+    except KeyError as error:
+        raise FileFormatError(
+            f"Every annotation must have its image and its category. Got {error.args[0]!r}, which "
+            f"is neither's id, in {root}. Take both JSON files of 2018."
+        ) from error
+    labels = np.array([label for _, label in pairs], np.int64)
+    return [str(root / name) for name, _ in pairs], labels
+
+
+def _class_names(found: dict[str, Any], root: Path, ids: list[int]) -> list[str]:
+    path = root / "categories.json"
+    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    names = {c["id"]: c["name"] for c in [*found["categories"], *listed]}
+    return [str(names[category]) for category in ids]

@@ -1,0 +1,95 @@
+"""Residual networks for small images, ResNet-8 to ResNet-56."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - everybody's name for it
+
+from reprior.core.checks import check_choice
+from reprior.experiments.models.classifier import Body
+
+__all__ = ["RESNETS", "BasicBlock", "resnet_body"]
+
+#: Blocks in each of the three stages: a network of depth 6 n + 2.
+RESNETS = {"resnet8": 1, "resnet14": 2, "resnet20": 3, "resnet32": 5, "resnet56": 9}
+
+WIDTHS = (16, 32, 64)
+
+
+class BasicBlock(nn.Module):
+    """Two 3 × 3 convolutions around a shortcut without weights (option A of the reference).
+
+    Where the block halves the image, the shortcut takes every other pixel and fills the new
+    channels with zeros.
+    """
+
+    def __init__(self, n_in: int, n_out: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        self.stride, self.more = stride, n_out - n_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's output, of ``n_out`` channels."""
+        out = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        out = self.bn2(self.conv2(out))
+        if self.more or self.stride > 1:
+            half = self.more // 2
+            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, half, self.more - half))
+        return F.relu(out + x, inplace=True)
+
+
+class _Stem(nn.Module):
+    def __init__(self, n_channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(n_channels, WIDTHS[0], 3, 1, 1, bias=False)
+        self.bn = nn.BatchNorm2d(WIDTHS[0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.bn(self.conv(x)), inplace=True)
+
+
+class _Last(nn.Module):
+    """The last block, and the mean over the image."""
+
+    def __init__(self, block: BasicBlock) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast("Tensor", self.block(x)).mean(dim=(2, 3))
+
+
+def resnet_body(name: str, n_channels: int = 3) -> Body:
+    """Return a residual network without its head: 16, 32 and 64 channels, 64 features.
+
+    All convolutions start Kaiming-normal. Images may have any size of at least 4 × 4.
+
+    References
+    ----------
+    .. [1] He, Zhang, Ren, Sun. "Deep Residual Learning for Image Recognition", CVPR 2016:
+       Section 4.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> body = resnet_body("resnet32")
+    >>> body(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 64])
+    """
+    check_choice("model", name, RESNETS)
+    blocks: list[BasicBlock] = []
+    n_in = WIDTHS[0]
+    for stage, width in enumerate(WIDTHS):
+        for i in range(RESNETS[name]):
+            blocks.append(BasicBlock(n_in, width, 2 if stage and not i else 1))
+            n_in = width
+    body = Body(nn.Sequential(_Stem(n_channels), *blocks[:-1]), _Last(blocks[-1]), n_in)
+    for module in body.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight)
+    return body

@@ -1,0 +1,44 @@
+"""Let torchvision's wheel be imported beside a PyTorch it was not built for.
+
+timm imports torchvision. Its wheel registers its compiled operators when its extension library
+can be loaded, which a wheel for CUDA cannot beside a CPU-only PyTorch; it then goes on without
+them, and fails a few lines later because it describes the shapes of ``torchvision::nms``, an
+operator that nobody declared. Declaring it, without an implementation, is all that is missing:
+classification never calls it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import torch
+
+__all__ = ["import_torchvision"]
+
+#: Operators that torchvision's Python code describes shapes of as it is imported.
+DECLARED = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+
+# A library's declarations live as long as this object does.
+_kept: list[Any] = []
+
+
+def import_torchvision() -> None:
+    """Import torchvision, declaring the operators that it lacks where it fails without them."""
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+        for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        torch_library: Any = torch.library  # untyped
+        library = torch_library.Library("torchvision", "FRAGMENT")
+        for schema in DECLARED:
+            library.define(schema)
+        _kept.append(library)
+        importlib.import_module("torchvision")

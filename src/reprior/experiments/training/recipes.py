@@ -1,0 +1,196 @@
+"""Losses by name: what each needs of the network, and what class prior it leaves behind.
+
+This module imports no PyTorch, so that configurations can be read and checked without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.checks import check_choice
+from reprior.core.prior import prior_from_counts
+from reprior.exceptions import OptionError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from reprior.experiments.config import RunConfig
+
+__all__ = [
+    "LOSSES",
+    "LossInputs",
+    "LossRecipe",
+    "class_weights",
+    "effective_prior",
+    "make_loss",
+    "register_loss",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LossInputs:
+    """What a loss may be made of: training counts (K,), class weights (K,) or None, settings."""
+
+    class_counts: Vector
+    weight: Any
+    config: RunConfig
+
+
+@dataclass(frozen=True)
+class LossRecipe:
+    """How a loss is made.
+
+    Parameters
+    ----------
+    build : callable
+        From :class:`LossInputs` to a module that maps (scores, labels) to a number.
+    head : {"linear", "cosine"}, default "linear"
+        The last layer it needs.
+    weights : {None, "effective", "median", "max"}, default None
+        Class weights from the first epoch on.
+    uniform : bool, default False
+        Whether the loss itself takes the training prior out.
+    """
+
+    build: Callable[[LossInputs], nn.Module]
+    head: str = "linear"
+    weights: str | None = None
+    uniform: bool = False
+
+
+def _cross_entropy(given: LossInputs) -> nn.Module:
+    from torch import nn
+
+    return nn.CrossEntropyLoss(weight=given.weight)
+
+
+def _focal(given: LossInputs) -> nn.Module:
+    from reprior.torch.losses import FocalLoss
+
+    return FocalLoss(given.config.gamma, given.weight)
+
+
+def _ldam(given: LossInputs) -> nn.Module:
+    from reprior.torch.losses import LDAMLoss
+
+    config = given.config
+    return LDAMLoss(given.class_counts, config.max_margin, config.scale, weight=given.weight)
+
+
+def _logit_adjusted(given: LossInputs) -> nn.Module:
+    from reprior.torch.losses import LogitAdjustedLoss
+
+    return LogitAdjustedLoss(prior_from_counts(given.class_counts), weight=given.weight)
+
+
+LOSSES: dict[str, LossRecipe] = {
+    "ce": LossRecipe(_cross_entropy),
+    "focal": LossRecipe(_focal),
+    "ldam": LossRecipe(_ldam, head="cosine"),
+    "cb_ce": LossRecipe(_cross_entropy, weights="effective"),
+    "cb_focal": LossRecipe(_focal, weights="effective"),
+    "median_ce": LossRecipe(_cross_entropy, weights="median"),
+    "max_ce": LossRecipe(_cross_entropy, weights="max"),
+    "logit_adjusted": LossRecipe(_logit_adjusted, uniform=True),
+}
+
+
+def register_loss(
+    name: str,
+    build: Callable[[LossInputs], nn.Module],
+    *,
+    head: str = "linear",
+    weights: str | None = None,
+    uniform: bool = False,
+) -> None:
+    """Make a loss known by name, so that a run can be configured with it.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in a configuration.
+    build, head, weights, uniform
+        As in :class:`LossRecipe`.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from reprior.experiments import RunConfig
+    >>> register_loss("smooth", lambda given: nn.CrossEntropyLoss(label_smoothing=0.1))
+    >>> RunConfig.resolve(data="digits", loss="smooth").loss
+    'smooth'
+    >>> _ = LOSSES.pop("smooth")
+    """
+    check_choice("head", head, ("linear", "cosine"))
+    if weights is not None:
+        check_choice("weights", weights, ("effective", "median", "max"))
+    if not name or name in LOSSES:
+        raise OptionError(f"`name` must be new. Got {name!r}. Take another.")
+    LOSSES[name] = LossRecipe(build, head, weights, uniform)
+
+
+def class_weights(kind: str, counts: Vector, beta: float) -> Any:
+    """Return class weights by name, as a tensor (K,)."""
+    from reprior.torch.losses import effective_number_weights, frequency_weights
+
+    check_choice("weights", kind, ("effective", "median", "max"))
+    if kind == "effective":
+        return effective_number_weights(counts, beta)
+    return frequency_weights(counts, kind)
+
+
+def make_loss(config: RunConfig, counts: Vector, *, deferred: bool = False) -> nn.Module:
+    """Return the loss of a run; of DRW, that of its second stage where ``deferred``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reprior.experiments import RunConfig
+    >>> config = RunConfig.resolve(data="digits", loss="focal", schedule="drw")
+    >>> counts = np.array([100, 10])
+    >>> make_loss(config, counts).weight, make_loss(config, counts, deferred=True).weight
+    (None, tensor([0.1826, 1.8174]))
+    """
+    recipe = LOSSES[config.loss]
+    kind = "effective" if deferred else recipe.weights
+    weight = None if kind is None else class_weights(kind, counts, config.beta)
+    return recipe.build(LossInputs(counts, weight, config))
+
+
+def effective_prior(config: RunConfig, counts: Any) -> Vector:
+    r"""Return the class prior that the trained network has in it, as far as it is known.
+
+    .. math:: P_s ∝ n_k v_k r_k
+
+    where n are the training counts, v the weights of the loss (of DRW: of its last epochs) and
+    r how many times as often as its share the sampler draws a class. The uniform prior stands for
+    over- and under-sampling, SMOTE and ADASYN, for the logit-adjusted loss, and for BBN, whose two
+    branches have n and 1/n and weigh the same. Margins of LDAM are left out of account.
+
+    Examples
+    --------
+    >>> from reprior.experiments import RunConfig
+    >>> config = RunConfig.resolve(data="digits", sampler="reversed")
+    >>> effective_prior(config, [300, 100])
+    array([0.25, 0.75])
+    """
+    counts = np.asarray(counts, np.float64)
+    recipe = LOSSES[config.loss]
+    weights = np.ones_like(counts)
+    if recipe.weights is not None or config.schedule == "drw":
+        kind = recipe.weights or "effective"
+        weights = class_weights(kind, counts, config.beta).double().numpy()
+    if config.sampler == "reversed":
+        weights = weights / counts**2
+    elif config.sampler != "plain":
+        weights = weights / counts
+    if recipe.uniform or config.schedule == "bbn":
+        weights = weights / counts
+    prior: Vector = prior_from_counts(counts, weights=weights)
+    return prior

@@ -1,0 +1,94 @@
+"""A configuration: resolved from a protocol, checked, and known by what it depends on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reprior.exceptions import OptionError
+from reprior.experiments import RunConfig
+
+
+def config(**differing):
+    return RunConfig.resolve(**{"data": "cifar10", "imbalance": "exp"} | differing)
+
+
+def test_what_differs_is_all_that_differs():
+    plain, other = config().to_dict(), config(lr=0.3).to_dict()
+    assert {key for key in plain if plain[key] != other[key]} == {"lr"}
+
+
+@pytest.mark.parametrize(
+    "key, near",
+    [("epoch", "epochs"), ("batchsize", "batch_size"), ("learning", None), ("los", "loss")],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(key, near):
+    with pytest.raises(OptionError, match=f"Got {key!r}") as caught:
+        config(**{key: 1})
+    assert (f"Did you mean {near!r}?" if near else "There are data,") in str(caught.value)
+
+
+def test_unknown_keys_are_refused_everywhere():
+    base = config()
+    with pytest.raises(OptionError, match="'tau'"):
+        base.differing(tau=1)
+    with pytest.raises(OptionError, match="'tau'"):
+        RunConfig.from_dict(base.to_dict() | {"tau": 1})
+
+
+def test_a_missing_key_is_refused():
+    document = config().to_dict()
+    del document["gamma"]
+    with pytest.raises(OptionError, match="none for 'gamma'"):
+        RunConfig.from_dict(document)
+
+
+def test_json_and_back_is_the_same():
+    made = config(protocol="paper", loss="ldam", schedule="drw")
+    assert RunConfig.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_the_id_depends_on_what_the_result_depends_on():
+    base = config(root="a")
+    assert base.id == config(root="b", evaluate_every=1).id
+    assert base.id == config(ratio=100).id == config(ratio=100.0).id
+    others = [config(seed=1), config(loss="focal"), config(lr=0.3), config(schedule="drw")]
+    assert len({base.id, *(other.id for other in others)}) == 5
+
+
+def test_the_id_says_what_it_is():
+    made = config(loss="ldam", schedule="drw", sampler="over", seed=3)
+    assert made.id.startswith("cifar10-exp100-ldam-drw-over-resnet8-s3-")
+
+
+def test_folders_are_told_apart_by_name():
+    one, other = (RunConfig.resolve(data="folder", root=f"/x/{name}") for name in ("cats", "dogs"))
+    assert one.id != other.id
+    assert one.id.startswith("cats-ce")
+
+
+def test_drw_and_its_base_have_the_same_first_stage():
+    assert config(schedule="drw").first_stage == config().first_stage
+    assert config(loss="focal").first_stage != config().first_stage
+
+
+@pytest.mark.parametrize(
+    "differing, words",
+    [
+        ({"loss": "cros"}, "`loss` must be one of"),
+        ({"schedule": "dwr"}, "Did you mean 'drw'"),
+        ({"loss": "cb_ce", "schedule": "drw"}, "without class weights"),
+        ({"schedule": "bbn", "loss": "focal"}, "'ce' and 'plain'"),
+        ({"imbalance": "none", "ratio": 10}, "`ratio` must be 1 without"),
+        ({"epochs": 0}, "`epochs` must be a whole number of at least 1"),
+        ({"epochs": 1.5}, "`epochs` must be a whole number"),
+        ({"seed": True}, "`seed` must be a whole number"),
+        ({"defer": 1.0}, "`defer` must be below 1"),
+        ({"lr": 0}, "`lr` must be a finite number above 0"),
+        ({"milestones": [0.5]}, "`decays` must have a factor"),
+    ],
+)
+def test_what_cannot_be_is_refused(differing, words):
+    with pytest.raises(OptionError, match=words):
+        config(**differing)
