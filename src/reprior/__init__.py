@@ -10,7 +10,11 @@
     calibrator.predict(test_logits)
 """
 
-from reprior import engines, metrics
+from __future__ import annotations
+
+import typing as _typing
+
+from reprior import metrics
 from reprior.calibrator import PosteriorCalibrator
 from reprior.core.flatten import EntropyReference, flatten
 from reprior.core.fuse import fuse
@@ -78,11 +82,18 @@ __all__ = [
     "search_strength",
 ]
 
+if _typing.TYPE_CHECKING:
+    from reprior import engines
 
-def __getattr__(name: str) -> str:
-    """Look the version up when it is asked for: the machinery costs more than all the rest."""
+
+def __getattr__(name: str) -> _typing.Any:
+    """Look up what costs time when it is asked for: the version, and work on streams."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("reprior")
+    if name == "engines":
+        from importlib import import_module
+
+        return import_module("reprior.engines")
     raise AttributeError(f"module 'reprior' has no attribute {name!r}")
