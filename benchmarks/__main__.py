@@ -44,7 +44,7 @@ def shown(rows: Iterable[Row]) -> Iterator[Row]:
     """The rows, each printed as it comes."""
     for row in rows:
         print(
-            f"{row.what:62} {row.ratio:6.2f}  [{row.low:5.2f}, {row.high:5.2f}]  {row.bar:5.1f}"
+            f"{row.what:62} {row.ratio:6.2f}  [{row.low:5.2f}, {row.high:5.2f}]  {row.bar:5.3g}"
             f"  of {row.peer}{'' if row.kept else '   MISSED'}",
             flush=True,
         )

@@ -53,7 +53,7 @@ class Part:
         """For the page."""
         lines = ["| what | ratio | 90 % interval | bar | of |", "|---|--:|:-:|--:|---|"]
         lines += [
-            f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {row.bar:.1f} "
+            f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {row.bar:g} "
             f"| `{row.peer}` |"
             for row in self.rows
         ]
