@@ -219,9 +219,8 @@ def test_the_toggle_shows_the_other_set(browser, case):
     with opened(browser, case.path) as page:
         assert page.locator("#set-test").is_checked()
         page.get_by_text("Validation", exact=True).click()
-        page.wait_for_function(
-            "document.getElementById('metric-cards').dataset.set === 'validation'"
-        )
+        # A selector, no expression: the page's policy forbids evaluating strings.
+        page.locator("#metric-cards[data-set='validation']").wait_for(state="attached")
         shown = value(page, '[data-metric="balanced_accuracy"] .value')
         assert shown == pytest.approx(case.calibrator.best_score_, abs=ROUNDING)
         visit_all(page)
@@ -290,7 +289,7 @@ def test_light_and_dark(browser, case, scheme):
         assert page.evaluate(color) == page.evaluate(tick) == ink[scheme]
         page.locator("#theme").click()
         assert page.evaluate(color) == ink[other]
-        page.wait_for_function(f"{tick} === '{ink[other]}'")
+        page.wait_for_function(f"() => {tick} === '{ink[other]}'")
 
 
 def test_a_phone_need_not_scroll_sideways(browser, case):
