@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from click.testing import CliRunner
 from tests.onnx.shared import calibrator, full_model, gemm_model, samples

@@ -56,7 +56,7 @@ def test_a_missing_folder_is_named(job, run):
 
 
 def test_inside_a_store_is_inside_an_input(tmp_path):
-    pytest.importorskip("zarr")
+    pytest.importorskip("zarr", reason="zarr is not installed")
     write(tmp_path / "val.zarr", data(0))
     with pytest.raises(OptionError, match="inside"):
         check_output(str(tmp_path / "val.zarr" / "cal.json"), [tmp_path / "val.zarr", None])

@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.cli.shared import in_process, is_one_sentence
 
-pytest.importorskip("torch")
-pytest.importorskip("lightning")
+pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("lightning", reason="lightning is not installed")
 
 from reprior.cli import app
 

@@ -69,8 +69,8 @@ def test_added_nodes_tell_where_metadata_are_lost():
 
 
 def test_a_torch_layer():
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("onnxscript")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     from reprior.torch import Rebalance
 
     net = torch.nn.Sequential(torch.nn.Linear(4, 5), Rebalance.from_calibrator(calibrator()))
@@ -82,7 +82,7 @@ def test_a_torch_layer():
 
 
 def test_the_older_torch_exporter_keeps_no_record():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     from reprior.torch import Rebalance
 
     net = torch.nn.Sequential(torch.nn.Linear(4, 5), Rebalance.from_calibrator(calibrator()))

@@ -106,7 +106,7 @@ def torch_cnn():
 
 
 def test_torch_cnn():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     model = exported(torch_cnn(), torch.zeros(2, 3, 8, 8), ["z", "p", "label"], {0: "n"})
     cal = calibrator()
     folded = fold_report(model, cal)
@@ -119,7 +119,7 @@ def test_torch_cnn():
 
 @pytest.mark.parametrize("upsampled", [False, True])
 def test_segmentation(upsampled):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     from torch import nn
 
     torch.manual_seed(0)
@@ -152,7 +152,7 @@ def test_segmentation(upsampled):
 
 
 def test_many_classes_in_torch_mlp():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     from torch import nn
 
     torch.manual_seed(0)

@@ -243,7 +243,7 @@ class TestKinds:
             )  # fmt: skip
 
     def test_a_skorch_network(self):
-        skorch = pytest.importorskip("skorch")
+        skorch = pytest.importorskip("skorch", reason="skorch is not installed")
         torch.manual_seed(0)
         scores, labels = logits_and_labels(200)
         x = torch.cat([scores, scores[:, :1] ** 2], dim=1).float()

@@ -12,10 +12,10 @@ for _module in ("onnx", "onnxruntime"):
     require(_module, extra="onnx", purpose="To work with ONNX models")
 
 # The libraries above are looked for first, so that the sentence is ours and not an ImportError.
-from reprior.onnx.files import calibrator_of  # noqa: E402
-from reprior.onnx.folding import fold, fold_report, verify  # noqa: E402
-from reprior.onnx.parity import Parity  # noqa: E402
-from reprior.onnx.work import Folded  # noqa: E402
+from reprior.onnx.files import calibrator_of  # noqa: E402 - after the check that the library is there
+from reprior.onnx.folding import fold, fold_report, verify  # noqa: E402 - after the check that the library is there
+from reprior.onnx.parity import Parity  # noqa: E402 - after the check that the library is there
+from reprior.onnx.work import Folded  # noqa: E402 - after the check that the library is there
 
 if find_spec("skl2onnx") and find_spec("sklearn"):
     from reprior.onnx.converter import register

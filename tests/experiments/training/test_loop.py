@@ -174,7 +174,7 @@ def test_the_csv_logger_writes_every_epoch(tmp_path):
 
 
 def test_a_logger_that_is_not_installed_is_answered(tmp_path):
-    pytest.importorskip("lightning")
+    pytest.importorskip("lightning", reason="lightning is not installed")
     try:
         import mlflow  # noqa: F401 - only whether it is there
     except ImportError:
