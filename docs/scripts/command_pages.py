@@ -92,22 +92,42 @@ def pages() -> dict[str, str]:
     return found
 
 
-def page(command: click.Command, ctx: click.Context) -> str:
-    """Return the page of one command: what it does, how it is called, an example, its options."""
+def page(command: click.Command, ctx: click.Context, level: int = 1) -> str:
+    """Return the page of one command: what it does, how it is called, an example, its options.
+
+    The commands of a group follow on the same page.
+    """
     usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
     help_text = inspect.cleandoc(command.help or "").replace("\b\n", "")
     example = re.sub(r"^  ", "", (command.epilog or "").replace("\b\n", ""), flags=re.MULTILINE)
     heading, _, lines = example.partition("\n")
-    options = "\n".join(
-        f"| {_code(record[0])} | {_cell(record[1])} |"
-        for param in command.params
-        if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
-    )
-    options += "\n| `-h, --help` | Show this message and exit. |"
+    mark = "#" * level
+    note = f"{NOTE}\n\n" if level == 1 else ""
     return (
-        f"{NOTE}\n\n# reprior {ctx.info_name}\n\n{_text(help_text)}\n\n```text\n{usage}\n```\n\n"
-        f"## {heading.rstrip(':') or 'Example'}\n\n```console\n{lines.strip()}\n```\n\n"
-        f"## Options\n\n| option | meaning |\n|---|---|\n{options}\n"
+        f"{note}{mark} {ctx.command_path}\n\n{_text(help_text)}\n\n```text\n{usage}\n```\n\n"
+        f"{mark}# {heading.rstrip(':') or 'Example'}\n\n```console\n{lines.strip()}\n```\n\n"
+        f"{mark}# Options\n\n| option | meaning |\n|---|---|\n{_options(command, ctx)}\n"
+        f"{_members(command, ctx, level)}"
+    )
+
+
+def _options(command: click.Command, ctx: click.Context) -> str:
+    records = [
+        param.get_help_record(ctx) for param in command.params if isinstance(param, click.Option)
+    ]
+    rows = [f"| {_code(found[0])} | {_cell(found[1])} |" for found in records if found]
+    return "\n".join([*rows, "| `-h, --help` | Show this message and exit. |"])
+
+
+def _members(command: click.Command, ctx: click.Context, level: int) -> str:
+    """Return what a group has, one command after the other."""
+    if not isinstance(command, click.Group):
+        return ""
+    found = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
+    return "".join(
+        f"\n{page(each, click.Context(each, info_name=name, parent=ctx), level + 1)}"
+        for name, each in found
+        if each is not None
     )
 
 

@@ -59,7 +59,7 @@ def test_the_id_depends_on_what_the_result_depends_on():
 
 def test_the_id_says_what_it_is():
     made = config(loss="ldam", schedule="drw", sampler="over", seed=3)
-    assert made.id.startswith("cifar10-exp100-ldam-drw-over-resnet8-s3-")
+    assert made.id.startswith("cifar10-exp100-ldam-drw-over-resnet8-wide-s3-")
 
 
 def test_folders_are_told_apart_by_name():

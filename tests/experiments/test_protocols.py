@@ -41,3 +41,10 @@ def test_protocols_cannot_be_changed_by_accident():
 def test_an_unknown_protocol_is_refused():
     with pytest.raises(OptionError, match="Did you mean 'paper'"):
         RunConfig.resolve("papers", data="digits")
+
+
+def test_twice_the_images_get_half_the_epochs_in_the_compact_protocol():
+    epochs = {
+        kind: RunConfig.resolve(data="cifar10", imbalance=kind).epochs for kind in ("exp", "step")
+    }
+    assert epochs == {"exp": 20, "step": 10}

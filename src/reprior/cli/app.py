@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import errno
 import importlib
 import os
 import signal
@@ -11,12 +9,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import click
 
-from reprior.cli.words import in_options
-from reprior.exceptions import RepriorError
+from reprior.cli.failures import FAILED, Failure, SentenceGroup, sentence_of
 from reprior.files.interrupts import refuse_to_go_on
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]
@@ -31,6 +27,7 @@ COMMANDS = {
     "fuse": "reprior.cli.fuse",
     "fold": "reprior.cli.fold",
     "train": "reprior.cli.train",
+    "reproduce": "reprior.cli.reproduce",
     "demo": "reprior.cli.demo",
     "completion": "reprior.cli.completion",
 }
@@ -45,20 +42,15 @@ SUMMARIES = {
     "fuse": "Fuse the posteriors of several models, row by row.",
     "fold": "Put the correction inside an ONNX model.",
     "train": "Train a network on long-tailed data, to compare methods.",
+    "reproduce": "Reproduce a table or figure of the paper.",
     "demo": "Do the whole job on real data, in under a minute.",
     "completion": "Print a script that completes commands in your shell.",
 }
 
-FAILED, INTERRUPTED, TERMINATED, PIPE_CLOSED = 2, 130, 143, 1  # rich and click end with 1 too
+INTERRUPTED, TERMINATED, PIPE_CLOSED = 130, 143, 1  # rich and click end with 1 too
 
 
-class Failure(click.ClickException):
-    """What ends a command: one sentence, exit code 2."""
-
-    exit_code = FAILED
-
-
-class LazyGroup(click.Group):
+class LazyGroup(SentenceGroup):
     """Commands by name, imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
@@ -78,16 +70,6 @@ class LazyGroup(click.Group):
             raise TypeError(f"{COMMANDS[cmd_name]}.command must be a click command.")
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command, or name the nearest."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(COMMANDS)}."
-            ctx.fail(f"There is no command {args[0]!r}. {hint}")
-        return super().resolve_command(ctx, args)
-
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click passes it
@@ -96,16 +78,6 @@ class LazyGroup(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, SUMMARIES[name]) for name in COMMANDS])
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what it raises for users becomes a sentence about its options."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except (RepriorError, OSError, MemoryError) as error:
-            command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            raise Failure(_sentence(error, command)) from error
 
 
 @click.group(
@@ -154,7 +126,7 @@ def _flush() -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Failure(_sentence(error, None)) from error
+        raise Failure(sentence_of(error, None)) from error
 
 
 @contextmanager
@@ -193,31 +165,3 @@ def _usage_sentence(error: click.UsageError) -> str:
     return f"{sentence.rstrip('.') if not sentence.endswith('?') else sentence}" + (
         f"{'' if sentence.endswith('?') else '.'} See {path} --help."
     )
-
-
-def _sentence(error: BaseException, command: click.Command | None) -> str:
-    """Return the one sentence that says what was wrong."""
-    if isinstance(error, RepriorError):
-        return in_options(str(error), command)
-    if isinstance(error, MemoryError):
-        return "There is not enough memory. Nothing was written."
-    return _about_the_system(error)
-
-
-def _about_the_system(error: BaseException) -> str:
-    number = getattr(error, "errno", None)
-    name = getattr(error, "filename", None)
-    where = repr(os.fspath(name)) if isinstance(name, str | os.PathLike) else "the output"
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"{where} could not be written: the disk is full. Free some space, or write elsewhere."
-        )
-    if number == errno.EFBIG:
-        return f"{where} could not be written: it is larger than this system allows a file to be."
-    if number == errno.ENOENT:
-        return f"{where} does not exist. Check the path."
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{where} may not be read or written here ({os.strerror(number)}). Choose another."
-    if number is not None and name is not None:
-        return f"{where}: {os.strerror(number)}."
-    return str(error) or type(error).__name__

@@ -97,11 +97,13 @@ class Session:
             click.echo(as_json({**document, **more}))
 
     @contextmanager
-    def progress(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    def progress(
+        self, title: str, total: int | None = None, *, counted: str = "samples"
+    ) -> Iterator[Callable[[int], None]]:
         """Show a bar on a terminal once the block has taken a second.
 
-        Gives a function to call with the number of samples done. It ends the work where Ctrl-C
-        was pressed and its exception was swallowed.
+        Gives a function to call with the number of samples done, or of whatever is counted. It
+        ends the work where Ctrl-C was pressed and its exception was swallowed.
         """
         if self.quiet or not self._err.is_terminal:
             yield lambda _: refuse_to_go_on()
@@ -118,7 +120,7 @@ class Session:
 
         def step(n: int) -> None:
             refuse_to_go_on()
-            bar.update(task, completed=n, done=f"{n:,} samples")
+            bar.update(task, completed=n, done=f"{n:,} {counted}".rstrip())
 
         try:
             yield step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 from reprior.cli.examples import shows
 from reprior.cli.options import PATH, Names
 from reprior.cli.session import Session, session_options
+from reprior.cli.settings import read_settings
 from reprior.exceptions import OptionError
 from reprior.experiments.config import LR_SCHEDULES, SAMPLERS, SCHEDULES, RunConfig
 from reprior.experiments.data.imbalance import IMBALANCES
@@ -51,7 +51,8 @@ LOGGERS = ("csv", "tensorboard", "mlflow")
 @click.option("--sampler", type=Names(SAMPLERS), help="How the samples of an epoch are drawn.")
 @click.option(
     "--model", metavar="NAME",
-    help="resnet8, 14, 20, 32 or 56 for small images, toy for moons and circles, or any of timm.",
+    help="resnet8-wide, resnet8, 14, 20, 32 or 56 for small images, toy for moons and circles, or "
+    "any of timm.",
 )  # fmt: skip
 @click.option(
     "--protocol", type=Names(list(PROTOCOLS)), default="compact", show_default=True,
@@ -115,23 +116,8 @@ def command(
 
 def _merged(given: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Return the options with what --set says, each once."""
-    merged = {key: value for key, value in given.items() if value is not None}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals or not key:
-            raise OptionError(
-                f"--set must be KEY=VALUE. Got {setting!r}. Pass for example --set momentum=0.95."
-            )
-        if key in merged or key == "protocol":
-            raise OptionError(
-                f"A setting must be given once. Got {key!r} twice. Leave one of them out."
-            )
-        try:
-            merged[key] = json.loads(text)
-        except ValueError:
-            merged[key] = text
-    return merged
+    chosen = {key: value for key, value in given.items() if value is not None}
+    return chosen | read_settings(settings, given=list(chosen))
 
 
 def _trained(session: Session, config: RunConfig, folder: Path, **options: Any) -> RunFile:

@@ -128,7 +128,12 @@ class RunConfig:
             "data": "digits", "root": None, "imbalance": "none", "loss": "ce",
             "schedule": "plain", "sampler": "plain", "seed": 0, "image_size": None,
         } | given  # fmt: skip
-        defaults = protocol_defaults(protocol, data=start["data"], schedule=start["schedule"])
+        defaults = protocol_defaults(
+            protocol,
+            data=start["data"],
+            schedule=start["schedule"],
+            imbalance=start["imbalance"],
+        )
         ratio = 1.0 if start["imbalance"] == "none" else DEFAULT_RATIO
         whole = {"ratio": ratio, "protocol": protocol} | defaults | start
         return cls(**{key: _typed(key, value) for key, value in whole.items()})
@@ -187,7 +192,7 @@ class RunConfig:
         Examples
         --------
         >>> RunConfig.resolve(data="cifar10", imbalance="exp", loss="ldam", schedule="drw").id
-        'cifar10-exp100-ldam-drw-resnet8-s0-...'
+        'cifar10-exp100-ldam-drw-resnet8-wide-s0-...'
         """
         text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         words = [

@@ -1,9 +1,11 @@
 """Training protocols, as data: what a run is when nothing else is said.
 
 ``paper`` is the recipe of the compared methods' public code, which the paper's tables stand on.
-``compact`` is for a laptop: the same methods with a ResNet-8 and a one-cycle schedule, some three
-minutes a run on two cores. Epochs of a step, and of the deferral of weights, are shares of all
-epochs, so that a run of another length keeps the shape of its schedule.
+``compact`` is for a laptop: the same methods with a small ResNet and a one-cycle schedule, some
+two minutes a run on two cores; a step imbalance has twice the images and gets half the epochs. It
+was chosen among five by the error of cross-entropy on CIFAR-10 exp-100. Epochs of a step, and of
+the deferral of weights, are shares of all epochs, so that a run of another length keeps the shape
+of its schedule.
 """
 
 from __future__ import annotations
@@ -28,16 +30,17 @@ _COMMON: dict[str, Any] = {
 
 _COMPACT: dict[str, Any] = {
     **_COMMON,
-    "model": "resnet8",
-    "epochs": 15,
-    "lr": 0.2,
+    "model": "resnet8-wide",
+    "epochs": 20,
+    "batch_size": 64,
+    "lr": 0.1,
     "nesterov": True,
     "weight_decay": 5e-4,
     "lr_schedule": "one_cycle",
     "warmup": 0.2,
     "milestones": (),
     "decays": (),
-    "evaluate_every": 5,
+    "evaluate_every": 10,
 }
 
 _PAPER: dict[str, Any] = {
@@ -58,8 +61,9 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"compact": MappingProxyType(_COMPACT), "paper": MappingProxyType(_PAPER)}
 )
 
-#: What a schedule or a data set changes in a protocol.
+#: What a schedule, a data set or an imbalance changes in a protocol.
 _EXCEPTIONS: dict[tuple[str, str], dict[str, Any]] = {
+    ("compact", "step"): {"epochs": 10},
     ("paper", "bbn"): {
         "nesterov": True,
         "milestones": (0.6, 0.8),
@@ -77,8 +81,10 @@ _EXCEPTIONS: dict[tuple[str, str], dict[str, Any]] = {
 _TOY: dict[str, Any] = {"model": "toy", "epochs": 30, "lr": 0.1, "weight_decay": 0.0}
 
 
-def protocol_defaults(protocol: str, *, data: str, schedule: str) -> dict[str, Any]:
-    """Return what a protocol says for a data set and a schedule.
+def protocol_defaults(
+    protocol: str, *, data: str, schedule: str, imbalance: str = "none"
+) -> dict[str, Any]:
+    """Return what a protocol says for a data set, its imbalance and a schedule.
 
     Examples
     --------
@@ -87,6 +93,6 @@ def protocol_defaults(protocol: str, *, data: str, schedule: str) -> dict[str, A
     """
     check_choice("protocol", protocol, PROTOCOLS)
     found = dict(PROTOCOLS[protocol])
-    for key in (schedule, data):
+    for key in (schedule, data, imbalance):
         found |= _EXCEPTIONS.get((protocol, key), {})
     return found | (_TOY if data in ("moons", "circles") else {})

@@ -24,8 +24,14 @@ def test_as_many_weights_as_published(name, millions):
 def test_depth_is_in_the_name(name):
     body = resnet_body(name)
     convolutions = [m for m in body.modules() if isinstance(m, nn.Conv2d)]
-    assert len(convolutions) + 1 == int(name.removeprefix("resnet"))
-    assert body(torch.zeros(2, 3, 32, 32)).shape == (2, 64)
+    assert len(convolutions) + 1 == int(name.removeprefix("resnet").removesuffix("-wide"))
+    width = 96 if name.endswith("-wide") else 64
+    assert body(torch.zeros(2, 3, 32, 32)).shape == (2, width)
+
+
+def test_the_wide_one_halves_the_image_first():
+    stem = resnet_body("resnet8-wide").trunk[0]
+    assert stem(torch.zeros(1, 3, 32, 32)).shape == (1, 24, 16, 16)
 
 
 def test_the_shortcut_takes_every_other_pixel_and_adds_zeros():

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprior.exceptions import require
 from reprior.experiments.data.images import ImageData
 from reprior.experiments.training.checkpoints import (
     FIRST_STAGE,
@@ -16,6 +15,7 @@ from reprior.experiments.training.checkpoints import (
     prune,
     write_checkpoint,
 )
+from reprior.experiments.training.lightning_library import require_lightning
 from reprior.experiments.training.recipes import LOSSES
 from reprior.experiments.training.runfile import RunFile
 from reprior.experiments.training.scores import measured, score
@@ -23,7 +23,7 @@ from reprior.experiments.training.scores import measured, score
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 else:
-    Callback = require("lightning.pytorch", extra="experiments", purpose="To train").Callback
+    Callback = require_lightning().Callback
 
 __all__ = ["EpochEnd"]
 

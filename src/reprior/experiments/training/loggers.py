@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from reprior.core.checks import check_choice
-from reprior.exceptions import MissingDependencyError, require
+from reprior.exceptions import MissingDependencyError
+from reprior.experiments.training.lightning_library import require_lightning
 
 __all__ = ["LOGGERS", "make_logger"]
 
@@ -26,7 +27,7 @@ def make_logger(name: str | None, folder: Path, run: str) -> Any:
     if name is None:
         return False
     check_choice("logger", name, LOGGERS)
-    loggers = require("lightning.pytorch.loggers", extra="experiments", purpose="To log")
+    loggers = require_lightning("lightning.pytorch.loggers", purpose="To log")
     if name == "csv":
         return loggers.CSVLogger(folder, name="log", version="")
     if name == "tensorboard":

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from reprior.exceptions import OptionError, RepriorWarning, require
+from reprior.exceptions import OptionError, RepriorWarning
 from reprior.experiments.config import RunConfig
 from reprior.experiments.data.images import ImageData
 from reprior.experiments.data.registry import open_data
@@ -29,6 +29,7 @@ from reprior.experiments.training.checkpoints import (
     read_checkpoint,
 )
 from reprior.experiments.training.epochs import EpochEnd
+from reprior.experiments.training.lightning_library import require_lightning
 from reprior.experiments.training.loggers import make_logger
 from reprior.experiments.training.module import TrainingModule
 from reprior.experiments.training.recipes import LOSSES, effective_prior
@@ -209,7 +210,7 @@ def _trainer(
     accelerator: str,
     devices: int | str,
 ) -> Any:
-    pl = require("lightning.pytorch", extra="experiments", purpose="To train")
+    pl = require_lightning()
     with _quiet():
         return pl.Trainer(
             max_epochs=config.epochs - (state.epochs_done if state is not None else 0),

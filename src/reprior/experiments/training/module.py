@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from reprior.exceptions import OptionError, require
+from reprior.exceptions import OptionError
 from reprior.experiments.models.bbn import mixing
 from reprior.experiments.training.batches import NETWORK
+from reprior.experiments.training.lightning_library import require_lightning
 from reprior.experiments.training.recipes import make_loss
 from reprior.experiments.training.samplers import generator_of
 from reprior.experiments.training.schedules import learning_rate
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
     from reprior.experiments.config import RunConfig
 else:
-    LightningModule = require(
-        "lightning.pytorch", extra="experiments", purpose="To train"
-    ).LightningModule
+    LightningModule = require_lightning().LightningModule
 
 __all__ = ["TrainingModule"]
 

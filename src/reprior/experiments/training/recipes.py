@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,13 +24,39 @@ __all__ = [
     "LOSSES",
     "LossInputs",
     "LossRecipe",
+    "LossSettings",
     "class_weights",
     "effective_prior",
+    "loss_weights",
     "make_loss",
     "register_loss",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class LossSettings(Protocol):
+    """What of a run's settings a loss is made of."""
+
+    @property
+    def loss(self) -> str:
+        """One of ``LOSSES``."""
+
+    @property
+    def beta(self) -> float:
+        """Of the effective number."""
+
+    @property
+    def gamma(self) -> float:
+        """Of Focal."""
+
+    @property
+    def max_margin(self) -> float:
+        """Of LDAM."""
+
+    @property
+    def scale(self) -> float:
+        """Of LDAM."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +65,7 @@ class LossInputs:
 
     class_counts: Vector
     weight: Any
-    config: RunConfig
+    config: LossSettings
 
 
 @dataclass(frozen=True)
@@ -145,7 +171,7 @@ def class_weights(kind: str, counts: Vector, beta: float) -> Any:
     return frequency_weights(counts, kind)
 
 
-def make_loss(config: RunConfig, counts: Vector, *, deferred: bool = False) -> nn.Module:
+def make_loss(config: LossSettings, counts: Vector, *, deferred: bool = False) -> nn.Module:
     """Return the loss of a run; of DRW, that of its second stage where ``deferred``.
 
     Examples
@@ -161,6 +187,25 @@ def make_loss(config: RunConfig, counts: Vector, *, deferred: bool = False) -> n
     kind = "effective" if deferred else recipe.weights
     weight = None if kind is None else class_weights(kind, counts, config.beta)
     return recipe.build(LossInputs(counts, weight, config))
+
+
+def loss_weights(config: LossSettings, counts: Vector, *, deferred: bool = False) -> Vector:
+    """Return how much more than its samples a class counts with a loss, (K,).
+
+    The prior that a loss leaves in a network is ∝ counts · weights.
+
+    Examples
+    --------
+    >>> from reprior.experiments import RunConfig
+    >>> loss_weights(RunConfig.resolve(data="digits", loss="max_ce"), np.array([40, 10]))
+    array([1., 4.])
+    """
+    recipe = LOSSES[config.loss]
+    weights: Vector = np.ones(len(counts))
+    kind = recipe.weights or ("effective" if deferred else None)
+    if kind is not None:
+        weights = class_weights(kind, counts, config.beta).double().numpy()
+    return weights / counts if recipe.uniform else weights
 
 
 def effective_prior(config: RunConfig, counts: Any) -> Vector:
@@ -181,16 +226,12 @@ def effective_prior(config: RunConfig, counts: Any) -> Vector:
     array([0.25, 0.75])
     """
     counts = np.asarray(counts, np.float64)
-    recipe = LOSSES[config.loss]
-    weights = np.ones_like(counts)
-    if recipe.weights is not None or config.schedule == "drw":
-        kind = recipe.weights or "effective"
-        weights = class_weights(kind, counts, config.beta).double().numpy()
+    weights = loss_weights(config, counts, deferred=config.schedule == "drw")
     if config.sampler == "reversed":
         weights = weights / counts**2
     elif config.sampler != "plain":
         weights = weights / counts
-    if recipe.uniform or config.schedule == "bbn":
+    if config.schedule == "bbn":
         weights = weights / counts
     prior: Vector = prior_from_counts(counts, weights=weights)
     return prior

@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from reprior.experiments.config import RunConfig
-
-__all__ = ["learning_rate"]
+__all__ = ["RateSettings", "learning_rate"]
 
 #: A one-cycle schedule starts at this share of its peak.
 START = 0.04
 
 
-def learning_rate(config: RunConfig, epoch: int, step: int, steps: int) -> float:
+class RateSettings(Protocol):
+    """What of a run's settings learning rates are made of."""
+
+    @property
+    def lr(self) -> float:
+        """The highest rate."""
+
+    @property
+    def lr_schedule(self) -> str:
+        """One of "one_cycle", "steps", "cosine"."""
+
+    @property
+    def warmup(self) -> float:
+        """Share of the epochs that the rate rises in."""
+
+    @property
+    def milestones(self) -> Sequence[float]:
+        """Shares of the epochs after which it is multiplied."""
+
+    @property
+    def decays(self) -> Sequence[float]:
+        """By what."""
+
+    @property
+    def epochs(self) -> int:
+        """Of the run."""
+
+
+def learning_rate(config: RateSettings, epoch: int, step: int, steps: int) -> float:
     r"""Return the learning rate of a step.
 
     "steps": in epoch t, counted from 0, of W epochs of warm-up, lr · (t + 1) / W; then lr, and
@@ -27,7 +53,7 @@ def learning_rate(config: RunConfig, epoch: int, step: int, steps: int) -> float
 
     Parameters
     ----------
-    config : RunConfig
+    config : RateSettings
         lr, lr_schedule, warmup, milestones, decays, epochs.
     epoch, step : int
         Counted from 0.

@@ -1,0 +1,187 @@
+"""``reprior reproduce``: the paper's tables and figures, with our numbers beside its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from reprior.cli.examples import shows
+from reprior.cli.failures import SentenceGroup
+from reprior.cli.options import PATH, Names
+from reprior.cli.session import Session, session_options
+from reprior.cli.settings import read_settings
+from reprior.cli.tables import Grid
+from reprior.experiments.protocols import PROTOCOLS
+from reprior.experiments.reproduction import Progress, Reproduction
+
+__all__ = ["command"]
+
+#: Where results go that are given no folder.
+REPRODUCED = "reproduced"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group(
+    "reproduce",
+    cls=SentenceGroup,
+    epilog=shows(
+        "reprior reproduce odds-ratio -o figures",
+        "reprior reproduce cifar --root data --jobs 2 -o cifar",
+    ),
+)
+def command() -> None:
+    """Reproduce a table or figure of the paper, with its figures beside ours.
+
+    Each writes into its folder what it made: tables as Markdown, LaTeX and JSON, figures as PNG
+    and SVG, and run files that say how. What is already there is not run again.
+    """
+
+
+def _experiment(name: str, example: str) -> Callable[[Command], click.Command]:
+    """Make a function a command of the group, with ``--output``, ``--json`` and ``--quiet``."""
+
+    def decorate(function: Command) -> click.Command:
+        @functools.wraps(function)
+        def shown(session: Session, output: str | None, **options: Any) -> None:
+            folder = Path(output) if output is not None else Path(REPRODUCED) / name
+            with _Bars(session, name) as progress:
+                made = function(folder, progress, **options)
+            _show(session, made, folder)
+
+        where = click.option(
+            "-o", "--output", type=PATH, metavar="DIR",
+            help=f"Where to write. {REPRODUCED}/{name}, if not given.",
+        )  # fmt: skip
+        summary = (function.__doc__ or "").strip().partition("\n")[0]
+        return command.command(name, short_help=summary, epilog=shows(example))(
+            where(session_options(shown))
+        )
+
+    return decorate
+
+
+protocol_option = click.option(
+    "--protocol", type=Names(list(PROTOCOLS)), default="compact", show_default=True,
+    help="How networks are trained: compact for a laptop, paper as published.",
+)  # fmt: skip
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Of everything random.",
+)  # fmt: skip
+
+
+@_experiment("toy", "reprior reproduce toy -o toy")
+@protocol_option
+@seed_option
+@click.option("--epochs", type=click.IntRange(min=1), help="As the protocol has it.")
+def toy(folder: Path, progress: Progress, **options: Any) -> Reproduction:
+    """Two moons and circles: boundaries for several strengths, and exact curves."""
+    from reprior.experiments.toy import reproduce
+
+    return reproduce(folder, progress=progress, **options)
+
+
+@_experiment("odds-ratio", "reprior reproduce odds-ratio -o figures")
+def odds_ratio(folder: Path, progress: Progress) -> Reproduction:
+    """What the strength makes of the odds between two classes."""
+    from reprior.experiments.odds import reproduce
+
+    return reproduce(folder, progress=progress)
+
+
+@_experiment("datasets", "reprior reproduce datasets -o tables")
+@click.option("--root", type=PATH, metavar="DIR", help="The folder with the data sets' files.")
+def datasets(folder: Path, progress: Progress, root: str | None) -> Reproduction:
+    """Table 1: the data sets and their imbalance, counted."""
+    from reprior.experiments.datasets import reproduce
+
+    return reproduce(folder, root=root, progress=progress)
+
+
+@_experiment(
+    "cifar", "reprior reproduce cifar --root data --cells 'cifar10-exp100/ce*' --jobs 2 -o cifar"
+)
+@click.option(
+    "--root", type=PATH, metavar="DIR", help="The folder with CIFAR's files. Needed to train."
+)
+@click.option(
+    "--cells", multiple=True, metavar="PATTERN",
+    help="COLUMN, COLUMN/ROW or COLUMN/ROW/sSEED with a shell's wildcards. Repeatable. The columns "
+    "of ratio 100, if not given.",
+)  # fmt: skip
+@protocol_option
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="A setting of all runs that differs from the protocol. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True,
+    help="Cells to train at once, each on its share of the CPU.",
+)  # fmt: skip
+@click.option(
+    "--no-train", "tables_only", is_flag=True, help="Make tables of the cells that are finished."
+)
+def cifar(
+    folder: Path,
+    progress: Progress,
+    cells: Sequence[str],
+    settings: Sequence[str],
+    tables_only: bool,
+    **options: Any,
+) -> Reproduction:
+    """Table 2 and the strengths: every method on imbalanced CIFAR, with and without IC."""
+    from reprior.experiments.cifar import reproduce
+
+    return reproduce(
+        folder, cells=cells, settings=read_settings(settings), train=not tables_only,
+        progress=progress, **options,
+    )  # fmt: skip
+
+
+class _Bars:
+    """What experiments tell their progress to: a bar for each thing, one after the other."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session, self._name, self._title = session, name, ""
+        self._open = ExitStack()
+        self._step: Callable[[int], None] | None = None
+
+    def __enter__(self) -> Progress:
+        return self._tell
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _tell(self, title: str, done: int, total: int) -> None:
+        if self._step is None or title != self._title:
+            self._open.close()
+            bar = self._session.progress(f"{self._name}: {title}", total, counted="")
+            self._step, self._title = self._open.enter_context(bar), title
+        self._step(done)
+
+
+def _show(session: Session, made: Reproduction, folder: Path) -> None:
+    below = {note for table in made.tables for note in table.notes}
+    for note in made.notes:
+        if note not in below:
+            session.note(note)
+    for table in made.tables:
+        rows = [
+            (label, *(cell.shown(table.digits) for cell in cells)) for label, cells in table.rows
+        ]
+        session.say(Grid((table.corner, *table.columns), rows, title=table.title).rich())
+        session.say(*table.notes, "")
+    session.done(f"Written: {len(made.files)} files in {folder}")
+    session.result(
+        {
+            "folder": str(folder),
+            "tables": [table.to_dict() for table in made.tables],
+            "files": [str(path) for path in made.files],
+        }
+    )

@@ -1,0 +1,258 @@
+"""Tables of the CIFAR cells: Table 2, the strengths, the gains, and every way to correct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, TypeAlias
+
+from reprior.experiments.cells import COLUMNS, METHODS
+from reprior.experiments.correction import Judged
+from reprior.experiments.paper import paper_value
+from reprior.experiments.tables import Cell, Table
+
+if TYPE_CHECKING:
+    from reprior.experiments.cifar import CellResult
+
+__all__ = ["LABELS", "make_tables"]
+
+#: How rows are printed.
+LABELS = {
+    "ce": "CE",
+    "focal": "Focal",
+    "ldam": "LDAM",
+    "cb_ce": "CB CE",
+    "cb_focal": "CB Focal",
+    "ce-drw": "CE-DRW",
+    "focal-drw": "Focal-DRW",
+    "ldam-drw": "LDAM-DRW",
+    "bbn": "BBN",
+    "logit_adjusted": "Logit-adjusted",
+}
+
+Results: TypeAlias = Mapping[str, "CellResult"]
+Reading: TypeAlias = Callable[["CellResult"], float]
+
+#: Every way to correct a row: its head, and its error.
+WAYS: dict[str, Reading] = {
+    "as trained": lambda cell: cell.raw.error,
+    "IC, honest split": lambda cell: cell.raw.honest.error,
+    "IC, tuned on the test labels": lambda cell: cell.raw.paper.error,
+    "λ = 1": lambda cell: cell.raw.bayes.error,
+    "IC, honest split, effective prior": lambda cell: cell.effective.honest.error,
+    "λ = 1, effective prior": lambda cell: cell.effective.bayes.error,
+}
+
+HONEST = (
+    "IC rows are judged honestly: the strength is tuned on one half of the test images and judged "
+    "on the other, both ways. The paper tuned and reported on the same images."
+)
+SPREAD = "± is the standard deviation over seeds, where there are several."
+
+
+def make_tables(results: Results) -> tuple[Table, ...]:
+    """Return all tables of some finished cells, by name COLUMN/ROW/sSEED."""
+    columns, methods = _there(results)
+    made = [
+        _table_two(results, columns, methods),
+        _gains(results, columns, methods),
+        _strengths(results, columns, methods),
+    ]
+    made += [_ways(results, column, methods) for column in columns]
+    return tuple(made)
+
+
+def _there(results: Results) -> tuple[list[str], list[str]]:
+    """Return the columns and the rows that have a cell, in the table's order."""
+    columns, methods = ({name.split("/")[i] for name in results} for i in (0, 1))
+    return [c for c in COLUMNS if c in columns], [m for m in METHODS if m in methods]
+
+
+def _of(results: Results, column: str, method: str) -> list[CellResult]:
+    """Return the cells of all seeds."""
+    return [cell for name, cell in results.items() if name.startswith(f"{column}/{method}/")]
+
+
+def _percent(cells: Sequence[CellResult], reading: Reading, paper: float | None = None) -> Cell:
+    """Return the mean over seeds in per cent."""
+    values = [100.0 * reading(cell) for cell in cells]
+    if not values:
+        return Cell(paper=paper)
+    spread = stdev(values) if len(values) > 1 else None
+    return Cell(fmean(values), paper=paper, spread=spread, n=len(values))
+
+
+def _table_two(results: Results, columns: list[str], methods: list[str]) -> Table:
+    rows = [
+        _row(results, columns, method, suffix, reading)
+        for suffix, reading in (("", WAYS["as trained"]), ("-ic", WAYS["IC, honest split"]))
+        for method in methods
+    ]
+    ran = _protocol_of(results)
+    return Table(
+        "cifar-table2",
+        f"Top-1 error (%) on imbalanced CIFAR, {ran}",
+        (*columns, "average"),
+        tuple(rows),
+        notes=(HONEST, SPREAD, _average_note(columns)),
+        corner="method",
+        best="min",
+    )
+
+
+def _row(
+    results: Results, columns: list[str], method: str, suffix: str, reading: Reading
+) -> tuple[str, tuple[Cell, ...]]:
+    row = f"{method}{suffix}"
+    cells = [
+        _percent(_of(results, column, method), reading, paper_value("cifar", row, column))
+        for column in columns
+    ]
+    return f"{LABELS[method]}{suffix.upper()}", (*cells, _average(cells))
+
+
+def _average(cells: Sequence[Cell]) -> Cell:
+    """Return the mean over columns, ours and the paper's, where all are there."""
+    ours = [cell.value for cell in cells if cell.value is not None]
+    theirs = [cell.paper for cell in cells if cell.paper is not None]
+    whole = len(cells)
+    return Cell(
+        fmean(ours) if len(ours) == whole else None,
+        paper=fmean(theirs) if len(theirs) == whole else None,
+    )
+
+
+def _average_note(columns: Sequence[str]) -> str:
+    if len(columns) == len(COLUMNS):
+        return "Averages of the paper's figures are computed anew: some are misprinted."
+    return (
+        f"Averages are over the {len(columns)} columns shown, the paper's too. Columns without a "
+        f"cell are left out: {', '.join(c for c in COLUMNS if c not in columns)}."
+    )
+
+
+def _protocol_of(results: Results) -> str:
+    """Say what was trained, in the words of the run files."""
+    configs = [cell.run.config for cell in results.values()]
+    models = sorted({config.model for config in configs})
+    epochs = sorted({config.epochs for config in configs})
+    protocols = sorted({config.protocol for config in configs})
+    return (
+        f"protocol {' and '.join(protocols)}: {' and '.join(models)}, "
+        f"{' or '.join(map(str, epochs))} epochs"
+    )
+
+
+def _strengths(results: Results, columns: list[str], methods: list[str]) -> Table:
+    rows = []
+    for method in methods:
+        cells = []
+        for column in columns:
+            there = _of(results, column, method)
+            paper = paper_value("cifar_strength", f"{method}-ic", column)
+            if not there:
+                cells.append(Cell(paper=paper))
+                continue
+            honest = [s for cell in there for s in cell.raw.honest.strengths]
+            cells.append(
+                Cell(
+                    fmean(cell.raw.paper.strengths[0] for cell in there),
+                    paper=paper,
+                    n=len(there),
+                    note=f"halves {min(honest):.2f} to {max(honest):.2f}",
+                )
+            )
+        rows.append((f"{LABELS[method]}-IC", tuple(cells)))
+    return Table(
+        "cifar-strengths",
+        "Strengths λ that were chosen, with raw counts as the source prior",
+        tuple(columns),
+        tuple(rows),
+        notes=(
+            "The number is tuned on all test images, as the paper's; after it the smallest and "
+            "the largest that a half of them chose.",
+        ),
+        corner="method",
+    )
+
+
+def _gains(results: Results, columns: list[str], methods: list[str]) -> Table:
+    rows = tuple(
+        (
+            LABELS[method],
+            tuple(
+                _gain([c.raw.honest for c in _of(results, column, method)]) for column in columns
+            ),
+        )
+        for method in methods
+    )
+    return Table(
+        "cifar-gains",
+        "What IC takes off the error (points), judged on images it was not tuned on",
+        tuple(columns),
+        rows,
+        notes=(
+            "In brackets the 95 % interval from the paired differences of the 10,000 images, the "
+            "strengths taken as given; of several seeds the mean, and the mean of the bounds.",
+            *_verdicts(results, columns, methods),
+        ),
+        corner="method",
+    )
+
+
+def _gain(judged: Sequence[Judged]) -> Cell:
+    if not judged:
+        return Cell()
+    gain, low, high = _mean_gain(judged)
+    return Cell(text=f"{gain:+.2f} [{low:+.2f}, {high:+.2f}]")
+
+
+def _mean_gain(judged: Sequence[Judged]) -> tuple[float, float, float]:
+    return (
+        100.0 * fmean(each.gain for each in judged),
+        100.0 * fmean(each.interval[0] for each in judged),
+        100.0 * fmean(each.interval[1] for each in judged),
+    )
+
+
+def _verdicts(results: Results, columns: list[str], methods: list[str]) -> list[str]:
+    """Say where IC helps for sure, where it cannot be told, and where it harms."""
+    said = []
+    for method in methods:
+        found: dict[str, list[str]] = {"helps on": [], "cannot be told on": [], "harms on": []}
+        for column in columns:
+            there = _of(results, column, method)
+            if there:
+                _, low, high = _mean_gain([cell.raw.honest for cell in there])
+                word = "helps on" if low > 0 else "harms on" if high < 0 else "cannot be told on"
+                found[word].append(column)
+        parts = [f"{word} {_all_or(of, columns)}" for word, of in found.items() if of]
+        said.append(f"{LABELS[method]}: IC {', '.join(parts)}.")
+    return said
+
+
+def _all_or(some: Sequence[str], columns: Sequence[str]) -> str:
+    return "every column" if len(some) == len(columns) else " and ".join(some)
+
+
+def _ways(results: Results, column: str, methods: list[str]) -> Table:
+    """Return every way to correct the rows of one column."""
+    rows = []
+    for method in methods:
+        there = _of(results, column, method)
+        if there:
+            rows.append((LABELS[method], tuple(_percent(there, way) for way in WAYS.values())))
+    return Table(
+        f"cifar-ways-{column}",
+        f"Top-1 error (%) on {column}, by the way it is corrected",
+        tuple(WAYS),
+        tuple(rows),
+        notes=(
+            "Raw counts are the source prior but where it says effective prior: counts times "
+            "what weights, samplers and losses make of them. λ = 1 is the plain rule of Bayes: "
+            "nothing is tuned. What was tuned on the test labels was also judged on them.",
+            SPREAD,
+        ),
+        corner="method",
+        best="min",
+    )

@@ -1,0 +1,102 @@
+"""``reprior reproduce``: tables and figures from the command line, and its sentences."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.shared import in_process, is_one_sentence
+
+from reprior.cli import reproduce
+from reprior.experiments.reproduction import Reproduction
+from reprior.experiments.tables import Cell, Table
+
+
+def test_help_lists_what_can_be_reproduced(capsys):
+    result = in_process(capsys, "reproduce", "--help")
+    assert result.code == 0
+    for name in ("toy", "odds-ratio", "datasets", "cifar"):
+        assert f"\n  {name} " in result.out
+
+
+def test_a_table_is_shown_and_written(capsys, tmp_path):
+    result = in_process(capsys, "reproduce", "datasets", "-o", tmp_path)
+    assert result.code == 0, result.err
+    assert "437,513" in result.out
+    assert f"Written: 4 files in {tmp_path}" in result.out
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "datasets.md", "datasets.tex", "datasets.json", "datasets.run.json",
+    }  # fmt: skip
+
+
+def test_as_json(capsys, tmp_path):
+    result = in_process(capsys, "reproduce", "datasets", "-o", tmp_path, "--json")
+    document = result.json
+    assert document["folder"] == str(tmp_path)
+    assert document["tables"][0] == json.loads((tmp_path / "datasets.json").read_text())
+    assert len(document["files"]) == 4
+
+
+def test_notes_of_a_table_are_said_once_below_it(capsys, tmp_path, monkeypatch):
+    table = Table("t", "A title", ("ours",), (("row", (Cell(1.5),)),), notes=("Below.",))
+    made = Reproduction((table,), (tmp_path / "t.md",), ("Below.", "Of the whole."))
+    monkeypatch.setattr("reprior.experiments.odds.reproduce", lambda *_, **__: made)
+    result = in_process(capsys, "reproduce", "odds-ratio", "-o", tmp_path)
+    assert result.code == 0, result.err
+    assert result.out.count("Below.") == 1
+    assert result.err.strip() == "note: Of the whole."
+    assert "1.50" in result.out
+
+
+def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert in_process(capsys, "reproduce", "datasets", "-q").code == 0
+    assert (tmp_path / "reproduced" / "datasets" / "datasets.md").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["datset"], "There is no command 'datset'. Did you mean 'datasets'?"),
+        (["cifar", "--cells", "mnist"], "--cells must match COLUMN/ROW/sSEED. Got 'mnist'"),
+        (["cifar", "--no-train"], "must have a finished cell to make tables of"),
+        (["cifar", "--set", "epochs"], "--set must be KEY=VALUE"),
+        (["cifar", "--set", "epoch=1"], "Did you mean 'epochs'?"),
+        (["cifar", "--cells", "cifar10-exp100/ce/s0"], "and nothing is downloaded"),
+        (["cifar", "--jobs", "0"], "--jobs"),
+    ],
+)
+def test_bad_input(capsys, tmp_path, arguments, sentence):
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    result = in_process(capsys, "reproduce", *arguments, "-o", tmp_path / "out")
+    assert result.code == 2
+    assert is_one_sentence(result)
+    assert sentence in result.err
+
+
+def test_bars_follow_one_another():
+    told = []
+
+    class Session:
+        def progress(self, title, total, *, counted):
+            return Bar(f"{title} {total}{counted}")
+
+    class Bar:
+        def __init__(self, title):
+            self.title = title
+
+        def __enter__(self):
+            told.append(f"open {self.title}")
+            return lambda n: told.append(f"{self.title}: {n}")
+
+        def __exit__(self, *_):
+            told.append(f"close {self.title}")
+
+    with reproduce._Bars(Session(), "toy") as tell:
+        tell("moons", 1, 9)
+        tell("moons", 2, 9)
+        tell("circles", 1, 5)
+    assert told == [
+        "open toy: moons 9", "toy: moons 9: 1", "toy: moons 9: 2", "close toy: moons 9",
+        "open toy: circles 5", "toy: circles 5: 1", "close toy: circles 5",
+    ]  # fmt: skip

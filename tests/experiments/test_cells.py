@@ -1,0 +1,83 @@
+"""Which cells a pattern asks for, in which order, and that one process has a cell at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from reprior.exceptions import OptionError
+from reprior.experiments.cells import COLUMNS, METHODS, chains, claimed, select_cells
+
+
+def test_by_default_the_paper_s_rows_on_the_columns_of_ratio_100():
+    names = [cell.name for cell in select_cells()]
+    assert {name.split("/")[0] for name in names} == {
+        "cifar10-exp100", "cifar10-step100", "cifar100-exp100", "cifar100-step100",
+    }  # fmt: skip
+    of_one = sorted(name.split("/", 1)[1] for name in names if name.startswith("cifar10-exp100/"))
+    single = [m for m in METHODS if m not in ("ce", "ce-drw", "logit_adjusted")]
+    assert of_one == sorted(
+        [f"{m}/s{s}" for m in ("ce", "ce-drw") for s in range(3)] + [f"{m}/s0" for m in single]
+    )
+
+
+@pytest.mark.parametrize(
+    "pattern, n",
+    [
+        ("cifar10-exp10", 14),  # ten rows, two of them from three seeds
+        ("cifar10-exp10/ldam", 1),
+        ("*/ce/s0", len(COLUMNS)),
+        ("cifar100-*/ce*/s[12]", 4 * 2 * 2),
+    ],
+)
+def test_patterns(pattern, n):
+    assert len(select_cells([pattern])) == n
+
+
+def test_a_seed_of_one_s_own_holds_for_all_rows():
+    cells = select_cells(["cifar10-exp100"], settings={"seed": 7})
+    assert {cell.config.seed for cell in cells} == {7}
+    assert len(cells) == len(METHODS)
+
+
+def test_what_shares_a_first_stage_comes_after_its_base():
+    cells = select_cells()
+    names = [cell.name for cell in cells]
+    for cell in cells:
+        if cell.base is not None:
+            assert cell.base.config.first_stage == cell.config.first_stage
+            assert names.index(cell.base.name) == names.index(cell.name) - 1
+    assert sum(len(chain) for chain in chains(cells)) == len(cells)
+
+
+def test_settings_reach_every_run():
+    cells = select_cells(["cifar10-step100"], settings={"epochs": 3}, root="data")
+    assert {(cell.config.epochs, cell.config.root) for cell in cells} == {(3, "data")}
+
+
+def test_what_matches_nothing_is_an_error():
+    with pytest.raises(OptionError, match=r"Got 'cifar10-exp100/cee', which matches none"):
+        select_cells(["cifar10-exp100/cee"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_a_cell_is_one_process_s_until_that_ends(tmp_path):
+    code = (
+        "import sys, pathlib\n"
+        "from reprior.experiments.cells import claimed\n"
+        "with claimed(pathlib.Path(sys.argv[1])) as ours:\n"
+        "    print(ours, flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout.readline() == "True\n"
+        with claimed(tmp_path) as ours:
+            assert not ours
+        other.kill()
+        other.wait()
+    with claimed(tmp_path) as ours:
+        assert ours

@@ -1,0 +1,139 @@
+"""Cells are trained once, corrected both ways, and read back: on digits, in seconds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("lightning", reason="lightning is not installed")
+
+import reprior as rp
+from reprior.exceptions import FileFormatError, OptionError
+from reprior.experiments import RunConfig, cifar
+from reprior.experiments.cells import CellRun, claimed, select_cells
+from reprior.experiments.training.scores import read_scores
+
+CONFIG = RunConfig.resolve(
+    data="digits", imbalance="exp", ratio=20, epochs=5, batch_size=32, model="resnet8"
+)
+PLAIN = CellRun("cifar10-exp100", "ce", CONFIG)
+DRW = CellRun("cifar10-exp100", "ce-drw", CONFIG.differing(schedule="drw"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cifar")
+    for cell in (PLAIN, DRW):
+        cifar.run_cell(folder, cell)
+    return folder
+
+
+def test_the_correction_is_that_of_the_scores(folder):
+    result = cifar.read_cell(folder, PLAIN)
+    scores, labels = read_scores(folder / "cells" / PLAIN.config.id).whole()
+    assert result.raw.error == pytest.approx(np.mean(scores.argmax(1) != labels))
+    prior = rp.prior_from_counts(result.run.class_counts)
+    for i in (0, 25, 60):
+        corrected = rp.log_rebalance(scores, prior, strength=cifar.CURVE[i])
+        assert result.curve[i] == pytest.approx(np.mean(corrected.argmax(1) != labels), abs=1e-6)
+    assert result.raw.paper.error <= min(result.curve) + 1e-6
+    assert result.raw.paper.same_labels
+    assert not result.raw.honest.same_labels
+    assert result.raw == result.effective  # cross-entropy has no weights
+
+
+def test_the_effective_prior_of_drw_is_another(folder):
+    result = cifar.read_cell(folder, DRW)
+    assert result.raw != result.effective
+    assert result.raw.error == result.effective.error
+
+
+def test_drw_takes_over_the_first_epochs_of_its_base(folder):
+    plain, drw = (cifar.read_cell(folder, cell).run for cell in (PLAIN, DRW))
+    shared = CONFIG.deferred_epoch
+    assert [e["train_loss"] for e in plain.epochs[:shared]] == [
+        e["train_loss"] for e in drw.epochs[:shared]
+    ]
+    assert plain.epochs[-1]["train_loss"] != drw.epochs[-1]["train_loss"]
+
+
+def test_a_finished_cell_is_not_run_again(folder, monkeypatch):
+    chosen = select_cells(["cifar10-exp100/ce/s0"])
+    there = CellRun(chosen[0].column, chosen[0].method, CONFIG)
+    monkeypatch.setattr(cifar, "select_cells", lambda *_, **__: (there,))
+    monkeypatch.setattr(cifar, "run_cell", pytest.fail)
+    made = cifar.reproduce(folder)
+    assert made.notes == ()
+    assert [table.name for table in made.tables] == [
+        "cifar-table2", "cifar-gains", "cifar-strengths", "cifar-ways-cifar10-exp100",
+    ]  # fmt: skip
+    assert all(path.exists() for path in made.files)
+    assert {"cifar-curves.png", "cifar-table2.tex"} <= {path.name for path in made.files}
+
+
+def test_what_is_not_finished_is_said(folder, monkeypatch):
+    other = CellRun("cifar10-exp100", "ldam", CONFIG.differing(seed=5))
+    monkeypatch.setattr(cifar, "select_cells", lambda *_, **__: (PLAIN, other))
+    made = cifar.reproduce(folder, train=False)
+    assert made.notes == ("1 of 2 cells are not finished: cifar10-exp100/ldam/s5.",)
+
+
+def test_several_at_once_are_the_same(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar, "select_cells", lambda *_, **__: (PLAIN, DRW))
+    told = []
+    cifar.reproduce(tmp_path, jobs=2, progress=lambda *what: told.append(what))
+    assert told == [("cells", 2, 2)]
+    for cell in (PLAIN, DRW):
+        ours, alone = cifar.read_cell(tmp_path, cell), cifar.read_cell(folder, cell)
+        assert ours.run.class_counts == alone.run.class_counts
+        assert ours.raw.error == pytest.approx(alone.raw.error, abs=0.05)
+
+
+def test_a_correction_that_was_lost_is_made_from_the_scores(folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    path = copy / "cells" / PLAIN.config.id / "correction.json"
+    before = json.loads(path.read_text())
+    path.unlink()
+    assert cifar.read_cell(copy, PLAIN) is None
+    cifar.run_cell(copy, PLAIN)
+    assert json.loads(path.read_text()) == before
+
+
+def test_a_damaged_correction_is_named(folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    path = copy / "cells" / PLAIN.config.id / "correction.json"
+    path.write_text('{"raw": {}}')
+    with pytest.raises(FileFormatError, match=r"Got .* in .*correction\.json"):
+        cifar.read_cell(copy, PLAIN)
+    path.write_text("{")
+    with pytest.raises(FileFormatError, match=r"Delete the file"):
+        cifar.read_cell(copy, PLAIN)
+
+
+def test_bad_input(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar, "select_cells", lambda *_, **__: (PLAIN,))
+    with pytest.raises(OptionError, match="`folder` must have a finished cell"):
+        cifar.reproduce(tmp_path, train=False)
+    with pytest.raises(OptionError, match="`jobs` must be at least 1"):
+        cifar.reproduce(tmp_path, jobs=0)
+    home = tmp_path / "cells" / PLAIN.config.id
+    with (
+        claimed(home),
+        pytest.raises(OptionError, match="must be trained by one process at a time"),
+    ):
+        cifar.run_cell(tmp_path, PLAIN)
+
+
+def test_progress_counts_the_samples_of_all_epochs():
+    told = []
+    cell = select_cells(["cifar100-exp100/ce/s0"])[0]
+    step = cifar._samples_of(cell, "cell 1 of 2", lambda *what: told.append(what))
+    step(300)
+    assert told == [("cell 1 of 2: cifar100-exp100/ce/s0", 300, 10847 * cell.config.epochs)]
+    assert cifar._samples_of(cell, "", None) is None

@@ -1,0 +1,95 @@
+"""The tables say what the cells say: numbers by hand, seeds averaged, harm admitted."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprior.experiments import RunConfig
+from reprior.experiments.cells import COLUMNS
+from reprior.experiments.cifar import CURVE, CellResult
+from reprior.experiments.cifar_figures import write_curves
+from reprior.experiments.cifar_tables import make_tables
+from reprior.experiments.correction import Correction, Judged
+from reprior.experiments.training.runfile import RunFile
+
+
+def cell(error, honest, *, interval=(0.01, 0.2), strengths=(1.0, 1.5), effective=0.4):
+    judged = Judged(honest, error - honest, interval, strengths, same_labels=False)
+    tuned = Judged(honest - 0.01, 0.0, interval, (1.2,), same_labels=True)
+    plain = Judged(honest + 0.02, 0.0, interval, (1.0,), same_labels=False)
+    other = Judged(effective, 0.0, interval, (0.3, 0.4), same_labels=False)
+    return CellResult(
+        RunFile(RunConfig.resolve(data="cifar10", imbalance="exp"), class_counts=(9, 1)),
+        Correction(error, judged, tuned, plain),
+        Correction(error, other, tuned, plain),
+        tuple(error - 0.001 * i for i in range(len(CURVE))),
+    )
+
+
+RESULTS = {
+    "cifar10-exp100/ce/s0": cell(0.50, 0.36),
+    "cifar10-exp100/ce/s1": cell(0.52, 0.38, strengths=(0.8, 1.1)),
+    "cifar10-step100/ce/s0": cell(0.60, 0.50, interval=(-0.01, 0.02)),
+    "cifar10-exp100/ldam/s0": cell(0.40, 0.41, interval=(-0.02, -0.01)),
+}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {table.name: table for table in make_tables(RESULTS)}
+
+
+def rows(table):
+    return {label: dict(zip(table.columns, cells, strict=True)) for label, cells in table.rows}
+
+
+def test_table_two(tables):
+    found = rows(tables["cifar-table2"])
+    assert list(found) == ["CE", "LDAM", "CE-IC", "LDAM-IC"]
+    ce = found["CE"]["cifar10-exp100"]
+    assert (ce.value, ce.paper, ce.n) == (pytest.approx(51.0), 28.48, 2)
+    assert ce.spread == pytest.approx(2**0.5)
+    corrected = found["CE-IC"]["cifar10-exp100"]
+    assert (corrected.value, corrected.paper) == (pytest.approx(37.0), 20.14)
+    assert found["CE"]["average"].value == pytest.approx((51 + 60) / 2)
+    assert found["CE"]["average"].paper == pytest.approx((28.48 + 34.01) / 2)
+    assert found["LDAM"]["average"].value is None
+    assert found["LDAM"]["cifar10-step100"].value is None
+    assert "cifar100-exp100" in tables["cifar-table2"].notes[2]
+
+
+def test_all_columns_need_no_note_of_what_is_left_out():
+    results = {f"{column}/ce/s0": cell(0.5, 0.4) for column in COLUMNS}
+    assert "misprinted" in make_tables(results)[0].notes[2]
+
+
+def test_strengths(tables):
+    found = rows(tables["cifar-strengths"])
+    ce = found["CE-IC"]["cifar10-exp100"]
+    assert (ce.value, ce.paper, ce.note) == (pytest.approx(1.2), 2.1, "halves 0.80 to 1.50")
+    assert found["LDAM-IC"]["cifar10-step100"].value is None
+
+
+def test_gains_and_what_is_said_of_them(tables):
+    found = rows(tables["cifar-gains"])
+    assert found["CE"]["cifar10-exp100"].text == "+14.00 [+1.00, +20.00]"
+    assert found["LDAM"]["cifar10-step100"].text is None
+    assert tables["cifar-gains"].notes[1:] == (
+        "CE: IC helps on cifar10-exp100, cannot be told on cifar10-step100.",
+        "LDAM: IC harms on cifar10-exp100.",
+    )
+
+
+def test_every_way_to_correct(tables):
+    found = rows(tables["cifar-ways-cifar10-exp100"])["CE"]
+    values = [each.value for each in found.values()]
+    assert values == pytest.approx([51.0, 37.0, 36.0, 39.0, 40.0, 39.0])
+    assert list(rows(tables["cifar-ways-cifar10-step100"])) == ["CE"]
+
+
+def test_curves_are_drawn_for_each_column(tmp_path):
+    paths = write_curves(RESULTS, tmp_path)
+    assert [path.name for path in paths] == ["cifar-curves.png", "cifar-curves.svg"]
+    drawn = paths[1].read_text()
+    assert "cifar10-step100" in drawn
+    assert "cifar100" not in drawn
