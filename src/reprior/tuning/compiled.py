@@ -77,9 +77,9 @@ def _candidates_of_many(
     count = 0
     for start in range(ZERO, n_classes, BLOCK):
         stop = min(start + BLOCK, n_classes)
-        near = 0
+        near = np.int32(0)
         for k in range(start, stop):
-            near += not scores[i, k] + at * own[k] < least
+            near = np.int32(near + (not scores[i, k] + at * own[k] < least))
         if near > (start <= a < stop) + (start <= b < stop):
             end = count
             for k in range(start, stop):  # a list of those near, without a branch

@@ -9,7 +9,8 @@ of each other are looked at again in float64. NaN is in nobody's order, and so n
 counts as near, and is found where near lines are looked at.
 
 Loops run over unsigned indices: numba need not ask whether one counts from the end, and slices,
-whose references it would count, are not needed.
+whose references it would count, are not needed. Lines are counted in 32 bits: as many fit into a
+vector as there are scores in one, where 64 bits would take two or four.
 """
 
 from __future__ import annotations
@@ -138,9 +139,9 @@ def _winner_of_few(
         s = np.float64(scores[i, k]) + exact[k]
         best = k if s > top else best
         top = s if s > top else top
-    tied = 0
+    tied = np.int32(0)
     for k in range(n_classes):
-        tied += not np.float64(scores[i, k]) + exact[k] < top
+        tied = np.int32(tied + (not np.float64(scores[i, k]) + exact[k] < top))
     if tied > 1:
         for k in range(n_classes):
             if scores[i, k] != scores[i, k]:
@@ -202,10 +203,10 @@ def _winner(
     at = _place(bits, ZERO, first, min(first + BLOCK, n_classes), best, places)
     top = line[ZERO, at]
     level = scores.dtype.type(top - margin[0] * (abs(top) + margin[1]))
-    near = 0
+    near = np.int32(0)
     for j in range(n_blocks):
         for k in range(blocks[j], min(blocks[j] + BLOCK, n_classes)):
-            near += not line[ZERO, k] < level
+            near = np.int32(near + (not line[ZERO, k] < level))
     if near == 1:
         return at
     return _settled(scores, i, exact, slope, line, level, blocks, n_blocks)
@@ -219,9 +220,9 @@ def _reached(
     n_classes: Index = np.uintp(scores.shape[1])
     total, n_blocks = 0, ZERO
     for start in range(ZERO, n_classes, BLOCK):
-        here = 0
+        here = np.int32(0)
         for k in range(start, min(start + BLOCK, n_classes)):
-            here += not scores[i, k] + shift[k] < level
+            here = np.int32(here + (not scores[i, k] + shift[k] < level))
         blocks[n_blocks] = start
         n_blocks += ONE if here else ZERO
         total += here
