@@ -3,7 +3,7 @@
 # One environment, .venv, in three steps that are each done once and remembered by a stamp file:
 #   light  reprior[cli,fast,sklearn], enough for the demo
 #   dev    tests, linters, documentation, PyTorch, JAX and ONNX on top
-#   heavy  boosting libraries and the driver of a browser, for `make test-all`
+#   heavy  boosting libraries, networks of others and the driver of a browser, for `make test-all`
 # A stamp is older than pyproject.toml or constraints.txt only when one of them changed.
 
 PYTHON ?= python3
@@ -48,7 +48,7 @@ $(DEV): $(LIGHT)
 	@touch $@
 
 $(HEAVY): $(DEV)
-	@echo "building $(VENV): boosting libraries and the browser's driver"
+	@echo "building $(VENV): boosting libraries, networks of others and the browser's driver"
 	@$(INSTALL) --group heavy
 	@touch $@
 

@@ -22,6 +22,7 @@ def test_without_timm_a_sentence_says_what_to_install(monkeypatch):
         build_model("resnet50", 10)
 
 
+@pytest.mark.heavy
 @needs_timm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name, size", [("resnet18", 64), ("inception_v3", 139)])
@@ -32,6 +33,7 @@ def test_a_backbone_by_name(name, size, head):
         assert model(torch.zeros(2, 3, size, size)).shape == (2, 12)
 
 
+@pytest.mark.heavy
 @needs_timm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_bbn_of_a_residual_network_doubles_its_last_block():
@@ -43,6 +45,7 @@ def test_bbn_of_a_residual_network_doubles_its_last_block():
     assert names == {"trunk", "conventional", "rebalancing", "head"}
 
 
+@pytest.mark.heavy
 @needs_timm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_what_timm_does_not_have_is_refused():
