@@ -15,7 +15,7 @@ from reprior.experiments.tables import Cell, Table
 def test_help_lists_what_can_be_reproduced(capsys):
     result = in_process(capsys, "reproduce", "--help")
     assert result.code == 0
-    for name in ("toy", "odds-ratio", "datasets", "cifar"):
+    for name in ("toy", "odds-ratio", "datasets", "cifar", "inaturalist"):
         assert f"\n  {name} " in result.out
 
 
@@ -64,6 +64,9 @@ def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
         (["cifar", "--set", "epoch=1"], "Did you mean 'epochs'?"),
         (["cifar", "--cells", "cifar10-exp100/ce/s0"], "and nothing is downloaded"),
         (["cifar", "--jobs", "0"], "--jobs"),
+        (["inaturalist"], "--simulate"),
+        (["inaturalist", "--n-classes", "20"], "--n-classes must be left out"),
+        (["inaturalist", "--simulate", "--row", "svm"], "'svm'"),
     ],
 )
 def test_bad_input(capsys, tmp_path, arguments, sentence):

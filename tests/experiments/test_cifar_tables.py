@@ -75,7 +75,7 @@ def test_gains_and_what_is_said_of_them(tables):
     assert found["CE"]["cifar10-exp100"].text == "+14.00 [+1.00, +20.00]"
     assert found["LDAM"]["cifar10-step100"].text is None
     assert tables["cifar-gains"].notes[1:] == (
-        "CE: IC helps on cifar10-exp100, cannot be told on cifar10-step100.",
+        "CE: IC helps on cifar10-exp100; cannot be told on cifar10-step100.",
         "LDAM: IC harms on cifar10-exp100.",
     )
 

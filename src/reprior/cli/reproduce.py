@@ -144,6 +144,52 @@ def cifar(
     )  # fmt: skip
 
 
+@_experiment("inaturalist", "reprior reproduce inaturalist --simulate -o inaturalist")
+@click.option(
+    "--root", type=PATH, metavar="DIR", help="The folder of iNaturalist 2018. Needed to train."
+)
+@click.option(
+    "--simulate", is_flag=True,
+    help="Train a linear classifier on a stand-in with the true class counts: needs no data.",
+)  # fmt: skip
+@click.option(
+    "--protocol", type=Names(list(PROTOCOLS)), default="paper", show_default=True,
+    help="How networks are trained. The stand-in has settings of its own.",
+)  # fmt: skip
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME",
+    help="A network of timm. Repeatable. inception_v3 and resnet50, if not given.",
+)  # fmt: skip
+@click.option(
+    "--row", "rows", multiple=True, metavar="ROW",
+    help="ce, ce-drw, focal, focal-drw, ldam, ldam-drw or bbn. Repeatable. All, if not given; of "
+    "the stand-in the first four.",
+)  # fmt: skip
+@click.option(
+    "--n-classes", type=click.IntRange(min=2), help="Classes of the stand-in. 8,142, if not given."
+)
+@seed_option
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="A setting of the training that differs. Repeatable.",
+)  # fmt: skip
+def inaturalist(
+    folder: Path,
+    progress: Progress,
+    models: Sequence[str],
+    rows: Sequence[str],
+    settings: Sequence[str],
+    **options: Any,
+) -> Reproduction:
+    """Table 3 and the curve along λ: 8,142 classes, cross-validated."""
+    from reprior.experiments.inaturalist import MODELS, reproduce
+
+    return reproduce(
+        folder, models=models or MODELS, rows=rows or None, settings=read_settings(settings),
+        progress=progress, **options,
+    )  # fmt: skip
+
+
 class _Bars:
     """What experiments tell their progress to: a bar for each thing, one after the other."""
 

@@ -27,6 +27,9 @@ __all__ = ["CellResult", "read_cells", "reproduce", "run_cell"]
 
 CELLS, CORRECTION = "cells", "correction.json"
 
+#: Strengths that are searched: LDAM's networks are best above 2.
+BOUNDS = (0.0, 4.0)
+
 #: Where the curve of a cell is kept: exact values at these strengths.
 CURVE = tuple(round(0.02 * i, 2) for i in range(126))
 
@@ -180,9 +183,9 @@ def _corrected(run: RunFile, home: Path) -> dict[str, Any]:
         # An effective prior is often nearly uniform: then only extreme strengths change anything,
         # and the strength that is kept says so.
         warnings.simplefilter("ignore", RepriorWarning)
-        by_effective = correct(scores, effective)
+        by_effective = correct(scores, effective, bounds=BOUNDS)
     return {
-        "raw": correct(scores, raw).to_dict(),
+        "raw": correct(scores, raw, bounds=BOUNDS).to_dict(),
         "effective": by_effective.to_dict(),
         "curve": {"strengths": list(CURVE), "error": (1.0 - values).round(6).tolist()},
     }

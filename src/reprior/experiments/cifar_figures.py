@@ -10,7 +10,8 @@ import numpy as np
 
 from reprior.experiments.cells import COLUMNS, METHODS
 from reprior.experiments.cifar_tables import LABELS
-from reprior.experiments.figures import new_figure, save_figure, sequence, style
+from reprior.experiments.figures import new_figure, save_figure, style
+from reprior.report.plots.drawing import AFTER, CYCLE
 
 if TYPE_CHECKING:
     from reprior.experiments.cifar import CellResult
@@ -19,6 +20,11 @@ __all__ = ["write_curves"]
 
 #: Panels beside each other.
 PER_ROW = 2
+
+#: One colour for a loss; class-balanced ones are dotted, DRW is broken.
+_COLOURS = {
+    "ce": AFTER, "focal": CYCLE[1], "ldam": CYCLE[2], "bbn": CYCLE[5], "logit_adjusted": CYCLE[3],
+}  # fmt: skip
 
 
 def write_curves(results: Mapping[str, CellResult], folder: Path) -> tuple[Path, ...]:
@@ -46,16 +52,16 @@ def write_curves(results: Mapping[str, CellResult], folder: Path) -> tuple[Path,
 
 
 def _panel(panel: Any, results: Mapping[str, CellResult], column: str, strengths: Any) -> None:
-    colours = dict(zip(METHODS, sequence(len(METHODS)), strict=True))
     for method in METHODS:
         cells = [c for name, c in results.items() if name.startswith(f"{column}/{method}/")]
         if not cells:
             continue
         error = 100.0 * np.mean([cell.curve for cell in cells], axis=0)
-        later = "--" if method.endswith("-drw") else ":" if method.startswith("cb_") else "-"
-        panel.plot(strengths, error, later, color=colours[method], label=LABELS[method])
+        colour = _COLOURS[method.removeprefix("cb_").removesuffix("-drw")]
+        dashes = "--" if method.endswith("-drw") else ":" if method.startswith("cb_") else "-"
+        panel.plot(strengths, error, dashes, color=colour, label=LABELS[method])
         best = int(np.argmin(error))
-        panel.plot(strengths[best], error[best], "o", color=colours[method], markersize=4)
+        panel.plot(strengths[best], error[best], "o", color=colour, markersize=4)
     panel.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
     panel.set_title(column)
     panel.set_ylabel("top-1 error (%)")

@@ -227,12 +227,12 @@ def _verdicts(results: Results, columns: list[str], methods: list[str]) -> list[
                 word = "helps on" if low > 0 else "harms on" if high < 0 else "cannot be told on"
                 found[word].append(column)
         parts = [f"{word} {_all_or(of, columns)}" for word, of in found.items() if of]
-        said.append(f"{LABELS[method]}: IC {', '.join(parts)}.")
+        said.append(f"{LABELS[method]}: IC {'; '.join(parts)}.")
     return said
 
 
 def _all_or(some: Sequence[str], columns: Sequence[str]) -> str:
-    return "every column" if len(some) == len(columns) else " and ".join(some)
+    return "every column" if len(some) == len(columns) else ", ".join(some)
 
 
 def _ways(results: Results, column: str, methods: list[str]) -> Table:

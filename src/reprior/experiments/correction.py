@@ -142,7 +142,9 @@ class Folded:
         return stdev(self.errors)
 
 
-def correct(scores: RunScores, source_prior: Any, *, metric: str = "accuracy") -> Correction:
+def correct(
+    scores: RunScores, source_prior: Any, *, metric: str = "accuracy", bounds: Bounds = BOUNDS
+) -> Correction:
     """Correct the scores of a run towards a uniform prior, and judge it three ways.
 
     Parameters
@@ -152,8 +154,10 @@ def correct(scores: RunScores, source_prior: Any, *, metric: str = "accuracy") -
     source_prior : array-like of shape (K,)
         P_s: shares of the training classes, or the prior that the network has effectively learnt.
     metric : str, default "accuracy"
-        What the strength is tuned for, by exact search over 0 to 2; further up, to at most 8,
-        where the best lies at the bound. Errors are always shares of wrong predictions.
+        What the strength is tuned for, by exact search. Errors are always shares of wrong
+        predictions.
+    bounds : (float, float), default (0, 2)
+        Strengths to search; further up, to at most 8, where the best lies at the upper bound.
 
     Examples
     --------
@@ -168,11 +172,11 @@ def correct(scores: RunScores, source_prior: Any, *, metric: str = "accuracy") -
     tuning = _Part(scores.validation_scores, scores.validation_labels, source)
     judging = _Part(scores.test_scores, scores.test_labels, source)
     parts: tuple[_Part, ...] = (judging,)
-    honest: tuple[float, ...] = (_best(tuning.profile, tuned_for)[0],)
+    honest: tuple[float, ...] = (_best(tuning.profile, tuned_for, bounds)[0],)
     if scores.halved:
         parts = (judging, tuning)
-        honest = (*honest, _best(judging.profile, tuned_for)[0])
-    paper = _best(lambda bounds: merged(p.profile(bounds) for p in parts), tuned_for)[0]
+        honest = (*honest, _best(judging.profile, tuned_for, bounds)[0])
+    paper = _best(lambda within: merged(p.profile(within) for p in parts), tuned_for, bounds)[0]
     return Correction(
         error=float(np.concatenate([part.wrong(0.0) for part in parts]).mean()),
         honest=_judge(parts, honest, same_labels=False),
@@ -275,12 +279,12 @@ class _Part:
 
 
 def _best(
-    profile_of: Callable[[Bounds], StrengthProfile], metric: CountMetric
+    profile_of: Callable[[Bounds], StrengthProfile], metric: CountMetric, bounds: Bounds = BOUNDS
 ) -> tuple[float, Bounds]:
     """The best strength, and the bounds within which it was found."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _SAID_BY_THE_STRENGTH, RepriorWarning)
-        best, profile = best_widened(profile_of, BOUNDS, metric, (), stacklevel=3)
+        best, profile = best_widened(profile_of, bounds, metric, (), stacklevel=3)
     return best.strength, profile.bounds
 
 
