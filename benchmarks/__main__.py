@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "importing": (),
     "loader": ("torch", "numba"),
     "fold_torch": ("torch",),
+    "fusion": (),
     "fold": ("onnx", "onnxruntime", "torch", "skl2onnx"),
     "report": ("matplotlib", "jinja2"),
     "training": ("torch", "lightning"),

@@ -1,4 +1,4 @@
-"""A calibrator comes back from its file."""
+"""A calibrator, or a fusion, comes back from its file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reprior as rp
-from reprior.loading import load
+from reprior.loading import load, load_calibrator
 
 
 @pytest.fixture
@@ -53,3 +53,15 @@ def test_a_damaged_provenance_is_refused(fitted, tmp_path, provenance):
     path.write_text(json.dumps({**json.loads(path.read_text()), "provenance": provenance}))
     with pytest.raises(rp.FileFormatError, match="'digest' and the integer 'n_samples'"):
         load(path)
+
+
+def test_the_file_tells_a_fusion_from_a_calibrator(fitted, tmp_path):
+    scores = {"rgb": np.array([[3.0, 0.5], [0.2, 2.0]]), "depth": np.array([[2.0, 0.2], [0.1, 3]])}
+    fusion = rp.ModalityFusion([0.75, 0.25]).fit(scores, [0, 1])
+    fitted.save(tmp_path / "cal.json")
+    fusion.save(tmp_path / "fusion.json")
+    assert type(load(tmp_path / "cal.json")) is rp.PosteriorCalibrator
+    assert type(load(tmp_path / "fusion.json")) is rp.ModalityFusion
+    assert load_calibrator(tmp_path / "cal.json").strength_ == fitted.strength_
+    with pytest.raises(rp.FileFormatError, match=r"one model. Got a fusion of several"):
+        load_calibrator(tmp_path / "fusion.json")

@@ -53,6 +53,7 @@ __all__ = [
     "InfeasibleError",
     "LabelsError",
     "MissingDependencyError",
+    "ModalityFusion",
     "NotFittedError",
     "OptionError",
     "ParetoFront",
@@ -84,10 +85,11 @@ __all__ = [
 
 if _typing.TYPE_CHECKING:
     from reprior import engines
+    from reprior.fusion import ModalityFusion
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Look up what costs time when it is asked for: the version, and work on streams."""
+    """Look up what costs time when it is asked for: the version, streams, and fusion."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -96,4 +98,8 @@ def __getattr__(name: str) -> _typing.Any:
         from importlib import import_module
 
         return import_module("reprior.engines")
+    if name == "ModalityFusion":
+        from reprior.fusion import ModalityFusion
+
+        return ModalityFusion
     raise AttributeError(f"module 'reprior' has no attribute {name!r}")

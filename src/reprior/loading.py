@@ -1,24 +1,33 @@
-"""A calibrator from its file."""
+"""A calibrator, or a fusion of modalities, from its file."""
 
 from __future__ import annotations
 
 import math
 import os
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.encoding import as_classes
-from reprior.files.calibrators import read_calibrator
+from reprior.exceptions import FileFormatError
+from reprior.files.calibrators import FORMAT, calibrator_fields
+from reprior.files.documents import parsed
+from reprior.files.fusions import fusion_document, is_fusion
 
-__all__ = ["load"]
+if TYPE_CHECKING:
+    from reprior.fusion import ModalityFusion
+
+__all__ = ["load", "load_calibrator"]
 
 
-def load(path: str | os.PathLike[str]) -> PosteriorCalibrator:
-    """Read a calibrator that :meth:`PosteriorCalibrator.save` wrote.
+def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
+    """Read what :meth:`PosteriorCalibrator.save` or :meth:`ModalityFusion.save` wrote.
 
-    A file that is truncated, damaged, from a newer version, or not a calibrator is refused.
+    The file says which of the two it is. One that is truncated, damaged, from a newer version, or
+    neither is refused.
 
     Examples
     --------
@@ -30,7 +39,24 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator:
     >>> rp.load(path).strength_ == fitted.strength_
     True
     """
-    fields = read_calibrator(path)
+    document = parsed(path, FORMAT)
+    if is_fusion(document):
+        return _fusion(fusion_document(path, document))
+    return _calibrator(calibrator_fields(path, document))
+
+
+def load_calibrator(path: str | os.PathLike[str]) -> PosteriorCalibrator:
+    """Read a calibrator; refuse a fusion, where it can be no help."""
+    document = parsed(path, FORMAT)
+    if is_fusion(document):
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must be a calibrator of one model. Got a fusion of several. "
+            f"Pass what PosteriorCalibrator.save or `reprior fit` wrote."
+        )
+    return _calibrator(calibrator_fields(path, document))
+
+
+def _calibrator(fields: dict[str, Any]) -> PosteriorCalibrator:
     classes = fields["classes"]
     calibrator = PosteriorCalibrator(
         fields["source_prior"],
@@ -41,13 +67,55 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator:
         class_axis=fields["class_axis"],
         classes=classes,
     )
-    n_classes, score = len(fields["source_prior"]), fields["best_score"]
-    calibrator.source_prior_ = as_prior(fields["source_prior"], name="source_prior")
-    calibrator.target_prior_ = as_target_prior(fields["target_prior"], n_classes=n_classes)
-    calibrator.classes_ = np.arange(n_classes) if classes is None else as_classes(classes)
+    _adopt(calibrator, fields)
     calibrator.strength_ = float(fields["strength"])
     calibrator.strength_interval_ = tuple(fields["strength_interval"])
     calibrator.temperature_ = float(fields["temperature"])
-    calibrator.best_score_ = math.nan if score is None else float(score)
-    calibrator.profile_, calibrator.provenance_ = None, fields["provenance"]
+    calibrator.profile_ = None
     return calibrator
+
+
+def _fusion(fields: dict[str, Any]) -> ModalityFusion:
+    # Here, so that reading a calibrator loads nothing of it.
+    from reprior.fusion import ModalityFusion
+
+    chosen = ("rule", "flatten", "order", "strengths", "flatten_by", "uncertainty", "missing")
+    fusion = ModalityFusion(
+        fields["source_prior"],
+        target_prior=fields["target_prior"],
+        metric=fields["metric"],
+        kind=fields["kind"],
+        class_axis=fields["class_axis"],
+        classes=fields["classes"],
+        **{name: fields[name] for name in chosen},
+    )
+    _adopt(fusion, fields)
+    modalities = {each["name"]: each for each in fields["modalities"]}
+    fusion.modalities_ = tuple(modalities)
+    fusion.strengths_ = {name: float(each["strength"]) for name, each in modalities.items()}
+    shared = fields["strengths"] == "shared"
+    fusion.strength_ = next(iter(fusion.strengths_.values())) if shared else None
+    fusion.references_ = _references(modalities, "entropy")
+    fusion.information_references_ = _references(modalities, "mutual_information")
+    fusion.search_, fusion.curve_ = fields["search"], None
+    return fusion
+
+
+def _references(modalities: dict[str, Any], measure: str) -> dict[str, EntropyReference]:
+    found = {name: each.get(measure) for name, each in modalities.items()}
+    return {
+        name: EntropyReference(float(known["mean"]), float(known["std"]))
+        for name, known in found.items()
+        if known is not None
+    }
+
+
+def _adopt(loaded: PosteriorCalibrator | ModalityFusion, fields: dict[str, Any]) -> None:
+    """Take over what both kinds of file hold."""
+    classes, n_classes = fields["classes"], len(fields["source_prior"])
+    score = fields["best_score"]
+    loaded.source_prior_ = as_prior(fields["source_prior"], name="source_prior")
+    loaded.target_prior_ = as_target_prior(fields["target_prior"], n_classes=n_classes)
+    loaded.classes_ = np.arange(n_classes) if classes is None else as_classes(classes)
+    loaded.best_score_ = math.nan if score is None else float(score)
+    loaded.provenance_ = fields["provenance"]

@@ -51,13 +51,13 @@ def command(
     follow, labels included. The result is compared with the calibrator in ONNX Runtime, and nothing
     is written where they disagree.
     """
-    from reprior.loading import load
+    from reprior.loading import load_calibrator
     from reprior.onnx import fold_report
 
     if not output:
         raise OptionError("`output` must be the path of a file. Got no name. Pass one.")
     check_output(output, [cal, model, inputs])
-    calibrator = load(cal)
+    calibrator = load_calibrator(cal)
     samples = None if inputs is None else _read_inputs(inputs)
     with session.progress("folding"), _command_words():
         folded = fold_report(model, calibrator, output=output, scores=scores, inputs=samples)

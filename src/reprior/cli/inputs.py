@@ -57,10 +57,10 @@ KINDS_EXPLAINED = (
 
 def load_calibrator(path: str) -> PosteriorCalibrator:
     """Read what fit wrote; say so where the arguments may be in the wrong order."""
-    from reprior.loading import load
+    from reprior import loading
 
     try:
-        return load(path)
+        return loading.load_calibrator(path)
     except FileFormatError as error:
         if Path(path).suffix.lower() == ".json":
             raise

@@ -15,6 +15,7 @@ from onnx import external_data_helper
 import reprior as rp
 from reprior.exceptions import FileFormatError, FoldError
 from reprior.files.atomic import atomic_paths, atomic_write
+from reprior.loading import load_calibrator
 from reprior.onnx.marks import KEY, noted_calibrator
 
 __all__ = ["KEY", "Source", "as_text", "calibrator_of", "read_model", "stamp", "write_model"]
@@ -217,7 +218,7 @@ def _parsed(text: str) -> rp.PosteriorCalibrator:
         path = Path(folder) / "calibrator.json"
         path.write_text(text, "utf-8")
         try:
-            return rp.load(path)
+            return load_calibrator(path)
         except FileFormatError as error:
             reason = str(error).replace(repr(os.fspath(path)), f"metadata_props[{KEY!r}]")
             raise FileFormatError(

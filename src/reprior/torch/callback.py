@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-import reprior as rp
 from reprior.calibrator import PosteriorCalibrator
 from reprior.encoding import is_range
 from reprior.engines import OnlineFit
 from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
+from reprior.loading import load_calibrator
 from reprior.metrics.count_metrics import find_metric
 from reprior.summary import metric_name
 from reprior.torch.batches import Unpack, scores_in, without_class_axis
@@ -220,7 +220,7 @@ class RebalanceCallback(Callback):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "calibrator.json"
                 path.write_text(json.dumps(state_dict["calibrator"]), encoding="utf-8")
-                self.calibrator_ = rp.load(path)
+                self.calibrator_ = load_calibrator(path)
 
     def _read(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores, labels and weights of one batch."""

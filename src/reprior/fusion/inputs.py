@@ -1,0 +1,278 @@
+"""{name: scores} of several modalities: checked, and laid out for the work."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    is_floating,
+    is_traced,
+    namespace,
+    to_numpy,
+)
+from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
+from reprior.core.checks import first_index
+from reprior.core.logspace import (
+    ROW_SUM_TOLERANCE,
+    as_scores,
+    refuse_scores,
+    row_name,
+    sum_tolerance,
+)
+from reprior.encoding import score_array
+from reprior.exceptions import OptionError, RepriorWarning, ScoresError
+from reprior.fusion.recipe import Recipe
+
+__all__ = ["Inputs", "images_axis", "named_scores", "read_inputs", "warn_of_probabilities"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+def images_axis(class_axis: int) -> int:
+    """The axis of the images: the first that is not the classes'.
+
+    Examples
+    --------
+    >>> images_axis(0), images_axis(1)
+    (1, 0)
+    """
+    return 1 if class_axis == 0 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Scores of one shape and library, by modality."""
+
+    given: dict[str, Array]
+    """As the user passed them: errors speak of these."""
+    arrays: dict[str, Array]
+    """With K classes on the class axis."""
+    axis: int
+    """Of the classes in one pass of ``arrays``."""
+    shape: tuple[int, ...]
+    """Of one pass as given: that of the result."""
+    kind: str
+    passes: bool
+    xp: Namespace
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one score per sample, that of class 1."""
+        first = next(iter(self.given))
+        return self.given[first] is not self.arrays[first]
+
+    @property
+    def labels_shape(self) -> tuple[int, ...]:
+        """Of the labels, and of the predictions: images first, then pixels."""
+        if len(self.shape) == 1:
+            return self.shape
+        return tuple(n for i, n in enumerate(self.shape) if i != self.axis)
+
+    @property
+    def columns_shape(self) -> tuple[int, ...]:
+        """Of one pass with all classes."""
+        return tuple(next(iter(self.arrays.values())).shape)[1 if self.passes else 0 :]
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the result, on the host: what decisions are made in."""
+        hosts = [to_numpy(z[:0]).dtype for z in self.given.values()]
+        dtype = np.result_type(*hosts)
+        return dtype if is_floating(dtype) else np.dtype(np.float64)
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """How far the sum of a row of probabilities may be from 1, per modality."""
+        n_classes = self.columns_shape[self.axis]
+        return tuple(sum_tolerance(z.dtype, self.kind, n_classes) for z in self.given.values())
+
+    def images_first(self) -> tuple[Array, ...]:
+        """Views (images, K, pixels …), behind the passes where there are some."""
+        lead = 1 if self.passes else 0
+        source = (images_axis(self.axis) + lead, self.axis + lead)
+        return tuple(self.xp.moveaxis(z, source, (lead, lead + 1)) for z in self.arrays.values())
+
+    def view(self, columns: Array) -> Array:
+        """The same view of an array of the shape of one pass."""
+        return self.xp.moveaxis(columns, (images_axis(self.axis), self.axis), (0, 1))
+
+    def look_like_probabilities(self) -> bool:
+        """Whether every row of a modality lies in [0, 1] and sums to 1, though called logits."""
+        if self.kind != "logits" or self.single:
+            return False
+        axis = self.axis + (1 if self.passes else 0)
+        return any(_like(z, axis, self.xp) for z in self.arrays.values())
+
+    def as_given(self, result: Array) -> Array:
+        """Move the axes of (images, K, pixels …) to where the user has them."""
+        return self.xp.moveaxis(result, (0, 1), (images_axis(self.axis), self.axis))
+
+    def refuse(
+        self, modality: int | None, recipe: Recipe, left_out: Vector | None = None
+    ) -> NoReturn:
+        """Find out why a row has no posterior, and raise it.
+
+        ``modality`` is None where it is not known which one it is, if one alone. ``left_out`` (of
+        the labels' shape) tells what nobody looked at.
+        """
+        for i, name in enumerate(self.given):
+            if modality in (None, i):
+                self._refuse_one(name, recipe, left_out)
+        raise ScoresError(
+            "`scores` must leave some class possible in every row under rule='product'. Got a row "
+            "in which every class has probability 0 in one of the modalities. Pass "
+            "rule='noisy_or' or 'mean'."
+        )
+
+    def _refuse_one(self, name: str, recipe: Recipe, left_out: Vector | None) -> None:
+        host, axis = to_numpy(self.arrays[name]), self.axis + (1 if self.passes else 0)
+        if left_out is not None:
+            even = 1 / host.shape[axis]
+            harmless = {"logits": 0.0, "probs": even, "log_probs": np.log(even)}[self.kind]
+            host = np.where(np.expand_dims(left_out, self.axis), harmless, host)
+        called = f"scores[{name!r}]"
+        tolerance = sum_tolerance(self.given[name].dtype, self.kind, host.shape[axis])
+        refuse_scores(host, self.kind, axis=axis, tolerance=tolerance, name=called)
+        gone = host <= 0 if self.kind == "probs" else np.isneginf(host.astype(np.float64))
+        trailing = (1,) * (host.ndim - 1 - axis)
+        removed = np.all(gone | np.isneginf(recipe.slopes).reshape(-1, *trailing), axis=axis)
+        if removed.any():
+            row = row_name(first_index(removed), host.ndim, axis, called)
+            raise ScoresError(
+                f"`{called}` must leave some class of positive `target_prior` possible in every "
+                f"row. Got {row}, whose every possible class has target prior 0. Give one of them "
+                f"a positive target prior, or drop the sample."
+            )
+
+
+def named_scores(
+    scores: Any, modalities: Sequence[str] | None = None, *, missing: str = "error"
+) -> dict[str, Any]:
+    """Return the modalities in the order of ``modalities``, or as given; refuse wrong ones."""
+    if not isinstance(scores, Mapping):
+        raise ScoresError(
+            f"`scores` must be a mapping from modality to scores. Got {type(scores).__name__}. "
+            f"Pass for example {{'rgb': rgb_scores, 'depth': depth_scores}}."
+        )
+    for name in scores:
+        if not isinstance(name, str) or not name:
+            raise OptionError(
+                f"`scores` must name its modalities by words. Got {name!r}. "
+                f"Pass for example {{'rgb': rgb_scores}}."
+            )
+    there = {name: z for name, z in scores.items() if z is not None}
+    known = list(there) if modalities is None else list(modalities)
+    unknown = [name for name in scores if name not in known]
+    if unknown and modalities is not None:
+        raise ScoresError(
+            f"`scores` must be of the modalities that were fitted, {_listed(known)}. Got "
+            f"{unknown[0]!r}. Leave it out, or fit again with it."
+        )
+    if not there:
+        raise ScoresError(
+            "`scores` must hold the scores of at least one modality. Got none. Pass for example "
+            "{'rgb': rgb_scores}."
+        )
+    absent = [name for name in known if name not in there]
+    if missing == "error" and (absent or (modalities is None and len(there) < len(scores))):
+        gone = absent or [name for name in scores if name not in there]
+        raise ScoresError(
+            f"`scores` must have every modality that was fitted, {_listed(known + gone)}. Got none "
+            f"for {gone[0]!r}. Pass its scores, or fuse what is there with missing='leave_out'."
+        )
+    return {name: there[name] for name in known if name in there}
+
+
+def read_inputs(
+    scores: Mapping[str, Any],
+    *,
+    n_classes: int,
+    kind: str,
+    class_axis: int,
+    passes: bool,
+    classes: Vector | None = None,
+    beside: Sequence[Any] = (),
+) -> Inputs:
+    """Check everything but the values, which the passes check as they go.
+
+    ``beside`` are the labels and weights, which have to be of the same library.
+    """
+    values = {name: score_array(z, classes) for name, z in scores.items()}
+    xp = namespace(*values.values(), *beside)
+    given = {name: as_scores(z, xp, name=f"scores[{name!r}]") for name, z in values.items()}
+    shape = _one_pass(given) if passes else _common_shape(given)
+    if len(shape) == 1 and n_classes != 2:
+        raise ScoresError(
+            f"`scores` must have an axis of images and one of classes. Got shape {shape}. "
+            f"Pass shape (1, K) for one sample."
+        )
+    axis = resolve_class_axis(shape, n_classes, class_axis)
+    if not is_single_score(shape, n_classes, axis):
+        return Inputs(given, given, axis, shape, kind, passes, xp)
+    lead = 1 if passes else 0
+    where = expanded_axis(len(shape), axis)
+    arrays = {}
+    for name, z in given.items():
+        z = z[..., None] if len(shape) == 1 else z
+        arrays[name] = expand(z, kind, xp=xp, class_axis=where + lead, name=f"scores[{name!r}]")
+    return Inputs(given, arrays, where, shape, kind, passes, xp)
+
+
+def warn_of_probabilities(stacklevel: int) -> None:
+    """Say that what was declared as logits looks like probabilities."""
+    warnings.warn(
+        "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "
+        "If they are probabilities, pass kind='probs'.",
+        RepriorWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def _like(z: Array, axis: int, xp: Namespace) -> bool:
+    if is_traced(z):
+        return False
+    # The first row settles nearly every case, without a pass over the rest.
+    first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
+    return all(
+        bool((xp.min(each) >= 0.0) & (xp.max(each) <= 1.0))
+        and bool(xp.all(xp.abs(xp.sum(each, axis=where) - 1.0) <= ROW_SUM_TOLERANCE))
+        for each, where in ((first, 0), (z, axis))
+    )
+
+
+def _common_shape(given: Mapping[str, Array]) -> tuple[int, ...]:
+    return _same({name: tuple(z.shape) for name, z in given.items()})
+
+
+def _one_pass(given: Mapping[str, Array]) -> tuple[int, ...]:
+    """The shape behind the axis of passes, of which modalities may have different numbers."""
+    for name, z in given.items():
+        if z.ndim < 3:
+            raise ScoresError(
+                f"`scores` must have a leading axis of passes where the uncertainty is not "
+                f"'entropy'. Got shape {tuple(z.shape)} for {name!r}. Pass (passes, N, K, …), or "
+                f"uncertainty='entropy'."
+            )
+    return _same({name: tuple(z.shape)[1:] for name, z in given.items()})
+
+
+def _same(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    (first, shape), *others = shapes.items()
+    for name, other in others:
+        if other != shape:
+            raise ScoresError(
+                f"`scores` must have one shape, with the same classes. Got {shape} for {first!r} "
+                f"and {other} for {name!r}. Resize or align them before fusing."
+            )
+    return shape
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in dict.fromkeys(names))

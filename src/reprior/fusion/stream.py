@@ -1,0 +1,203 @@
+"""Labelled chunks of several modalities, gone through as often as a fit needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import to_numpy
+from reprior.core.checks import check_labels, check_sample_weight
+from reprior.encoding import Terms, encode_labels, encode_part, read_terms
+from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
+from reprior.fusion.batch import Batch
+from reprior.fusion.inputs import Inputs, named_scores, read_inputs
+from reprior.fusion.kernel import NoPosteriorError
+from reprior.fusion.recipe import Recipe
+
+__all__ = ["Part", "Stream", "stream_of_arrays", "stream_of_chunks"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Chunks: TypeAlias = Callable[[], Iterable[Any]]
+Encode: TypeAlias = Callable[[Any], tuple[Any, int | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One chunk, read: what counts of it."""
+
+    inputs: Inputs
+    labels: Vector
+    """(images, pixels)."""
+    weights: Vector | None
+    """(images, pixels), or None."""
+    keep: Vector
+    """Which pixels count, (images, pixels)."""
+    images: Vector | None
+    """Indices of the images with a pixel that counts, None for all."""
+    index: int = 0
+    """Which chunk of the stream it is."""
+
+    def batch(self, recipe: Recipe) -> Batch:
+        """The images that count, for the work."""
+        return Batch(self.inputs.images_first(), self.inputs.tolerances, recipe, self.images)
+
+    @contextmanager
+    def refusing(self, recipe: Recipe) -> Iterator[None]:
+        """Work on it inside of this, so that bad scores are refused in words."""
+        with located(self.index):
+            try:
+                yield
+            except NoPosteriorError as error:
+                out = ~np.any(self.keep, axis=1, keepdims=True)
+                shape = self.inputs.labels_shape
+                left_out = np.broadcast_to(out, self.keep.shape).reshape(shape)
+                self.inputs.refuse(error.modality, recipe, left_out)
+
+
+class Stream:
+    """Chunks as :class:`Part`, in as many passes as are asked for.
+
+    Chunks without a sample that counts are left out; that all are is an error. The first pass
+    settles the modalities.
+    """
+
+    def __init__(self, options: Any, chunks: Chunks, terms: Terms, encode: Encode) -> None:
+        self.options, self.terms = options, terms
+        self._chunks, self._encode = chunks, encode
+        self._n_samples: int | None = None
+        self.modalities: tuple[str, ...] = ()
+        self.looks_like_probabilities = True
+
+    def parts(self) -> Iterator[Part]:
+        """One pass."""
+        done, counted = 0, False
+        for index, given in enumerate(self._chunks()):
+            with located(index):
+                part = self._read(index, *_unpacked(given))
+            done += part.keep.size
+            if part.keep.any():
+                counted = True
+                yield part
+        if not counted:
+            raise LabelsError(
+                f"`labels` must leave at least one sample to count. Got {done} samples, all of "
+                f"them ignored or of weight 0. Check `ignore_index` and `sample_weight`."
+            )
+        if self._n_samples not in (None, done):
+            raise OptionError(
+                f"`chunks` must give the same samples in every pass. Got {self._n_samples} "
+                f"samples, and then {done}. Return a fresh iterable from every call."
+            )
+        self._n_samples = done
+
+    def _read(self, index: int, scores: Any, labels: Any, weight: Any) -> Part:
+        options = self.options
+        there = named_scores(scores, self.modalities or None)
+        self.modalities = self.modalities or tuple(there)
+        inputs = read_inputs(
+            there,
+            n_classes=self.terms.classes.size,
+            kind=options.kind,
+            class_axis=options.class_axis,
+            passes=options.uncertainty != "entropy",
+            classes=self.terms.names,
+            beside=[each for each in (labels, weight) if hasattr(each, "shape")],
+        )
+        if self.looks_like_probabilities:
+            self.looks_like_probabilities = inputs.look_like_probabilities()
+        indices, ignored = self._encode(labels)
+        y = to_numpy(indices)
+        shape = inputs.labels_shape
+        check_labels(y, n_classes=self.terms.classes.size, shape=shape, ignore_index=ignored)
+        flat = (shape[0], -1)
+        keep = np.ones(y.shape, bool) if ignored is None else y != ignored
+        v = None if weight is None else to_numpy(weight)
+        if v is not None:
+            if v.shape != shape or v.any():
+                check_sample_weight(v, shape)
+            keep &= v > 0
+            v = v.astype(np.float64).reshape(flat)
+        keep = keep.reshape(flat)
+        some = keep.any(axis=1)
+        images = None if some.all() else np.flatnonzero(some)
+        return Part(inputs, y.astype(np.intp).reshape(flat), v, keep, images, index)
+
+
+def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Stream:
+    """One chunk. Labels are class indices, or names from the options' ``classes``."""
+    there = named_scores(scores)
+    first = next(iter(there.values()))
+    terms = read_terms(options, options.classes, scores=first, labels=labels)
+    if hasattr(sample_weight, "to_numpy"):
+        sample_weight = sample_weight.to_numpy()
+
+    def encode(values: Any) -> tuple[Any, int | None]:
+        return encode_labels(values, terms.names, options.ignore_index)
+
+    return Stream(options, lambda: [(there, labels, sample_weight)], terms, encode)
+
+
+def stream_of_chunks(options: Any, chunks: Any) -> Stream:
+    """Many chunks. Integer labels are class indices; others are names."""
+    again = _repeatable(chunks)
+    first = next(iter(again()), None)
+    if first is None:
+        raise LabelsError(
+            "`chunks` must give at least one chunk. Got none. Return ({name: scores}, labels) "
+            "pairs."
+        )
+    _, labels, _ = _unpacked(first)
+    terms = read_terms(options, options.classes, labels=labels)
+
+    def encode(values: Any) -> tuple[Any, int | None]:
+        data = encode_part(options, terms, None, values, None)
+        return data.labels, data.ignore_index
+
+    return Stream(options, again, terms, encode)
+
+
+@contextmanager
+def located(index: int) -> Iterator[None]:
+    """Let errors tell which chunk they are in; the first needs no telling."""
+    try:
+        yield
+    except RepriorError as error:
+        if not index:
+            raise
+        raise type(error)(f"{error} (In chunk {index}, counted from 0.)") from error
+
+
+def _repeatable(chunks: Any) -> Chunks:
+    """A function that begins anew at every call."""
+    if callable(chunks):
+        return lambda: _checked(chunks())
+    if isinstance(chunks, Iterable) and iter(chunks) is not chunks:
+        return lambda: chunks
+    raise OptionError(
+        f"`chunks` must be something that can be gone through several times. Got "
+        f"{type(chunks).__name__}. Pass a function that returns a fresh iterable, or a list."
+    )
+
+
+def _checked(chunks: Any) -> Iterable[Any]:
+    if isinstance(chunks, Iterable):
+        return chunks
+    raise OptionError(
+        f"`chunks` must return an iterable of ({{name: scores}}, labels). Got "
+        f"{type(chunks).__name__}. Write it as a generator function, for example."
+    )
+
+
+def _unpacked(given: Any) -> tuple[Any, Any, Any]:
+    """Scores, labels and weights of a chunk."""
+    if isinstance(given, tuple | list) and 2 <= len(given) <= 3 and isinstance(given[0], Mapping):
+        scores, labels, weight = (*given, None)[:3]
+        return scores, labels, weight
+    raise ScoresError(
+        f"`chunks` must give ({{name: scores}}, labels) or ({{name: scores}}, labels, weight). Got "
+        f"{type(given).__name__}. Name the modalities of every chunk."
+    )

@@ -1,0 +1,330 @@
+"""References and strengths of a fusion, from labelled scores."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import constant
+from reprior.core.flatten import EntropyReference
+from reprior.core.prior import slopes
+from reprior.encoding import state_problem
+from reprior.exceptions import InfeasibleError, OptionError, RepriorWarning, ScoresError
+from reprior.fusion.counting import Moments, Tally, merged
+from reprior.fusion.grid import Grid
+from reprior.fusion.inputs import warn_of_probabilities
+from reprior.fusion.kernel import NoPosteriorError
+from reprior.fusion.options import check_options, fixed_strengths, refuse_negative
+from reprior.fusion.recipe import Recipe, References
+from reprior.fusion.stream import Part, Stream
+from reprior.metrics.counts import ClassCounts
+from reprior.tuning.constants import EQUAL_VALUES
+from reprior.tuning.merging import ProfileSum
+from reprior.tuning.objective import Best
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.reading import read
+from reprior.tuning.sweep import value_of
+
+__all__ = ["Found", "Tuner"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Curve: TypeAlias = tuple[Vector, Vector]
+Setting: TypeAlias = tuple[float, ...]
+
+MOST_SWITCHES, RESOLUTION = 10**7, 1e-4
+"""Switches of an exact profile that are kept one by one; from there on they are summed in bins."""
+
+LINES_AT_ONCE = 1 << 22
+"""Scores that are added up for an exact profile at a time."""
+
+SWEEPS = 3
+"""How often strengths per modality are searched, one modality after the other, at most."""
+
+IGNORED = -1
+"""Label of pixels to leave out of a profile."""
+
+NO_INFORMATION = 1e-5
+"""Passes whose mutual information is less than this share of their entropy differ by the rounding
+of float32 alone."""
+
+
+class Found(NamedTuple):
+    """What a fit found."""
+
+    strengths: Setting
+    value: float
+    search: str
+    """How: "exact", "grid" or "fixed"."""
+    curves: tuple[Curve, ...]
+    """One, or one per modality."""
+    before: ClassCounts
+    after: ClassCounts
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """The options of a fusion as those of a calibrator."""
+
+    metric: Any
+    subject_to: Any
+    bounds: Any
+    temperature: None = None
+    label_prior: None = None
+
+
+class Tuner:
+    """Goes through a stream for the references, and then for the strengths."""
+
+    def __init__(self, options: Any, stream: Stream) -> None:
+        check_options(options)
+        self.options, self.stream, terms = options, stream, stream.terms
+        stated = _Stated(options.metric, options.subject_to, options.bounds)
+        self.problem = state_problem(stated, terms)
+        next(stream.parts())  # settles the modalities
+        self.fixed = fixed_strengths(options.strength, stream.modalities)
+        lowest = min(self.fixed) if self.fixed else self.problem.bounds[0]
+        refuse_negative(lowest, terms.target_prior)
+        self.recipe = Recipe(
+            names=stream.modalities,
+            references=(References(),) * len(stream.modalities),
+            slopes=slopes(terms.source_prior, terms.target_prior),
+            rule=options.rule,
+            order=options.order,
+            flatten_by=options.flatten_by,
+            kind=options.kind,
+            passes=options.uncertainty != "entropy",
+        )
+        if options.flatten:
+            self.recipe = replace(self.recipe, references=self._references())
+        self._known: dict[Setting, ClassCounts] = {}
+
+    @property
+    def exact(self) -> bool:
+        """Whether the decisions are those of lines in the strength."""
+        one = len(self.recipe.names) == 1
+        return one or (self.recipe.rule == "product" and not self.per_modality)
+
+    @property
+    def per_modality(self) -> bool:
+        """Whether every modality has a strength of its own."""
+        named = isinstance(self.options.strength, Mapping)
+        return named or self.options.strengths == "per_modality"
+
+    def profile(self, bounds: tuple[float, float]) -> Any:
+        """What is known of a shared strength within ``bounds``: a profile, or a grid."""
+        if self.exact:
+            return self._profile(bounds)
+        return Grid(self._shared, bounds, self._baseline)
+
+    def search(self) -> tuple[Best, Any] | None:
+        """Nothing is to be searched where the strengths are given."""
+        if self.fixed is None:
+            return None
+        counts = self._evaluate([self.fixed])[0]
+        value = value_of(counts, self.problem.metric)
+        grid = Grid(self._shared, self.problem.bounds, self._baseline)
+        return Best(self.fixed[0], value, (self.fixed[0], self.fixed[0]), False), grid
+
+    def found(self, best: Best, profile: Any) -> Found:
+        """Go on from the best shared strength to one per modality, where that is asked for."""
+        metric, n = self.problem.metric, len(self.recipe.names)
+        if self.fixed is not None:
+            curves = tuple((np.array([each]), np.array([best.value])) for each in self.fixed)
+            curves = curves if self.per_modality else curves[:1]
+            after = self._known[self.fixed]
+            return Found(self.fixed, best.value, "fixed", curves, profile.baseline, after)
+        setting = (best.strength,) * n
+        if self.exact:
+            within = profile.bounds[0] <= best.strength <= profile.bounds[1]
+            after = profile.counts(best.strength) if within else profile.baseline
+            curves = (profile.curve(metric),)
+            return Found(setting, best.value, "exact", curves, profile.baseline, after)
+        value, curves = best.value, (profile.curve(metric),)
+        if self.per_modality:
+            setting, value, curves = self._ascend(setting, value, profile.bounds)
+        after = self._evaluate([setting])[0]
+        return Found(setting, value, "grid", curves, profile.baseline, after)
+
+    def warn(self, profile: Any) -> None:
+        """Say what deserves attention. Call it from the function that the user calls."""
+        if self.stream.looks_like_probabilities:
+            warn_of_probabilities(stacklevel=3)
+        if getattr(profile, "resolution", None) is not None:
+            warnings.warn(
+                f"There are more than {MOST_SWITCHES} switches, too many to keep: they are summed "
+                f"in bins of {RESOLUTION:g}, and the strength is known to one of them.",
+                RepriorWarning,
+                stacklevel=3,
+            )
+
+    # ---------------------------------------------------------------------------------- references
+
+    def _references(self) -> tuple[References, ...]:
+        """How unsure every modality is on the images of the stream."""
+        totals: list[list[Moments | None]] = [[None, None] for _ in self.recipe.names]
+        # Any reference makes the recipe measure; this one is not looked at.
+        measuring = replace(
+            self.recipe, references=(References(EntropyReference(1.0, 0.0)),) * len(totals)
+        )
+        for part in self.stream.parts():
+            with part.refusing(measuring):
+                found = part.batch(measuring).moments(part.keep)
+            for total, new in zip(totals, found, strict=True):
+                for i, moments in enumerate(new):
+                    total[i] = merged([total[i], moments])
+        return tuple(
+            self._reference(name, *total)
+            for name, total in zip(self.recipe.names, totals, strict=True)
+        )
+
+    def _reference(
+        self, name: str, entropy: Moments | None, information: Moments | None
+    ) -> References:
+        used = self.options.uncertainty
+        if information is not None and entropy is not None:
+            least = NO_INFORMATION * entropy.mean
+            information = information if information.mean > least else None
+        return References(
+            None if used == "mutual_information" else _as_reference(name, "entropy", entropy),
+            None if used == "entropy" else _as_reference(name, "mutual information", information),
+        )
+
+    # ------------------------------------------------------------------------------------ by lines
+
+    def _profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        total = ProfileSum(exact_up_to=MOST_SWITCHES, resolution=RESOLUTION)
+        for part in self.stream.parts():
+            with part.refusing(self.recipe):
+                for scores, labels, weights, options in self._lines(part):
+                    reading = read(
+                        scores, labels, weights, bounds=bounds, warn=False, resolution=None,
+                        source_prior=self.problem.source_prior,
+                        target_prior=self.problem.target_prior,
+                        ignore_index=IGNORED, **options,
+                    )  # fmt: skip
+                    try:
+                        total.add(StrengthProfile._of(reading))
+                    except ScoresError as error:
+                        raise NoPosteriorError(None) from error
+        return total.total()
+
+    def _lines(self, part: Part) -> Iterator[tuple[Any, Any, Any, dict[str, Any]]]:
+        """Scores that are lines in the strength, labels, weights, kind and class axis."""
+        labels = np.where(part.keep, part.labels, IGNORED)
+        recipe, inputs = self.recipe, part.inputs
+        flattened = recipe.flattens and recipe.order == "flatten_first"
+        if len(recipe.names) == 1 and not recipe.passes and not flattened:
+            # δ > 0 changes no arg max of one modality alone.
+            (z,), shape = inputs.arrays.values(), inputs.labels_shape
+            y = constant(labels.reshape(shape), inputs.xp, like=z)
+            v = part.weights
+            v = None if v is None else constant(v.reshape(shape), inputs.xp, like=z)
+            yield z, y, v, {"kind": recipe.kind, "class_axis": inputs.axis}
+            return
+        for images, z in part.batch(recipe).lines(LINES_AT_ONCE):
+            v = None if part.weights is None else part.weights[images]
+            yield z, labels[images], v, {"kind": "logits", "class_axis": 1}
+
+    # -------------------------------------------------------------------------------- by evaluation
+
+    def _evaluate(self, settings: Sequence[Setting]) -> list[ClassCounts]:
+        """Counts at every setting; what is not known, and the baseline, in one pass."""
+        zero = (0.0,) * len(self.recipe.names)
+        new = [each for each in dict.fromkeys([zero, *settings]) if each not in self._known]
+        if new and set(settings) - self._known.keys():
+            self._known.update(zip(new, self._pass(new), strict=True))
+        return [self._known[each] for each in settings]
+
+    def _pass(self, settings: Sequence[Setting]) -> list[ClassCounts]:
+        n_classes = self.problem.classes.size
+        total: Tally | None = None
+        support, weighted = np.zeros(n_classes, np.int64), np.zeros(n_classes)
+        for part in self.stream.parts():
+            with part.refusing(self.recipe):
+                found = part.batch(self.recipe).tally(
+                    settings, part.labels, part.weights, part.keep, part.inputs.dtype
+                )
+            if total is not None and (total.sums is None) != (found.sums is None):
+                raise OptionError(
+                    "`sample_weight` must be given for all chunks or for none. Got chunks with "
+                    "and chunks without weights. Give the others weights of 1."
+                )
+            total = found if total is None else total.merged(found)
+            y = part.labels[part.keep]
+            support += np.bincount(y, minlength=n_classes)
+            if part.weights is not None:
+                weighted += np.bincount(y, part.weights[part.keep], minlength=n_classes)
+        self._refuse_absent(support)
+        if total is None:  # the stream refuses to be empty
+            return []
+        return [_counts(total, i, support, weighted) for i in range(len(settings))]
+
+    def _refuse_absent(self, support: Vector) -> None:
+        """Refuse a metric of one class that has no labels; a profile does so itself."""
+        limited: list[Any] = [rule.metric for rule in self.problem.constraints]
+        for metric in (self.problem.metric, *limited):
+            if metric.average == "one" and not support[metric.of_class]:
+                raise OptionError(
+                    f"`metric` must be of a class that has labels. Got {metric.name!r}, and no "
+                    f"sample of class {metric.of_class}. Add labelled samples, or choose another "
+                    f"metric."
+                )
+
+    def _shared(self, strengths: Sequence[float]) -> list[ClassCounts]:
+        return self._evaluate([(each,) * len(self.recipe.names) for each in strengths])
+
+    def _baseline(self) -> ClassCounts:
+        return self._shared([0.0])[0]
+
+    def _ascend(
+        self, setting: Setting, value: float, bounds: tuple[float, float]
+    ) -> tuple[Setting, float, tuple[Curve, ...]]:
+        """Search one modality's strength after the other, until none can be bettered."""
+        metric, rules = self.problem.metric, self.problem.constraints
+        curves: list[Curve] = [(np.empty(0), np.empty(0))] * len(setting)
+        for _ in range(SWEEPS):
+            before = setting
+            for m in range(len(setting)):
+                grid = Grid(partial(self._along, m, setting), bounds, self._baseline)
+                try:
+                    best = grid.best(metric, subject_to=rules)
+                except InfeasibleError:  # where it stands it is feasible: it stays there
+                    best = Best(setting[m], value, (setting[m], setting[m]), False)
+                curves[m] = grid.curve(metric)
+                if best.value > value + EQUAL_VALUES:
+                    setting, value = _replaced(setting, m, best.strength), best.value
+            if setting == before:
+                break
+        return setting, value, tuple(curves)
+
+    def _along(self, m: int, setting: Setting, strengths: Sequence[float]) -> list[ClassCounts]:
+        return self._evaluate([_replaced(setting, m, each) for each in strengths])
+
+
+def _replaced(setting: Setting, m: int, strength: float) -> Setting:
+    return (*setting[:m], strength, *setting[m + 1 :])
+
+
+def _as_reference(name: str, what: str, moments: Moments | None) -> EntropyReference:
+    if moments is None or not moments.mean > 0:
+        hint = "Pass scores of a calibrated model, or flatten=False."
+        if what != "entropy":
+            hint = "Pass several passes with dropout switched on, or uncertainty='entropy'."
+        raise ScoresError(
+            f"`scores[{name!r}]` must have some {what} on the images it is fitted on, or there is "
+            f"nothing to refer to. Got a mean {what} of 0. {hint}"
+        )
+    return EntropyReference(moments.mean, moments.std)
+
+
+def _counts(total: Tally, i: int, support: Vector, weighted: Vector) -> ClassCounts:
+    true_positive, predicted = total.counts[:, i]
+    if total.sums is None:
+        return ClassCounts(true_positive, predicted, support)
+    sums = total.sums[:, i]
+    return ClassCounts(sums[0], sums[1], weighted, n_predicted=predicted, n_labelled=support)
