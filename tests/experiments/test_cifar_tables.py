@@ -55,12 +55,32 @@ def test_table_two(tables):
     assert found["CE"]["average"].paper == pytest.approx((28.48 + 34.01) / 2)
     assert found["LDAM"]["average"].value is None
     assert found["LDAM"]["cifar10-step100"].value is None
-    assert "cifar100-exp100" in tables["cifar-table2"].notes[2]
+    notes = " ".join(tables["cifar-table2"].notes)
+    assert "left out: cifar10-exp10, cifar10-step10, cifar100-exp100" in notes
+    assert "± is the standard deviation" in notes
+    assert "chosen among five" in notes
+    assert "not finished" not in notes
+
+
+def test_what_is_missing_is_said_and_has_its_place():
+    table = make_tables({"cifar10-exp100/ce/s0": cell(0.5, 0.4)}, ["cifar100-exp100/bbn/s0"])[0]
+    found = rows(table)
+    assert found["BBN"]["cifar100-exp100"].value is None
+    assert found["BBN"]["cifar100-exp100"].paper == 57.44
+    assert table.notes[-1] == "1 of 2 cells are not finished: cifar100-exp100/bbn/s0."
+    assert not any("±" in note for note in table.notes)
+
+
+def test_doubtful_figures_of_the_paper_are_marked():
+    table = make_tables({"cifar10-exp100/focal-drw/s0": cell(0.5, 0.4)})[0]
+    assert any(
+        note.startswith("The paper's Focal-DRW-IC on cifar10-exp100: ") for note in table.notes
+    )
 
 
 def test_all_columns_need_no_note_of_what_is_left_out():
     results = {f"{column}/ce/s0": cell(0.5, 0.4) for column in COLUMNS}
-    assert "misprinted" in make_tables(results)[0].notes[2]
+    assert any("misprinted" in note for note in make_tables(results)[0].notes)
 
 
 def test_strengths(tables):
@@ -78,6 +98,16 @@ def test_gains_and_what_is_said_of_them(tables):
         "CE: IC helps on cifar10-exp100; cannot be told on cifar10-step100.",
         "LDAM: IC harms on cifar10-exp100.",
     )
+
+
+def test_of_several_seeds_the_widest_bounds_hold():
+    results = {
+        "cifar10-exp100/ce/s0": cell(0.50, 0.36, interval=(0.1, 0.2)),
+        "cifar10-exp100/ce/s1": cell(0.50, 0.36, interval=(-0.1, 0.3)),
+    }
+    gains = make_tables(results)[1]
+    assert gains.rows[0][1][0].text == "+14.00 [-10.00, +30.00]"
+    assert gains.notes[1] == "CE: IC cannot be told on every column."
 
 
 def test_every_way_to_correct(tables):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from reprior import prior_from_counts
 from reprior.exceptions import (
@@ -18,7 +19,13 @@ from reprior.exceptions import (
     RepriorWarning,
 )
 from reprior.experiments import correction
-from reprior.experiments.correction import Correction, Folded, correct, correct_folds
+from reprior.experiments.correction import (
+    Correction,
+    Folded,
+    _interval,
+    correct,
+    correct_folds,
+)
 from reprior.experiments.training import RunScores
 from reprior.metrics import evaluate
 from reprior.tuning.profile import StrengthProfile
@@ -125,16 +132,24 @@ def test_with_a_validation_part_the_test_part_alone_is_judged():
 
 def test_the_interval_by_hand():
     # At strength 1, log 4 = 1.39 goes from class 0 to class 1: a lead of 1 is lost, one of 3 not.
-    # Three samples are put right, one is put wrong and six stay: gain 0.2, and the squares of
-    # the differences around it sum to 3·0.8² + 1.2² + 6·0.2² = 3.6, so their variance is 0.4 and
-    # the standard error √(0.4/10) = 0.2.
+    # Three samples are put right, one is put wrong and six stay: gain 0.2. The interval of 3 in 4
+    # by Clopper and Pearson is that of scipy.stats.binomtest, of a share p: 0.4 · (2 p − 1).
     lead = np.array([1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0])
     labels = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 1])
     logits = np.stack([lead, np.zeros(10)], axis=1)
     scores = RunScores(logits, labels, logits, labels, halved=False)
     found = correct(scores, [0.8, 0.2]).bayes
     assert found.gain == pytest.approx(0.2)
-    assert found.interval == pytest.approx((0.2 - 1.959964 * 0.2, 0.2 + 1.959964 * 0.2))
+    share = stats.binomtest(3, 4).proportion_ci(0.95, method="exact")
+    assert found.interval == pytest.approx((0.4 * (2 * share.low - 1), 0.4 * (2 * share.high - 1)))
+
+
+@pytest.mark.parametrize("better, worse", [(0, 4), (4, 0), (1, 0), (0, 0), (5, 3), (900, 20)])
+def test_the_interval_has_zero_in_it_where_a_sign_test_sees_nothing(better, worse):
+    low, high = _interval(better, worse, 10_000)
+    assert low <= (better - worse) / 10_000 <= high
+    seen = better + worse > 0 and stats.binomtest(better, better + worse).pvalue < 0.05
+    assert (low > 0 or high < 0) == seen
 
 
 @pytest.mark.parametrize("metric", ["balanced_accuracy", "macro_f1"])
@@ -209,12 +224,6 @@ def test_what_cannot_be_corrected_is_refused(prior, metric, error, sentence):
         correct(halved(8, 0), prior, metric=metric)
     with pytest.raises(error, match=sentence):
         correct_folds(*draw(8, 0), prior, metric=metric)
-
-
-def test_one_sample_has_no_interval():
-    one = np.array([[2.0, 0.0]]), np.array([0])
-    with pytest.raises(LabelsError, match=r"two samples at least: one has no spread\. Got 1"):
-        correct(RunScores(*one, *one, halved=False), [0.8, 0.2])
 
 
 # ------------------------------------------------------------------------------------------- folds

@@ -171,7 +171,7 @@ def test_a_root_without_the_data_is_answered(tmp_path):
 @pytest.mark.parametrize(
     "options, sentence",
     [
-        ({"n_classes": 5}, r"`n_classes` must be left out .* Got 5\. Pass simulate=True"),
+        ({"n_classes": 5}, r"`n_classes` must be left out .* Got 5\. .*by simulate"),
         ({"simulate": True, "rows": ()}, r"`rows` must have one that can be trained"),
         ({"simulate": True, "rows": ("bbn",)}, r"Got 'bbn'"),
         ({"simulate": True, "settings": {"epoch": 3}}, r"Did you mean 'epochs'"),

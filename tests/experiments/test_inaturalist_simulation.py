@@ -60,7 +60,6 @@ def test_every_base_comes_before_its_drw():
         (StandIn(n_classes=31, n_features=8), {}),
         (DATA, {"epochs": 5}),
         (DATA, {"lr": 1.0}),
-        (DATA, {"seed": 4}),
     ],
 )
 def test_whatever_a_result_depends_on_is_in_its_name(data, settings):

@@ -13,7 +13,16 @@ from typing import Any
 from reprior.exceptions import OptionError
 from reprior.experiments.config import RunConfig
 
-__all__ = ["COLUMNS", "METHODS", "SEEDS", "CellRun", "chains", "claimed", "select_cells"]
+__all__ = [
+    "COLUMNS",
+    "METHODS",
+    "SEEDS",
+    "CellRun",
+    "chains",
+    "claimed",
+    "refuse_settings",
+    "select_cells",
+]
 
 #: Columns of the table, in its order.
 COLUMNS: dict[str, dict[str, Any]] = {
@@ -108,7 +117,11 @@ def select_cells(
     matches none. Columns are cifar10-exp100, ...
     """
     own = dict(settings or {})
-    seeds = {own.pop("seed")} if own.get("seed") is not None else {0, 1, 2}
+    refuse_settings(own, ("data", "imbalance", "loss", "protocol", "ratio", "root", "schedule"))
+    seed = own.pop("seed", None)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise OptionError(f"`seed` must be a whole number. Got {seed!r}. Pass for example seed=0.")
+    seeds = {0, 1, 2} if seed is None else {seed}
     every = [
         CellRun(column, method, RunConfig.resolve(
             protocol, root=None if root is None else str(root), seed=seed, **of, **how, **own,
@@ -132,6 +145,25 @@ def select_cells(
     by_name = {cell.name: cell for cell in every if cell.name in chosen}
     order = [cell.name for chain in chains(tuple(by_name.values())) for cell in chain]
     return tuple(by_name[name] for name in order)
+
+
+def refuse_settings(settings: Mapping[str, Any], taken: Sequence[str]) -> None:
+    """Refuse settings that the rows and columns of a table have said already.
+
+    Examples
+    --------
+    >>> refuse_settings({"loss": "focal"}, ("loss", "schedule"))
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.OptionError: `settings` must be what the table leaves open. Got 'loss',
+    which its rows and columns say. Leave it out, and choose rows and columns instead.
+    """
+    for key in settings:
+        if key in taken:
+            raise OptionError(
+                f"`settings` must be what the table leaves open. Got {key!r}, which its rows and "
+                f"columns say. Leave it out, and choose rows and columns instead."
+            )
 
 
 def chains(cells: Sequence[CellRun]) -> tuple[tuple[CellRun, ...], ...]:
@@ -163,5 +195,8 @@ def claimed(folder: Path) -> Iterator[bool]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
+            return
+        except OSError:  # a file system without locks
+            yield True
             return
         yield True

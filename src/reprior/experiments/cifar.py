@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import numpy as np
 
 from reprior.core.prior import prior_from_counts
 from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
+from reprior.experiments.cell_jobs import train_at_once
 from reprior.experiments.cells import CellRun, chains, claimed, select_cells
 from reprior.experiments.correction import Correction, correct
 from reprior.experiments.reproduction import Progress, Reproduction
@@ -99,21 +97,16 @@ def tables_of(folder: Path, chosen: Sequence[CellRun]) -> Reproduction:
     from reprior.experiments.tables import write_table
 
     results = read_cells(folder, chosen)
+    missing = [cell.name for cell in chosen if cell.name not in results]
     if not results:
         raise OptionError(
             f"`folder` must have a finished cell to make tables of. Got {str(folder)!r}, which has "
             f"none of the {len(chosen)} asked for. Train them first."
         )
-    tables = make_tables(results)
+    tables = make_tables(results, missing)
     files = [path for table in tables for path in write_table(table, folder)]
-    missing = [cell.name for cell in chosen if cell.name not in results]
-    notes = (
-        [f"{len(missing)} of {len(chosen)} cells are not finished: {', '.join(missing)}."]
-        if missing
-        else []
-    )
     files += write_curves(results, folder)
-    return Reproduction(tables, tuple(files), tuple(notes))
+    return Reproduction(tables, tuple(files), tables[0].notes)
 
 
 def read_cells(folder: Path, chosen: Sequence[CellRun]) -> dict[str, CellResult]:
@@ -128,44 +121,46 @@ def read_cell(folder: Path, cell: CellRun) -> CellResult | None:
     path = home / CORRECTION
     try:
         run = RunFile.read(home)
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if not run.finished:
-            return None
-        return CellResult(
-            run,
-            Correction.from_dict(document["raw"]),
-            Correction.from_dict(document["effective"]),
-            tuple(document["curve"]["error"]),
-        )
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    if not run.finished:
+        return None
+    try:
+        document = json.loads(text)
+        curve = document["curve"]
+        if tuple(curve["strengths"]) != CURVE:
+            raise ValueError("the curve is at other strengths")
+        raw, effective = (Correction.from_dict(document[name]) for name in ("raw", "effective"))
+        return CellResult(run, raw, effective, tuple(curve["error"]))
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(
             f"A cell's correction must be JSON as reprior wrote it. Got {type(error).__name__}: "
-            f"{error} in {path}. Delete the file: it is made anew from the cell's scores."
+            f"{error} in {path}. Delete the file: it is made anew from the cell's score files, "
+            f"or by training it again where those are gone."
         ) from error
 
 
 def run_cell(
     folder: Path, cell: CellRun, progress: Callable[[int], None] | None = None
-) -> CellResult:
-    """Train a cell, from its base's first epochs where there are any, and correct its scores."""
+) -> CellResult | None:
+    """Train a cell, from its base's first epochs where there are any, and correct its scores.
+
+    None where another process is at it.
+    """
     from reprior.experiments.training.loop import train
 
     home = folder / CELLS / cell.config.id
     base = None if cell.base is None else folder / CELLS / cell.base.config.id
     with claimed(home) as ours:
         if not ours:
-            raise OptionError(
-                f"A cell must be trained by one process at a time. Got {str(home)!r}, which "
-                f"another one is at. Wait for it, or ask for other cells."
-            )
+            return None
+        there = read_cell(folder, cell)
+        if there is not None:  # another process finished it in between
+            return there
         run = train(cell.config, home, resume=True, base=base, progress=progress)
         write_json(home / CORRECTION, _corrected(run, home))
-    result = read_cell(folder, cell)
-    if result is None:  # pragma: no cover - both files were just written
-        raise FileNotFoundError(home / CORRECTION)
-    return result
+    return read_cell(folder, cell)
 
 
 def _corrected(run: RunFile, home: Path) -> dict[str, Any]:
@@ -195,44 +190,11 @@ def _train(folder: Path, left: Sequence[CellRun], jobs: int, progress: Progress 
     """Train cells, one after the other or several at once."""
     if jobs < 1:
         raise OptionError(f"`jobs` must be at least 1. Got {jobs}. Pass 1 for one after another.")
-    if jobs == 1:
-        for done, cell in enumerate(left, 1):
-            run_cell(folder, cell, _samples_of(cell, f"cell {done} of {len(left)}", progress))
+    if jobs > 1:
+        train_at_once(folder, chains(left), jobs, progress)
         return
-    with _pool(jobs) as pool:
-        waiting = [pool.submit(_run_chain, folder, chain) for chain in chains(left)]
-        done = 0
-        try:
-            for each in as_completed(waiting):
-                done += each.result()
-                if progress is not None:
-                    progress("cells", done, len(left))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Give processes that share the threads of the CPU among them."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    # Started anew, not forked: PyTorch's threads do not survive a fork.
-    with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_use_threads, initargs=(threads,)
-    ) as pool:
-        yield pool
-
-
-def _use_threads(n: int) -> None:
-    import torch
-
-    torch.set_num_threads(n)
-
-
-def _run_chain(folder: Path, chain: Sequence[CellRun]) -> int:
-    for cell in chain:
-        run_cell(folder, cell)
-    return len(chain)
+    for done, cell in enumerate(left, 1):
+        run_cell(folder, cell, _samples_of(cell, f"cell {done} of {len(left)}", progress))
 
 
 def _samples_of(

@@ -62,6 +62,7 @@ def _panel(panel: Any, results: Mapping[str, CellResult], column: str, strengths
         panel.plot(strengths, error, dashes, color=colour, label=LABELS[method])
         best = int(np.argmin(error))
         panel.plot(strengths[best], error[best], "o", color=colour, markersize=4)
+    panel.plot([], [], "o", color="black", markersize=4, label="best on these\nsame images")
     panel.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
     panel.set_title(column)
     panel.set_ylabel("top-1 error (%)")

@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from reprior.core.checks import check_labels
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorWarning
+from reprior.exceptions import FileFormatError, OptionError, RepriorWarning, require
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.tuning.merging import merged
 from reprior.tuning.profile import StrengthProfile
@@ -51,8 +51,9 @@ class Judged:
     gain : float
         The error before minus the error after, of the same samples.
     interval : (float, float)
-        95 % interval of the gain: normal, from the paired differences of the samples, with the
-        strengths taken as given.
+        95 % interval of the gain, with the strengths taken as given: exact (Clopper and Pearson)
+        in the share of better ones among the samples whose decision became right or wrong, so it
+        holds also where these are few.
     strengths : tuple of float
         The strength of each part that was tuned on.
     same_labels : bool
@@ -300,20 +301,26 @@ def _judge(parts: Sequence[_Part], strengths: tuple[float, ...], *, same_labels:
     before = np.concatenate([part.wrong(0.0) for part in parts])
     after = np.concatenate([p.wrong(strength) for p, strength in zip(parts, each, strict=True)])
     gained = before.astype(np.float64) - after
-    if gained.size < 2:
-        raise LabelsError(
-            f"A correction must be judged on two samples at least: one has no spread. Got "
-            f"{gained.size}. Score more samples."
-        )
-    gain = float(gained.mean())
-    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * gained.std(ddof=1) / gained.size**0.5
+    better, worse = int((gained > 0).sum()), int((gained < 0).sum())
     return Judged(
         float(after.mean()),
-        gain,
-        (float(gain - reach), float(gain + reach)),
+        float(gained.mean()),
+        _interval(better, worse, gained.size),
         strengths,
         same_labels,
     )
+
+
+def _interval(better: int, worse: int, n: int) -> tuple[float, float]:
+    """Of (better − worse) / n: exact in the share of better ones among those that changed."""
+    if better + worse == 0:
+        return 0.0, 0.0
+    special = require("scipy.special", extra="experiments", purpose="For an exact interval")
+    tail = (1 - CONFIDENCE) / 2
+    low = float(special.betaincinv(better, worse + 1, tail)) if better else 0.0
+    high = float(special.betaincinv(better + 1, worse, 1 - tail)) if worse else 1.0
+    changed = (better + worse) / n
+    return changed * (2 * low - 1), changed * (2 * high - 1)
 
 
 def _judged_of(document: Mapping[str, Any]) -> Judged:

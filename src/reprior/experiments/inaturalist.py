@@ -89,8 +89,13 @@ def reproduce(
     home = Path(folder)
     if n_classes is not None and not simulate:
         raise OptionError(
-            f"`n_classes` must be left out for the real data set. Got {n_classes}. Pass "
-            f"simulate=True, too."
+            f"`n_classes` must be left out for the real data set. Got {n_classes}. It is of the "
+            f"stand-in: ask for that too, by simulate (--simulate)."
+        )
+    if simulate and root is not None:
+        raise OptionError(
+            f"`root` must be left out with the stand-in, which needs no data. Got {str(root)!r}. "
+            f"Leave out one of the two."
         )
     if simulate:
         data = StandIn(seed=seed)
@@ -131,17 +136,12 @@ def _train(
     """Return the result of each network by its name, and what was left out."""
     there = _there(home, cells)
     left = [cell for cell in cells if cell.id not in there]
-    if left and root is None:
-        error = missing_data(DATA, None, "and nothing is downloaded")
-        raise FileFormatError(
-            f"{error} Or pass simulate=True (--simulate), which needs no data: a stand-in with "
-            f"the true class counts."
-        )
+    _check_data([cell for cell in left if cell.row != "bbn"], root)
     whole = [cell for cell in left if cell.row == "bbn" and not can_split(cell.column)]
+    left = [cell for cell in left if cell not in whole]
+    _check_data(left, root)
     opened: dict[int | None, Any] = {}
     for cell in left:
-        if cell in whole:
-            continue
         size = cell.config.image_size
         if size not in opened:
             from reprior.experiments.training.loop import open_for
@@ -153,6 +153,16 @@ def _train(
         for cell in whole
     )
     return there, notes
+
+
+def _check_data(left: Sequence[NetworkCell], root: str | os.PathLike[str] | None) -> None:
+    """Refuse to train without data, and say what needs none."""
+    if left and root is None:
+        error = missing_data(DATA, None, "and nothing is downloaded")
+        raise FileFormatError(
+            f"{error} Or take the stand-in with the true class counts, which needs no data: "
+            f"simulate (--simulate)."
+        )
 
 
 def _there(home: Path, cells: Sequence[Cell]) -> dict[str, MethodResult]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reprior.core.checks import check_choice
 from reprior.core.prior import prior_from_counts
 from reprior.exceptions import OptionError
-from reprior.experiments.cells import METHODS, claimed
+from reprior.experiments.cells import METHODS, claimed, refuse_settings
 from reprior.experiments.config import RunConfig
 from reprior.experiments.inaturalist_results import MethodResult, judge, write_result
 from reprior.experiments.reproduction import Progress
@@ -113,6 +113,9 @@ def network_cells(
     """
     for row in rows:
         check_choice("rows", row, ROWS)
+    refuse_settings(
+        settings or {}, ("data", "loss", "model", "protocol", "root", "schedule", "seed")
+    )
     return tuple(
         NetworkCell(row, RunConfig.resolve(protocol, **{
             "data": DATA, "root": None if root is None else str(root), "model": model,

@@ -159,6 +159,9 @@ def simulated_cells(
                 "doubles the last block of a network. Leave it out, or pass `root`."
             )
         check_choice("rows", row, SIMULATED_ROWS)
+    free = [name for name in _ITS_OWN if name not in ("loss", "schedule", "seed")]
+    for key in settings or {}:
+        check_choice("settings", key, free)
     return tuple(
         SimulatedCell(row, data, RunConfig.resolve("compact", **{
             "data": "inaturalist2018", "seed": data.seed, **SETTINGS, **METHODS[row],
