@@ -86,6 +86,9 @@ def test_bars_follow_one_another():
     told = []
 
     class Session:
+        def log(self, line):
+            told.append(line)
+
         def progress(self, title, total, *, counted):
             return Bar(f"{title} {total}{counted}")
 
@@ -105,6 +108,7 @@ def test_bars_follow_one_another():
         tell("moons", 2, 9)
         tell("circles", 1, 5)
     assert told == [
-        "open toy: moons 9", "toy: moons 9: 1", "toy: moons 9: 2", "close toy: moons 9",
-        "open toy: circles 5", "toy: circles 5: 1", "close toy: circles 5",
+        "toy: moons", "open toy: moons 9", "toy: moons 9: 1", "toy: moons 9: 2",
+        "close toy: moons 9", "toy: circles", "open toy: circles 5", "toy: circles 5: 1",
+        "close toy: circles 5",
     ]  # fmt: skip

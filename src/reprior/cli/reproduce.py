@@ -16,6 +16,7 @@ from reprior.cli.options import PATH, Names
 from reprior.cli.session import Session, session_options
 from reprior.cli.settings import read_settings
 from reprior.cli.tables import Grid
+from reprior.exceptions import OptionError, require
 from reprior.experiments.protocols import PROTOCOLS
 from reprior.experiments.reproduction import Progress, Reproduction
 
@@ -84,6 +85,7 @@ def toy(folder: Path, progress: Progress, **options: Any) -> Reproduction:
     """Two moons and circles: boundaries for several strengths, and exact curves."""
     from reprior.experiments.toy import reproduce
 
+    _need_torch()
     return reproduce(folder, progress=progress, **options)
 
 
@@ -138,6 +140,8 @@ def cifar(
     """Table 2 and the strengths: every method on imbalanced CIFAR, with and without IC."""
     from reprior.experiments.cifar import reproduce
 
+    if not tables_only:
+        _need_torch()
     return reproduce(
         folder, cells=cells, settings=read_settings(settings), train=not tables_only,
         progress=progress, **options,
@@ -184,10 +188,20 @@ def inaturalist(
     """Table 3 and the curve along λ: 8,142 classes, cross-validated."""
     from reprior.experiments.inaturalist import MODELS, reproduce
 
+    if options["simulate"] and models:
+        raise OptionError(
+            f"--model must be left out with the stand-in, which has a linear layer. Got "
+            f"{models[0]!r}. Leave out one of the two."
+        )
+    _need_torch()
     return reproduce(
         folder, models=models or MODELS, rows=rows or None, settings=read_settings(settings),
         progress=progress, **options,
     )  # fmt: skip
+
+
+def _need_torch() -> None:
+    require("torch", extra="experiments", purpose="To train")
 
 
 class _Bars:
@@ -207,8 +221,11 @@ class _Bars:
     def _tell(self, title: str, done: int, total: int) -> None:
         if self._step is None or title != self._title:
             self._open.close()
+            self._session.log(f"{self._name}: {title}")
             bar = self._session.progress(f"{self._name}: {title}", total, counted="")
             self._step, self._title = self._open.enter_context(bar), title
+        elif title == "cells":
+            self._session.log(f"{self._name}: {done} of {total} {title}")
         self._step(done)
 
 

@@ -67,6 +67,11 @@ class Session:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
+    def log(self, line: str) -> None:
+        """Tell a log file how far the work is; on a terminal a bar does that."""
+        if not self.quiet and not self._err.is_terminal:
+            self._err.print(Text(plain(line)), soft_wrap=True)
+
     def show_notes(self) -> None:
         """Show the notes that were not shown yet."""
         fresh, self._shown = self.notes[self._shown :], len(self.notes)

@@ -12,7 +12,7 @@ from reprior.cli.examples import shows
 from reprior.cli.options import PATH, Names
 from reprior.cli.session import Session, session_options
 from reprior.cli.settings import read_settings
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, require
 from reprior.experiments.config import LR_SCHEDULES, SAMPLERS, SCHEDULES, RunConfig
 from reprior.experiments.data.imbalance import IMBALANCES
 from reprior.experiments.data.registry import data_names
@@ -106,6 +106,8 @@ def command(
             f"--output must be a folder without a run. Got {str(folder)!r}, which has one. Pass "
             f"--resume to go on with it, or another folder."
         )
+    if resume and not folder.exists():
+        session.note(f"{folder} has no run yet: it starts anew.")
     run = _trained(
         session, config, folder, resume=resume, base=base, logger=logger,
         accelerator=accelerator, devices=int(devices) if devices.isdigit() else devices,
@@ -121,6 +123,7 @@ def _merged(given: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _trained(session: Session, config: RunConfig, folder: Path, **options: Any) -> RunFile:
+    require("torch", extra="experiments", purpose="To train")
     from reprior.experiments.training.loop import open_for, train
 
     if options["resume"] and (folder / RUN_FILE).exists() and RunFile.read(folder).finished:

@@ -18,7 +18,7 @@ from reprior.experiments.cell_jobs import train_at_once
 from reprior.experiments.cells import CellRun, chains, claimed, select_cells
 from reprior.experiments.correction import Correction, correct
 from reprior.experiments.reproduction import Progress, Reproduction
-from reprior.experiments.training.runfile import RunFile, write_json
+from reprior.experiments.training.runfile import RUN_FILE, RunFile, write_json
 from reprior.tuning.profile import StrengthProfile
 
 __all__ = ["CellResult", "read_cells", "reproduce", "run_cell"]
@@ -151,7 +151,8 @@ def run_cell(
     from reprior.experiments.training.loop import train
 
     home = folder / CELLS / cell.config.id
-    base = None if cell.base is None else folder / CELLS / cell.base.config.id
+    start = None if cell.base is None else folder / CELLS / cell.base.config.id
+    base = start if start is not None and (start / RUN_FILE).exists() else None
     with claimed(home) as ours:
         if not ours:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,8 +61,9 @@ def _panel(panel: Any, results: Mapping[str, CellResult], column: str, strengths
         colour = _COLOURS[method.removeprefix("cb_").removesuffix("-drw")]
         dashes = "--" if method.endswith("-drw") else ":" if method.startswith("cb_") else "-"
         panel.plot(strengths, error, dashes, color=colour, label=LABELS[method])
-        best = int(np.argmin(error))
-        panel.plot(strengths[best], error[best], "o", color=colour, markersize=4)
+        tuned = [cell.raw.paper for cell in cells]
+        best = fmean(each.strengths[0] for each in tuned), 100.0 * fmean(e.error for e in tuned)
+        panel.plot(*best, "o", color=colour, markersize=4)
     panel.plot([], [], "o", color="black", markersize=4, label="best on these\nsame images")
     panel.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
     panel.set_title(column)

@@ -103,7 +103,7 @@ def reproduce(
             data = replace(data, n_classes=n_classes)
         cells = simulated_cells(DEFAULT_ROWS if rows is None else rows, data, settings=settings)
         results = _simulate(home, cells, progress)
-        return _write(home, SIMULATED, cells, results, seed, ())
+        return _write(home, SIMULATED, cells, results, seed, _trial(n_classes))
     asked = network_cells(
         ROWS if rows is None else rows, models, protocol=protocol, root=root, seed=seed,
         settings=settings,
@@ -153,6 +153,12 @@ def _train(
         for cell in whole
     )
     return there, notes
+
+
+def _trial(n_classes: int | None) -> tuple[str, ...]:
+    if n_classes is None:
+        return ()
+    return (f"{n_classes:,} classes of 8,142 are a trial: nothing here is to be compared.",)
 
 
 def _check_data(left: Sequence[NetworkCell], root: str | os.PathLike[str] | None) -> None:

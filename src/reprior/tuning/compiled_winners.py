@@ -225,7 +225,7 @@ def _reached(
             here = np.int32(here + (not scores[i, k] + shift[k] < level))
         blocks[n_blocks] = start
         n_blocks += ONE if here else ZERO
-        total += here
+        total += int(here)
     return total, n_blocks
 
 

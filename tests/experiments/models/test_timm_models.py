@@ -18,7 +18,7 @@ needs_timm = pytest.mark.skipif(not HAS_TIMM, reason="timm is not installed")
 def test_without_timm_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    with pytest.raises(MissingDependencyError, match=r"For the model 'resnet50', timm must be"):
+    with pytest.raises(MissingDependencyError, match=r"resnet56, or one of timm\. .*timm must be"):
         build_model("resnet50", 10)
 
 

@@ -97,8 +97,42 @@ def test_drw_takes_over_the_first_stage_of_its_base(tmp_path, monkeypatch, loss)
 
 def test_a_base_without_its_checkpoint_is_no_hindrance(tmp_path):
     config = tiny(epochs=2, schedule="drw")
-    run = train(config, tmp_path / "run", base=tmp_path / "none", accelerator="cpu")
+    base = tmp_path / "base"
+    train(config.differing(schedule="plain"), base, accelerator="cpu")
+    (base / "checkpoints" / "first-stage.ckpt").unlink()
+    run = train(config, tmp_path / "run", base=base, accelerator="cpu")
     assert run.finished
+
+
+def test_a_base_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(OptionError, match="`base` must be the folder of a run"):
+        train(tiny(schedule="drw"), tmp_path / "run", base=tmp_path / "none", accelerator="cpu")
+
+
+def test_a_base_is_for_drw(tmp_path):
+    train(tiny(defer=0.5), tmp_path / "base", accelerator="cpu")
+    with pytest.raises(OptionError, match="Got the schedule 'plain'"):
+        train(tiny(defer=0.5), tmp_path / "run", base=tmp_path / "base", accelerator="cpu")
+
+
+def test_a_device_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(OptionError, match="`accelerator` and `devices` must be ones of this"):
+        train(tiny(), tmp_path / "run", accelerator="no_such_thing")
+
+
+def test_a_plain_function_is_a_loss_too(tmp_path):
+    from reprior.experiments.training.recipes import LOSSES, register_loss
+
+    register_loss("plain_function", lambda _: torch.nn.functional.cross_entropy)
+    register_loss("no_loss", lambda _: 3)
+    try:
+        run = train(tiny(loss="plain_function"), tmp_path / "run", accelerator="cpu")
+        assert run.finished
+        with pytest.raises(OptionError, match="The loss 'no_loss' must be made by a function"):
+            train(tiny(loss="no_loss"), tmp_path / "other", accelerator="cpu")
+    finally:
+        for name in ("plain_function", "no_loss"):
+            LOSSES.pop(name)
 
 
 def test_a_base_that_is_another_run_is_refused(tmp_path):

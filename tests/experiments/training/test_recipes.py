@@ -10,7 +10,7 @@ from torch import nn
 
 from reprior.exceptions import OptionError
 from reprior.experiments.training import effective_prior, register_loss
-from reprior.experiments.training.recipes import LOSSES, make_loss
+from reprior.experiments.training.recipes import LOSSES, loss_weights, make_loss
 
 COUNTS = np.array([400, 100, 25])
 
@@ -78,6 +78,13 @@ def test_drw_weighs_in_its_second_stage_alone(batch):
 def test_effective_priors(differing, expected):
     found = effective_prior(tiny(**differing), COUNTS)
     np.testing.assert_allclose(found, np.array(expected) / np.sum(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["ce", "ldam", "cb_ce", "median_ce", "logit_adjusted"])
+def test_loss_weights_times_counts_are_the_effective_prior(loss):
+    config = tiny(loss=loss)
+    weighted = loss_weights(config, COUNTS) * COUNTS
+    np.testing.assert_allclose(weighted / weighted.sum(), effective_prior(config, COUNTS))
 
 
 def test_a_loss_of_one_s_own(batch):

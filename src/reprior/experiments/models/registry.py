@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import MissingDependencyError, OptionError
 from reprior.experiments.models.bbn import BilateralBranch
 from reprior.experiments.models.classifier import Body, Classifier
 from reprior.experiments.models.resnet import RESNETS, resnet_body
@@ -71,4 +71,9 @@ def _body(name: str, n_channels: int, *, split: bool) -> Body:
         return toy_body(n_channels)
     if name in RESNETS:
         return resnet_body(name, n_channels)
-    return timm_body(name, n_channels, split=split)
+    try:
+        return timm_body(name, n_channels, split=split)
+    except MissingDependencyError as error:
+        raise MissingDependencyError(
+            f"`model` must be {', '.join(RESNETS)}, or one of timm. Got {name!r}. {error}"
+        ) from error

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from reprior.exceptions import OptionError, RepriorWarning
+from reprior.exceptions import OptionError, RepriorError, RepriorWarning
 from reprior.experiments.config import RunConfig
 from reprior.experiments.data.images import ImageData
 from reprior.experiments.data.registry import open_data
@@ -173,14 +173,26 @@ def _with_synthetic(data: ImageData, config: RunConfig) -> ImageData:
 def _shared(base: Path, config: RunConfig) -> Checkpoint | None:
     """Return the end of another run's first stage, where it is the same as ours."""
     path = base / CHECKPOINTS / FIRST_STAGE
+    if not (base / RUN_FILE).exists():
+        raise OptionError(
+            f"`base` must be the folder of a run. Got {str(base)!r}, which has none. Leave it out "
+            f"to train the first stage too."
+        )
     if not path.exists():
         return None
     state = read_checkpoint(path)
-    theirs = state.identity | {"schedule": config.first_stage["schedule"]}
-    if theirs != config.first_stage or state.epochs_done != config.deferred_epoch:
+    ours, theirs = config.first_stage, state.identity
+    for key in sorted({*ours, *theirs} - {"schedule"}):
+        if ours.get(key) != theirs.get(key):
+            raise OptionError(
+                f"`base` must be a run that differs in nothing but the schedule. Got "
+                f"{str(base)!r}, where {key} is {theirs.get(key)!r} and not {ours.get(key)!r}. "
+                f"Leave it out to train the first stage too."
+            )
+    if config.schedule != "drw" or state.epochs_done != config.deferred_epoch:
         raise OptionError(
-            f"`base` must be a run that differs in nothing but the schedule. Got {str(base)!r}. "
-            f"Leave it out to train the first stage too."
+            f"`base` must be given for the schedule 'drw', which shares its first epochs. Got the "
+            f"schedule {config.schedule!r}. Pass schedule='drw', or leave the base out."
         )
     return state
 
@@ -211,7 +223,7 @@ def _trainer(
     devices: int | str,
 ) -> Any:
     pl = require_lightning()
-    with _quiet():
+    with _quiet(), _devices_there(accelerator, devices):
         return pl.Trainer(
             max_epochs=config.epochs - (state.epochs_done if state is not None else 0),
             accelerator=accelerator,
@@ -274,6 +286,21 @@ def _finish(run: RunFile, folder: Path, model: nn.Module, data: ImageData) -> Ru
     run = run.updated(status="finished", result=measured(*scores.whole()))
     run.write(folder)
     return run
+
+
+@contextlib.contextmanager
+def _devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
+    """Put Lightning's refusal of a device into a sentence."""
+    trouble = require_lightning("lightning.pytorch.utilities.exceptions").MisconfigurationException
+    try:
+        yield
+    except RepriorError:  # a ValueError too, and a sentence already
+        raise
+    except (trouble, ValueError) as error:
+        raise OptionError(
+            f"`accelerator` and `devices` must be ones of this machine. Got {accelerator!r} and "
+            f"{devices!r}: {' '.join(str(error).split())} Pass accelerator='cpu', or 'auto'."
+        ) from error
 
 
 @contextlib.contextmanager

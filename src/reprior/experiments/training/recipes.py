@@ -186,7 +186,26 @@ def make_loss(config: LossSettings, counts: Vector, *, deferred: bool = False) -
     recipe = LOSSES[config.loss]
     kind = "effective" if deferred else recipe.weights
     weight = None if kind is None else class_weights(kind, counts, config.beta)
-    return recipe.build(LossInputs(counts, weight, config))
+    return _as_module(config.loss, recipe.build(LossInputs(counts, weight, config)))
+
+
+def _as_module(name: str, made: Any) -> nn.Module:
+    """Take a plain function for a loss too."""
+    from torch import nn
+
+    if isinstance(made, nn.Module):
+        return made
+    if not callable(made):
+        raise OptionError(
+            f"The loss {name!r} must be made by a function that returns a loss. Got "
+            f"{type(made).__name__}. Register for example `lambda given: nn.CrossEntropyLoss()`."
+        )
+
+    class Function(nn.Module):
+        def forward(self, scores: Any, labels: Any) -> Any:
+            return made(scores, labels)
+
+    return Function()
 
 
 def loss_weights(config: LossSettings, counts: Vector, *, deferred: bool = False) -> Vector:
