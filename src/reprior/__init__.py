@@ -20,7 +20,8 @@ from reprior.core.flatten import EntropyReference, flatten
 from reprior.core.fuse import fuse
 from reprior.core.prior import prior_from_counts, prior_from_labels
 from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
-from reprior.core.shift import estimate_target_prior
+from reprior.core.shift import estimate_target_prior, estimate_target_prior_report
+from reprior.core.shift_report import TargetPriorReport
 from reprior.core.temperature import TemperatureFit, fit_temperature
 from reprior.exceptions import (
     FileFormatError,
@@ -38,6 +39,7 @@ from reprior.exceptions import (
 )
 from reprior.loading import load
 from reprior.metrics import ClassCounts, CountMetric
+from reprior.tracker import PriorTracker
 from reprior.tuning.objective import Best, ParetoFront
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.search import SearchResult, search_strength
@@ -59,6 +61,7 @@ __all__ = [
     "ParetoFront",
     "PosteriorCalibrator",
     "PriorError",
+    "PriorTracker",
     "ProfileMismatchError",
     "RepriorError",
     "RepriorWarning",
@@ -66,10 +69,12 @@ __all__ = [
     "SearchResult",
     "StrengthProfile",
     "SwitchTable",
+    "TargetPriorReport",
     "TemperatureFit",
     "__version__",
     "engines",
     "estimate_target_prior",
+    "estimate_target_prior_report",
     "fit_temperature",
     "flatten",
     "fuse",

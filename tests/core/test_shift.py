@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit, logsumexp, softmax
 from tests.core.backends import EPS, WIDE_BACKENDS
+from tests.core.shifted import world
 
 import reprior as rp
-from reprior.core import shift
+from reprior.core import shift_em
+from reprior.core.shift import METHODS
 
 CLOSE = 3e-5
 """Where the likelihood is flat, scipy stops within its own tolerance of the gradient."""
@@ -143,7 +147,7 @@ def test_nothing_is_mutated():
 
 def test_where_it_does_not_come_to_rest_it_says_so(monkeypatch):
     scores, source, _, _ = drawn(5, 300, 4, 0.5)
-    monkeypatch.setattr(shift, "MAX_ITERATIONS", 3)
+    monkeypatch.setattr(shift_em, "MAX_ITERATIONS", 3)
     with pytest.warns(rp.RepriorWarning, match="has not come to rest after 3 steps") as caught:
         rp.estimate_target_prior(scores, source_prior=source)
     assert caught[0].filename == __file__
@@ -170,8 +174,16 @@ Z = [[1.0, 2.0], [2.0, 0.5]]
 @pytest.mark.parametrize(
     "scores, options, error, words",
     [
-        (Z, {"method": "bbse"}, rp.OptionError, "`method` must be 'em'. Got 'bbse'"),
-        (Z, {"validation": (Z, [0, 1])}, rp.OptionError, "needs no labels. Got tuple"),
+        (Z, {"method": "bsse"}, rp.OptionError, "Got 'bsse'. Did you mean 'bbse'"),
+        (Z, {"method": "rlls"}, rp.OptionError, "`validation` must be .* for method='rlls'"),
+        (
+            Z,
+            {"method": "bbse", "validation": np.array(Z)},
+            rp.OptionError,
+            r"must be \(scores, labels\)",
+        ),
+        (Z, {"method": "bbse", "validation": (Z, [0, 0])}, rp.LabelsError, "none of class 1"),
+        (Z, {"calibration": 2.0}, rp.OptionError, "Got float"),
         (Z, {"kind": "logit"}, rp.OptionError, "Did you mean 'logits'"),
         (Z, {"source_prior": [0.5, 0.0]}, rp.PriorError, r"source_prior\[1\]=0"),
         (Z, {"source_prior": [3, 4]}, rp.PriorError, "prior_from_counts"),
@@ -195,3 +207,219 @@ def test_single_scores_on_a_first_axis(kind):
     expected = rp.estimate_target_prior(scores, **options)
     assert np.allclose(rp.estimate_target_prior(scores[None], class_axis=0, **options), expected)
     assert np.allclose(rp.estimate_target_prior(scores[:, None], class_axis=1, **options), expected)
+
+
+MOMENTS = [method for method in METHODS if method != "em"]
+
+
+def labelled(seed, n=300, n_labels=400, n_classes=3, separation=3.0):
+    rng = np.random.default_rng(seed)
+    here = world(rng, n_classes, separation)
+    scores, _ = here.draw(rng, n, here.target)
+    return here, scores, here.validation(rng, n_labels)
+
+
+def estimate(method, scores, source, validation, **options):
+    seen = None if method == "em" else validation
+    return rp.estimate_target_prior(
+        scores, source_prior=source, method=method, validation=seen, **options
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(st.integers(0, 100), st.integers(2, 5))
+def test_it_is_a_prior(method, seed, n_classes):
+    here, scores, validation = labelled(seed, 60, 150, n_classes, 5.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rp.RepriorWarning)  # some have classes hard to tell
+        found = estimate(method, scores, here.source, validation)
+    assert found.shape == (n_classes,)
+    assert found.dtype == np.float64
+    assert (found >= 0).all()
+    assert found.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(st.integers(0, 100), st.randoms(use_true_random=False))
+def test_the_order_of_the_classes_makes_no_difference(method, seed, shuffler):
+    here, scores, (seen, labels) = labelled(seed, 80, 300, 4, 5.0)
+    order = np.array(shuffler.sample(range(4), 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rp.RepriorWarning)
+        found = estimate(method, scores, here.source, (seen, labels))
+        turned = estimate(
+            method, scores[:, order], here.source[order],
+            (seen[:, order], np.argsort(order)[labels]),
+        )  # fmt: skip
+    np.testing.assert_allclose(turned, found[order], atol=1e-6)
+
+
+@pytest.mark.parametrize("method", MOMENTS)
+def test_validation_samples_as_the_target_give_their_own_mix(method):
+    _, _, (seen, labels) = labelled(3)
+    mix = np.bincount(labels) / labels.size
+    found = estimate(method, seen, mix, (seen, labels))
+    np.testing.assert_allclose(found, mix, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_a_shift_it_is_the_source_prior_in_the_limit(method):
+    rng = np.random.default_rng(4)
+    here = world(rng, 3, 3.0)
+    scores, _ = here.draw(rng, 50_000, here.source)
+    found = estimate(method, scores, here.source, here.validation(rng, 50_000))
+    # Errors of 1/√50,000 = 0.0045 for a model that is never wrong, some times that for this one.
+    np.testing.assert_allclose(found, here.source, atol=0.02)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_method_finds_the_mix(method, seed):
+    rng = np.random.default_rng(seed)
+    here = world(rng, 3, 4.0)
+    scores, labels = here.draw(rng, 20_000, here.target)
+    found = estimate(method, scores, here.source, here.validation(rng, 20_000))
+    np.testing.assert_allclose(found, np.bincount(labels) / labels.size, atol=0.03)
+
+
+@pytest.mark.parametrize("method", ["bbse", "bbse_soft"])
+def test_neither_the_labels_mix_nor_the_source_prior_matters_to_bbse(method):
+    here, scores, (seen, labels) = labelled(5, n_labels=600)
+    first = [np.flatnonzero(labels == k)[: min(np.bincount(labels))] for k in range(3)]
+    even = np.concatenate(first)
+    found = estimate(method, scores, here.source, (seen[even], labels[even]))
+    other = estimate(method, scores, np.array([0.2, 0.3, 0.5]), (seen[even], labels[even]))
+    np.testing.assert_allclose(found, other, atol=1e-12)
+    copies = np.concatenate([even, first[0], first[0]])  # the same samples, three times of class 0
+    again = estimate(method, scores, here.source, (seen[copies], labels[copies]))
+    np.testing.assert_allclose(found, again, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["bbse", "bbse_soft"])
+def test_a_model_that_is_wrong_does_not_mislead_bbse(method):
+    rng = np.random.default_rng(6)
+    here = world(rng, 3, 3.0)
+    wrong = np.array([0.0, 2.0, -1.0])
+    scores, labels = here.draw(rng, 20_000, here.target)
+    seen, known = here.validation(rng, 20_000)
+    mix = np.bincount(labels) / labels.size
+    found = estimate(method, 3 * scores + wrong, here.source, (3 * seen + wrong, known))
+    np.testing.assert_allclose(found, mix, atol=0.03)
+    misled = rp.estimate_target_prior(3 * scores + wrong, source_prior=here.source)
+    assert np.abs(misled - mix).max() > 2 * np.abs(found - mix).max()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_calibration_undoes_what_was_done_to_source_and_target(method):
+    here, scores, (seen, labels) = labelled(7)
+    shift = np.array([0.5, -1.0, 0.0])
+    known = estimate(method, scores, here.source, (seen, labels))
+    found = estimate(
+        method, 2 * (scores - shift), here.source, (2 * (seen - shift), labels),
+        calibration=(0.5, shift),
+    )  # fmt: skip
+    np.testing.assert_allclose(found, known, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", MOMENTS)
+@pytest.mark.parametrize("backend", WIDE_BACKENDS, ids=str)
+def test_every_library_with_validation(method, backend):
+    here, scores, (seen, labels) = labelled(8, 48, 60)
+    known = estimate(method, scores, here.source, (seen, labels))
+    maps, marks = seen.reshape(3, 5, 4, 3).transpose(0, 3, 1, 2), labels.reshape(3, 5, 4).copy()
+    found = estimate(
+        method, backend.make(scores.reshape(2, 6, 4, 3).transpose(0, 3, 1, 2)), here.source,
+        (backend.make(maps), backend.make_integers(marks)), class_axis=1,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, known, atol=1e-4)
+
+
+def test_ignored_labels_are_left_out():
+    here, scores, (seen, labels) = labelled(9)
+    marked = np.where(np.arange(labels.size) < 50, -1, labels)
+    found = estimate("bbse_soft", scores, here.source, (seen, marked), ignore_index=-1)
+    known = estimate("bbse_soft", scores, here.source, (seen[50:], labels[50:]))
+    np.testing.assert_allclose(found, known)
+
+
+@pytest.mark.parametrize("method", MOMENTS)
+def test_a_near_singular_confusion_matrix_brings_a_warning(method):
+    rng = np.random.default_rng(10)
+    here = world(rng)._replace(means=np.zeros((3, 2)))
+    scores, _ = here.draw(rng, 100, here.target)
+    scores = scores + rng.normal(size=scores.shape)
+    seen, labels = here.validation(rng, 100)
+    seen = seen + rng.normal(size=seen.shape)
+    with pytest.warns(rp.RepriorWarning, match="singular for all that their labels say") as caught:
+        found = estimate(method, scores, here.source, (seen, labels))
+    assert found.sum() == pytest.approx(1)
+    assert len(caught) == 1
+
+
+def test_predictions_that_no_validation_sample_had():
+    # Class 0 is all that was ever predicted, and class 1 all that is now: nothing can be learnt.
+    seen, target = np.tile([5.0, 0.0], (20, 1)), np.tile([0.0, 5.0], (20, 1))
+    with pytest.warns(rp.RepriorWarning, match="never predicted"):
+        found = estimate("bbse", target, np.array([0.7, 0.3]), (seen, np.arange(20) % 2))
+    np.testing.assert_allclose(found, [0.7, 0.3])
+
+
+class TestReport:
+    def test_it_has_the_estimate(self):
+        for method in METHODS:
+            here, scores, validation = labelled(11)
+            seen = None if method == "em" else validation
+            report = rp.estimate_target_prior_report(
+                scores, source_prior=here.source, method=method, validation=seen, n_replicates=20
+            )
+            np.testing.assert_array_equal(
+                report.prior, estimate(method, scores, here.source, validation)
+            )
+            assert (report.method, report.n_samples) == (method, 300)
+            assert report.intervals.shape == (3, 2)
+            assert (report.intervals[:, 0] <= report.intervals[:, 1]).all()
+            assert report.n_labels == (None if method == "em" else 400)
+            assert (report.conditioning is None) == (method == "em")
+            np.testing.assert_allclose(report.source_prior, here.source)
+
+    def test_how_em_went(self, monkeypatch):
+        here, scores, _ = labelled(12)
+        report = rp.estimate_target_prior_report(scores, source_prior=here.source, n_replicates=2)
+        assert report.converged
+        assert report.iterations > 2
+        assert 0 <= report.last_change < 1e-6
+        monkeypatch.setattr(shift_em, "MAX_ITERATIONS", 3)
+        with pytest.warns(rp.RepriorWarning, match="not come to rest") as caught:
+            report = rp.estimate_target_prior_report(
+                scores, source_prior=here.source, n_replicates=2
+            )
+        assert not report.converged
+        assert report.iterations == 3
+        assert caught[0].filename == __file__
+
+    def test_what_was_negative_is_told(self):
+        # Predicted less often than it is for samples of either class.
+        seen = np.array([[2.0, 0.0]] * 9 + [[0.0, 2.0]] + [[2.0, 0.0]] * 3 + [[0.0, 2.0]] * 7)
+        target = np.array([[2.0, 0.0]] * 20)
+        report = rp.estimate_target_prior_report(
+            target, source_prior=[0.5, 0.5], method="bbse",
+            validation=(seen, np.repeat([0, 1], 10)), n_replicates=10,
+        )  # fmt: skip
+        # p + (1 − p)·… : 0.9 p + 0.3 (1 − p) = 1 has the solution p = 7/6.
+        assert report.negative_mass == pytest.approx(1 / 6)
+        np.testing.assert_allclose(report.prior, [1, 0])
+
+    @pytest.mark.parametrize(
+        "options, words",
+        [
+            ({"confidence": 1.0}, "`confidence` must be below 1. Got 1"),
+            ({"confidence": 0}, "`confidence` must be a finite number above 0"),
+            ({"n_replicates": 1}, "`n_replicates` must be an integer of at least 2. Got 1"),
+            ({"n_replicates": 2.5}, "Got 2.5"),
+            ({"n_replicates": True}, "Got True"),
+            ({"method": "bbse"}, "`validation` must be"),
+        ],
+    )
+    def test_words(self, options, words):
+        with pytest.raises(rp.OptionError, match=words):
+            rp.estimate_target_prior_report(Z, source_prior=[0.5, 0.5], **options)

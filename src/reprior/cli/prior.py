@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import click
 
+from reprior.cli import estimate
 from reprior.cli.examples import shows
+from reprior.cli.failures import SentenceGroup
 from reprior.cli.inputs import read_class_counts, read_weights
 from reprior.cli.options import PATH, PriorChoice, counts_options, output_option
 from reprior.cli.outputs import check_output
+from reprior.cli.prior_output import shortened, write_prior
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, whole
 from reprior.cli.words import name_classes
 from reprior.core.prior import prior_from_counts
-from reprior.files.atomic import atomic_write
+from reprior.exceptions import OptionError
 
 __all__ = ["command"]
 
-#: Rows of a long table that are shown: as many from either end.
-SHOWN = 40
+
+class _OwnAndOthers(SentenceGroup):
+    """A command of its own that has others below it: an error without one is about its options."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command below, or this one where none is named."""
+        return super().get_command(ctx, cmd_name) if cmd_name else self
 
 
-@click.command(
+@click.group(
     "prior",
+    cls=_OwnAndOthers,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND [ARGS]...]",
     epilog=shows(
         """echo '{"cat": 900, "dog": 90, "owl": 10}' > counts.json""",
         "reprior prior --counts counts.json -o prior.json",
@@ -42,7 +51,13 @@ def command(
 
     With --weights it is the effective prior: what a model learns that was trained with these class
     weights. The file that -o writes can be given to fit as --source-prior or --target-prior.
+
+    The prior of where a model is used can be estimated from unlabelled scores: prior estimate.
     """
+    here = click.get_current_context()
+    if here.invoked_subcommand is not None:
+        _refuse_misplaced(here)
+        return
     if output is not None:
         read = (counting.counts, counting.counts_from_labels, counting.weights, classes)
         check_output(output, read)
@@ -66,7 +81,7 @@ def command(
         columns["weight"] = weights.tolist()
     columns["prior"] = prior.tolist()
     if output is not None:
-        _write(output, names, prior.tolist())
+        write_prior(output, names, prior.tolist())
     _show(session, columns)
     session.result(
         {
@@ -79,28 +94,27 @@ def command(
     )
 
 
+command.add_command(estimate.command)
+
+
+def _refuse_misplaced(here: click.Context) -> None:
+    """Refuse options in front of the name of a command below, where they would be lost."""
+    name = here.invoked_subcommand
+    for param in here.command.params:
+        source = here.get_parameter_source(str(param.name))
+        if source is click.core.ParameterSource.COMMANDLINE:
+            raise OptionError(
+                f"Options of {here.command_path} {name} must come after its name. Got "
+                f"{param.opts[-1]} before it. Write: {here.command_path} {name} SCORES "
+                f"{param.opts[-1]} …"
+            )
+
+
 def _show(session: Session, columns: dict[str, Any]) -> None:
     rows: list[tuple[Any, ...]] = list(zip(*columns.values(), strict=True))
-    left_out = len(rows) - SHOWN
-    if left_out > 1:
-        middle = (f"… {left_out:,} more",) + (None,) * (len(columns) - 1)
-        rows = [*rows[: SHOWN // 2], middle, *rows[-SHOWN // 2 :]]
-    session.say(Grid(tuple(columns), rows).rich())
+    session.say(Grid(tuple(columns), shortened(rows)).rich())
     smallest, largest = min(columns["prior"]), max(columns["prior"])
     session.say(
         f"{len(columns['prior']):,} classes; the most frequent is {largest / smallest:,.1f} times "
         f"as frequent as the rarest."
     )
-
-
-def _write(path: str, names: list[Any] | None, prior: list[float]) -> None:
-    """Write the prior: by name where there are names."""
-    if Path(path).suffix.lower() == ".csv":
-        first = names if names is not None else range(len(prior))
-        text = Grid(("class", "prior"), list(zip(first, prior, strict=True))).csv()
-    elif names is None:
-        text = json.dumps(prior)
-    else:
-        text = json.dumps(dict(zip(map(str, names), prior, strict=True)), ensure_ascii=False)
-    with atomic_write(path) as file:
-        file.write(f"{text}\n".encode())

@@ -5,33 +5,34 @@ unchanged, and P(y) alone has shifted.
 """
 
 import warnings
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.arrays import Array, Namespace, namespace, to_numpy
-from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
-from reprior.core.checks import check_choice, check_kind
-from reprior.core.logspace import as_scores, log_scores, warn_if_single_probs
+from reprior.core import shift_em
+from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.prior import as_prior
+from reprior.core.shift_bootstrap import em_replicates, intervals, moment_replicates
+from reprior.core.shift_moments import (
+    Conditioning,
+    Predicted,
+    bbse,
+    conditioning,
+    moments,
+    predictions,
+    truncated,
+)
+from reprior.core.shift_report import TargetPriorReport
+from reprior.core.shift_rlls import rlls
+from reprior.core.shift_rows import Validation, as_calibration, labelled_rows, log_rows
 from reprior.exceptions import OptionError, RepriorWarning
 
-__all__ = ["estimate_target_prior"]
+__all__ = ["METHODS", "estimate_target_prior", "estimate_target_prior_report"]
 
-CHANGE_TOLERANCE = 1e-9
-"""EM ends where no class's prior will move by more than this until it stands still. Its steps
-shrink by a factor, so those to come sum up to the last one times factor/(1 − factor)."""
-
-ROUNDING = 1e-15
-"""Steps this small are the rounding of a mean over the samples: there is nothing to come."""
-
-MAX_ITERATIONS = 3000
-"""Steps of EM, each a pass over the scores. As every third one is extrapolated from the two
-before, tens are usual; what needs more has classes that the scores can hardly tell apart."""
-
-BLOCK_ITEMS = 1 << 20
-"""Scores whose posteriors are in memory at a time."""
+METHODS = ("em", "bbse", "bbse_soft", "rlls", "rlls_soft")
+"""How a target prior can be estimated."""
 
 
 def estimate_target_prior(
@@ -41,9 +42,13 @@ def estimate_target_prior(
     method: str = "em",
     kind: str = "logits",
     validation: Any = None,
+    calibration: Any = None,
     class_axis: int = -1,
+    ignore_index: int | None = None,
 ) -> NDArray[np.float64]:
-    r"""Return the class prior under which unlabelled scores are most likely.
+    r"""Return the class prior under which unlabelled scores are most likely, or best explained.
+
+    **EM.** The prior of the largest likelihood,
 
     .. math:: P_t ← \frac1N \sum_i \frac{P_d(k|x_i)\, P_t(k) / P_s(k)}
         {\sum_j P_d(j|x_i)\, P_t(j) / P_s(j)}
@@ -52,7 +57,23 @@ def estimate_target_prior(
     P_t the target prior, from P_t = P_s on until it stands still. This is the EM algorithm for
     the likelihood of the N samples,
     :math:`\sum_i \log \sum_k P_d(k|x_i)\, P_t(k) / P_s(k)`, which is concave in P_t: where it
-    ends is the maximum. It is as good as the model's probabilities are: calibrate them first.
+    ends is the maximum. It needs no labels and is the most precise of all where the model's
+    probabilities are right: calibrate them first.
+
+    **BBSE.** The solution of :math:`M P_t = μ`, where :math:`M_{ij}` is how often class i is
+    predicted for validation samples of class j, and μ_i how often it is predicted on the target;
+    negative entries are made 0, and the sum 1. The model may be as miscalibrated as it likes:
+    M knows. ``"bbse_soft"`` takes mean probabilities in place of the frequencies of predictions.
+    Where M is singular, such as where a class is never predicted, the solution nearest to P_s.
+
+    **RLLS.** The same with a penalty on the weights :math:`1 + θ = P_t / P_s`,
+
+    .. math:: \min_{θ ≥ -1} ‖C θ - b‖_2 + ρ ‖θ‖_2, \qquad C = M \operatorname{diag}(P_s), \quad
+        b = μ - M P_s
+
+    with :math:`ρ = 0.03\,(2 l / (3n) + \sqrt{2 l / n})`, :math:`l = \log(2K / 0.05)` and n
+    validation labels; for few labels, and classes that are hard to tell apart. Where these are
+    told apart well it is BBSE: neither norm is squared, so a small ρ changes nothing.
 
     Parameters
     ----------
@@ -61,14 +82,21 @@ def estimate_target_prior(
         per sample, that of class 1: shape (N,), or 1 on the class axis.
     source_prior : array-like of shape (K,)
         P_s, positive, sums to 1: what the model was trained on.
-    method : {"em"}
+    method : {"em", "bbse", "bbse_soft", "rlls", "rlls_soft"}, default "em"
         How P_t is estimated.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         What the scores are.
-    validation : None
-        Labelled scores, for methods that need some. "em" needs none and refuses them.
+    validation : (scores, labels), optional
+        Labelled scores that the model was not trained on, of the same kind and axes; every class
+        has labels, in any mix. All methods but "em" need them.
+    calibration : (scale, bias), or a function, optional
+        Applied to the log-scores of target and validation alike: ``scale * z + bias``, each a
+        number or one per class; or a function from rows (n, K) of log-scores to such. It must
+        give log-posteriors under ``source_prior``.
     class_axis : int, default -1
         The axis of the classes.
+    ignore_index : int, optional
+        A validation label that marks samples to leave out.
 
     Returns
     -------
@@ -78,7 +106,12 @@ def estimate_target_prior(
     Warns
     -----
     RepriorWarning
-        Where it has not come to rest after three thousand steps.
+        Where EM has not come to rest after three thousand steps; where M is singular for all
+        that the labels say.
+
+    See Also
+    --------
+    estimate_target_prior_report : the same with intervals, convergence and conditioning.
 
     References
     ----------
@@ -87,6 +120,12 @@ def estimate_target_prior(
     .. [2] Varadhan, Roland. "Simple and Globally Convergent Methods for Accelerating the
        Convergence of Any EM Algorithm", Scandinavian Journal of Statistics 35, 2008: the steps
        that skip ahead.
+    .. [3] Lipton, Wang, Smola. "Detecting and Correcting for Label Shift with Black Box
+       Predictors", ICML 2018.
+    .. [4] Azizzadenesheli, Liu, Yang, Anandkumar. "Regularized Learning for Domain Adaptation
+       under Label Shifts", ICLR 2019.
+    .. [5] Alexandari, Kundaje, Shrikumar. "Maximum Likelihood with Bias-Corrected Calibration is
+       Hard-To-Beat at Label Shift Adaptation", ICML 2020.
 
     Examples
     --------
@@ -96,96 +135,244 @@ def estimate_target_prior(
     >>> posterior = np.array([[0.9, 0.1]] * 2 + [[0.1, 0.9]] * 8)
     >>> estimate_target_prior(posterior, source_prior=[0.5, 0.5], kind="probs")
     array([0.125, 0.875])
+
+    On ten labelled samples each it finds the first class every time, and the second 8 times:
+
+    >>> labels = np.repeat([0, 1], 10)
+    >>> seen = np.array([[0.9, 0.1]] * 12 + [[0.1, 0.9]] * 8)
+    >>> estimate_target_prior(
+    ...     posterior,
+    ...     source_prior=[0.5, 0.5],
+    ...     method="bbse",
+    ...     kind="probs",
+    ...     validation=(seen, labels),
+    ... )
+    array([0., 1.])
     """
-    check_choice("method", method, ["em"])
-    check_kind(kind)
-    if validation is not None:
+    problem = _problem(
+        scores, source_prior, method, kind, validation, calibration, class_axis, ignore_index
+    )
+    estimate = _solved(problem)
+    for sentence in estimate.doubts():
+        warnings.warn(sentence, RepriorWarning, stacklevel=2)
+    return estimate.prior
+
+
+def estimate_target_prior_report(
+    scores: Any,
+    *,
+    source_prior: Any,
+    method: str = "em",
+    kind: str = "logits",
+    validation: Any = None,
+    calibration: Any = None,
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    confidence: float = 0.9,
+    n_replicates: int = 200,
+    random_state: int | np.random.Generator = 0,
+) -> TargetPriorReport:
+    """Return the prior of :func:`estimate_target_prior`, and how far it can be trusted.
+
+    Intervals are percentiles of bootstrap replicates: target samples are drawn again with
+    replacement, validation samples within each class. They are for the population that the target
+    samples were drawn from, one class at a time, and assume that samples are drawn independently:
+    the pixels of an image are not, and intervals from them are too narrow. A ``calibration`` is
+    taken as it is.
+
+    Parameters
+    ----------
+    scores, source_prior, method, kind, validation, calibration, class_axis, ignore_index
+        As in :func:`estimate_target_prior`.
+    confidence : float, default 0.9
+        Of the intervals, between 0 and 1.
+    n_replicates : int, default 200
+        Bootstrap replicates.
+    random_state : int or numpy Generator, default 0
+        What draws them. The same seed gives the same intervals.
+
+    Returns
+    -------
+    TargetPriorReport
+        ``prior``, ``intervals``, how EM went, how the confusion matrix is conditioned, and
+        ``summary()``.
+
+    Warns
+    -----
+    RepriorWarning
+        As :func:`estimate_target_prior`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> posterior = np.array([[0.9, 0.1]] * 20 + [[0.1, 0.9]] * 80)
+    >>> report = estimate_target_prior_report(posterior, source_prior=[0.5, 0.5], kind="probs")
+    >>> print(report.summary(["cat", "dog"]))
+    method       em  (100 samples)
+    convergence  at rest after 14 passes (last change ...)
+    <BLANKLINE>
+    class   source   target   90 % interval
+    cat     0.5000   0.1250   0.0500 to 0.2000
+    dog     0.5000   0.8750   0.8000 to 0.9500
+    """
+    level = check_finite_number("confidence", confidence, positive=True, hint="Pass 0.9.")
+    if level >= 1:
         raise OptionError(
-            f"`validation` must be None for method='em', which needs no labels. Got "
-            f"{type(validation).__name__}. Leave it out."
+            f"`confidence` must be below 1. Got {level:g}. Pass 0.9 for intervals of 90 %."
+        )
+    if isinstance(n_replicates, bool) or int(n_replicates) != n_replicates or n_replicates < 2:
+        raise OptionError(
+            f"`n_replicates` must be an integer of at least 2. Got {n_replicates!r}. Pass 200."
+        )
+    problem = _problem(
+        scores, source_prior, method, kind, validation, calibration, class_axis, ignore_index
+    )
+    estimate = _solved(problem)
+    for sentence in estimate.doubts():
+        warnings.warn(sentence, RepriorWarning, stacklevel=2)
+    rng = np.random.default_rng(random_state)
+    return estimate.report(problem, level, estimate.replicates(problem, int(n_replicates), rng))
+
+
+class _Problem(NamedTuple):
+    """Checked arguments: log-scores of the target, and of validation samples with their labels."""
+
+    rows: NDArray[Any]
+    source: NDArray[np.float64]
+    method: str
+    labelled: Validation | None
+
+
+def _problem(
+    scores: Any,
+    source_prior: Any,
+    method: str,
+    kind: str,
+    validation: Any,
+    calibration: Any,
+    class_axis: int,
+    ignore_index: int | None,
+) -> _Problem:
+    """Check the arguments and read the scores."""
+    check_choice("method", method, METHODS)
+    check_kind(kind)
+    if validation is None and method != "em":
+        raise OptionError(
+            f"`validation` must be (scores, labels) for method={method!r}, which learns from them "
+            f"how the model sees each class. Got None. Pass labelled scores, or method='em'."
         )
     source = as_prior(source_prior, name="source_prior")
-    xp = namespace(scores)
-    given = as_scores(scores, xp)
-    axis = resolve_class_axis(given.shape, source.size, class_axis)
-    if is_single_score(given.shape, source.size, axis):
-        given, axis = _two_columns(given, kind, axis, xp), expanded_axis(given.ndim, axis)
-    else:
-        given = log_scores(given, kind, axis=axis, xp=xp)
-    rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, source.size)
-    prior, left = _climb(_Likelihood(rows, source), source)
-    if left > CHANGE_TOLERANCE:
-        warnings.warn(
-            f"the target prior has not come to rest after {MAX_ITERATIONS} steps: it may still "
-            f"move by {left:.1g}. The scores hardly tell some classes apart; join these, or use "
-            f"more data.",
-            RepriorWarning,
-            stacklevel=2,
+    how = as_calibration(calibration, source.size)
+    rows = log_rows(scores, source.size, kind=kind, class_axis=class_axis, calibration=how)
+    if validation is None:
+        return _Problem(rows, source, method, None)
+    labelled = labelled_rows(
+        validation, source.size, kind=kind, class_axis=class_axis, calibration=how,
+        ignore_index=ignore_index,
+    )  # fmt: skip
+    return _Problem(rows, source, method, labelled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimate:
+    """What was found, by any method."""
+
+    prior: NDArray[np.float64]
+    conditioning: Conditioning | None
+    negative_mass: float = 0.0
+    iterations: int = 1
+    last_change: float = 0.0
+    left: float = 0.0
+    likelihood: shift_em.Likelihood | None = None
+    predicted: tuple[Predicted, ...] = ()
+
+    @property
+    def converged(self) -> bool:
+        return self.left <= shift_em.CHANGE_TOLERANCE
+
+    def doubts(self) -> list[str]:
+        """Return what the user should know."""
+        found = []
+        if not self.converged:
+            found.append(
+                f"the target prior has not come to rest after {shift_em.MAX_ITERATIONS} steps: it "
+                f"may still move by {self.left:.1g}. The scores hardly tell some classes apart; "
+                f"join these, or use more data."
+            )
+        if self.conditioning is not None and self.conditioning.near_singular:
+            found.append(
+                f"the confusion matrix of the validation samples is singular for all that their "
+                f"labels say: its smallest singular value is "
+                f"{self.conditioning.smallest_singular_value:.2g}, with a standard error of "
+                f"{self.conditioning.standard_error:.2g}. Some classes can hardly be told apart, "
+                f"or are never predicted. Join these, or use more labels."
+            )
+        return found
+
+    def replicates(
+        self, problem: _Problem, n: int, rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        if self.likelihood is not None:
+            return em_replicates(self.likelihood, self.prior, problem.source, n, rng)
+        assert problem.labelled is not None  # noqa: S101 - all methods but EM have labels
+        solve = rlls if problem.method.startswith("rlls") else bbse
+        target, source = self.predicted
+        labels = problem.labelled.labels
+        return moment_replicates(target, source, labels, solve, problem.source, n, rng)
+
+    def report(
+        self, problem: _Problem, confidence: float, replicates: NDArray[np.float64]
+    ) -> TargetPriorReport:
+        return TargetPriorReport(
+            prior=self.prior,
+            intervals=intervals(replicates, confidence),
+            confidence=confidence,
+            replicates=replicates,
+            source_prior=problem.source,
+            method=problem.method,
+            n_samples=len(problem.rows),
+            n_labels=None if problem.labelled is None else problem.labelled.labels.size,
+            iterations=self.iterations,
+            last_change=self.last_change,
+            converged=self.converged,
+            negative_mass=self.negative_mass,
+            conditioning=self.conditioning,
         )
-    return prior
 
 
-def _two_columns(scores: Array, kind: str, axis: int, xp: Namespace) -> Array:
-    """Return the log-scores of both classes from one score per sample."""
-    if kind == "logits":
-        warn_if_single_probs(scores, xp=xp)
-    columns, axis = expand(scores, kind, xp=xp, class_axis=axis), expanded_axis(scores.ndim, axis)
-    return columns if kind == "logits" else log_scores(columns, kind, axis=axis, xp=xp)
+def _solved(problem: _Problem) -> _Estimate:
+    return _by_em(problem) if problem.method == "em" else _by_moments(problem)
 
 
-class _Likelihood:
-    """The mean log-likelihood of samples as a function of the target prior, and EM's next one."""
-
-    def __init__(self, rows: NDArray[Any], source: NDArray[np.float64]) -> None:
-        # P_d(k|x)/P_s(k) up to a factor per row, by which no step of EM changes. The largest of a
-        # row is 1: what underflows beside it has no part in the row's mixture.
-        ratio = rows - np.log(source).astype(rows.dtype)
-        ratio -= ratio.max(axis=1, keepdims=True)
-        self.ratio = np.exp(ratio, out=ratio)
-        self.step = max(1, BLOCK_ITEMS // source.size)
-
-    def __call__(self, prior: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the likelihood of ``prior``, and the mean posterior under it: one step of EM."""
-        n, value, total = len(self.ratio), 0.0, np.zeros_like(prior)
-        for start in range(0, n, self.step):
-            block = self.ratio[start : start + self.step].astype(np.float64, copy=False)
-            mixture = block @ prior
-            value += float(np.log(mixture).sum())
-            total += (1.0 / mixture) @ block
-        mean = prior * total / n
-        return value / n, mean / mean.sum()
+def _by_em(problem: _Problem) -> _Estimate:
+    likelihood = shift_em.Likelihood(problem.rows, problem.source)
+    found = shift_em.climb(likelihood, problem.source[None])
+    known = None
+    if problem.labelled is not None:
+        seen = predictions(problem.labelled.rows, soft=True)
+        labels = problem.labelled.labels
+        known = conditioning(seen, labels, seen.class_means(labels))
+    return _Estimate(
+        prior=found.priors[0],
+        conditioning=known,
+        iterations=int(found.iterations[0]),
+        last_change=float(found.change[0]),
+        left=float(found.left[0]),
+        likelihood=likelihood,
+    )
 
 
-def _climb(
-    likelihood: _Likelihood, prior: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return the prior at which EM stands still, and by how much it may still move."""
-    left = np.inf
-    for _ in range(MAX_ITERATIONS // 3):
-        first = likelihood(prior)[1]
-        reached, second = likelihood(first)
-        steps = [float(np.abs(step).max()) for step in (first - prior, second - first)]
-        rate = min(steps[1] / steps[0], 1.0 - ROUNDING) if steps[0] > 0 else 0.0
-        left = 0.0 if steps[1] <= ROUNDING else steps[1] * rate / (1.0 - rate)
-        if left <= CHANGE_TOLERANCE:
-            return second, left
-        far = _extrapolated(prior, first, second)
-        value, prior = likelihood(far)
-        if value < reached:  # too far: EM's own steps never go down
-            prior = second
-    return prior, left
-
-
-def _extrapolated(
-    start: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return where two steps lead if each further one shrinks as they do; a positive prior."""
-    step, bend = first - start, second - 2.0 * first + start
-    far = float(np.linalg.norm(step) / max(float(np.linalg.norm(bend)), np.finfo(float).tiny))
-    far = min(max(far, 1.0), 1.0 / ROUNDING)
-    while True:
-        prior: NDArray[np.float64] = start + 2.0 * far * step + far * far * bend
-        if far == 1.0 or (np.isfinite(prior).all() and (prior > 0.0).all()):
-            prior /= prior.sum()
-            return prior
-        far = 1.0 if far < 1.0 + 1e-3 else 0.5 * (far + 1.0)
+def _by_moments(problem: _Problem) -> _Estimate:
+    labelled = problem.labelled
+    assert labelled is not None  # noqa: S101 - checked where the arguments are
+    soft = problem.method.endswith("soft")
+    target, seen = (predictions(rows, soft=soft) for rows in (problem.rows, labelled.rows))
+    found = moments(target, seen, labelled.labels)
+    solve = rlls if problem.method.startswith("rlls") else bbse
+    solution = solve(found, problem.source)
+    return _Estimate(
+        prior=truncated(solution, problem.source),
+        conditioning=conditioning(seen, labelled.labels, found.confusion),
+        negative_mass=float(-np.minimum(solution, 0.0).sum()),
+        predicted=(target, seen),
+    )

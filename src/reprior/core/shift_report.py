@@ -1,0 +1,132 @@
+"""What an estimate of the target prior is worth: intervals, convergence, conditioning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.shift_moments import Conditioning
+from reprior.exceptions import OptionError
+
+__all__ = ["TargetPriorReport"]
+
+SHOWN = 20
+"""Classes of a summary: where there are more, those whose share changes most."""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetPriorReport:
+    """What :func:`reprior.estimate_target_prior_report` found.
+
+    Attributes
+    ----------
+    prior : ndarray of shape (K,)
+        P_t, as :func:`reprior.estimate_target_prior` returns it.
+    intervals : ndarray of shape (K, 2)
+        For each class the ends of a percentile interval of its share in the *population* that
+        the samples were drawn from. They are for one class at a time.
+    confidence : float
+        Of the intervals.
+    replicates : ndarray of shape (n_replicates, K)
+        The bootstrap estimates themselves, for intervals of anything else.
+    source_prior : ndarray of shape (K,)
+        P_s.
+    method : str
+        How P_t was estimated.
+    n_samples : int
+        Unlabelled samples.
+    n_labels : int or None
+        Validation labels, where there were any.
+    iterations : int
+        Passes of EM over the scores; 1 where a system of equations was solved.
+    last_change : float
+        The largest difference of EM's last step; 0 where a system of equations was solved.
+    converged : bool
+        Whether EM came to rest.
+    negative_mass : float
+        What was negative in the solution of BBSE, and made 0. More than sampling explains means
+        that the classes do not look as they did in validation.
+    conditioning : Conditioning or None
+        How well the confusion matrix of the validation samples tells the classes apart; None
+        without validation.
+    """
+
+    prior: NDArray[np.float64]
+    intervals: NDArray[np.float64]
+    confidence: float
+    replicates: NDArray[np.float64]
+    source_prior: NDArray[np.float64]
+    method: str
+    n_samples: int
+    n_labels: int | None
+    iterations: int
+    last_change: float
+    converged: bool
+    negative_mass: float
+    conditioning: Conditioning | None
+
+    def summary(self, classes: Sequence[Any] | None = None) -> str:
+        """Return the estimate as text: a line per class, and how far to trust it.
+
+        Parameters
+        ----------
+        classes : sequence of length K, optional
+            Names of the classes; their indices where it is not given.
+        """
+        names = [str(name) for name in (range(self.prior.size) if classes is None else classes)]
+        if len(names) != self.prior.size:
+            raise OptionError(
+                f"`classes` must name every class. Got {len(names)} names for {self.prior.size} "
+                f"classes. Pass one name per class, or none."
+            )
+        return "\n".join([*self.facts(), "", *self._table(names)])
+
+    def facts(self) -> list[str]:
+        """Return the summary's lines about the estimate as a whole."""
+        labels = "" if self.n_labels is None else f", {self.n_labels:,} labels"
+        lines = [
+            f"method       {self.method}  ({self.n_samples:,} samples{labels})",
+            self._convergence(),
+        ]
+        if self.conditioning is not None:
+            lines.append(_condition(self.conditioning))
+        if self.negative_mass > 0:
+            lines.append(f"negative     {self.negative_mass:.4f} of the solution was made 0")
+        return lines
+
+    def _convergence(self) -> str:
+        if self.method != "em":
+            return "convergence  solved, without steps"
+        word = "at rest" if self.converged else "NOT at rest"
+        return (
+            f"convergence  {word} after {self.iterations} passes "
+            f"(last change {self.last_change:.1e})"
+        )
+
+    def _table(self, names: list[str]) -> list[str]:
+        order = np.arange(len(names))
+        if order.size > SHOWN:
+            moved = np.abs(self.prior - self.source_prior)
+            order = np.sort(np.argsort(-moved, kind="stable")[:SHOWN])
+        width = max(len("class"), *(len(names[k]) for k in order))
+        share = f"{100 * self.confidence:g} % interval"
+        lines = [f"{'class':<{width}}{'source':>9}{'target':>9}   {share}"]
+        for k in order:
+            low, high = self.intervals[k]
+            lines.append(
+                f"{names[k]:<{width}}{self.source_prior[k]:>9.4f}{self.prior[k]:>9.4f}   "
+                f"{low:.4f} to {high:.4f}"
+            )
+        if order.size < len(names):
+            lines.append(f"… and {len(names) - order.size:,} classes whose shares change less")
+        return lines
+
+
+def _condition(found: Conditioning) -> str:
+    word = "NEAR-SINGULAR: " if found.near_singular else ""
+    return (
+        f"confusion    {word}condition number {found.condition_number:.3g}, smallest singular "
+        f"value {found.smallest_singular_value:.3g} ± {found.standard_error:.1g}"
+    )

@@ -1,0 +1,336 @@
+"""PriorTracker: the class mix of a model in production, and an alarm where it has shifted."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from reprior.core.checks import check_finite_number, check_kind
+from reprior.core.prior import as_prior
+from reprior.core.shift_report import SHOWN
+from reprior.core.shift_rows import Affine, as_calibration, labelled_rows, log_rows
+from reprior.core.tracking import Ratios, Setting, Tracked, measured_ratios, posteriors, track
+from reprior.exceptions import LabelsError, OptionError
+from reprior.files.trackers import read_tracker, write_tracker
+
+__all__ = ["PriorTracker"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Self = TypeVar("Self", bound="PriorTracker")
+
+
+class PriorTracker:
+    r"""Follows the class mix of unlabelled scores, batch by batch, and says when it has shifted.
+
+    The mix is tracked by online EM [1]_: weights of samples halve every ``half_life`` samples.
+    Classes that the model confuses are followed more slowly, by the factor by which it confuses
+    them: evidence about them comes in more slowly too.
+
+    The alarm is a Shiryaev–Roberts detector [2]_ of the likelihood of the tracked mix, as it was
+    before each sample, against that of the reference. **As long as there is no shift, the chance
+    of an alarm within n samples is at most n times** ``false_alarm_rate``, and the mean number of
+    samples until a false one at least its inverse. It holds at every n, and however the stream
+    is cut into batches; it assumes that samples are drawn independently from the reference mix
+    and that the model's probabilities are right. For ones that may not be, pass ``validation``:
+    what the ratio is worth without a shift is then measured and not assumed, two standard errors
+    are added, and the rate holds for 98 % of all validation sets. A shift that is smaller than
+    what so many labels can tell then raises no alarm.
+
+    Batches are not kept. Memory is a few numbers per class, and with ``validation`` per pair of
+    classes.
+
+    Parameters
+    ----------
+    source_prior : array-like of shape (K,)
+        P_s, what the model was trained on.
+    reference_prior : array-like of shape (K,), optional
+        The mix without a shift; positive. P_s where it is not given.
+    half_life : float, default 10000
+        Samples after which a sample counts half.
+    false_alarm_rate : float, default 1e-6
+        Per sample. The smaller, the later the alarm: by log(10) over the information per sample
+        for every factor of ten.
+    kind : {"logits", "probs", "log_probs"}, default "logits"
+        What the scores are.
+    class_axis : int, default -1
+        The axis of the classes.
+    calibration : (scale, bias), or a function, optional
+        As in :func:`reprior.estimate_target_prior`. A function cannot be saved.
+    validation : (scores, labels), optional
+        Labelled scores that the model was not trained on, of all classes in any mix, two of each
+        at least.
+    ignore_index : int, optional
+        A validation label that marks samples to leave out.
+
+    References
+    ----------
+    .. [1] Cappé, Moulines. "On-line Expectation–Maximization Algorithm for Latent Data Models",
+       Journal of the Royal Statistical Society B 71(3), 2009.
+    .. [2] Shin, Ramdas, Rinaldo. "E-detectors: A Nonparametric Framework for Sequential Change
+       Detection", New England Journal of Statistics in Data Science 2(2), 2024.
+
+    Examples
+    --------
+    A model that is right nine times out of ten, on data that turn from half cats to all dogs:
+
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> tracker = rp.PriorTracker([0.5, 0.5], half_life=100, kind="probs")
+    >>> cats_and_dogs = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+    >>> tracker.update(cats_and_dogs)
+    False
+    >>> dogs = np.array([[0.1, 0.9]] * 100)
+    >>> tracker.update(dogs)
+    True
+    >>> tracker.alarm_at, tracker.prior.round(2)
+    (272, array([0.28, 0.72]))
+    """
+
+    _setting: Setting
+    _state: Tracked
+
+    def __init__(
+        self,
+        source_prior: Any,
+        *,
+        reference_prior: Any = None,
+        half_life: float = 10_000,
+        false_alarm_rate: float = 1e-6,
+        kind: str = "logits",
+        class_axis: int = -1,
+        calibration: Any = None,
+        validation: Any = None,
+        ignore_index: int | None = None,
+    ) -> None:
+        check_kind(kind)
+        self.source_prior = as_prior(source_prior, name="source_prior")
+        self.kind, self.class_axis = kind, class_axis
+        self.half_life = check_finite_number("half_life", half_life, positive=True)
+        self.false_alarm_rate = _rate(false_alarm_rate)
+        self._calibration = as_calibration(calibration, self.source_prior.size)
+        self._begin(
+            self.source_prior if reference_prior is None else reference_prior,
+            None,
+            validation,
+            ignore_index,
+        )
+
+    def update(self, scores: Any) -> bool:
+        """Take a batch of unlabelled scores in, and return whether there is an alarm.
+
+        Parameters
+        ----------
+        scores : array of shape (n, K), (n, K, H, W), … or (n,)
+            The model's outputs, in the order in which they came.
+        """
+        rows = self._rows(scores)
+        posterior = posteriors(rows, self.source_prior, self._setting.reference)
+        self._state = track(self._state, posterior, self._setting)
+        return self.alarm
+
+    @property
+    def prior(self) -> Vector:
+        """The class mix as it is now, (K,): a target prior for ``calibrator.retarget``."""
+        prior = self._state.current(self.half_life)
+        found: Vector = prior / prior.sum()
+        return found
+
+    @property
+    def reference_prior(self) -> Vector:
+        """The mix without a shift."""
+        return self._setting.reference
+
+    @property
+    def n_samples(self) -> int:
+        """Samples that came by since the reference was set."""
+        return self._state.n_samples
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the mix has shifted from the reference. It stays until :meth:`rebase`."""
+        return self._state.alarm_at is not None
+
+    @property
+    def alarm_at(self) -> int | None:
+        """After how many samples the alarm came, None without one."""
+        return self._state.alarm_at
+
+    @property
+    def evidence(self) -> float:
+        """How much there is for a shift now: log10(1 + R). The alarm comes at log10(1/rate)."""
+        return self._state.log_evidence / math.log(10)
+
+    def rebase(
+        self,
+        reference_prior: Any = None,
+        *,
+        validation: Any = None,
+        ignore_index: int | None = None,
+    ) -> None:
+        """Take another mix as the reference, the tracked one by default, and begin to count anew.
+
+        For after an alarm, when the model has been set to the new mix. The tracked prior stays as
+        it is. A tracker that was made with ``validation`` needs it again.
+        """
+        if self._setting.ratios is not None and validation is None:
+            raise OptionError(
+                "`validation` must be given again: what the scores are worth without a shift "
+                "depends on the reference. Got None. Pass the labelled scores of the start."
+            )
+        current = self.prior
+        self._begin(
+            current if reference_prior is None else reference_prior,
+            current,
+            validation,
+            ignore_index,
+        )
+
+    def summary(self) -> str:
+        """Return the state as text."""
+        state = f"ALARM after {self.alarm_at:,} samples" if self.alarm else "no alarm"
+        rate = self.false_alarm_rate
+        lines = [
+            f"samples      {self.n_samples:,}  (half-life {self.half_life:g})",
+            f"shift        {state}  (evidence {self.evidence:.2f} of {-math.log10(rate):.2f})",
+            f"false alarms at most {rate:g} per sample",
+            "",
+            f"{'class':<8}{'reference':>11}{'now':>9}",
+        ]
+        old, new = self.reference_prior, self.prior
+        order = np.sort(np.argsort(-np.abs(new - old), kind="stable")[:SHOWN])
+        lines += [f"{k:<8}{old[k]:>11.4f}{new[k]:>9.4f}" for k in order]
+        if order.size < new.size:
+            lines.append(f"… and {new.size - order.size:,} classes whose shares change less")
+        return "\n".join(lines)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write settings and state to a JSON file, atomically. :meth:`load` goes on from there."""
+        how = self._calibration
+        if how is not None and not isinstance(how, Affine):
+            raise OptionError(
+                "`calibration` must be (scale, bias) for a tracker that is saved. Got a function. "
+                "Calibrate the scores before update(), or pass a map that JSON can hold."
+            )
+        state, ratios = self._state, self._setting.ratios
+        write_tracker(
+            path,
+            {
+                "source_prior": self.source_prior.tolist(),
+                "reference_prior": self.reference_prior.tolist(),
+                "half_life": self.half_life,
+                "false_alarm_rate": self.false_alarm_rate,
+                "kind": self.kind,
+                "class_axis": self.class_axis,
+                "calibration": None if how is None else [how.scale.tolist(), how.bias.tolist()],
+                "ratios": None if ratios is None else _plain(ratios),
+                "prior": state.prior.tolist(),
+                "mass": state.mass.tolist(),
+                "waiting": state.waiting,
+                "n_samples": state.n_samples,
+                "log_evidence": state.log_evidence,
+                "alarm_at": state.alarm_at,
+            },
+        )
+
+    @classmethod
+    def load(cls: type[Self], path: str | os.PathLike[str]) -> Self:
+        """Read a tracker that :meth:`save` wrote; it goes on as if it had never stopped.
+
+        A file that is truncated, damaged, from a newer version, or not a tracker is refused.
+
+        Examples
+        --------
+        >>> import reprior as rp
+        >>> path = getfixture("tmp_path") / "tracker.json"
+        >>> tracker = rp.PriorTracker([0.75, 0.25], half_life=500)
+        >>> tracker.update([[2.0, 0.0], [0.0, 3.0]])
+        False
+        >>> tracker.save(path)
+        >>> rp.PriorTracker.load(path).n_samples
+        2
+        """
+        fields = read_tracker(path)
+        tracker = cls(
+            fields["source_prior"],
+            reference_prior=fields["reference_prior"],
+            half_life=fields["half_life"],
+            false_alarm_rate=fields["false_alarm_rate"],
+            kind=fields["kind"],
+            class_axis=fields["class_axis"],
+            calibration=fields["calibration"],
+        )
+        if fields["ratios"] is not None:
+            ratios = {name: np.asarray(x, np.float64) for name, x in fields["ratios"].items()}
+            tracker._setting = replace(
+                tracker._setting, ratios=Ratios(ratios["mean"], ratios["covariance"])
+            )
+        tracker._state = Tracked(
+            prior=np.asarray(fields["prior"], np.float64),
+            mass=np.asarray(fields["mass"], np.float64),
+            waiting=fields["waiting"],
+            n_samples=fields["n_samples"],
+            log_evidence=float(fields["log_evidence"]),
+            alarm_at=fields["alarm_at"],
+        )
+        return tracker
+
+    def __repr__(self) -> str:
+        return (
+            f"PriorTracker({self.source_prior.size} classes, half_life={self.half_life:g}, "
+            f"false_alarm_rate={self.false_alarm_rate:g}, n_samples={self.n_samples}, "
+            f"alarm={self.alarm})"
+        )
+
+    def _begin(
+        self, reference_prior: Any, prior: Vector | None, validation: Any, ignore_index: int | None
+    ) -> None:
+        """Set the reference, and begin at ``prior``, or at the reference, without samples."""
+        reference = as_prior(
+            reference_prior, name="reference_prior", n_classes=self.source_prior.size
+        )
+        ratios = None
+        if validation is not None:
+            known = labelled_rows(
+                validation, reference.size, kind=self.kind, class_axis=self.class_axis,
+                calibration=self._calibration, ignore_index=ignore_index,
+            )  # fmt: skip
+            _refuse_single(known.labels)
+            seen = posteriors(known.rows.astype(np.float64), self.source_prior, reference)
+            ratios = measured_ratios(seen, known.labels, reference)
+        self._setting = Setting(reference, self.half_life, self.false_alarm_rate, ratios)
+        self._state = Tracked.at(reference if prior is None else prior)
+
+    def _rows(self, scores: Any) -> Vector:
+        rows = log_rows(
+            scores, self.source_prior.size, kind=self.kind, class_axis=self.class_axis,
+            calibration=self._calibration,
+        )  # fmt: skip
+        return rows.astype(np.float64, copy=False)
+
+
+def _plain(ratios: Ratios) -> dict[str, Any]:
+    return {"mean": ratios.mean.tolist(), "covariance": ratios.covariance.tolist()}
+
+
+def _refuse_single(labels: Vector) -> None:
+    counts = np.bincount(labels)
+    if (counts < 2).any():
+        raise LabelsError(
+            f"`validation` must have at least two labels of every class: one does not tell how "
+            f"much they differ. Got one of class {int(np.argmin(counts))}. Add some, or leave "
+            f"`validation` out."
+        )
+
+
+def _rate(value: Any) -> float:
+    rate = check_finite_number("false_alarm_rate", value, positive=True, hint="Pass 1e-6.")
+    if rate >= 1:
+        raise OptionError(
+            f"`false_alarm_rate` must be below 1: it is a chance per sample. Got {rate:g}. Pass "
+            f"for example 1e-6."
+        )
+    return rate

@@ -1,0 +1,154 @@
+"""Moments, BBSE, and how a confusion matrix is conditioned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+from tests.core.shifted import world
+from tests.oracles import confusion
+
+from reprior.core.shift_moments import (
+    Moments,
+    bbse,
+    conditioning,
+    moments,
+    predictions,
+    truncated,
+)
+
+EXACT = 1e-12
+"""Solutions of well-conditioned systems by two routes in float64."""
+
+
+def problem(seed, n_classes=3, separation=3.0):
+    rng = np.random.default_rng(seed)
+    here = world(rng, n_classes, separation)
+    target, _ = here.draw(rng, 300, here.target)
+    return target, *here.validation(rng, 200), here.source
+
+
+def joint_confusion(scores, labels, soft):
+    """Lipton's C: the mean of prediction ⊗ one-hot label, one sample at a time."""
+    n, k = scores.shape
+    total = np.zeros((k, k))
+    for row, label in zip(scores, labels, strict=True):
+        predicted = softmax(row) if soft else np.eye(k)[row.argmax()]
+        total += np.outer(predicted, np.eye(k)[label])
+    return total / n
+
+
+@given(st.integers(0, 200), st.integers(2, 5), st.booleans())
+def test_it_is_the_published_definition(seed, n_classes, soft):
+    target, scores, labels, source = problem(seed, n_classes)
+    if not soft and np.unique(scores.argmax(axis=1)).size < n_classes:
+        return  # C has no inverse: another test
+    C = joint_confusion(scores, labels, soft)
+    seen = softmax(target, axis=1) if soft else np.eye(n_classes)[target.argmax(axis=1)]
+    weights = np.linalg.inv(C) @ seen.mean(axis=0)
+    expected = weights * np.bincount(labels) / labels.size
+    found = moments(predictions(target, soft=soft), predictions(scores, soft=soft), labels)
+    np.testing.assert_allclose(bbse(found, source), expected, atol=1e-9 * np.abs(weights).max())
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_class_means_are_the_confusion_matrix(soft):
+    _, scores, labels, _ = problem(1, 4)
+    found = predictions(scores, soft=soft).class_means(labels)
+    if soft:
+        expected = np.stack(
+            [softmax(scores[labels == k], axis=1).mean(axis=0) for k in range(4)], axis=1
+        )
+    else:
+        counts = confusion(labels, scores.argmax(axis=1), 4).T
+        expected = counts / counts.sum(axis=0)
+    np.testing.assert_allclose(found, expected, atol=EXACT)
+    np.testing.assert_allclose(found.sum(axis=0), 1)
+
+
+def test_short_floats_are_summed_in_long_ones():
+    scores = np.tile(np.array([[0.1, 0.2, 0.3]], np.float32), (70_000, 1))
+    mean = predictions(scores, soft=True).mean()
+    np.testing.assert_allclose(mean, softmax([0.1, 0.2, 0.3]), rtol=1e-6)
+    assert mean.dtype == np.float64
+    assert mean.sum() == pytest.approx(1, abs=1e-15)
+
+
+def test_stacks_are_solved_one_by_one():
+    rng = np.random.default_rng(0)
+    matrices = 0.7 * np.eye(3) + 0.3 * rng.dirichlet(np.ones(3), (5, 3)).swapaxes(1, 2)
+    predicted = rng.dirichlet(np.ones(3), 5)
+    source = np.full(3, 1 / 3)
+    found = bbse(Moments(predicted, matrices, 100), source)
+    for matrix, mean, prior in zip(matrices, predicted, found, strict=True):
+        np.testing.assert_allclose(matrix @ prior, mean, atol=EXACT)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.array([[0.6, 0.6, 0.1], [0.4, 0.4, 0.1], [0.0, 0.0, 0.8]]),  # two classes alike
+        np.array([[0.9, 0.2, 0.3], [0.1, 0.8, 0.7], [0.0, 0.0, 0.0]]),  # one never predicted
+        np.full((3, 3), 1 / 3) + 1e-17 * np.eye(3),  # nothing is told apart
+    ],
+)
+def test_a_singular_matrix_stays_near_the_source(matrix):
+    source, target = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])
+    found = bbse(Moments(matrix @ target, matrix, 100), source)
+    np.testing.assert_allclose(matrix @ found, matrix @ target, atol=1e-10)
+    # Of all solutions the nearest: nothing was moved along what the matrix does not see.
+    blind = np.linalg.svd(matrix)[2][np.linalg.matrix_rank(matrix) :]
+    np.testing.assert_allclose(blind @ (found - source), 0, atol=1e-10)
+
+
+def test_truncation():
+    source = np.array([0.5, 0.3, 0.2])
+    np.testing.assert_allclose(truncated(np.array([1.1, -0.2, 0.1]), source), [11 / 12, 0, 1 / 12])
+    np.testing.assert_array_equal(truncated(np.array([-0.1, 0.0, 0.0]), source), source)
+    stack = truncated(np.array([[0.2, 0.3, 0.5], [0.0, 0.0, 0.0]]), source)
+    np.testing.assert_allclose(stack, [[0.2, 0.3, 0.5], source])
+
+
+class TestConditioning:
+    def of(self, scores, labels, soft=False):
+        seen = predictions(scores, soft=soft)
+        return conditioning(seen, labels, seen.class_means(labels))
+
+    def test_a_perfect_model(self):
+        labels = np.repeat([0, 1, 2], 5)
+        found = self.of(10.0 * np.eye(3)[labels], labels)
+        assert found.condition_number == pytest.approx(1)
+        assert found.smallest_singular_value == pytest.approx(1)
+        assert found.standard_error == 0
+        assert not found.near_singular
+
+    def test_a_class_that_is_never_predicted(self):
+        labels = np.repeat([0, 1, 2], 50)
+        scores = 10.0 * np.eye(3)[np.minimum(labels, 1)]
+        found = self.of(scores, labels)
+        assert found.condition_number == np.inf
+        assert found.near_singular
+
+    @pytest.mark.parametrize("soft", [False, True])
+    def test_its_standard_error_is_that_of_samples_drawn_anew(self, soft):
+        rng = np.random.default_rng(2)
+        here = world(rng, 3, 1.5)
+        found = [self.of(*here.validation(rng, 1500), soft=soft) for _ in range(150)]
+        spread = np.std([each.smallest_singular_value for each in found])
+        # The spread of 150 is known to 1/√300 = 6 %: three times that, and the first order's own.
+        assert np.mean([each.standard_error for each in found]) == pytest.approx(spread, rel=0.25)
+
+    @pytest.mark.parametrize("soft", [False, True])
+    def test_classes_that_look_alike_are_recognised(self, soft):
+        rng = np.random.default_rng(4)
+        means = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
+        here = world(rng)._replace(means=means, source=np.array([0.4, 0.3, 0.3]))
+        jitter = np.array([0.0, 0.4, 0.0])  # a model that does not know that they are alike
+        found = []
+        for _ in range(100):
+            scores, labels = here.validation(rng, 300)
+            noise = rng.normal(size=scores.shape) * jitter
+            found.append(self.of(scores + noise, labels, soft=soft).near_singular)
+        assert np.mean(found) > 0.85  # 95 %, less four standard errors of 100 trials

@@ -1,0 +1,88 @@
+"""The report of an estimated target prior, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import reprior as rp
+from reprior.core.shift_moments import Conditioning
+from reprior.core.shift_report import TargetPriorReport
+
+
+def made(n_classes=3, **changed):
+    prior = np.arange(1, n_classes + 1) / np.arange(1, n_classes + 1).sum()
+    fields = {
+        "prior": prior,
+        "intervals": np.stack([prior / 2, np.minimum(2 * prior, 1)], axis=1),
+        "confidence": 0.95,
+        "replicates": np.tile(prior, (2, 1)),
+        "source_prior": np.full(n_classes, 1 / n_classes),
+        "method": "em",
+        "n_samples": 1234,
+        "n_labels": None,
+        "iterations": 17,
+        "last_change": 2e-11,
+        "converged": True,
+        "negative_mass": 0.0,
+        "conditioning": None,
+        **changed,
+    }
+    return TargetPriorReport(**fields)
+
+
+def test_a_summary():
+    assert made().summary(["cat", "dog", "elephant"]) == "\n".join(
+        [
+            "method       em  (1,234 samples)",
+            "convergence  at rest after 17 passes (last change 2.0e-11)",
+            "",
+            "class      source   target   95 % interval",
+            "cat        0.3333   0.1667   0.0833 to 0.3333",
+            "dog        0.3333   0.3333   0.1667 to 0.6667",
+            "elephant   0.3333   0.5000   0.2500 to 1.0000",
+        ]
+    )
+
+
+def test_what_deserves_doubt_is_in_capitals():
+    weak = Conditioning(1234.5, 0.0012, 0.01, near_singular=True)
+    text = made(converged=False, conditioning=weak, n_labels=60).summary()
+    assert "NOT at rest" in text
+    assert "60 labels" in text
+    assert "NEAR-SINGULAR: condition number 1.23e+03, smallest singular value 0.0012 ± 0.01" in text
+
+
+def test_a_solved_one():
+    sound = Conditioning(1.5, 0.6, 0.01, near_singular=False)
+    text = made(method="bbse", conditioning=sound, negative_mass=0.0123).summary()
+    assert "solved, without steps" in text
+    assert "confusion    condition number 1.5" in text
+    assert "0.0123 of the solution was made 0" in text
+
+
+def test_many_classes_are_the_ones_that_change_most():
+    found = made(50)
+    lines = found.summary().splitlines()
+    assert lines[-1] == "… and 30 classes whose shares change less"
+    shown = [int(line.split()[0]) for line in lines[4:-1]]
+    moved = np.abs(found.prior - found.source_prior)
+    assert shown == sorted(shown)
+    assert min(moved[shown]) >= max(np.delete(moved, shown))
+
+
+def test_names_must_be_as_many_as_classes():
+    with pytest.raises(rp.OptionError, match="Got 2 names for 3 classes"):
+        made().summary(["cat", "dog"])
+
+
+def test_em_with_labelled_scores_says_how_well_classes_are_told_apart():
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    scores = rng.normal(size=(300, 3)) + 3 * np.eye(3)[labels]
+    report = rp.estimate_target_prior_report(
+        scores[:100], source_prior=[1 / 3] * 3, validation=(scores[100:], labels[100:])
+    )
+    assert report.method == "em"
+    assert report.conditioning is not None
+    assert not report.conditioning.near_singular
