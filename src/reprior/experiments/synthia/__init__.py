@@ -10,7 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reprior.experiments.synthia.data import SegmentationData, open_data, split_data
+    from reprior.experiments.synthia.data import (
+        SegmentationData,
+        open_data,
+        open_sequence_data,
+        split_data,
+    )
     from reprior.experiments.synthia.frames import Frame, Frames
     from reprior.experiments.synthia.networks import build_network
     from reprior.experiments.synthia.readers import open_folders, open_sequences, open_sf
@@ -32,6 +37,7 @@ __all__ = [
     "load_network",
     "open_data",
     "open_folders",
+    "open_sequence_data",
     "open_sequences",
     "open_sf",
     "read_scores",
@@ -52,6 +58,7 @@ _HOMES = {
     "load_network": "training",
     "open_data": "data",
     "open_folders": "readers",
+    "open_sequence_data": "data",
     "open_sequences": "readers",
     "open_sf": "readers",
     "read_scores": "scores",

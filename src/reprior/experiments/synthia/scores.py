@@ -1,0 +1,208 @@
+"""Score files: what a network says of frames, one file for each condition."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+
+from reprior.exceptions import FileFormatError, OptionError
+from reprior.experiments.synthia.batches import batch_of
+from reprior.experiments.synthia.frames import IGNORED, Frame, FrameSource
+from reprior.experiments.synthia.networks import finer
+from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.files.archive import DAMAGE
+from reprior.files.atomic import atomic_write
+from reprior.files.writers.spool import npy_header
+from reprior.metrics.count_metrics import COUNT_METRICS
+from reprior.metrics.counts import ClassCounts
+
+__all__ = [
+    "ConditionScores",
+    "measured",
+    "predict_scores",
+    "read_scores",
+    "score_path",
+    "write_scores",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+SCORES = "scores"
+
+#: Frames that are scored at once.
+BATCH = 8
+
+#: Pixels from one score to the next in a file, each way.
+STRIDE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionScores:
+    """Scores of one network under one condition.
+
+    Parameters
+    ----------
+    scores : float16 (N, K, h, w)
+        Logits of every second pixel of the frames each way.
+    labels : uint8 (N, h, w)
+        Class indices of the same pixels, 255 where there is none.
+    names : sequence of str
+        Of the frames.
+    """
+
+    scores: Array
+    labels: Array
+    names: tuple[str, ...]
+
+
+def score_path(folder: str | os.PathLike[str], condition: str) -> Path:
+    """Return where the scores of a network under a condition are.
+
+    Examples
+    --------
+    >>> score_path("runs/rgb-ce", "fog").as_posix()
+    'runs/rgb-ce/scores/fog.npz'
+    """
+    return Path(folder) / SCORES / f"{condition}.npz"
+
+
+def predict_scores(
+    network: nn.Module, frames: Sequence[Frame], settings: NetworkSettings, *, stride: int = STRIDE
+) -> tuple[Array, Array]:
+    """Return logits float32 (N, K, h, w) of every ``stride``-th pixel, and its labels.
+
+    With a ``stride`` of 1 the scores of a network that has one in two pixels are interpolated.
+    """
+    own = int(getattr(network, "stride", 1))
+    device = next(network.parameters()).device
+    training = network.training
+    network.eval()
+    with torch.inference_mode():
+        pictures, _ = batch_of(list(frames), settings)
+        found = network(pictures.to(device))
+        if stride % own:
+            found, own = finer(found, pictures.shape[-2:]), 1
+        found = found[..., :: stride // own, :: stride // own]
+        logits = (settings.logit_scale * found).float().cpu().numpy()
+    network.train(training)
+    labels = np.stack([frame.labels[::stride, ::stride] for frame in frames])
+    return logits, labels
+
+
+def write_scores(
+    network: nn.Module,
+    settings: NetworkSettings,
+    classes: Sequence[str],
+    conditions: Mapping[str, FrameSource],
+    folder: str | os.PathLike[str],
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[Path, ...]:
+    """Score frames under conditions, and write ``scores/CONDITION.npz`` for each.
+
+    The arrays are ``scores`` (float16 logits), ``labels``, ``names``, ``class_names`` and
+    ``kind``. Scores go to the file as they are made, so memory holds a few frames. A condition
+    that has its file already is left as it is.
+
+    Parameters
+    ----------
+    network, settings
+        The network and what it was trained with.
+    classes : sequence of str
+        Names of the classes.
+    conditions : mapping of str to FrameSource
+        The frames under each condition.
+    folder : path
+        Of the run.
+    progress : callable, optional
+        Told the condition, how many frames are done, and of how many.
+    """
+    written = []
+    for condition, frames in conditions.items():
+        path = score_path(folder, condition)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, network, settings, classes, condition, frames, progress)
+        written.append(path)
+    return tuple(written)
+
+
+def _write(
+    path: Path,
+    network: nn.Module,
+    settings: NetworkSettings,
+    classes: Sequence[str],
+    condition: str,
+    frames: FrameSource,
+    progress: Callable[[str, int, int], None] | None,
+) -> None:
+    if not len(frames):
+        raise OptionError(
+            f"Every condition must have frames. Got none for {condition!r}. Leave it out."
+        )
+    labels: list[Array] = []
+    names: list[str] = []
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
+        with archive.open("scores.npy", "w", force_zip64=True) as member:
+            for start in range(0, len(frames), BATCH):
+                some = [frames[i] for i in range(start, min(start + BATCH, len(frames)))]
+                scores, known = predict_scores(network, some, settings)
+                if not start:
+                    shape = (len(frames), *scores.shape[1:])
+                    member.write(npy_header(shape, np.dtype(np.float16)))
+                member.write(scores.astype(np.float16).tobytes())
+                labels.append(known)
+                names += [frame.name for frame in some]
+                if progress is not None:
+                    progress(condition, start + len(some), len(frames))
+        rest = {
+            "labels": np.concatenate(labels),
+            "names": np.array(names),
+            "class_names": np.array(classes),
+            "kind": np.array("logits"),
+        }
+        for name, values in rest.items():
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
+
+
+def read_scores(folder: str | os.PathLike[str], condition: str) -> ConditionScores:
+    """Return the scores of a network under a condition."""
+    path = score_path(folder, condition)
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as found:
+            names = tuple(str(name) for name in found["names"])
+            return ConditionScores(found["scores"], found["labels"], names)
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
+        raise FileFormatError(
+            f"A score file must be a whole npz with scores, labels and names. Got {path}: {error}. "
+            f"Remove it and score again."
+        ) from error
+
+
+def measured(scores: Array, labels: Array) -> dict[str, float]:
+    """Return accuracy, balanced accuracy and mean IoU of scores (N, K, …) and labels (N, …).
+
+    Examples
+    --------
+    >>> scores = np.array([[[2.0, 0.0, 1.0], [1.0, 3.0, 0.0]]])  # one frame, two classes
+    >>> measured(scores, np.array([[0, 1, 255]], np.uint8))["mean_iou"]
+    1.0
+    """
+    kept = labels != IGNORED
+    predicted = scores.argmax(axis=1)
+    counts = ClassCounts.from_predictions(
+        labels[kept].astype(np.int64), predicted[kept], n_classes=scores.shape[1]
+    )
+    wanted = ("accuracy", "balanced_accuracy", "mean_iou")
+    return {name: COUNT_METRICS[name](counts) for name in wanted}

@@ -1,0 +1,78 @@
+"""Random parts of frames: colour, depth and labels stay together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from tests.experiments.synthia.shared import HEIGHT, WIDTH, frame, write_sf
+
+from reprior.experiments.synthia.batches import batch_of, batches, random_part
+from reprior.experiments.synthia.frames import IGNORED, Frame
+from reprior.experiments.synthia.readers import open_sf
+from reprior.experiments.synthia.settings import NetworkSettings
+
+
+def numbered():
+    """A frame whose colour and depth say which label a pixel has."""
+    labels = np.add.outer(np.arange(HEIGHT) // 4, 8 * (np.arange(WIDTH) // 8)).astype(np.uint8)
+    rgb = np.repeat((2 * labels)[..., None], 3, axis=2)
+    return Frame("a", rgb, 1.0 + labels.astype(np.float32), labels)
+
+
+def test_parts_keep_colour_depth_and_labels_together():
+    seen = set()
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        part = random_part(numbered(), (16, 24), rng)
+        assert part.rgb.shape == (16, 24, 3)
+        assert part.rgb.dtype == np.uint8
+        share = part.depth / (1.0 + part.labels)  # the zoom, the same everywhere
+        np.testing.assert_allclose(share, share[0, 0], rtol=1e-6)
+        assert 0.6 < share[0, 0] < 1.3
+        level = part.rgb[..., 0].astype(float)
+        assert np.corrcoef(level.ravel(), part.labels.ravel())[0, 1] > 0.97
+        across = part.labels[:, 0].astype(int) < part.labels[:, -1]
+        assert across.all() or not across.any()
+        seen.add(bool(across[0]))
+    assert seen == {True, False}  # mirrored half of the time
+
+
+def test_parts_are_never_larger_than_the_frame():
+    for seed in range(20):
+        part = random_part(numbered(), (32, 48), np.random.default_rng(seed))
+        assert (part.depth / (1.0 + part.labels)).max() <= 1.0 + 1e-6
+
+
+def test_the_sky_comes_no_nearer():
+    for seed in range(10):
+        part = random_part(frame(), (16, 24), np.random.default_rng(seed))
+        sky = part.labels == 3
+        assert (part.depth[sky] == 1000.0).all()
+
+
+def test_batches_depend_on_seed_and_epoch_alone(tmp_path):
+    write_sf(tmp_path, "train", range(5))
+    frames = open_sf(tmp_path)
+    settings = NetworkSettings(crop=(16, 24), batch_size=2)
+    first, again = (list(batches(frames, settings, 3)) for _ in range(2))
+    assert [len(labels) for _, labels in first] == [2, 2, 1]
+    for (x, y), (x2, y2) in zip(first, again, strict=True):
+        assert torch.equal(x, x2)
+        assert torch.equal(y, y2)
+    other = next(batches(frames, settings, 4))[0]
+    assert not torch.equal(first[0][0], other)
+    assert not torch.equal(first[0][0], next(batches(frames, settings.differing(seed=1), 3))[0])
+
+
+def test_a_batch_is_channels_last_and_ignores_what_has_no_label():
+    labels = frame().labels.copy()
+    labels[0] = IGNORED
+    x, y = batch_of([replace(frame(), labels=labels)], NetworkSettings(modality="rgb"))
+    assert x.shape == (1, 3, HEIGHT, WIDTH)
+    assert x.is_contiguous(memory_format=torch.channels_last)
+    assert (y[0, 0] == -100).all()
+    assert (y[0, 1:] >= 0).all()
+    x, _ = batch_of([frame()], NetworkSettings(modality="depth", depth_code="jet"))
+    assert x.shape[1] == 3

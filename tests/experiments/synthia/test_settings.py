@@ -1,0 +1,67 @@
+"""Settings of a network."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reprior.exceptions import OptionError
+from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.training.schedules import learning_rate
+
+
+def test_settings_go_to_json_and_back():
+    settings = NetworkSettings.resolve("paper", modality="depth", loss="ldam", seed=3)
+    again = NetworkSettings.from_dict(json.loads(json.dumps(settings.to_dict())))
+    assert again == settings
+    assert again.id == settings.id
+
+
+def test_names_tell_networks_apart():
+    plain = NetworkSettings()
+    others = [plain.differing(seed=1), plain.differing(steps=7), plain.differing(modality="depth")]
+    assert len({plain.id, *(other.id for other in others)}) == 4
+    assert plain.id.startswith("rgb-ce-small-s0-")
+
+
+def test_only_a_cosine_is_scaled_to_a_logit():
+    assert NetworkSettings(loss="ldam").logit_scale == 30.0
+    assert NetworkSettings(loss="focal").logit_scale == 1.0
+
+
+def test_learning_rates_rise_and_fall_over_all_steps():
+    settings = NetworkSettings(steps=100, lr=1.0, warmup=0.1)
+    rates = [learning_rate(settings, 0, step, 100) for step in range(100)]
+    assert max(range(100), key=rates.__getitem__) == 10
+    assert rates[10] == 1.0
+    assert rates[-1] < 0.01
+    paper = NetworkSettings.resolve("paper")
+    assert {learning_rate(paper, 0, step, 500_000) for step in (0, 9, 499_999)} == {1e-5}
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"modality": "lidar"}, "`modality` must be one of"),
+        ({"loss": "dice"}, "`loss` must be one of"),
+        ({"depth_code": "hot"}, "`depth_code` must be one of"),
+        ({"lr": 0.0}, "`lr` must be a finite number above 0"),
+        ({"steps": 0}, "`steps` must be a whole number of at least 1. Got 0"),
+        ({"seed": True}, "`seed` must be a whole number"),
+        ({"crop": (96,)}, "`crop` must be a height and a width"),
+        ({"crop": (96, 4)}, "`crop` must be a whole number of at least 8. Got 4"),
+        ({"warmup": 1.0}, "`warmup` must be below 1"),
+        ({"lr_schedule": "cosine"}, "`lr_schedule` must be one of"),
+        ({"step": 5}, "known settings. Got 'step'. Did you mean 'steps'?"),
+        ({"zzz": 5}, "known settings. Got 'zzz'. There are modality, "),
+    ],
+)
+def test_bad_settings(options, words):
+    with pytest.raises(OptionError, match=words):
+        NetworkSettings.resolve(**options)
+
+
+def test_an_unknown_protocol():
+    with pytest.raises(OptionError, match="`protocol` must be one of 'compact', 'paper'"):
+        NetworkSettings.resolve("long")
