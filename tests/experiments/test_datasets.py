@@ -185,6 +185,19 @@ def test_the_smaller_synthia_has_a_row_of_its_own(tmp_path):
     assert rows["SYNTHIA-Sequences"]["classes"].value is None
 
 
+def test_inaturalist_is_counted_in_its_annotations(tmp_path):
+    found = {
+        "images": [{"id": i, "file_name": f"{i}.jpg"} for i in range(7)],
+        "annotations": [{"image_id": i, "category_id": c} for i, c in enumerate("aaaabbc")],
+        "categories": [{"id": c, "name": c} for c in "abcd"],
+    }
+    (tmp_path / "train2018.json").write_text(json.dumps(found), encoding="utf-8")
+    row = rows_of(reproduce(tmp_path / "out", root=tmp_path))["iNaturalist 2018"]
+    assert row["counted from"].text == "train2018.json"
+    values = [row[c].value for c in ("classes", "largest class", "ratio", "training samples")]
+    assert values == [3, 4, 4, 7], "a class without images is not in this part"
+
+
 def test_images_without_labels_are_refused(tmp_path):
     label_image(tmp_path / "SYNTHIA-SF/train/GT/000000.png", [[0, 0], [0, 0]])
     with pytest.raises(FileFormatError, match="must have class ids above 0 in their red channel"):

@@ -32,6 +32,8 @@ CIFAR = {
     "cifar10": (5000, 10, ("cifar-10-batches-bin", "cifar-10-batches-py")),
     "cifar100": (500, 100, ("cifar-100-binary", "cifar-100-python")),
 }
+#: The annotations of iNaturalist 2018, which are counted without the images.
+INATURALIST = "train2018.json"
 IMBALANCES = (("exp", 100), ("exp", 10), ("step", 100), ("step", 10))
 
 #: Where the label images of training are: the drives of the paper, and the smaller set that is
@@ -107,7 +109,8 @@ def reproduce(
         Gets ``datasets.md``, ``datasets.tex``, ``datasets.json`` and ``datasets.run.json``.
     root : path, optional
         The folder that holds the unpacked archives: of CIFAR-10 and CIFAR-100, whose counts are
-        otherwise those of the published class sizes, and of SYNTHIA, which otherwise has none.
+        otherwise those of the published class sizes, ``train2018.json`` of iNaturalist, whose
+        counts are otherwise the published ones, and of SYNTHIA, which otherwise has none.
     progress : callable, optional
         Told which data set is being counted.
 
@@ -137,12 +140,13 @@ def reproduce(
 def _checked(root: Path) -> Path:
     """Refuse a root that holds none of the data sets: its name is probably mistyped."""
     known = [name for _, _, names in CIFAR.values() for name in names]
-    there = any((root / name).is_dir() for name in known)
+    there = any((root / name).is_dir() for name in known) or (root / INATURALIST).is_file()
     if not there and not any(_label_images(root, name) for name in SYNTHIA):
         raise FileFormatError(
             f"`root` must hold a data set of the paper. Got {str(root)!r}, which has none of "
-            f"{', '.join(known)}, SYNTHIA-SEQS-05-… and SYNTHIA-SF. Pass the folder the archives "
-            f"were unpacked in, or leave it out: the sizes of CIFAR's classes are published."
+            f"{', '.join(known)}, {INATURALIST}, SYNTHIA-SEQS-05-… and SYNTHIA-SF. Pass the folder "
+            f"the archives were unpacked in, or leave it out: the sizes of CIFAR's classes are "
+            f"published."
         )
     return root
 
@@ -153,10 +157,7 @@ def _count(name: str, root: Path | None) -> Iterator[_Counted]:
     elif name in SYNTHIA:
         yield from _synthia(name, root)
     elif name == "inaturalist2018":
-        from reprior.experiments.data.inaturalist_counts import inaturalist_counts
-
-        counts, origin = inaturalist_counts(), "the published annotations"
-        yield _Counted(name, _TITLES[name], "many sizes", counts, origin)
+        yield _inaturalist(name, root)
     else:
         from reprior.experiments.data.toy import make_toy
 
@@ -182,6 +183,18 @@ def _cifar(name: str, root: Path | None) -> Iterator[_Counted]:
             counts = np.bincount(labels[kept], minlength=n_classes)
         title = f"{_TITLES[name]} {kind}-{ratio}"
         yield _Counted(f"{name}-{kind}{ratio}", title, dimension, counts, origin)
+
+
+def _inaturalist(name: str, root: Path | None) -> _Counted:
+    from reprior.experiments.data.inaturalist import count_inaturalist
+    from reprior.experiments.data.inaturalist_counts import inaturalist_counts
+
+    if root is not None and (root / INATURALIST).is_file():
+        found = count_inaturalist(root)
+        counts, origin = found[found > 0], INATURALIST  # of a part of it, the classes it has
+    else:
+        counts, origin = inaturalist_counts(), "the published annotations"
+    return _Counted(name, _TITLES[name], "many sizes", counts, origin)
 
 
 def _synthia(name: str, root: Path | None) -> Iterator[_Counted]:

@@ -14,7 +14,7 @@ from reprior.experiments.data.folder import MEAN, STD
 from reprior.experiments.data.images import ImageData
 from reprior.experiments.data.missing import missing_data
 
-__all__ = ["read_inaturalist"]
+__all__ = ["count_inaturalist", "read_inaturalist"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -52,6 +52,17 @@ def read_inaturalist(root: Path, size: int = 224) -> ImageData:
         ImageFiles(train_paths, size), train_labels, ImageFiles(test_paths, size), test_labels,
         _class_names(train, root, ids), MEAN, STD, flip=True,
     )  # fmt: skip
+
+
+def count_inaturalist(root: Path) -> Array:
+    """Return the training images of each class, counted in the annotations: (K,).
+
+    The images need not be there.
+    """
+    found = _annotations(root / TRAIN)
+    ids = sorted(category["id"] for category in found["categories"])
+    _, labels = _listed(found, root, ids)
+    return np.bincount(labels, minlength=len(ids))
 
 
 def _annotations(path: Path) -> dict[str, Any]:

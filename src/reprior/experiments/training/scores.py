@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -133,12 +134,13 @@ def read_scores(folder: str | os.PathLike[str]) -> RunScores:
     for file in (VALIDATION, TEST):
         path = Path(folder) / file
         try:
-            with np.load(path, allow_pickle=False) as found:
+            # Opened here: NumPy leaves a file open that turns out to be no archive.
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as found:
                 parts += [found["scores"], found["labels"]]
                 halved = bool(found["halved"])
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise FileFormatError(
                 f"Score files of a run must have scores, labels and halved. Got {path}: {error}. "
                 f"Run it again with resume."

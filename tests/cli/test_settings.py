@@ -1,0 +1,25 @@
+"""--set KEY=VALUE: numbers, words, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprior.cli.settings import read_settings
+from reprior.exceptions import OptionError
+
+
+def test_values_are_json_or_words():
+    found = read_settings(["a=1", "b=0.5", "c=true", "d=[1, 2]", "e=resnet8", "f-g=x=y"])
+    assert found == {"a": 1, "b": 0.5, "c": True, "d": [1, 2], "e": "resnet8", "f_g": "x=y"}
+
+
+@pytest.mark.parametrize("setting", ["momentum", "=1", " = 1"])
+def test_a_setting_has_a_key_and_a_value(setting):
+    with pytest.raises(OptionError, match=r"--set must be KEY=VALUE\. Got "):
+        read_settings([setting])
+
+
+@pytest.mark.parametrize("settings", [["lr=1", "lr=2"], ["epochs=3"], ["protocol=paper"]])
+def test_a_setting_is_given_once(settings):
+    with pytest.raises(OptionError, match=r"must be given once\. Got '\w+' twice"):
+        read_settings(settings, given=["epochs"])
