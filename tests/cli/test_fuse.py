@@ -117,3 +117,54 @@ def test_one_score_per_sample(tmp_path, run):
     assert result.code == 0, result.err
     with np.load(tmp_path / "out.npz") as file:
         assert file["prediction"].shape == (5,)
+
+
+class TestCommandsBelow:
+    """`fuse fit`, `apply` and `evaluate` are reached by the first word alone."""
+
+    def test_a_file_of_that_name_is_written_with_its_folder(self, job, run, monkeypatch):
+        (job / "fit").write_bytes((job / "val.csv").read_bytes())
+        monkeypatch.chdir(job)
+        result = run("fuse", "./fit", "test.csv", "--kind", "logits", "-o", "out.csv")
+        assert "fit" in result.err  # a file without an extension, but taken for a file
+        assert "NAME=FILE" not in result.err
+
+    def test_the_name_must_come_first(self, job, run):
+        result = run("fuse", "--rule", "mean", "fit", job / "val.csv", "-o", job / "out.csv")
+        assert is_one_sentence(result)
+        assert "The name of a command must come first" in result.err
+
+    def test_names_belong_to_them(self, job, run):
+        result = run("fuse", f"rgb={job}/val.csv", f"d={job}/test.csv", "-o", job / "out.csv")
+        assert is_one_sentence(result)
+        assert "write one of these first, or the files alone" in result.err
+
+    @pytest.mark.parametrize("name", ["fit", "apply", "evaluate"])
+    def test_their_help(self, run, name):
+        result = run("fuse", name, "--help")
+        assert result.out.startswith(f"Usage: reprior fuse {name} [OPTIONS] ")
+        assert "SCORES" not in result.out
+        assert f"reprior fuse {name} " in result.out.partition("Example:")[2]
+
+    def test_they_are_listed(self, run):
+        out = run("fuse", "--help").out
+        assert out.startswith("Usage: reprior fuse [OPTIONS] SCORES...\n")
+        assert all(f"  {name}  " in out for name in ("fit", "apply"))
+        assert "..." not in out.partition("Commands:")[2]
+
+    def test_their_errors_name_them(self, run):
+        result = run("fuse", "fit", "rgb=a.npz")
+        assert is_one_sentence(result)
+        assert "See reprior fuse fit --help." in result.err
+
+    @pytest.mark.parametrize("name", ["fit", "apply", "evaluate"])
+    def test_the_example_of_the_help_runs(self, tmp_path, run, monkeypatch, name):
+        from reprior.cli import app
+
+        monkeypatch.chdir(tmp_path)
+        group = app.app.get_command(None, "fuse")
+        lines = [line.strip() for line in group.commands[name].epilog.splitlines()[2:]]
+        script = " ".join(lines).replace("\\ ", "").split("$ ")[1:]
+        for line in script:
+            result = run(*line.partition("#")[0].split()[1:])
+            assert result.code == 0, result.err

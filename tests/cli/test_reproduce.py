@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.cli.shared import in_process, is_one_sentence
+from tests.experiments.synthia.shared import write_drives
 
 from reprior.cli import reproduce
 from reprior.experiments.reproduction import Reproduction
@@ -15,7 +16,8 @@ from reprior.experiments.tables import Cell, Table
 def test_help_lists_what_can_be_reproduced(capsys):
     result = in_process(capsys, "reproduce", "--help")
     assert result.code == 0
-    for name in ("toy", "odds-ratio", "datasets", "cifar", "inaturalist"):
+    names = ("toy", "odds-ratio", "datasets", "cifar", "synthia-rgb", "synthia-rgbd", "inaturalist")
+    for name in names:
         assert f"\n  {name} " in result.out
 
 
@@ -66,6 +68,14 @@ def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
         (["cifar", "--jobs", "0"], "--jobs"),
         (["cifar", "--set", "loss=focal"], "Got 'loss', which its rows and columns say"),
         (["cifar", "--set", "seed=[1]"], "`seed` must be a whole number"),
+        (["synthia-rgb"], "--root must be the folder of SYNTHIA. Got none, and nothing is"),
+        (["synthia-rgbd", "--root", "no"], "neither train/RGB nor SYNTHIA-SEQS-05-DAWN"),
+        (["synthia-rgb", "--no-train"], "none of the 5 that the table needs"),
+        (["synthia-rgbd", "--no-train"], "none of the 2 that the table needs"),
+        (["synthia-rgb", "--set", "loss=focal"], "Got 'loss', which its rows and columns say"),
+        (["synthia-rgb", "--set", "seed=1"], "Got 'seed' twice"),
+        (["synthia-rgbd", "--set", "step=1"], "Did you mean 'steps'?"),
+        (["synthia-rgbd", "--protocol", "papr"], "--protocol"),
         (["inaturalist"], "--simulate"),
         (["inaturalist", "--row", "ce", "--set", "loss=focal"], "Got 'loss'"),
         (["inaturalist", "--simulate", "--set", "sampler=over"], "Got 'sampler'"),
@@ -80,6 +90,29 @@ def test_bad_input(capsys, tmp_path, arguments, sentence):
     assert result.code == 2
     assert is_one_sentence(result)
     assert sentence in result.err
+
+
+def test_a_table_of_networks_from_frames_to_figures(capsys, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    write_drives(tmp_path / "SYNTHIA-SF")
+    options = [
+        "--root", tmp_path, "--set", "model=tiny", "--set", "steps=2", "--set", "crop=[32, 48]",
+        "-o", tmp_path / "out",
+    ]  # fmt: skip
+    result = in_process(capsys, "reproduce", "synthia-rgbd", *options)
+    assert result.code == 0, result.err
+    assert "UNO-IC, rebalance first" in result.out
+    assert "network 2 of 2: depth-ce/s0" in result.err
+    assert {"synthia-rgbd-macc.md", "synthia-examples.png", "networks", "fusions"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+    again = in_process(capsys, "reproduce", "synthia-rgbd", "--no-train", "--json", *options)
+    assert again.code == 0, again.err
+    names = [table["name"] for table in again.json["tables"]]
+    assert names[:2] == ["synthia-rgbd-miou", "synthia-rgbd-macc"]
+    one = in_process(capsys, "reproduce", "synthia-rgb", "--no-train", *options)
+    assert one.code == 0, one.err
+    assert "4 of 5 networks are not finished" in one.out
 
 
 def test_bars_follow_one_another():

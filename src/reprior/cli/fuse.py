@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.cli import fuse_apply, fuse_evaluate, fuse_fit
 from reprior.cli.agreement import few, shown_paths
 from reprior.cli.apply import decide
 from reprior.cli.examples import shows
+from reprior.cli.failures import Failure, SentenceGroup, sentence_of
+from reprior.cli.fuse_rows import aligned
 from reprior.cli.inputs import load_calibrator, open_for, open_to_fit
 from reprior.cli.options import (
     PATH,
@@ -28,7 +32,7 @@ from reprior.cli.session import Session, session_options
 from reprior.core.flatten import EntropyReference, flatten, image_entropy
 from reprior.core.fuse import RULES, fuse
 from reprior.core.rebalance import rebalance
-from reprior.exceptions import OptionError, ScoresError
+from reprior.exceptions import OptionError, RepriorError, ScoresError
 
 if TYPE_CHECKING:
     from reprior.files.chunk import Chunk
@@ -39,8 +43,53 @@ __all__ = ["aligned", "command"]
 NONE = "none"
 
 
-@click.command(
+class _FilesOrCommand(SentenceGroup):
+    """A command of its own on files, or one of those below, where the first word is its name."""
+
+    allow_interspersed_args = True
+    allow_extra_args = False
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command below, or this one where none is named."""
+        return super().get_command(ctx, cmd_name) if cmd_name else self
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return its own arguments and options: a command below has no part in them."""
+        return super().get_params(ctx) if ctx.command is self else []
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what the command itself takes."""
+        return click.Command.collect_usage_pieces(self, ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave everything to a command below, if one is named first."""
+        if args and args[0] in self.commands:
+            ctx.args = list(args)
+            return ctx.args
+        return click.Command.parse_args(self, ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command below, or this one; what they raise becomes a sentence."""
+        if not ctx.args:
+            return super().invoke(ctx)
+        name, *args = ctx.args
+        command = self.commands[name]
+        with ctx:
+            ctx.invoked_subcommand = name
+            try:
+                with command.make_context(name, args, parent=ctx) as here:
+                    return command.invoke(here)
+            except BrokenPipeError:
+                raise
+            except (RepriorError, OSError, MemoryError) as error:
+                sentence = sentence_of(error, command).replace("reprior fit", "reprior fuse fit")
+                raise Failure(sentence.replace("calibrator", "fusion")) from error
+
+
+@click.group(
     "fuse",
+    cls=_FilesOrCommand,
+    invoke_without_command=True,
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior fuse demo/test.csv demo/test.csv --kind logits --rule mean -o fused.csv",
@@ -85,9 +134,14 @@ def command(
     same order: labels, or ids under one name, that differ are an error. Each is flattened
     (--flatten), corrected (--calibrator) and then fused with the others. Files are read in pieces,
     so they may be larger than memory.
+
+    The commands below do more: fuse fit tunes one correction on the fused decision, and fuse apply
+    and fuse evaluate use it. A file that has the name of one of them is written with its folder,
+    ./fit.
     """
     from reprior.files.output import open_output
 
+    _refuse_words(scores)
     if len(scores) < 2:
         raise OptionError(
             f"SCORES must be two files or more, one per model. Got {len(scores)}. Name the others."
@@ -114,6 +168,28 @@ def command(
         session.note(sentence)
     session.done(f"Written: {output}, {done:,} samples of {len(inputs)} inputs")
     session.result({"output": output, "n_samples": done, "rule": rule})
+
+
+for each in (fuse_fit, fuse_apply, fuse_evaluate):
+    command.add_command(each.command)
+
+
+def _refuse_words(scores: Sequence[str]) -> None:
+    """Refuse what belongs to the commands below and is no file."""
+    for word in scores:
+        if Path(word).exists():
+            continue
+        if word in command.commands:
+            raise OptionError(
+                f"The name of a command must come first. Got {word!r} behind options or files, and "
+                f"there is no such file. Write: reprior fuse {word} …"
+            )
+        if "=" in word:
+            raise OptionError(
+                f"SCORES must be files. Got {word!r}, which does not exist. Files have names in "
+                f"fuse fit, fuse apply and fuse evaluate: write one of these first, or the files "
+                f"alone."
+            )
 
 
 class _Input:
@@ -148,43 +224,6 @@ class _Input:
             kind=kind,
             class_axis=axis,
         )
-
-
-def aligned(files: Sequence[ScoreFile]) -> Iterator[list[Chunk]]:
-    """Give the same rows of all files at a time; refuse files of another length."""
-    streams = [file.chunks() for file in files]
-    parts: list[Chunk | None] = [None] * len(files)
-    while True:
-        parts = [
-            next(stream, None) if part is None else part
-            for part, stream in zip(parts, streams, strict=True)
-        ]
-        there = [part for part in parts if part is not None]
-        if not there:
-            return
-        if len(there) < len(parts):
-            ended = files[parts.index(None)]
-            raise ScoresError(
-                f"SCORES must have the same rows. Got {ended.n_samples} in {str(ended.paths[0])!r} "
-                f"and more in another. Score the same samples with every model."
-            )
-        n = min(map(len, there))
-        heads = [_cut(part, 0, n) for part in there]
-        yield heads
-        parts = [_cut(part, n, len(part)) if len(part) > n else None for part in there]
-
-
-def _cut(chunk: Chunk, start: int, stop: int) -> Chunk:
-    def part(values: Any) -> Any:
-        return None if values is None else values[start:stop]
-
-    if start == 0 and stop == len(chunk):
-        return chunk
-    extra = None if chunk.extra is None else chunk.extra.slice(start, stop - start)
-    return replace(
-        chunk, scores=part(chunk.scores), labels=part(chunk.labels), weight=part(chunk.weight),
-        start=chunk.start + start, extra=extra,
-    )  # fmt: skip
 
 
 def _per_input(option: str, given: Sequence[str], n: int) -> list[str | None]:

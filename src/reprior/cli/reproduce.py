@@ -148,6 +148,66 @@ def cifar(
     )  # fmt: skip
 
 
+def _of_networks(function: Command) -> Command:
+    """Add the options of an experiment with SYNTHIA's networks."""
+    options = (
+        click.option(
+            "--root", type=PATH, metavar="DIR",
+            help="The folder of SYNTHIA-SF or SYNTHIA-Sequences. Needed to train.",
+        ),
+        protocol_option,
+        seed_option,
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE",
+            help="A setting of all networks that differs from the protocol. Repeatable.",
+        ),
+        click.option(
+            "--jobs", type=click.IntRange(min=1), default=1, show_default=True,
+            help="Networks to train at once, each on its share of the CPU.",
+        ),
+        click.option(
+            "--no-train", "tables_only", is_flag=True,
+            help="Make tables of the networks that are finished.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@_experiment("synthia-rgb", "reprior reproduce synthia-rgb --root SYNTHIA-SF --jobs 2 -o synthia")
+@_of_networks
+def synthia_rgb(folder: Path, progress: Progress, **options: Any) -> Reproduction:
+    """Table 4: losses for imbalanced pixels, and IC, on colour alone."""
+    from reprior.experiments.synthia.rgb import reproduce
+
+    return _of_settings(reproduce, folder, progress, **options)
+
+
+@_experiment("synthia-rgbd", "reprior reproduce synthia-rgbd --root SYNTHIA-SF --jobs 2 -o synthia")
+@_of_networks
+def synthia_rgbd(folder: Path, progress: Progress, **options: Any) -> Reproduction:
+    """Table 5: colour and depth fused under weather that no network has seen."""
+    from reprior.experiments.synthia.rgbd import reproduce
+
+    return _of_settings(reproduce, folder, progress, **options)
+
+
+def _of_settings(
+    reproduce: Callable[..., Reproduction],
+    folder: Path,
+    progress: Progress,
+    *,
+    settings: Sequence[str],
+    tables_only: bool,
+    **options: Any,
+) -> Reproduction:
+    if not tables_only:
+        _need_torch()
+    own = read_settings(settings, ("seed",))
+    return reproduce(folder, settings=own, train=not tables_only, progress=progress, **options)
+
+
 @_experiment("inaturalist", "reprior reproduce inaturalist --simulate -o inaturalist")
 @click.option(
     "--root", type=PATH, metavar="DIR", help="The folder of iNaturalist 2018. Needed to train."
@@ -224,7 +284,7 @@ class _Bars:
             self._session.log(f"{self._name}: {title}")
             bar = self._session.progress(f"{self._name}: {title}", total, counted="")
             self._step, self._title = self._open.enter_context(bar), title
-        elif title == "cells":
+        elif title in ("cells", "networks"):
             self._session.log(f"{self._name}: {done} of {total} {title}")
         self._step(done)
 

@@ -24,12 +24,15 @@ def paper_tables() -> tuple[str, ...]:
 
     ``datasets`` is Table 1, ``cifar`` Table 2 (top-1 errors in per cent), ``cifar_strength`` the
     strengths that the appendix gives for it, ``inaturalist`` Table 3 (top-1 errors in per cent)
-    and ``inaturalist_spread`` what Table 3 has behind its ±.
+    and ``inaturalist_spread`` what Table 3 has behind its ±. ``synthia_rgb`` is Table 4,
+    ``synthia_rgbd_miou``, ``synthia_rgbd_macc`` and ``synthia_rgbd_strength`` are Table 5: mean
+    IoU and mean accuracy in per cent, and λ.
 
     Examples
     --------
     >>> paper_tables()
-    ('datasets', 'cifar', 'cifar_strength', 'inaturalist', 'inaturalist_spread')
+    ('datasets', 'cifar', 'cifar_strength', 'inaturalist', 'inaturalist_spread', 'synthia_rgb',
+    'synthia_rgbd_miou', 'synthia_rgbd_macc', 'synthia_rgbd_strength')
     """
     return tuple(_document()["tables"])
 
@@ -68,10 +71,13 @@ def paper_value(table: str, row: str, column: str, *, as_printed: bool = False) 
         One of :func:`paper_tables`.
     row : str
         A method such as "ce", "focal", "ldam", "cb_ce", "cb_focal", "ce-drw", "focal-drw",
-        "ldam-drw" or "bbn", with "-ic" where it is corrected; of ``datasets``, a data set.
+        "ldam-drw" or "bbn", with "-ic" where it is corrected; of ``datasets``, a data set; of
+        Table 5 "softave", "uno", "ic" or "uno-ic".
     column : str
         A data set such as "cifar10-exp100" or "cifar100-step10", or "average"; of
-        ``inaturalist`` the network; of ``datasets`` "n_classes", "largest" or "ratio".
+        ``inaturalist`` the network; of ``datasets`` "n_classes", "largest" or "ratio"; of
+        ``synthia_rgb`` "mean_iou", "balanced_accuracy" or "strength"; of the others of Synthia
+        the weather, "average" or "strength".
     as_printed : bool, default False
         Whether errors of the print are kept.
 

@@ -8,7 +8,12 @@ import numpy as np
 import torch
 from tests.experiments.synthia.shared import HEIGHT, WIDTH, frame, write_sf
 
-from reprior.experiments.synthia.batches import batch_of, batches, random_part
+from reprior.experiments.synthia.batches import (
+    _in_other_light,
+    batch_of,
+    batches,
+    random_part,
+)
 from reprior.experiments.synthia.frames import IGNORED, Frame
 from reprior.experiments.synthia.readers import open_sf
 from reprior.experiments.synthia.settings import NetworkSettings
@@ -50,6 +55,19 @@ def test_the_sky_comes_no_nearer():
         part = random_part(frame(), (16, 24), np.random.default_rng(seed))
         sky = part.labels == 3
         assert (part.depth[sky] == 1000.0).all()
+
+
+def test_other_light_moves_middle_tones_and_keeps_the_order_of_all():
+    """Brightness and contrast alone would leave the middle halfway between dark and light."""
+    levels = np.array([80, 110, 140], np.uint8)
+    picture = np.repeat(levels[None, :, None], 3, axis=2)
+    found = []
+    for seed in range(40):
+        dark, middle, light = _in_other_light(picture, np.random.default_rng(seed))[0, :, 0] / 1.0
+        assert dark < middle < light
+        found.append((middle - dark) / (light - dark))
+    assert min(found) < 0.48
+    assert max(found) > 0.52
 
 
 def test_batches_depend_on_seed_and_epoch_alone(tmp_path):

@@ -29,6 +29,15 @@ def test_scores_come_at_half_the_resolution_rounded_up(size, head):
         assert found.abs().max() <= 1 + 1e-6
 
 
+def test_what_is_one_pixel_wide_is_seen_wherever_it_is():
+    """Scores are of every second pixel, but no pixel goes by unseen."""
+    torch.manual_seed(0)
+    network = build_network("tiny", 5, 3).eval()
+    image = torch.randn(1, 3, 16, 16, requires_grad=True)
+    network(image).square().sum().backward()
+    assert (image.grad.abs().amin(dim=(0, 2, 3)) > 0).all()
+
+
 def test_finer_puts_every_second_pixel_back_where_it_was():
     full = torch.randn(2, 3, 9, 12)
     coarse = full[..., ::2, ::2]

@@ -24,8 +24,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 #: Purposes that random numbers are drawn for, each with a generator of its own.
 ORDER, PARTS, WEIGHTS, NETWORK = range(4)
 
-#: A part is seen this many times as large, on a logarithmic scale; and in this much other light.
-ZOOM, LIGHT = (0.9, 1.25), 0.15
+#: A part is seen this many times as large, on a logarithmic scale; and in this much other light:
+#: brightness, contrast and colourfulness by a share, and the curve of the film by an exponent.
+ZOOM, LIGHT, GAMMA = (0.95, 1.5), 0.3, (0.75, 4.0 / 3.0)
 
 #: Metres from which on depth is sky, which zooming in does not bring nearer.
 SKY = 999.0
@@ -58,7 +59,8 @@ def random_part(frame: Frame, crop: tuple[int, int], rng: np.random.Generator) -
 
     A part may be larger than the frame in neither direction, keeps the ratio of its sides, and is
     mirrored half of the time. Depth is divided by the zoom: what is seen larger is nearer.
-    Brightness, contrast and colourfulness change by up to 15 %.
+    Brightness, contrast and colourfulness change by up to 30 %, and the middle tones by a gamma
+    between 3/4 and 4/3. That is another exposure of the same day; it is no weather.
     """
     height, width = frame.labels.shape
     largest = min(height / crop[0], width / crop[1])
@@ -84,7 +86,8 @@ def random_part(frame: Frame, crop: tuple[int, int], rng: np.random.Generator) -
 
 
 def _in_other_light(rgb: Array, rng: np.random.Generator) -> Array:
-    colour = rgb.astype(np.float32)
+    gamma = np.exp(rng.uniform(*np.log(GAMMA)))
+    colour = ((255.0 * (np.arange(256) / 255.0) ** gamma).astype(np.float32))[rgb]
     brightness, contrast, saturation = rng.uniform(1.0 - LIGHT, 1.0 + LIGHT, 3).astype(np.float32)
     grey = colour.mean(axis=2, keepdims=True)
     colour = grey + saturation * (colour - grey)

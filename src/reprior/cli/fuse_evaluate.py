@@ -1,0 +1,182 @@
+"""``reprior fuse evaluate``: each modality alone, their fusion, and its correction."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from reprior.cli.evaluate import FORMATS, SAID, SAME
+from reprior.cli.examples import shows
+from reprior.cli.fuse_apply import missing_option
+from reprior.cli.fuse_inputs import (
+    Modalities,
+    load_fusion,
+    modalities_argument,
+    named_files,
+    open_known,
+)
+from reprior.cli.options import PATH, Names, Reading, reading_options
+from reprior.cli.session import Session, plain, session_options
+from reprior.cli.tables import CHANGE, Grid
+from reprior.core.binary import is_single_score
+from reprior.exceptions import OptionError
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
+from reprior.metrics.counts import ClassCounts
+
+if TYPE_CHECKING:
+    from reprior.fusion import ModalityFusion
+
+__all__ = ["command"]
+
+SHOWN = ("accuracy", "balanced_accuracy", "mean_iou", "macro_precision", "macro_f1")
+"""Count metrics that are always told."""
+
+BEFORE, AFTER = "before", "after"
+
+
+@click.command(
+    "evaluate",
+    short_help="Compare modalities, fusion and correction.",
+    epilog=shows(
+        "reprior demo -o demo      # writes the files used here; one model stands for two",
+        "reprior fuse fit rgb=demo/val.csv depth=demo/val.csv --counts demo/counts.json \\",
+        "    --kind logits -o fusion.json",
+        "reprior fuse evaluate fusion.json rgb=demo/test.csv depth=demo/test.csv",
+    ),
+)
+@click.argument("fusion", type=PATH)
+@modalities_argument
+@click.option(
+    "--format",
+    "style",
+    type=Names(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print the result.",
+)
+@missing_option
+@reading_options(labels=True)
+@session_options
+def command(
+    session: Session,
+    fusion: str,
+    modalities: Sequence[str],
+    style: str,
+    missing: str | None,
+    reading: Reading,
+) -> None:
+    """Compare each modality alone, their fusion, and its correction on labelled scores.
+
+    FUSION is what fuse fit wrote, and NAME=FILE a score file for each of its modalities; labels are
+    read from the first that has some, or from --labels. They should be other data than the fusion
+    was tuned on. Where they are the same, the result says so.
+
+    A modality's column is its model as it is; before is the fusion without a correction, after the
+    one with it. JSON is {metric: {NAME: …, "before": …, "after": …}}.
+    """
+    session.json = session.json or style == "json"
+    named = named_files(modalities)
+    model = load_fusion(fusion, missing)
+    found = open_known(session, model, named, reading, labelled=True)
+    with session.progress("evaluating", found.first.n_samples) as progress:
+        counts, tuned_on = _counts(model, found, progress)
+    if tuned_on:
+        session.note(SAME.replace("calibrator", "fusion"))
+    metrics = _metrics(model)
+    values = {
+        name: {side: metric(each) for side, each in counts.items()}
+        for name, metric in metrics.items()
+    }
+    if session.json:
+        session.result(values, notes=False)
+        return
+    n_samples = int(_labels(counts[AFTER]).sum())
+    grid = _grid(values, f"measured on {n_samples:,} labels: {SAID[tuned_on]}")
+    if style == "csv":
+        session.say(grid.csv())
+    else:
+        session.say(grid.markdown() if style == "markdown" else grid.rich())
+
+
+def _counts(
+    model: ModalityFusion, found: Modalities, progress: Any
+) -> tuple[dict[str, ClassCounts], bool | None]:
+    """Count decisions in one pass, and tell whether these are the tuning data."""
+    plain_model = copy.copy(model)
+    plain_model.strengths_ = dict.fromkeys(model.strengths_, 0.0)
+    n_classes = model.source_prior_.size
+    mark = found.fingerprint()
+    total: dict[str, ClassCounts] = {}
+    for there, labels, weight in found.chunks():
+        mark(there, labels)
+        scores = {name: chunk.scores for name, chunk in there.items()}
+        decided = {_column(n): _alone(z, model) for n, z in scores.items()}
+        decided |= {BEFORE: _index(plain_model, scores), AFTER: _index(model, scores)}
+        keep = np.ones(labels.shape, bool) if model.ignore_index is None else (
+            labels != model.ignore_index
+        )  # fmt: skip
+        if weight is not None:
+            keep &= weight > 0
+        progress(next(iter(there.values())).stop)
+        if not keep.any():
+            continue
+        v = None if weight is None else weight[keep]
+        for side, index in decided.items():
+            new = ClassCounts.from_predictions(
+                labels[keep], index.reshape(labels.shape)[keep], n_classes=n_classes,
+                sample_weight=v,
+            )  # fmt: skip
+            total[side] = total[side] + new if side in total else new
+    if not total:
+        raise OptionError(
+            "Some labels must be left to count. Got labels that are all ignored, or of weight 0. "
+            "Check --ignore-index and --weight-column."
+        )
+    known = model.provenance_
+    return total, None if not known else mark.value == known.get("digest")
+
+
+def _column(name: str) -> str:
+    """The head of a modality's column, which no other has."""
+    return f"{name} alone" if name in (BEFORE, AFTER, CHANGE, "metric") else plain(name)
+
+
+def _alone(scores: Any, model: ModalityFusion) -> Any:
+    """The decision of one model as it is; flattening does not change it."""
+    if not is_single_score(scores.shape, model.source_prior_.size, model.class_axis):
+        return np.argmax(scores, axis=model.class_axis)
+    middle = {"logits": 0.0, "probs": 0.5, "log_probs": np.log(0.5)}[model.kind]
+    return (scores > middle).astype(np.int64)
+
+
+def _index(model: ModalityFusion, scores: dict[str, Any]) -> Any:
+    """The fused decision as class indices."""
+    own = copy.copy(model)
+    own.classes_ = np.arange(model.source_prior_.size)
+    return own.predict(scores)
+
+
+def _labels(counts: ClassCounts) -> Any:
+    return counts.support if counts.n_labelled is None else counts.n_labelled
+
+
+def _metrics(model: ModalityFusion) -> dict[str, CountMetric]:
+    names = model.classes_.tolist()
+    found = {name: COUNT_METRICS[name] for name in SHOWN}
+    tuned = find_metric(model.metric, n_classes=len(names), classes=names)
+    found.setdefault(tuned.name, tuned)
+    if tuned.name in ("mean_accuracy", "macro_recall"):  # balanced_accuracy by another name
+        del found[tuned.name]
+    return found
+
+
+def _grid(values: dict[str, dict[str, float]], title: str) -> Grid:
+    sides = list(next(iter(values.values())))
+    rows = [
+        (name, *(of[side] for side in sides), of[AFTER] - of[BEFORE]) for name, of in values.items()
+    ]
+    return Grid(("metric", *sides, CHANGE), rows, title)

@@ -1,0 +1,354 @@
+"""``reprior fuse fit``: from the validation scores of several modalities to a fusion file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reprior.cli.examples import shows
+from reprior.cli.fuse_inputs import Modalities, modalities_argument, named_files, open_to_tune
+from reprior.cli.honesty import (
+    SOURCE_PRIOR_PAGE,
+    note_counts_of_tuning_labels,
+    note_mix_of_the_metric,
+)
+from reprior.cli.inputs import source_of
+from reprior.cli.options import (
+    PATH,
+    Names,
+    PriorChoice,
+    Reading,
+    counts_options,
+    output_option,
+    reading_options,
+)
+from reprior.cli.outputs import check_output
+from reprior.cli.session import Session, plain, session_options
+from reprior.cli.tables import Grid, before_after, class_changes
+from reprior.cli.target import target_prior_of
+from reprior.core.fuse import RULES
+from reprior.exceptions import OptionError
+from reprior.fusion import ModalityFusion
+from reprior.fusion.options import FLATTEN_BY, MISSING, ORDERS, STRENGTHS
+from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
+from reprior.summary import metric_name
+from reprior.tuning.objective import Constraint
+
+if TYPE_CHECKING:
+    from reprior.metrics.counts import ClassCounts
+
+__all__ = ["command"]
+
+MARK = "measured on the tuning data; before is the fusion without a correction"
+
+SEARCHED = {
+    "exact": "exactly, over the continuum",
+    "grid": "on a grid, refined at its best",
+    "fixed": "not at all: the strength was given",
+}
+
+
+@click.command(
+    "fit",
+    short_help="Tune a fusion on labelled scores.",
+    epilog=shows(
+        "reprior demo -o demo      # writes the files used here; one model stands for two",
+        "reprior fuse fit rgb=demo/val.csv depth=demo/val.csv --counts demo/counts.json \\",
+        "    --kind logits -o fusion.json",
+    ),
+)
+@modalities_argument
+@counts_options(labels=False)
+@click.option(
+    "--source-prior",
+    type=PATH,
+    metavar="FILE",
+    help="The prior itself, instead of counts: what the models saw in training.",
+)
+@click.option(
+    "--target-prior",
+    default="uniform",
+    show_default=True,
+    metavar="uniform|FILE",
+    help="The class mix that the correction aims at.",
+)
+@click.option(
+    "--metric",
+    default="balanced_accuracy",
+    show_default=True,
+    metavar="NAME",
+    help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as 'recall[cat]'.",
+)
+@click.option(
+    "--subject-to",
+    multiple=True,
+    metavar="RULE",
+    help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
+)
+@click.option(
+    "--rule", type=Names(RULES), default="noisy_or", show_default=True, help="How to fuse."
+)
+@click.option(
+    "--flatten/--no-flatten",
+    default=True,
+    show_default=True,
+    help="Whether to flatten a modality where it is less sure than on these samples.",
+)
+@click.option(
+    "--order",
+    type=Names(ORDERS),
+    default="rebalance_first",
+    show_default=True,
+    help="What is done first. flatten_first is the paper's: there a flattened modality is "
+    "corrected the more.",
+)
+@click.option(
+    "--flatten-by",
+    type=Names(FLATTEN_BY),
+    default="image",
+    show_default=True,
+    help="Whether a map is flattened as a whole, or each pixel by itself.",
+)
+@click.option(
+    "--strengths",
+    type=Names(STRENGTHS),
+    default="shared",
+    show_default=True,
+    help="Tune one strength for all, or one per modality.",
+)
+@click.option(
+    "--strength",
+    multiple=True,
+    metavar="NUMBER|NAME=NUMBER",
+    help="Do not tune: one number for all, or one per modality, repeated.",
+)
+@click.option(
+    "--bounds",
+    nargs=2,
+    type=float,
+    default=(0.0, 2.0),
+    show_default=True,
+    metavar="LOW HIGH",
+    help="Strengths to search.",
+)
+@click.option(
+    "--missing",
+    type=Names(MISSING),
+    default="error",
+    show_default=True,
+    help="What apply does about a modality that is not given.",
+)
+@reading_options(labels=True)
+@output_option("The fusion, as JSON.")
+@session_options
+def command(
+    session: Session,
+    modalities: Sequence[str],
+    counting: PriorChoice,
+    source_prior: str | None,
+    target_prior: str,
+    reading: Reading,
+    output: str,
+    strength: Sequence[str],
+    **options: Any,
+) -> None:
+    """Tune a fusion on labelled validation scores, a file per modality.
+
+    NAME=FILE names a modality and its score file, or a quoted pattern such as 'rgb=val-*.npz'; the
+    name ends at the first =. The rows of all files are the same samples in the same order. Labels
+    are read from the first file that has some, or from --labels. The class counts are those of the
+    training data.
+
+    Rows of tables, and maps of arrays, are images. A modality is flattened where its posteriors
+    have more entropy than on these; the correction is tuned on the fused decision. What is printed
+    is measured on the same samples: judge the result on others, with fuse evaluate.
+    """
+    named = named_files(modalities)
+    fixed = _strengths(strength, named)
+    found = open_to_tune(session, named, reading)
+    scores = found.first
+    counting = replace(
+        counting, label_column=reading.label_column, labels_name=reading.labels_name,
+        labels_as=reading.labels_as, ignore_index=reading.ignore_index,
+    )  # fmt: skip
+    read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
+    check_output(output, [*found.paths, *read, target_prior, reading.classes])
+    note_counts_of_tuning_labels(session, counting.counts_from_labels, scores)
+    prior, names, _ = source_of(session, counting, source_prior, scores)
+    _refuse_estimate(target_prior)
+    target = target_prior_of(session, target_prior, (), prior, names, scores, reading)
+    _refuse_metrics(options["metric"], options["subject_to"], scores.n_classes, names)
+    options["subject_to"] = list(options["subject_to"]) or None
+    fusion = ModalityFusion(
+        prior, target_prior=target, strength=fixed, classes=names, kind=str(scores.kind),
+        class_axis=scores.class_axis, ignore_index=scores.ignore_index, **options,
+    )  # fmt: skip
+    _fit(session, fusion, found)
+    fusion.save(output)
+    _show(session, fusion, output)
+
+
+def _fit(session: Session, fusion: ModalityFusion, found: Modalities) -> None:
+    """Go through the files as often as the fit needs, and keep what they were."""
+    seen: list[dict[str, Any]] = []
+    with session.progress("tuning", found.first.n_samples) as progress:
+        fusion.fit_stream(lambda: _pass(found, progress, seen))
+    fusion.provenance_ = seen[0]
+
+
+def _pass(
+    found: Modalities, progress: Callable[[int], None], seen: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    """One pass; the first that gets to the end keeps a fingerprint."""
+    mark = None if seen else found.fingerprint()
+    for there, labels, weight in found.chunks():
+        if mark is not None:
+            mark(there, labels)
+        progress(next(iter(there.values())).stop)
+        yield {name: chunk.scores for name, chunk in there.items()}, labels, weight
+    if mark is not None:
+        seen.append({"digest": mark.value, "n_samples": mark.n_samples})
+
+
+def _strengths(given: Sequence[str], named: dict[str, str]) -> Any:
+    """Return the strength that --strength gives: a number, a number per modality, or None."""
+    if not given:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return _number(given[0])
+    found: dict[str, float] = {}
+    for word in given:
+        name, sign, number = word.partition("=")
+        if not sign or name not in named or name in found:
+            raise OptionError(
+                f"--strength must be one number, or NAME=NUMBER once for every modality, "
+                f"{', '.join(named)}. Got {word!r}. Write for example "
+                f"--strength {next(iter(named))}=0.5."
+            )
+        found[name] = _number(number)
+    absent = [name for name in named if name not in found]
+    if absent:
+        raise OptionError(
+            f"--strength must give a number for every modality. Got none for {absent[0]!r}. Add "
+            f"--strength {absent[0]}=0.5."
+        )
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise OptionError(
+            f"--strength must be a number. Got {text!r}. Write for example --strength 0.5."
+        ) from error
+
+
+def _refuse_estimate(choice: str) -> None:
+    if choice == "estimate":
+        raise OptionError(
+            "--target-prior must be uniform or a file. Got estimate, which is for one model. "
+            "Estimate it from one modality: reprior prior estimate SCORES -o target.json."
+        )
+
+
+def _refuse_metrics(
+    metric: str, rules: Sequence[str], n_classes: int, names: list[Any] | None
+) -> None:
+    """Refuse a metric or rule before any data are read."""
+    for each in (metric, *(rule.metric for rule in Constraint.parse_all(list(rules)))):
+        find_metric(each, n_classes=n_classes, classes=names)
+
+
+def _measured(fusion: ModalityFusion) -> tuple[ClassCounts, ClassCounts]:
+    """Return the counts of the tuning data before and after."""
+    counts = fusion._counts
+    assert counts is not None  # noqa: S101 - it was fitted just now
+    return counts
+
+
+def _show(session: Session, fusion: ModalityFusion, output: str) -> None:
+    before, after = _measured(fusion)
+    names = fusion.classes_.tolist()
+    shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
+    tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)
+    shown.setdefault(tuned.name, tuned)
+    calibrator: Any = fusion  # what is asked of one, a fusion has too
+    note_mix_of_the_metric(session, calibrator, tuned, before)
+    if fusion.search_ != "fixed" and not tuned(after) > tuned(before):
+        session.note(
+            f"no strength does better than 0, the models as they are: check that the counts are in "
+            f"the order of the scores; see {SOURCE_PRIOR_PAGE}"
+        )
+    metrics = {name: (each(before), each(after)) for name, each in shown.items()}
+    recall = COUNT_METRICS["macro_recall"]
+    changes = class_changes(
+        names, before.support, recall.per_class(before), recall.per_class(after),
+        title="recall of the classes that change most, measured on the tuning data",
+    )  # fmt: skip
+    n = int(before.n_labelled.sum() if before.n_labelled is not None else before.support.sum())
+    session.say(
+        f"fused by     {_how(fusion)}",
+        f"tuned for    {plain(metric_name(fusion.metric))}",
+        *(f"subject to   {plain(rule)}" for rule in fusion.subject_to or ()),
+        f"searched     {SEARCHED[fusion.search_]}",
+        f"tuned on     {n:,} labels of {before.n_classes:,} classes",
+        "",
+        _modality_grid(fusion).rich(),
+        "",
+        before_after(metrics, title=MARK).rich(),
+        "",
+        changes.rich() if changes.rows else "No class's recall changes.",
+    )
+    if not session.quiet:
+        example = " ".join(f"{plain(name)}=TEST" for name in fusion.modalities_)
+        session.say(
+            "",
+            f"Written: {output}. Judge it on other data: reprior fuse evaluate {output} {example}",
+        )
+    session.result(_document(fusion, metrics, n, output))
+
+
+def _how(fusion: ModalityFusion) -> str:
+    if not fusion.flatten:
+        return f"{fusion.rule}, not flattened"
+    return f"{fusion.rule}, flattened by {fusion.flatten_by}, {fusion.order.replace('_', ' ')}"
+
+
+def _modality_grid(fusion: ModalityFusion) -> Grid:
+    """Return a row per modality: strength, and how unsure it is on what it knows."""
+    known = fusion.references_
+    rows: list[tuple[Any, ...]] = [
+        (plain(name), fusion.strengths_[name], *((known[name].mean, known[name].std)
+         if name in known else ()))
+        for name in fusion.modalities_
+    ]  # fmt: skip
+    heads = ("modality", "strength", "entropy mean", "entropy std")
+    return Grid(heads if known else heads[:2], rows, "entropy in nats" if known else "")
+
+
+def _document(
+    fusion: ModalityFusion, metrics: dict[str, tuple[float, float]], n: int, output: str
+) -> dict[str, Any]:
+    return {
+        "strengths": fusion.strengths_,
+        "search": fusion.search_,
+        "metric": metric_name(fusion.metric),
+        "subject_to": fusion.subject_to or [],
+        "best_score": fusion.best_score_,
+        "rule": fusion.rule,
+        "order": fusion.order,
+        "flatten": fusion.flatten,
+        "flatten_by": fusion.flatten_by,
+        "entropy": {
+            name: {"mean": known.mean, "std": known.std}
+            for name, known in fusion.references_.items()
+        },
+        "n_samples": n,
+        "measured_on": "tuning data",
+        "metrics": {name: {"before": a, "after": b} for name, (a, b) in metrics.items()},
+        "output": output,
+    }

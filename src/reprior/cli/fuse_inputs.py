@@ -1,0 +1,273 @@
+"""NAME=FILE arguments: the score files of a fusion's modalities, opened and found to agree."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+import numpy as np
+
+from reprior.cli.agreement import few, shown_paths
+from reprior.cli.fuse_rows import aligned
+from reprior.cli.inputs import open_for, open_to_fit
+from reprior.cli.options import Reading
+from reprior.cli.same_rows import refuse_other_rows
+from reprior.cli.session import Session
+from reprior.exceptions import FileFormatError, OptionError, ScoresError
+
+if TYPE_CHECKING:
+    from reprior.files.chunk import Chunk
+    from reprior.files.score_file import ScoreFile
+    from reprior.fusion import ModalityFusion
+
+__all__ = [
+    "Modalities",
+    "load_fusion",
+    "modalities_argument",
+    "named_files",
+    "open_known",
+    "open_to_tune",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+modalities_argument = click.argument("modalities", nargs=-1, required=True, metavar="NAME=FILE...")
+
+
+@dataclass(frozen=True, eq=False)
+class Modalities:
+    """The files of the modalities, with the same samples in each."""
+
+    files: dict[str, ScoreFile]
+    labelled: str | None
+    """The modality whose file has the labels, where they are wanted."""
+
+    @property
+    def first(self) -> ScoreFile:
+        """The file with the labels, or the first one."""
+        return self.files[self.labelled or next(iter(self.files))]
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files, labels included."""
+        return [p for file in self.files.values() for p in (*file.paths, *file.label_paths)]
+
+    def chunks(self) -> Iterator[tuple[dict[str, Chunk], Any, Any]]:
+        """Give chunks by modality, with labels and weights of the labels' shape, where there are.
+
+        Rows are the same in all; they are read from the beginning at every call.
+        """
+        names = list(self.files)
+        for parts in aligned(list(self.files.values())):
+            there = dict(zip(names, parts, strict=True))
+            one = there[self.labelled] if self.labelled is not None else parts[0]
+            weight = one.weight
+            if weight is not None and one.labels is not None:
+                trailing = (1,) * (one.labels.ndim - weight.ndim)
+                weight = np.broadcast_to(weight.reshape(*weight.shape, *trailing), one.labels.shape)
+            yield there, one.labels, weight
+
+    def fingerprint(self) -> Fingerprint:
+        """Return an empty fingerprint, to be given every chunk of a pass."""
+        return Fingerprint({name: file.class_axis for name, file in self.files.items()})
+
+
+class Fingerprint:
+    """A digest of several modalities' labelled scores that grows chunk by chunk."""
+
+    def __init__(self, axes: Mapping[str, int]) -> None:
+        from reprior.engines.fingerprint import Digest
+
+        self._digests = {name: Digest(axis) for name, axis in sorted(axes.items())}
+
+    def __call__(self, chunks: Mapping[str, Chunk], labels: Any) -> None:
+        """Add the next chunk of every modality."""
+        for name, digest in self._digests.items():
+            digest.update(replace(chunks[name], labels=labels))
+
+    @property
+    def value(self) -> str:
+        """The digests of all, with their names."""
+        return " ".join(f"{name}={digest.value}" for name, digest in self._digests.items())
+
+    @property
+    def n_samples(self) -> int:
+        """Samples so far."""
+        return max(digest.n_samples for digest in self._digests.values())
+
+
+def named_files(given: Sequence[str]) -> dict[str, str]:
+    """Return the files by the names in front of the first ``=``.
+
+    Examples
+    --------
+    >>> named_files(["rgb=val-rgb.npz", "depth=a=b.npz"])
+    {'rgb': 'val-rgb.npz', 'depth': 'a=b.npz'}
+    """
+    found: dict[str, str] = {}
+    for word in given:
+        name, sign, path = word.partition("=")
+        plain = name and not any(mark in name for mark in "/\\*?")
+        if not sign or not plain or not path:
+            raise OptionError(
+                f"Modalities must be given as NAME=FILE, a word and the file of its scores. Got "
+                f"{word!r}. Write for example rgb={path or (word if not sign else 'val-rgb.npz')}."
+            )
+        if name in found:
+            raise OptionError(
+                f"Every modality must be given once. Got {name!r} twice: {found[name]!r} and "
+                f"{path!r}. Name several files of one modality by a quoted pattern, such as "
+                f"'{name}=val-*.npz'."
+            )
+        found[name] = path
+    return found
+
+
+def open_to_tune(session: Session, named: Mapping[str, str], reading: Reading) -> Modalities:
+    """Open the files of a fit, with the classes of the one that has the labels."""
+    labelled = _labelled(named, reading)
+    first = open_to_fit(session, [named[labelled]], reading)
+    others = _like(first, reading)
+    files = {
+        name: first
+        if name == labelled
+        else open_to_fit(session, [path], others, labelled=False, names=first.class_names)
+        for name, path in named.items()
+    }
+    return _agreeing(Modalities(files, labelled))
+
+
+def open_known(
+    session: Session,
+    fusion: ModalityFusion,
+    named: Mapping[str, str],
+    reading: Reading,
+    *,
+    labelled: bool,
+) -> Modalities:
+    """Open the files of modalities that a fusion knows, with its classes."""
+    _refuse_unknown(fusion, named)
+    calibrator: Any = fusion  # what is asked of one, a fusion has too
+    having = _labelled(named, reading) if labelled else None
+    order = sorted(named, key=lambda name: name != having)
+    files = {
+        name: open_for(calibrator, session, [named[name]], reading, labelled=name == having)
+        for name in order
+    }
+    return _agreeing(Modalities({name: files[name] for name in named}, having))
+
+
+def load_fusion(path: str, missing: str | None) -> ModalityFusion:
+    """Read what fuse fit wrote; say so where the arguments may be in the wrong order."""
+    from reprior import loading
+    from reprior.fusion import ModalityFusion
+
+    if "=" in path and not Path(path).exists():
+        raise OptionError(
+            f"FUSION must come first, and then NAME=FILE. Got {path!r}, which does not exist. Name "
+            f"the file that fuse fit wrote."
+        )
+    try:
+        found = loading.load(path)
+    except FileFormatError as error:
+        if Path(path).suffix.lower() == ".json":
+            raise
+        raise FileFormatError(
+            f"FUSION must be a JSON file that fuse fit wrote. Got {path!r}. Name the fusion first, "
+            f"and then NAME=FILE."
+        ) from error
+    if not isinstance(found, ModalityFusion):
+        raise FileFormatError(
+            f"{path!r} must be a fusion of several modalities, as fuse fit writes it. Got the "
+            f"correction of one model. Use reprior apply or reprior evaluate with it."
+        )
+    if found.uncertainty != "entropy":
+        raise OptionError(
+            f"{path!r} must judge by the entropy of one pass. Got {found.uncertainty!r}, which "
+            f"needs several passes of every sample, and score files hold one. Use it in Python."
+        )
+    if missing is not None:
+        found.missing = missing
+    return found
+
+
+# ----------------------------------------------------------------------------------------- inside
+
+
+def _labelled(named: Mapping[str, str], reading: Reading) -> str:
+    """The modality to read labels from: the first that has them, or that --labels goes with."""
+    from reprior.cli.agreement import refuse_json
+    from reprior.files.scores import open_scores
+
+    names = list(named)
+    if reading.labels is not None:
+        return names[0]
+    refuse_json(list(named.values()))
+    for name in names:
+        file = open_scores(
+            named[name], label_column=reading.label_column, labels_name=reading.labels_name,
+            scores_name=reading.scores_name,
+        )  # fmt: skip
+        if file.has_labels:
+            return name
+    return names[0]
+
+
+def _like(first: ScoreFile, reading: Reading) -> Reading:
+    """How to read the others: maps with the classes on the same axis."""
+    axis = first.class_axis if len(first.shape) > 2 else reading.class_axis
+    return replace(reading, class_axis=axis)
+
+
+def _refuse_unknown(fusion: ModalityFusion, named: Mapping[str, str]) -> None:
+    known = fusion.modalities_
+    for name in named:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Leave it out, or fit again with it."
+            raise OptionError(
+                f"Modalities must be those of the fusion, {', '.join(known)}. Got {name!r}. {hint}"
+            )
+    absent = [name for name in known if name not in named]
+    if absent and fusion.missing == "error":
+        raise OptionError(
+            f"Every modality of the fusion must be given, {', '.join(known)}. Got none for "
+            f"{absent[0]!r}. Write {absent[0]}=FILE, or fuse what is there with "
+            f"--missing leave_out."
+        )
+
+
+def _agreeing(found: Modalities) -> Modalities:
+    """Refuse files of other kinds, classes, shapes or samples."""
+    (one, first), *others = found.files.items()
+    checks: list[tuple[str, Callable[[ScoreFile], Any], str]] = [
+        ("kind of scores", lambda file: file.kind, "Give scores of one kind."),
+        ("classes in one order", _classes, "Name them alike with --classes."),
+        ("shape per sample", lambda file: file.shape[1:], "Resize one to the other's size."),
+        ("number of samples", lambda file: file.n_samples, "Score the same samples with each."),
+    ]
+    for what, value, remedy in checks:
+        for name, file in others:
+            mine, theirs = value(first), value(file)
+            if mine != theirs and None not in (mine, theirs):
+                raise ScoresError(
+                    f"All modalities must have the same {what}. Got {_shown(mine)} for {one!r} "
+                    f"({shown_paths(first)}) and {_shown(theirs)} for {name!r} "
+                    f"({shown_paths(file)}). {remedy}"
+                )
+    refuse_other_rows(list(found.files.values()))
+    return found
+
+
+def _classes(file: ScoreFile) -> Any:
+    return file.class_names if file.class_names is not None else file.n_classes
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple) and all(isinstance(each, str) for each in value) and value:
+        return few(value)
+    return str(value)

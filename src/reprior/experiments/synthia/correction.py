@@ -1,0 +1,249 @@
+"""The correction on top of a segmentation network: tuned on held-out frames, judged on others."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.prior import as_prior, as_target_prior, prior_from_counts, slopes
+from reprior.exceptions import FileFormatError, RepriorWarning
+from reprior.experiments.synthia.frame_counts import (
+    METRICS,
+    Gain,
+    count_frames,
+    found_shares,
+    gain_of,
+    values_of,
+)
+from reprior.experiments.synthia.frames import IGNORED
+from reprior.experiments.synthia.runs import NetworkRun
+from reprior.experiments.synthia.sources import CLEAR, HELD_OUT
+from reprior.experiments.training.runfile import write_json
+from reprior.metrics.count_metrics import COUNT_METRICS
+from reprior.tuning.merging import ProfileSum
+from reprior.tuning.objective import Constraint
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.widen import best_widened
+
+if TYPE_CHECKING:
+    from reprior.experiments.synthia.scores import ConditionScores
+
+__all__ = [
+    "CURVE",
+    "KEPT",
+    "WAYS",
+    "JudgedFrames",
+    "NetworkCorrection",
+    "correct_network",
+    "read_correction",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Bounds: TypeAlias = tuple[float, float]
+
+CORRECTION, FORMAT_VERSION = "correction.json", 1
+
+#: How a strength is come by: the best mean accuracy of the held-out frames; the best that costs at
+#: most half a point of their mean IoU; the rule of Bayes, nothing tuned.
+WAYS = ("tuned", "kept", "bayes")
+KEPT = "mean_iou >= baseline - 0.005"
+
+#: Strengths that are searched at first, and where the curves are kept: exact values there.
+BOUNDS: Bounds = (0.0, 2.0)
+CURVE = tuple(round(0.02 * i, 2) for i in range(101))
+
+#: Priors that differ by less, relatively, are the same but for rounding.
+UNIFORM = 1e-5
+
+#: Frames that are profiled at once; switches that are kept one by one, and the bins after that.
+AT_ONCE, MOST_SWITCHES, RESOLUTION = 64, 10**7, 1e-4
+
+
+@dataclass(frozen=True)
+class JudgedFrames:
+    """What a strength does to the test frames.
+
+    Parameters
+    ----------
+    strength : float
+        λ.
+    mean_iou, balanced_accuracy : float
+        Of the test frames.
+    gains : mapping of str to Gain
+        What each of them gained on the network as it was trained, with bootstrap intervals.
+    """
+
+    strength: float
+    mean_iou: float
+    balanced_accuracy: float
+    gains: Mapping[str, Gain]
+
+
+@dataclass(frozen=True)
+class NetworkCorrection:
+    """A segmentation network before and after the correction of its prior.
+
+    Parameters
+    ----------
+    n_held_out, n_test : int
+        Frames that strengths were tuned on, and that everything is judged on.
+    as_trained : mapping of str to float
+        Metrics of the test frames without a correction.
+    raw, effective : mapping of str to JudgedFrames
+        By way of :data:`WAYS`: with the counts of training pixels as the source prior, and with
+        the prior that weights of the loss leave in the network.
+    curves : mapping of str to mapping of str to sequence of float
+        By part ("held_out", "clear") and metric the values at the strengths of :data:`CURVE`,
+        with raw counts.
+    classes : mapping of str to sequence of float or None
+        "before" and "after": the share of each class's test pixels that are found, as trained and
+        at the tuned strength, with raw counts; None for a class that the test frames lack.
+    """
+
+    n_held_out: int
+    n_test: int
+    as_trained: Mapping[str, float]
+    raw: Mapping[str, JudgedFrames]
+    effective: Mapping[str, JudgedFrames]
+    curves: Mapping[str, Mapping[str, Sequence[float]]]
+    classes: Mapping[str, Sequence[float | None]]
+
+    def write(self, home: Path) -> None:
+        """Write ``correction.json`` into a network's folder."""
+        document = {"format_version": FORMAT_VERSION, "strengths": list(CURVE), **asdict(self)}
+        write_json(home / CORRECTION, document)
+
+
+def read_correction(home: Path) -> NetworkCorrection | None:
+    """Return the correction of a network's folder, or None where it has none."""
+    path = home / CORRECTION
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document.pop("format_version") != FORMAT_VERSION:
+            raise ValueError("another format_version")
+        if tuple(document.pop("strengths")) != CURVE:
+            raise ValueError("the curve is at other strengths")
+        for part in ("raw", "effective"):
+            document[part] = {way: _judged_of(each) for way, each in document[part].items()}
+        return NetworkCorrection(**document)
+    except FileNotFoundError:
+        return None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            f"A network's correction must be JSON as reprior wrote it. Got "
+            f"{type(error).__name__}: {error} in {path}. Delete the file: it is made anew from "
+            f"the network's score files."
+        ) from error
+
+
+def correct_network(run: NetworkRun, home: Path) -> NetworkCorrection:
+    """Tune strengths on the scores of the held-out frames, and judge them on the test frames.
+
+    Parameters
+    ----------
+    run : NetworkRun
+        What was trained: it has the counts and the effective prior.
+    home : path
+        The network's folder, with its score files.
+    """
+    from reprior.experiments.synthia.scores import read_scores
+
+    tuning, judging = (read_scores(home, part) for part in (HELD_OUT, CLEAR))
+    raw = prior_from_counts(run.class_counts)
+    before = _counted(judging, raw, 0.0)
+    by_raw = _corrected(tuning, judging, raw, before)
+    effective = as_prior(run.effective_prior, name="effective_prior", n_classes=raw.size)
+    by_effective = (
+        by_raw
+        if np.allclose(effective, raw, rtol=UNIFORM)
+        else _corrected(tuning, judging, effective, before)
+    )
+    after = _counted(judging, raw, by_raw["tuned"].strength)
+    curves = {
+        part: _curves(_profile(scores, raw)(BOUNDS))
+        for part, scores in ((HELD_OUT, tuning), (CLEAR, judging))
+    }
+    return NetworkCorrection(
+        len(tuning.names), len(judging.names), values_of(before), by_raw, by_effective, curves,
+        {"before": found_shares(before), "after": found_shares(after)},
+    )  # fmt: skip
+
+
+def _corrected(
+    tuning: ConditionScores, judging: ConditionScores, prior: Array, before: Array
+) -> dict[str, JudgedFrames]:
+    if np.allclose(prior, 1.0 / prior.size, rtol=UNIFORM):
+        # Nothing to correct by: rounding alone would decide between equal scores.
+        nothing = {name: Gain(0.0, 0.0, 0.0) for name in METRICS}
+        return dict.fromkeys(WAYS, JudgedFrames(1.0, **values_of(before), gains=nothing))
+    profile = _profile(tuning, prior)
+    strengths = {
+        "tuned": _best(profile, ()),
+        "kept": _best(profile, (Constraint.parse(KEPT),)),
+        "bayes": 1.0,
+    }
+    found = {}
+    for way, strength in strengths.items():
+        after = _counted(judging, prior, strength)
+        gains = {name: gain_of([before], [after], name) for name in METRICS}
+        found[way] = JudgedFrames(strength, **values_of(after), gains=gains)
+    return found
+
+
+def _best(profile: Callable[[Bounds], StrengthProfile], constraints: Sequence[Constraint]) -> float:
+    metric = COUNT_METRICS["balanced_accuracy"]
+    with warnings.catch_warnings():
+        # An effective prior may be all but uniform: then only extreme strengths change anything,
+        # and the strength that is kept says so. Classes absent from a part are in its notes.
+        warnings.simplefilter("ignore", RepriorWarning)
+        best, _ = best_widened(profile, BOUNDS, metric, constraints, stacklevel=2)
+    return float(best.strength)
+
+
+def _profile(scores: ConditionScores, prior: Array) -> Callable[[Bounds], StrengthProfile]:
+    """Return what profiles the scores within bounds, some frames at a time."""
+
+    def within(bounds: Bounds) -> StrengthProfile:
+        if bounds not in known:
+            total = ProfileSum(exact_up_to=MOST_SWITCHES, resolution=RESOLUTION)
+            for start in range(0, len(scores.labels), AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                if (scores.labels[some] != IGNORED).any():
+                    total.add(
+                        StrengthProfile.from_scores(
+                            scores.scores[some].astype(np.float32),
+                            scores.labels[some].astype(np.int64),
+                            source_prior=prior, bounds=bounds, class_axis=1, ignore_index=IGNORED,
+                        )
+                    )  # fmt: skip
+            known[bounds] = total.total()
+        return known[bounds]
+
+    known: dict[Bounds, StrengthProfile] = {}
+    return within
+
+
+def _counted(scores: ConditionScores, prior: Array, strength: float) -> Array:
+    """Return the counts of every frame at a strength."""
+    shift = strength * slopes(prior, as_target_prior("uniform", n_classes=prior.size))
+    added = shift.astype(np.float32)[:, None, None]
+    decided = [(frame.astype(np.float32) + added).argmax(axis=0) for frame in scores.scores]
+    return count_frames(scores.labels, np.stack(decided), prior.size)
+
+
+def _curves(profile: StrengthProfile) -> dict[str, list[float]]:
+    return {
+        name: np.asarray(profile.evaluate(name, np.array(CURVE))).round(6).tolist()
+        for name in METRICS
+    }
+
+
+def _judged_of(document: Mapping[str, Any]) -> JudgedFrames:
+    gains = {name: Gain(*gain) for name, gain in document["gains"].items()}
+    return JudgedFrames(**{**document, "gains": gains})

@@ -1,0 +1,129 @@
+"""Networks of the tables, trained and scored once, one after the other or several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprior.exceptions import OptionError
+from reprior.experiments.cell_jobs import train_at_once
+from reprior.experiments.cells import claimed
+from reprior.experiments.reproduction import Progress
+from reprior.experiments.synthia.plan import home_of
+from reprior.experiments.synthia.runs import NetworkRun
+from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.sources import CLEAR, HELD_OUT, DataSource
+
+__all__ = ["NetworkJob", "finished_run", "run_network", "run_networks"]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkJob:
+    """A network to be trained and scored.
+
+    Parameters
+    ----------
+    settings : NetworkSettings
+        What to train.
+    source : DataSource
+        The frames.
+    weather : bool
+        Whether it is scored under the unseen conditions too.
+    train : bool, default True
+        Whether to train it; otherwise it is scored if it is finished.
+    """
+
+    settings: NetworkSettings
+    source: DataSource
+    weather: bool
+    train: bool = True
+
+    @property
+    def name(self) -> str:
+        """Modality, loss and seed."""
+        return f"{self.settings.modality}-{self.settings.loss}/s{self.settings.seed}"
+
+
+def finished_run(folder: Path, settings: NetworkSettings) -> NetworkRun | None:
+    """Return the run of a network, or None where it is not finished."""
+    try:
+        run = NetworkRun.read(home_of(folder, settings))
+    except FileNotFoundError:
+        return None
+    return run if run.finished else None
+
+
+def run_networks(
+    folder: Path, waiting: Sequence[NetworkJob], jobs: int, progress: Progress | None
+) -> None:
+    """Train and score networks, ``jobs`` of them at a time."""
+    if jobs < 1:
+        raise OptionError(f"`jobs` must be at least 1. Got {jobs}. Pass 1 for one after another.")
+    left = [job for job in waiting if not _is_done(folder, job)]
+    if not left:
+        return
+    left[0].source.open()  # what is wrong with the folder is said before anything is started
+    if jobs > 1 and len(left) > 1:
+        chains = [(job,) for job in left]
+        train_at_once(folder, chains, jobs, progress, run=run_network, counted="networks")
+        return
+    for done, job in enumerate(left, 1):
+        run_network(folder, job, progress, f"network {done} of {len(left)}: {job.name}")
+
+
+def run_network(
+    folder: Path, job: NetworkJob, progress: Progress | None = None, title: str = ""
+) -> NetworkRun | None:
+    """Train a network and write its score files; None where another process is at it.
+
+    A network that is not to be trained is None too, unless it is finished.
+    """
+    from reprior.experiments.synthia.scores import score_path, write_scores
+    from reprior.experiments.synthia.training import load_network, train_network
+
+    home = home_of(folder, job.settings)
+    run = finished_run(folder, job.settings)
+    if run is None and not job.train:
+        return None
+    with claimed(home) as ours:
+        if not ours:
+            return None
+        parts = job.source.open()
+        if run is None:
+            steps = _told(progress, title)
+            run = train_network(parts.data, job.settings, home, resume=True, progress=steps)
+        wanted = {
+            name: frames
+            for name, frames in parts.conditions(weather=job.weather).items()
+            if not score_path(home, name).exists()
+        }
+        if wanted:
+            write_scores(
+                load_network(home), job.settings, run.classes, wanted, home,
+                progress=_scored(progress, title),
+            )  # fmt: skip
+    return run
+
+
+def _is_done(folder: Path, job: NetworkJob) -> bool:
+    """Whether nothing is left to do, as far as can be told without the frames."""
+    run = finished_run(folder, job.settings)
+    if run is None:
+        return not job.train
+    if job.weather:
+        return False  # which conditions there are, the frames say
+    scores = home_of(folder, job.settings) / "scores"
+    return all((scores / f"{name}.npz").exists() for name in (HELD_OUT, CLEAR))
+
+
+def _told(progress: Progress | None, title: str) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(title, done, total)
+
+
+def _scored(progress: Progress | None, title: str) -> Callable[[str, int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda condition, done, total: progress(f"{title}, scores: {condition}", done, total)

@@ -1,0 +1,141 @@
+"""``reprior reproduce synthia-rgbd``: train the networks of Table 5, fuse them, print it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reprior.exceptions import OptionError
+from reprior.experiments.reproduction import Progress, Reproduction
+from reprior.experiments.synthia.fused import (
+    MODALITIES,
+    FusionResult,
+    fuse_networks,
+    fusion_home,
+    read_fusion,
+)
+from reprior.experiments.synthia.network_jobs import NetworkJob, finished_run, run_networks
+from reprior.experiments.synthia.plan import home_of, rgbd_networks
+from reprior.experiments.synthia.rgb import no_network
+from reprior.experiments.synthia.rgbd_tables import make_tables
+from reprior.experiments.synthia.runs import NetworkRun
+from reprior.experiments.synthia.sources import CLEAR, HELD_OUT, DataSource
+from reprior.experiments.synthia.weather import CONDITIONS
+from reprior.experiments.tables import write_table
+
+__all__ = ["reproduce"]
+
+NO_EXAMPLES = (
+    "The figure of examples was not drawn: it needs the folder of the frames and the networks' "
+    "score files."
+)
+
+
+def reproduce(
+    folder: str | os.PathLike[str],
+    *,
+    root: str | os.PathLike[str] | None = None,
+    protocol: str = "compact",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    train: bool = True,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Train what is not trained yet, and write Table 5 and the figure of examples.
+
+    Parameters
+    ----------
+    folder : path
+        Gets ``networks/`` with a folder for each, ``fusions/``, the tables and the figure. It may
+        be that of ``synthia-rgb``: the network of colour is the same.
+    root : path, optional
+        The folder of SYNTHIA; needed where something is left to train or to score, and for the
+        figure.
+    protocol, seed, settings
+        As in :func:`~reprior.experiments.synthia.plan.rgbd_networks`.
+    jobs : int, default 1
+        Networks that are trained at once, on equal shares of the CPU's threads.
+    train : bool, default True
+        Whether to train; otherwise both networks must be finished.
+    progress : callable, optional
+        Told what is being done.
+    """
+    folder, source = Path(folder), DataSource(root)
+    chosen = rgbd_networks(protocol=protocol, seed=seed, settings=settings)
+    place = fusion_home(folder, [each.id for each in chosen])
+    result = read_fusion(place)
+    if result is None and (train or root is not None):
+        waiting = [NetworkJob(each, source, weather=True, train=train) for each in chosen]
+        run_networks(folder, waiting, jobs, progress)
+    runs = {each.modality: finished_run(folder, each) for each in chosen}
+    known = {name: run for name, run in runs.items() if run is not None}
+    if len(known) < len(runs):
+        raise _unfinished(folder, [name for name in runs if name not in known])
+    homes = {each.modality: home_of(folder, each) for each in chosen}
+    if result is None:
+        result = fuse_networks(known, homes, _scored(homes), _told(progress))
+        result.write(place)
+    tables = make_tables(result, [known[name] for name in MODALITIES])
+    files = [path for table in tables for path in write_table(table, folder)]
+    drawn, notes = _examples(folder, result, known, homes, source)
+    return Reproduction(tables, (*files, *drawn), notes)
+
+
+def _unfinished(folder: Path, lacking: list[str]) -> OptionError:
+    if len(lacking) == len(MODALITIES):
+        return no_network(folder, len(MODALITIES))
+    return OptionError(
+        f"`folder` must have both networks finished. Got {str(folder)!r}, which lacks that of "
+        f"{lacking[0]}. Train it first."
+    )
+
+
+def _scored(homes: Mapping[str, Path]) -> list[str]:
+    """Return the conditions under which all networks are scored."""
+    from reprior.experiments.synthia.scores import score_path
+
+    def there(condition: str) -> bool:
+        return all(score_path(home, condition).exists() for home in homes.values())
+
+    conditions = [name for name in (CLEAR, *CONDITIONS) if there(name)]
+    if not there(HELD_OUT) or conditions[:1] != [CLEAR] or len(conditions) < 2:
+        raise OptionError(
+            "`root` must be given for the networks to be scored. Got none, and no score files of "
+            "the held-out frames, the clear ones and an unseen condition. Pass the folder of "
+            "SYNTHIA."
+        )
+    return conditions
+
+
+def _told(progress: Progress | None) -> Any:
+    if progress is None:
+        return None
+    return lambda done, total: progress("fusing", done, total)
+
+
+def _examples(
+    folder: Path,
+    result: FusionResult,
+    runs: Mapping[str, NetworkRun],
+    homes: Mapping[str, Path],
+    source: DataSource,
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Write the figure of examples where the frames and scores are there; else say so."""
+    from reprior.experiments.synthia.scores import score_path
+
+    wanted = (HELD_OUT, *result.conditions)
+    scored = all(score_path(home, name).exists() for home in homes.values() for name in wanted)
+    if source.root is None or not scored:
+        return (), (NO_EXAMPLES,)
+    from reprior.experiments.synthia.example_figure import write_examples
+    from reprior.experiments.synthia.examples import RULE, choose_examples
+
+    run = next(iter(runs.values()))
+    examples = choose_examples(result, runs, homes)
+    drawn = write_examples(
+        examples, source.open().conditions(), run.classes, run.class_counts, folder
+    )
+    return drawn, (f"The figure of examples: {RULE}",)

@@ -1,0 +1,167 @@
+"""Where the frames of the tables come from: SYNTHIA-SF or SYNTHIA-Sequences, whichever is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError
+from reprior.experiments.synthia.data import (
+    CLEAR,
+    SEEN,
+    UNSEEN,
+    SegmentationData,
+    open_data,
+    open_sequence_data,
+    split_data,
+)
+from reprior.experiments.synthia.frames import Frames, FrameSource
+from reprior.experiments.synthia.readers import open_sequences
+from reprior.experiments.synthia.splits import places_of
+
+__all__ = ["CLEAR", "HELD_OUT", "DataSource", "Parts"]
+
+#: What the scores of the frames to tune on are called.
+HELD_OUT = "held_out"
+
+#: Height and width of the frames of SYNTHIA-Sequences, as in the paper.
+SIZE = (384, 768)
+
+WHERE = (
+    "Get SYNTHIA-SF or SYNTHIA-Sequences from https://synthia-dataset.net. Lay SYNTHIA-SF out as "
+    "train/ and test/ with RGB, GT and Depth in each; leave SYNTHIA-Sequences as it is, folders "
+    "such as SYNTHIA-SEQS-05-SUMMER"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Frames to learn from, to tune on and to judge on, under every condition.
+
+    Parameters
+    ----------
+    data : SegmentationData
+        ``train`` to learn from, ``validation`` to tune on, ``test`` to judge on under the
+        conditions that were learnt from.
+    name : str
+        Of the data set.
+    """
+
+    data: SegmentationData
+    name: str
+
+    def conditions(self, *, weather: bool = True) -> dict[str, FrameSource]:
+        """Return what is to be scored: "held_out", "clear", and the unseen conditions."""
+        found: dict[str, FrameSource] = {HELD_OUT: self.data.validation, CLEAR: self.data.test}
+        return found | self.data.conditions() if weather else found
+
+
+class DataSource:
+    """A folder of SYNTHIA, opened when its frames are wanted, and once.
+
+    Parameters
+    ----------
+    root : path or None
+        The folder: of SYNTHIA-SF (or the one it lies in), or with the folders of
+        SYNTHIA-Sequences in it.
+
+    Examples
+    --------
+    >>> DataSource(None).open()
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.FileFormatError: `root` must be the folder of SYNTHIA. Got none, and nothing
+    is downloaded. Get SYNTHIA-SF or ...
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None) -> None:
+        self.root = root
+        self._parts: Parts | None = None
+
+    def __reduce__(self) -> Any:
+        """Send the folder alone to another process, not the frames."""
+        return type(self), (self.root,)
+
+    def open(self) -> Parts:
+        """Return the frames."""
+        if self._parts is None:
+            self._parts = _opened(self.root)
+        return self._parts
+
+
+def _opened(root: str | os.PathLike[str] | None) -> Parts:
+    if root is None:
+        raise FileFormatError(
+            f"`root` must be the folder of SYNTHIA. Got none, and nothing is downloaded. {WHERE}."
+        )
+    home = Path(root)
+    if (home / "SYNTHIA-SF").is_dir():
+        home = home / "SYNTHIA-SF"
+    if any((home / "train" / name).is_dir() for name in ("RGB", "RGBLeft")):
+        return Parts(_with_depth(open_data(home), home), "SYNTHIA-SF")
+    there = {name: _drive(home, name).is_dir() for name in (*SEEN, *UNSEEN.values())}
+    if any(there[name] for name in SEEN):
+        return Parts(_with_depth(_sequences(home, there), home), "SYNTHIA-Sequences")
+    raise FileFormatError(
+        f"`root` must be the folder of SYNTHIA. Got {str(root)!r}, which has neither train/RGB nor "
+        f"{_drive(Path(), SEEN[0])}. {WHERE}."
+    )
+
+
+def _drive(home: Path, condition: str) -> Path:
+    return home / f"SYNTHIA-SEQS-05-{condition}"
+
+
+def _with_depth(data: SegmentationData, home: Path) -> SegmentationData:
+    if not (data.train.has_depth and data.validation.has_depth and data.test.has_depth):
+        raise FileFormatError(
+            f"Every frame must have depth: a modality of its own, and what weather is simulated "
+            f"by. Got frames without in {str(home)!r}. Fetch the depth folders too."
+        )
+    return data
+
+
+def _sequences(home: Path, there: dict[str, bool]) -> SegmentationData:
+    """Of the stretches that are held out, tune on the first and judge on the rest.
+
+    Unseen conditions are those that are there; without any, weather is simulated on the stretch
+    to judge on.
+    """
+    seen = [name for name in SEEN if there[name]]
+    unseen = {name: folder for name, folder in UNSEEN.items() if there[folder]}
+    if unseen:
+        data = open_sequence_data(home, seen=seen, unseen=unseen, size=SIZE)
+    else:
+        every = open_sequences(home, seen, size=SIZE)
+        data = split_data(every, every, places=places_of(every.names), gap=10)
+    tuning, judging = _stretches(data.validation)
+    note = (
+        f"Of the {len(data.validation)} frames held out, {len(tuning)} are tuned on and the "
+        f"{len(judging)} of another stretch of the drive are judged on."
+    )
+    return replace(data, validation=tuning, test=judging, notes=(*data.notes, note))
+
+
+def _stretches(frames: Frames) -> tuple[Frames, Frames]:
+    """Part frames of several drives along the same way where the way has its largest gap."""
+    numbers = np.array([int(match[0]) for name in frames.names if (match := _number(name))])
+    places = np.unique(numbers)
+    if len(places) < 2:
+        raise FileFormatError(
+            f"The frames held out must be of two places at least, to tune on one and judge on the "
+            f"other. Got {len(places)}. Take a longer drive."
+        )
+    steps = np.diff(places)
+    # Where the way goes on without a gap, its middle is as good as any.
+    cut = int(np.argmax(steps)) if steps.max() > 1 else (len(places) - 2) // 2
+    first = numbers <= places[cut]
+    return frames.subset(np.flatnonzero(first)), frames.subset(np.flatnonzero(~first))
+
+
+def _number(name: str) -> re.Match[str] | None:
+    return re.search(r"\d+$", name)

@@ -1,0 +1,376 @@
+"""A fitted fusion of modalities as a module, with the networks inside it or without."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reprior.core.binary import is_single_score, resolve_class_axis
+from reprior.core.prior import slopes
+from reprior.exceptions import NotFittedError, OptionError, ScoresError
+from reprior.torch.batches import scores_in
+from reprior.torch.fusion_steps import Layout, columns, compute_dtype, fused, posterior_of
+
+__all__ = ["ModalityFusion"]
+
+REFERENCES = ("entropy_mean", "entropy_std", "information_mean", "information_std")
+"""Buffers with μ and σ of every modality, of what δ is made of."""
+
+
+class ModalityFusion(nn.Module):
+    r"""Returns the fused log-posterior of several modalities' scores, or of their networks' inputs.
+
+    .. math:: \log P(k|x) = \log \operatorname{fuse}_m P_m(k|x) - \log Z(x), \qquad
+        P_m(k|x) ∝ \exp\bigl(δ_m(x)\,(z_{mk}(x) + λ_m w_k)\bigr)
+
+    as :meth:`reprior.ModalityFusion.predict_log_proba` does, with the log-scores :math:`z_m` of
+    modality m, its strength :math:`λ_m`, the slopes :math:`w_k = \log P_t(k) - \log P_s(k)`, the
+    flattening :math:`δ_m(x)` and Z(x) the sum over the classes; with "flatten_first" as order it
+    is :math:`P_m ∝ \exp(δ_m z_m + λ_m w)`. As :class:`Rebalance` does, it returns the logarithm:
+    ``.exp()`` gives the posterior, ``.argmax(class_axis)`` the decision.
+
+    Parameters
+    ----------
+    fusion : reprior.ModalityFusion
+        Fitted, or loaded.
+    networks : {modality: torch.nn.Module}, optional
+        A network for every modality, which gives its scores. Without them the module is called
+        with scores.
+    class_axis : int, optional
+        The axis of the classes, where the networks' is not the one of the tuning scores.
+    output_key : str, int or callable, optional
+        Where the scores are in what the networks give, as in :func:`fit_from_loader`.
+
+    Attributes
+    ----------
+    strengths : Tensor of shape (M,)
+        λ of every modality.
+    slopes : Tensor of shape (K,)
+        w.
+    entropy_mean, entropy_std, information_mean, information_std : Tensor of shape (M,)
+        μ and σ of the entropy, or of the mutual information; those that δ is made of.
+    networks : torch.nn.ModuleDict
+        The networks, empty where there are none.
+    modalities : tuple of str
+        The modalities, in the order in which they are fused.
+    n_classes : int
+        K.
+
+    Notes
+    -----
+    The module has no parameter of its own to train; gradients flow through it to the networks.
+    16-bit scores are computed in float32, under autocast too, and come back in their own dtype.
+    The buffers keep their precision when the module is cast. The values of the scores are not
+    looked at, so that nothing is copied to the host: NaN in, NaN out.
+
+    With uncertainty="mutual_information" or "smaller" scores have a leading axis of passes, and
+    networks have to give that: (passes, N, K, …), with dropout switched on.
+
+    A modality that is not there, or None, is left out where the fusion was made with
+    missing="leave_out". Its options are part of the state dict, and loading one of other options
+    or modalities is refused. It goes through ``torch.compile``, ``torch.export`` and
+    ``torch.jit.trace``, not through ``torch.jit.script``; :func:`export_fusion` writes an ONNX
+    file.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import reprior as rp
+    >>> from reprior.torch import ModalityFusion
+    >>> rgb = torch.tensor([[3.0, 0.0], [2.0, 0.0], [1.2, 0.0], [0.0, 3.0]])
+    >>> depth = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])
+    >>> fusion = rp.ModalityFusion(rp.prior_from_counts([80, 20]))
+    >>> fusion = fusion.fit({"rgb": rgb, "depth": depth}, torch.tensor([0, 0, 1, 1]))
+    >>> module = ModalityFusion(fusion)
+    >>> module({"rgb": rgb, "depth": depth}).argmax(1)
+    tensor([0, 0, 1, 1])
+    >>> networks = {"rgb": torch.nn.Linear(3, 2), "depth": torch.nn.Linear(1, 2)}
+    >>> module = ModalityFusion(fusion, networks)
+    >>> module({"rgb": torch.ones(5, 3), "depth": torch.ones(5, 1)}).shape
+    torch.Size([5, 2])
+    """
+
+    strengths: Tensor
+    slopes: Tensor
+
+    def __init__(
+        self,
+        fusion: Any,
+        networks: Mapping[str, nn.Module] | None = None,
+        *,
+        class_axis: int | None = None,
+        output_key: str | int | Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        _check_fusion(fusion)
+        self.modalities: tuple[str, ...] = tuple(fusion.modalities_)
+        self.rule, self.order, self.kind = fusion.rule, fusion.order, fusion.kind
+        self.flatten_by, self.missing = fusion.flatten_by, fusion.missing
+        self.uncertainty = fusion.uncertainty
+        self.class_axis = _axis(fusion.class_axis if class_axis is None else class_axis)
+        self.n_classes = int(fusion.source_prior_.size)
+        self.output_key = output_key
+        self.networks = _module_dict(networks, self.modalities)
+        self._hold(fusion)
+
+    @property
+    def passes(self) -> bool:
+        """Whether scores have a leading axis of passes."""
+        return bool(self.uncertainty != "entropy")
+
+    @property
+    def flattens(self) -> bool:
+        """Whether there is a δ."""
+        return any(getattr(self, name) is not None for name in REFERENCES)
+
+    def forward(self, scores: Mapping[str, Any]) -> Tensor:
+        """Return the log-posterior, of the shape and dtype of one modality's scores.
+
+        Parameters
+        ----------
+        scores : {modality: Tensor}
+            The scores; with networks, what each network takes: a tensor, or a tuple of them.
+        """
+        there = self._scores(scores)
+        layout = self._layout(there)
+        given = list(there.values())
+        dtype = compute_dtype(given)
+        own = [
+            posterior_of(self, self.modalities.index(name), columns(z.to(dtype), layout), layout)
+            for name, z in there.items()
+        ]
+        result = fused(own, self.rule, layout.axis)
+        if layout.single:
+            result = result.narrow(layout.axis, 1, 1)
+            result = result.squeeze(-1) if len(layout.shape) == 1 else result
+        wanted = given[0].dtype
+        for z in given[1:]:
+            wanted = torch.promote_types(wanted, z.dtype)
+        return result.to(wanted) if wanted.is_floating_point else result
+
+    def shift(self, m: int, dtype: torch.dtype) -> Tensor:
+        """λ·w of a modality; 0, also of a class of target prior 0, where λ is 0."""
+        strength = self.strengths[m]
+        moved = strength * self.slopes
+        return torch.where(strength == 0, torch.zeros_like(moved), moved).to(dtype)
+
+    def reference(self, measure: str, m: int) -> tuple[Tensor, Tensor] | None:
+        """μ and μ + σ of a modality's "entropy" or "information"; None where δ is without."""
+        mean = getattr(self, f"{measure}_mean")
+        if mean is None:
+            return None
+        return mean[m], mean[m] + getattr(self, f"{measure}_std")[m]
+
+    def extra_repr(self) -> str:
+        """What ``print(model)`` shows."""
+        names = ", ".join(self.modalities)
+        flattened = self.order if self.flattens else "not flattened"
+        return (
+            f"{names}; {self.n_classes} classes, rule={self.rule!r}, {flattened}, "
+            f"kind={self.kind!r}, class_axis={self.class_axis}"
+        )
+
+    def get_extra_state(self) -> Tensor:
+        """Modalities and options, as the bytes of a JSON text: every file format keeps a tensor."""
+        text = json.dumps(self._options, ensure_ascii=False)
+        return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Nothing to set: :meth:`load_state_dict` refuses other modalities or options."""
+
+    # -------------------------------------------------------------------------------------- inside
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """What numbers do not say. A missing modality is the caller's affair, and not among it."""
+        return {
+            "modalities": list(self.modalities),
+            "rule": self.rule,
+            "order": self.order,
+            "flatten": self.flattens,
+            "flatten_by": self.flatten_by,
+            "uncertainty": self.uncertainty,
+            "kind": self.kind,
+            "class_axis": self.class_axis,
+        }
+
+    def _hold(self, fusion: Any) -> None:
+        def column(values: Sequence[float] | np.ndarray[Any, Any]) -> Tensor:
+            return torch.tensor(np.asarray(values), dtype=torch.float64)
+
+        names = self.modalities
+        weights = slopes(fusion.source_prior_, fusion.target_prior_)
+        self.register_buffer("strengths", column([fusion.strengths_[name] for name in names]))
+        self.register_buffer("slopes", column(weights))
+        measures = {
+            "entropy": fusion.references_, "information": fusion.information_references_,
+        }  # fmt: skip
+        for measure, known in measures.items():
+            for part in ("mean", "std"):
+                found = [getattr(known[name], part) for name in names] if known else None
+                self.register_buffer(f"{measure}_{part}", found if found is None else column(found))
+
+    def _named(self, scores: Any) -> dict[str, Any]:
+        """What is there, in the order of the fusion; refuse unknown and missing modalities."""
+        what = "inputs" if self.networks else "scores"
+        known = ", ".join(map(repr, self.modalities))
+        if not isinstance(scores, Mapping):
+            raise ScoresError(
+                f"`scores` must be a mapping from modality to {what}. Got {type(scores).__name__}. "
+                f"Pass {{{self.modalities[0]!r}: …}}."
+            )
+        unknown = [name for name in scores if name not in self.modalities]
+        if unknown:
+            raise ScoresError(
+                f"`scores` must be of the modalities that were fitted, {known}. Got "
+                f"{unknown[0]!r}. Leave it out, or fit again with it."
+            )
+        there = {n: scores[n] for n in self.modalities if scores.get(n) is not None}
+        absent = [name for name in self.modalities if name not in there]
+        if absent and (self.missing == "error" or not there):
+            raise ScoresError(
+                f"`scores` must have {what} of every modality, {known}. Got none for "
+                f"{absent[0]!r}. Pass them, or fuse what is there with missing='leave_out'."
+            )
+        return there
+
+    def _scores(self, scores: Any) -> dict[str, Any]:
+        """The scores of what is there: those of the networks, or what was given."""
+        there = self._named(scores)
+        if not self.networks:
+            return there
+        return {name: scores_in(self._run(name, z), self.output_key) for name, z in there.items()}
+
+    def _run(self, name: str, given: Any) -> Any:
+        network = self.networks[name]
+        return network(*given) if isinstance(given, tuple) else network(given)
+
+    def _layout(self, there: Mapping[str, Any]) -> Layout:
+        """Where classes and images are. Nothing is left of it in a graph: shapes decide alone."""
+        shapes = {name: _shape(name, z) for name, z in there.items()}
+        if self.passes:
+            shapes = {name: _without_passes(name, shape) for name, shape in shapes.items()}
+        (first, shape), *others = shapes.items()
+        for name, other in others:
+            if other != shape:
+                raise ScoresError(
+                    f"`scores` must have one shape, with the same classes. Got {shape} for "
+                    f"{first!r} and {other} for {name!r}. Resize or align them before fusing."
+                )
+        if len(shape) == 1 and self.n_classes != 2:
+            raise ScoresError(
+                f"`scores` must have an axis of images and one of classes. Got shape {shape}. "
+                f"Pass shape (1, K) for one sample."
+            )
+        axis = resolve_class_axis(shape, self.n_classes, self.class_axis)
+        single = is_single_score(shape, self.n_classes, axis)
+        where = 1 if len(shape) == 1 else axis
+        return Layout(shape, where, single, self.kind, 1 if self.passes else 0)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ModalityFusion:
+        """Follow the networks to their device, not to a coarser dtype."""
+        kept = {name: value for name, value in self._buffers.items() if value is not None}
+        for name, value in kept.items():
+            setattr(self, name, value.float())
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
+        for name, value in kept.items():
+            device = getattr(self, name).device
+            if device.type == "meta" or value.device.type == "meta":
+                continue
+            exact = torch.float32 if device.type == "mps" else torch.float64
+            setattr(self, name, value.to(device=device, dtype=exact))
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        state = state_dict.get(f"{prefix}_extra_state")
+        if state is not None:
+            found = json.loads(bytes(state.tolist()).decode())
+            for name, mine in self._options.items():
+                if found.get(name) != mine:
+                    raise OptionError(
+                        f"`state_dict` must be of a ModalityFusion with {name}={mine!r}, as this "
+                        f"one has. Got {found.get(name)!r}. Make the module from that fusion "
+                        f"before loading."
+                    )
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _check_fusion(fusion: Any) -> None:
+    if not all(hasattr(fusion, name) for name in ("flatten_by", "missing", "predict_log_proba")):
+        raise OptionError(
+            f"`fusion` must be a fitted reprior.ModalityFusion. Got {type(fusion).__name__}. Pass "
+            f"the result of fit(…) or reprior.load(path)."
+        )
+    if not hasattr(fusion, "strengths_"):
+        raise NotFittedError(
+            "`fusion` must be fitted. It is not. Call fit({name: scores}, labels), or "
+            "reprior.load(path), first."
+        )
+
+
+def _axis(axis: Any) -> int:
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise OptionError(
+            f"`class_axis` must be an integer. Got {axis!r}. Pass 1 for scores of shape "
+            f"(N, K, H, W), -1 where the classes come last."
+        )
+    return int(axis)
+
+
+def _module_dict(networks: Any, modalities: Sequence[str]) -> nn.ModuleDict:
+    """The networks by name, one for every modality."""
+    if networks is None:
+        return nn.ModuleDict()
+    if not isinstance(networks, Mapping) or set(networks) != set(modalities):
+        got = ", ".join(map(repr, networks)) if isinstance(networks, Mapping) else networks
+        raise OptionError(
+            f"`networks` must be a mapping with one network for every modality, "
+            f"{', '.join(map(repr, modalities))}. Got {got or 'none'}. Name them as in the fusion."
+        )
+    found = nn.ModuleDict()
+    for name in modalities:
+        if not isinstance(networks[name], nn.Module):
+            raise OptionError(
+                f"`networks[{name!r}]` must be a torch.nn.Module. Got "
+                f"{type(networks[name]).__name__}. Pass the network itself."
+            )
+        try:
+            found[name] = networks[name]
+        except KeyError as error:
+            raise OptionError(
+                f"A modality with a network must have a name that torch takes for a module, a word "
+                f"without dots. Got {name!r}. Rename it in the fit, or fuse scores without "
+                f"networks."
+            ) from error
+    return found
+
+
+def _shape(name: str, z: Any) -> tuple[int, ...]:
+    """The lengths of a tensor; as numbers while a trace is made, where they become constants."""
+    if not isinstance(z, Tensor):
+        raise ScoresError(
+            f"`scores[{name!r}]` must be a tensor. Got {type(z).__name__}. "
+            f"Pass torch.as_tensor(scores)."
+        )
+    if not torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call] # untyped in torch
+        return tuple(z.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuple(int(length) for length in z.shape)
+
+
+def _without_passes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) < 3:
+        raise ScoresError(
+            f"`scores` must have a leading axis of passes where the uncertainty is not 'entropy'. "
+            f"Got shape {shape} for {name!r}. Pass (passes, N, K, …)."
+        )
+    return shape[1:]

@@ -1,0 +1,314 @@
+"""A fusion as one ONNX file with an input per modality, proved to fuse as NumPy does."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from reprior.core.flatten import EntropyReference
+from reprior.exceptions import (
+    FoldError,
+    MissingDependencyError,
+    OptionError,
+    ScoresError,
+    require,
+)
+from reprior.files.atomic import atomic_paths
+from reprior.fusion.inputs import read_inputs
+from reprior.fusion.predicting import posterior
+from reprior.fusion.recipe import Recipe, References
+from reprior.torch.batches import evaluating
+from reprior.torch.fusion import ModalityFusion
+from reprior.torch.parity import TOLERANCES
+
+__all__ = ["Exported", "export_fusion"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Axes: TypeAlias = dict[int, str]
+
+OUTPUT = "log_posterior"
+
+LARGE = 1_500_000_000
+"""Bytes of weights from which on they have a file of their own: a message holds 2 GB."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how it compares.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        The file, and that of its weights where it has one.
+    inputs : tuple of str
+        The inputs of the graph, one per modality. Its output is ``log_posterior``.
+    samples : int or None
+        Samples (pixels, for maps) that were compared; None where nothing was.
+    posterior_error : float or None
+        The largest difference of a posterior from the one NumPy computes in double precision.
+    """
+
+    paths: tuple[str, ...]
+    inputs: tuple[str, ...]
+    samples: int | None = None
+    posterior_error: float | None = None
+
+
+def export_fusion(
+    module: ModalityFusion,
+    inputs: Mapping[str, Tensor],
+    path: str | os.PathLike[str],
+    *,
+    dynamic_axes: Mapping[int, str] | Mapping[str, Mapping[int, str]] | None = None,
+    tolerance: float | None = None,
+    verify: bool = True,
+) -> Exported:
+    """Write a fusion, with its networks inside, as one ONNX graph with an input per modality.
+
+    The output ``log_posterior`` is that of :class:`ModalityFusion`. Before the file takes its
+    name, it is run in ONNX Runtime on ``inputs``, and on the first sample of them alone, and
+    refused unless its posteriors are those that NumPy makes of the networks' scores.
+
+    Parameters
+    ----------
+    module : ModalityFusion
+        With networks or without; it is exported in evaluation mode, and stays in its own.
+    inputs : {modality: Tensor}
+        A batch of at least two samples: scores, or with networks what these take. A modality that
+        is left out here, where the module allows it, is no input of the graph.
+    path : path
+        The file to write. Weights of 1.5 GB and more go to a second file, ``path`` with ``.data``
+        behind it.
+    dynamic_axes : {axis: name} or {modality: {axis: name}}, optional
+        Axes of the inputs that may have any length when the graph is run; the same name means the
+        same length. By default that of the samples, ``{0: "batch"}``; for networks that take
+        images of any size ``{0: "batch", 2: "height", 3: "width"}``.
+    tolerance : float, optional
+        By how much posteriors may differ. By default what rounding in the scores' dtype does:
+        1e-5 for float32.
+    verify : bool, default True
+        Whether to compare. That needs onnxruntime.
+
+    Returns
+    -------
+    Exported
+        What was written, and how far it is from NumPy.
+
+    Notes
+    -----
+    Needs onnx and onnxscript; written for the exporter of PyTorch 2.7 and later.
+
+    Examples
+    --------
+    A file that takes the scores of two networks, of any batch and image size, is written by::
+
+        export_fusion(
+            ModalityFusion(fusion),
+            {"rgb": rgb_scores, "depth": depth_scores},
+            "fusion.onnx",
+            dynamic_axes={0: "batch", 2: "height", 3: "width"},
+        )
+    """
+    _require(verify)
+    given = _checked(module, inputs)
+    free = _free_axes(module, given, dynamic_axes)
+    with evaluating(module), torch.no_grad():
+        program = _exported(module, given, free)
+        large = sum(t.nbytes for t in (*module.parameters(), *module.buffers())) >= LARGE
+        target = os.fspath(path)
+        targets = (target, f"{target}.data") if large else (target,)
+        with atomic_paths(*targets) as fresh:
+            program.save(str(fresh[0]), external_data=large)
+            made = Exported(targets, tuple(given))
+            if verify:
+                made = _compared(module, given, free, str(fresh[0]), made, tolerance)
+            if large:  # written beside the first
+                (fresh[0].parent / fresh[1].name).rename(fresh[1])
+    return made
+
+
+# ------------------------------------------------------------------------------------------ export
+
+
+def _require(verify: bool) -> None:
+    if not find_spec("onnx") or not find_spec("onnxscript"):
+        raise MissingDependencyError(
+            "To export a fusion, onnx and onnxscript must be installed. They are not. Run: "
+            "pip install 'reprior[torch,onnx]' onnxscript"
+        )
+    if verify:
+        require("onnxruntime", extra="onnx", purpose="To compare an exported fusion")
+
+
+def _checked(module: Any, inputs: Any) -> dict[str, Tensor]:
+    if not isinstance(module, ModalityFusion):
+        raise OptionError(
+            f"`module` must be a reprior.torch.ModalityFusion. Got {type(module).__name__}. Pass "
+            f"ModalityFusion(fusion, networks)."
+        )
+    given = module._named(inputs)
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise ScoresError(
+                f"`inputs[{name!r}]` must be a tensor. Got {type(value).__name__}. Pass "
+                f"torch.as_tensor(…); a network of several inputs needs a module around it."
+            )
+    return given
+
+
+def _free_axes(module: ModalityFusion, given: Mapping[str, Tensor], wanted: Any) -> dict[str, Axes]:
+    """The dynamic axes of every input; refuse those that are not there, or of length 1."""
+    if wanted is None:
+        wanted = {_batch_axis(module): "batch"}
+    shared = all(isinstance(axis, int) for axis in wanted)
+    if not shared and set(wanted) - set(given):
+        raise OptionError(
+            f"`dynamic_axes` must be for the modalities in `inputs`, "
+            f"{', '.join(map(repr, given))}. Got {sorted(set(wanted) - set(given))[0]!r}. Pass "
+            f"{{0: 'batch'}} for all of them."
+        )
+    free = {}
+    for name, z in given.items():
+        axes = dict(wanted if shared else wanted.get(name, {}))
+        for axis in axes:
+            if not 0 <= axis < z.ndim or z.shape[axis] < 2:
+                raise OptionError(
+                    f"`inputs` must have at least two entries on every dynamic axis, so that the "
+                    f"exporter does not take it for a constant. Got axis {axis} and shape "
+                    f"{tuple(z.shape)} for {name!r}. Pass a larger batch, or other `dynamic_axes`."
+                )
+        free[name] = axes
+    return free
+
+
+def _batch_axis(module: ModalityFusion) -> int:
+    """The axis of the samples in what the module takes."""
+    if module.networks:
+        return 0
+    return int(module.class_axis == 0) + int(module.passes)
+
+
+def _exported(module: ModalityFusion, given: dict[str, Tensor], free: dict[str, Axes]) -> Any:
+    """The program; what the exporter says of its own insides is not for the caller."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program: Any = torch.onnx.export(
+                module, (), kwargs={"scores": given}, input_names=list(given),
+                output_names=[OUTPUT], dynamic_shapes={"scores": free}, dynamo=True, verbose=False,
+            )  # fmt: skip
+        except Exception as error:  # the exporter's own, of many kinds
+            raise FoldError(
+                f"`module` must go through torch.onnx.export. It does not: {_reason(error)} "
+                f"Export the networks one by one to find out which does not."
+            ) from error
+    _refuse_held(program.model_proto.graph.input, given, free)
+    return program
+
+
+def _refuse_held(values: Any, given: Mapping[str, Tensor], free: Mapping[str, Axes]) -> None:
+    """Refuse a graph whose inputs have a fixed length where it was to be free."""
+    for value in values:
+        for axis, name in free[value.name].items():
+            if value.type.tensor_type.shape.dim[axis].WhichOneof("value") != "dim_param":
+                raise FoldError(
+                    f"`dynamic_axes` must be axes that the networks leave free. Got axis {axis} "
+                    f"({name!r}) of {value.name!r}, which the graph holds at "
+                    f"{given[value.name].shape[axis]}. Leave it out."
+                )
+
+
+def _reason(error: BaseException) -> str:
+    """What is at the bottom of a chain of errors, on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    words = " ".join(str(error).split()) or type(error).__name__
+    return f"{words[:300].rstrip('.')}."
+
+
+# ------------------------------------------------------------------------------------------ parity
+
+
+def _compared(
+    module: ModalityFusion,
+    given: dict[str, Tensor],
+    free: dict[str, Axes],
+    path: str,
+    made: Exported,
+    tolerance: float | None,
+) -> Exported:
+    """Run the file on the inputs, and on one sample; refuse what NumPy does not say."""
+    runtime: Any = require("onnxruntime", extra="onnx", purpose="To compare an exported fusion")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    batches, axis = [given], _batch_axis(module)
+    if all(axis in axes for axes in free.values()):
+        batches.append({name: z.narrow(axis, 0, 1) for name, z in given.items()})
+    samples, worst = 0, 0.0
+    for batch in batches:
+        scores = module._scores(batch)
+        wanted = _by_numpy(module, scores)
+        feed = {name: z.detach().cpu().numpy() for name, z in batch.items()}
+        found = np.exp(session.run([OUTPUT], feed)[0].astype(np.float64))
+        dtype = next(iter(scores.values())).dtype
+        allowed = TOLERANCES.get(dtype, 1e-5) if tolerance is None else tolerance
+        worst = max(worst, _difference(wanted, found, allowed))
+        samples += wanted.size // wanted.shape[module.class_axis]
+    return Exported(made.paths, made.inputs, samples, worst)
+
+
+def _by_numpy(module: ModalityFusion, scores: Mapping[str, Tensor]) -> Vector:
+    """The posterior of the same scores by :mod:`reprior.fusion`, in double precision."""
+    arrays = {name: z.detach().cpu().double().numpy() for name, z in scores.items()}
+    index = {name: module.modalities.index(name) for name in arrays}
+    recipe = Recipe(
+        names=tuple(arrays),
+        references=tuple(_references(module, m) for m in index.values()),
+        slopes=module.slopes.cpu().double().numpy(),
+        rule=module.rule,
+        order=module.order,
+        flatten_by=module.flatten_by,
+        kind=module.kind,
+        passes=module.passes,
+    )
+    read = read_inputs(
+        arrays, n_classes=module.n_classes, kind=module.kind, class_axis=module.class_axis,
+        passes=module.passes,
+    )  # fmt: skip
+    strengths = [float(module.strengths[m]) for m in index.values()]
+    return np.asarray(posterior(read, recipe, strengths, log=False))
+
+
+def _references(module: ModalityFusion, m: int) -> References:
+    found = []
+    for measure in ("entropy", "information"):
+        mean, std = (getattr(module, f"{measure}_{part}") for part in ("mean", "std"))
+        found.append(None if mean is None else EntropyReference(float(mean[m]), float(std[m])))
+    return References(*found)
+
+
+def _difference(wanted: Vector, found: Vector, allowed: float) -> float:
+    """The largest difference; refuse one that rounding does not explain.
+
+    A decision can then only be another where two posteriors are within twice of that.
+    """
+    if found.shape != wanted.shape:
+        raise FoldError(
+            f"The exported fusion must give posteriors of shape {wanted.shape}. Got {found.shape}. "
+            f"Check that the networks give the same shape for every batch."
+        )
+    worst = float(np.nan_to_num(np.abs(found - wanted), nan=np.inf).max(initial=0.0))
+    if worst > allowed:
+        raise FoldError(
+            f"The exported fusion must give the posteriors of NumPy, to within {allowed:g}. Got a "
+            f"difference of {worst:.3g}, and nothing was written. Where a network is large or its "
+            f"dtype coarse, pass a larger `tolerance`."
+        )
+    return worst

@@ -1,0 +1,189 @@
+"""``reprior fuse fit`` is ``ModalityFusion.fit_stream`` on files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.cli.fusing import PRIOR, both, counts, maps, write_both, write_maps
+from tests.cli.shared import NAMES, data, is_one_sentence
+
+import reprior as rp
+
+
+@pytest.fixture
+def fit(tmp_path, run):
+    """Run the command; give its result and what it wrote."""
+
+    def fit(*arguments):
+        path = tmp_path / "fusion.json"
+        result = run("fuse", "fit", *arguments, *counts(tmp_path), "-o", path)
+        return result, rp.load(path) if result.code == 0 else None
+
+    return fit
+
+
+@pytest.mark.parametrize("extension", ["npz", "csv", "parquet", "zarr"])
+def test_formats(tmp_path, fit, extension):
+    named = write_both(tmp_path, 0, "val", extension)
+    result, fusion = fit(*named, "--kind", "logits")
+    assert result.code == 0, result.err
+    expected = rp.ModalityFusion(PRIOR).fit(both(0), data(0).labels)
+    assert fusion.strengths_ == expected.strengths_
+    assert fusion.modalities_ == ("rgb", "depth")
+    assert fusion.references_["depth"].mean == pytest.approx(expected.references_["depth"].mean)
+    assert fusion.classes_.tolist() == ([0, 1, 2] if extension == "zarr" else NAMES)
+    assert fusion.provenance_["n_samples"] == 300
+    assert "on a grid, refined at its best" in result.out
+    assert "measured on the tuning data" in result.out
+
+
+OPTIONS = [
+    (["--rule", "product"], {"rule": "product"}),
+    (["--rule", "mean", "--no-flatten"], {"rule": "mean", "flatten": False}),
+    (["--order", "flatten_first"], {"order": "flatten_first"}),
+    (["--flatten-by", "pixel"], {"flatten_by": "pixel"}),
+    (["--strengths", "per_modality"], {"strengths": "per_modality"}),
+    (["--strength", "0.4"], {"strength": 0.4}),
+    (["--strength", "rgb=0.4", "--strength", "depth=1"], {"strength": {"rgb": 0.4, "depth": 1.0}}),
+    (["--bounds", "0", "0.5"], {"bounds": (0.0, 0.5)}),
+    (["--metric", "mean_iou"], {"metric": "mean_iou"}),
+    (
+        ["--metric", "mean_iou", "--subject-to", "accuracy >= baseline - 0.05"],
+        {"metric": "mean_iou", "subject_to": "accuracy >= baseline - 0.05"},
+    ),
+]
+
+
+@pytest.mark.parametrize("given, options", OPTIONS)
+@pytest.mark.filterwarnings("ignore::reprior.RepriorWarning")
+def test_options_on_maps(tmp_path, fit, given, options):
+    """Labels are those of the second file, and 255 is left out."""
+    scores, labels = maps(3)
+    named = write_maps(tmp_path, scores, labels)
+    result, fusion = fit(*named, "--ignore-index", "255", *given)
+    assert result.code == 0, result.err
+    expected = rp.ModalityFusion(PRIOR, class_axis=1, ignore_index=255, **options)
+    expected.fit(scores, labels)
+    assert fusion.strengths_ == pytest.approx(expected.strengths_, rel=1e-12)
+    assert fusion.best_score_ == pytest.approx(expected.best_score_)
+    assert (fusion.rule, fusion.order) == (expected.rule, expected.order)
+    assert (fusion.flatten, fusion.flatten_by) == (expected.flatten, expected.flatten_by)
+    assert fusion.search_ == expected.search_
+    assert fusion.strength_ == pytest.approx(expected.strength_)
+
+
+def test_labels_in_a_file_of_their_own(tmp_path, fit):
+    for name, scores in both(0).items():
+        np.save(tmp_path / f"{name}.npy", scores)
+    np.save(tmp_path / "y.npy", data(0).labels)
+    named = [f"{name}={tmp_path}/{name}.npy" for name in both(0)]
+    result, fusion = fit(*named, "--kind", "logits", "--labels", tmp_path / "y.npy")
+    assert result.code == 0, result.err
+    expected = rp.ModalityFusion(PRIOR).fit(both(0), data(0).labels)
+    assert fusion.strengths_ == expected.strengths_
+
+
+def test_weights_of_samples(tmp_path, fit):
+    weight = np.random.default_rng(0).random(12)
+    scores, labels = maps(3)
+    named = write_maps(tmp_path, scores, labels)
+    np.savez(
+        tmp_path / "val-depth.npz", scores=scores["depth"], labels=labels, weight=weight,
+        kind="logits",
+    )  # fmt: skip
+    result, fusion = fit(*named, "--ignore-index", "255")
+    assert result.code == 0, result.err
+    spread = np.broadcast_to(weight[:, None, None], labels.shape)
+    expected = rp.ModalityFusion(PRIOR, class_axis=1, ignore_index=255)
+    expected.fit(scores, labels, spread)
+    assert fusion.strengths_ == expected.strengths_
+    assert fusion.best_score_ == pytest.approx(expected.best_score_)
+
+
+def test_a_target_prior_from_a_file(tmp_path, fit):
+    (tmp_path / "target.json").write_text("[0.2, 0.3, 0.5]")
+    named = write_both(tmp_path, 0, "val")
+    result, fusion = fit(*named, "--target-prior", tmp_path / "target.json")
+    assert result.code == 0, result.err
+    assert fusion.target_prior_.tolist() == [0.2, 0.3, 0.5]
+
+
+def test_json(tmp_path, fit):
+    result, fusion = fit(*write_both(tmp_path, 0, "val"), "--json", "--missing", "leave_out")
+    found = result.json
+    assert found["strengths"] == fusion.strengths_
+    assert found["measured_on"] == "tuning data"
+    assert found["metrics"]["balanced_accuracy"]["after"] == pytest.approx(fusion.best_score_)
+    assert found["entropy"]["rgb"]["mean"] == fusion.references_["rgb"].mean
+    assert fusion.missing == "leave_out"
+
+
+def test_quiet(tmp_path, fit):
+    result, _ = fit(*write_both(tmp_path, 0, "val"), "--quiet")
+    assert "Written" not in result.out
+    assert not result.err
+
+
+def test_nothing_changes_without_a_strength(tmp_path, fit):
+    result, fusion = fit(*write_both(tmp_path, 0, "val"), "--strength", "0")
+    assert result.code == 0, result.err
+    assert fusion.search_ == "fixed"
+    assert "No class's recall changes." in result.out
+
+
+def test_a_correction_that_does_not_help_is_said(tmp_path, run):
+    """Counts in the wrong order."""
+    (tmp_path / "wrong.json").write_text("[10, 90, 900]")
+    named = write_both(tmp_path, 0, "val")
+    result = run("fuse", "fit", *named, "--counts", tmp_path / "wrong.json",
+                 "-o", tmp_path / "fusion.json")  # fmt: skip
+    assert result.code == 0, result.err
+    assert "no strength does better than 0" in result.err
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (["--strength", "much"], "--strength must be a number. Got 'much'"),
+        (["--strength", "rgb=0.4"], "Got none for 'depth'. Add --strength depth=0.5."),
+        (["--strength", "rbg=0.4", "--strength", "depth=1"], "Got 'rbg=0.4'."),
+        (["--strength", "1", "--strength", "2"], "one number, or NAME=NUMBER once"),
+        (["--rule", "noisyor"], "Did you mean 'noisy_or'?"),
+        (["--order", "first"], "is not one of rebalance_first, flatten_first"),
+        (["--metric", "auc"], "--metric must"),
+        (["--subject-to", "accuracy > 2"], "accuracy"),
+        (["--bounds", "2", "1"], "--bounds must"),
+        (["--target-prior", "estimate"], "Got estimate, which is for one model"),
+        (["--target-prior", "unifrom"], "Did you mean 'uniform'?"),
+    ],
+)
+def test_wrong_options(tmp_path, fit, given, words):
+    result, _ = fit(*write_both(tmp_path, 0, "val"), *given)
+    assert is_one_sentence(result)
+    assert words in result.err
+    assert not (tmp_path / "fusion.json").exists()
+
+
+def test_all_pixels_ignored(tmp_path, fit):
+    scores, labels = maps(3)
+    result, _ = fit(*write_maps(tmp_path, scores, np.full_like(labels, 255)),
+                    "--ignore-index", "255")  # fmt: skip
+    assert is_one_sentence(result)
+    assert "at least one sample to count" in result.err
+
+
+def test_no_entropy_to_refer_to(tmp_path, fit):
+    scores, labels = maps(3)
+    result, _ = fit(*write_maps(tmp_path, {n: 1e6 * z for n, z in scores.items()}, labels),
+                    "--ignore-index", "255")  # fmt: skip
+    assert is_one_sentence(result)
+    assert "mean entropy of 0" in result.err
+
+
+def test_the_output_is_no_input(tmp_path, run):
+    named = write_both(tmp_path, 0, "val")
+    where = tmp_path / "val-rgb.npz"
+    before = where.read_bytes()
+    result = run("fuse", "fit", *named, *counts(tmp_path), "-o", where)
+    assert is_one_sentence(result)
+    assert where.read_bytes() == before

@@ -1,0 +1,73 @@
+"""Networks are trained and scored once; what was stopped goes on; what is another's is left."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+from tests.experiments.synthia.tiny_networks import SETTINGS
+
+from reprior.exceptions import FileFormatError, OptionError
+from reprior.experiments.cells import claimed
+from reprior.experiments.synthia import network_jobs
+from reprior.experiments.synthia.network_jobs import (
+    NetworkJob,
+    finished_run,
+    run_network,
+    run_networks,
+)
+from reprior.experiments.synthia.plan import home_of
+from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.sources import DataSource
+
+NETWORK = NetworkSettings.resolve(**SETTINGS)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_it_goes_on_where_it_was_stopped(drives, tmp_path):
+    job = NetworkJob(NETWORK, DataSource(drives), weather=False)
+
+    def stop(title, done, total):
+        if done == total:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run_network(tmp_path, job, stop, "net")
+    assert finished_run(tmp_path, NETWORK) is None
+    told = []
+    run_networks(tmp_path, [job], 1, lambda *what: told.append(what))
+    assert told[0][0] == "network 1 of 1: rgb-ce/s0"
+    assert told[0][1] > 1, "the first epoch is not trained again"
+    assert told[-1] == ("network 1 of 1: rgb-ce/s0, scores: clear", 6, 6)
+    home = home_of(tmp_path, NETWORK)
+    assert {path.stem for path in (home / "scores").iterdir()} == {"held_out", "clear"}
+    assert finished_run(tmp_path, NETWORK).finished
+
+
+def test_what_is_done_is_not_done_again(made, monkeypatch):
+    monkeypatch.setattr(network_jobs, "run_network", pytest.fail)
+    run_networks(made.folder, [NetworkJob(NETWORK, DataSource(None), weather=False)], 1, None)
+
+
+def test_without_training_only_what_is_finished_is_scored(drives, tmp_path):
+    job = NetworkJob(NETWORK, DataSource(drives), weather=True, train=False)
+    assert run_network(tmp_path, job) is None
+    run_networks(tmp_path, [job], 1, None)
+    assert not (tmp_path / "networks").exists()
+
+
+def test_what_another_process_is_at_is_left_to_it(drives, tmp_path):
+    with claimed(home_of(tmp_path, NETWORK)):
+        assert run_network(tmp_path, NetworkJob(NETWORK, DataSource(drives), weather=False)) is None
+
+
+def test_bad_input(tmp_path):
+    job = NetworkJob(NETWORK, DataSource(tmp_path / "nowhere"), weather=False)
+    with pytest.raises(OptionError, match="`jobs` must be at least 1"):
+        run_networks(tmp_path, [job], 0, None)
+    with pytest.raises(FileFormatError, match="`root` must be the folder of SYNTHIA"):
+        run_networks(tmp_path, [job, job], 2, None)
