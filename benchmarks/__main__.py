@@ -1,8 +1,10 @@
 """Run the benchmarks and print their ratios; without a name, or with "all", every one.
 
 python -m benchmarks [NAME …] [--json FILE] [--markdown FILE]
+python -m benchmarks held_out --cache DIR [OPTION …]
 
-A file keeps what it has of the benchmarks that are not run.
+A file keeps what it has of the benchmarks that are not run. Studies take long, have options of
+their own and are not among "all".
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from benchmarks.timing import Row
 #: with the packages, beside NumPy, that its figures depend on.
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "profile": ("numba",),
+    "bootstrap": ("numba",),
+    "per_class": ("numba",),
     "rebalance": ("scipy",),
+    "temperature": ("scipy", "numba", "sklearn", "netcal", "probmetrics", "torch", "abstention"),
+    "shift": ("scipy", "abstention", "quapy", "cvxpy"),
     "importing": (),
     "loader": ("torch", "numba"),
     "fold_torch": ("torch",),
@@ -29,7 +35,12 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "fold": ("onnx", "onnxruntime", "torch", "skl2onnx"),
     "report": ("matplotlib", "jinja2"),
     "training": ("torch", "lightning"),
+    "scale": ("numba",),
+    "dask_scale": ("dask", "distributed", "numba"),
 }
+
+#: Each is a module with a function ``main`` that takes its arguments.
+STUDIES = ("held_out",)
 
 
 def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
@@ -53,6 +64,9 @@ def shown(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def main() -> int:
+    if sys.argv[1:2] and sys.argv[1] in STUDIES:
+        study = importlib.import_module(f"benchmarks.{sys.argv[1]}")
+        return int(study.main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([*BENCHMARKS, "all"]))
     parser.add_argument("--json", type=Path, help="a run file, made where there is none")
@@ -64,6 +78,8 @@ def main() -> int:
     for name in names:
         module = importlib.import_module(f"benchmarks.{name}")
         part = Part.here(name, list(shown(module.rows())), BENCHMARKS[name])
+        if not part.rows:  # its peer is not installed; what was measured before stays
+            continue
         if arguments.json:
             write_run(arguments.json, part, list(BENCHMARKS))
         if arguments.markdown:

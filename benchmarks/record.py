@@ -21,6 +21,9 @@ from typing import Any
 from benchmarks.timing import Row
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+"""Packages that are installed under another name than they are imported by."""
+
 _PART = re.compile(r"<!-- benchmark: (\w+) -->\n+")
 
 
@@ -38,7 +41,10 @@ class Part:
     def here(cls, name: str, rows: Sequence[Row], packages: Sequence[str]) -> Part:
         """Measured in this process: of the ``packages`` only those count that were loaded."""
         loaded = [package for package in packages if package in sys.modules]
-        versions = {package: version(package) for package in ("reprior", "numpy", *loaded)}
+        versions = {
+            package: version(DISTRIBUTIONS.get(package, package))
+            for package in ("reprior", "numpy", *loaded)
+        }
         return cls(name, list(rows), versions, platform.python_version(), os.cpu_count())
 
     def as_json(self) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 import array_api_compat
 import numpy as np
 
-from reprior.core.arrays import constant, namespace, to_numpy
-from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
+from reprior.core.arrays import constant, is_traced, namespace, to_numpy
+from reprior.core.checks import check_bounds
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 from reprior.metrics.count_metrics import find_metric
 from reprior.tuning.data import TuningData
+from reprior.tuning.lazy_frames import is_lazy_frame, lazy_column, lazy_columns, lazy_names
 from reprior.tuning.objective import Constraint
 from reprior.tuning.problem import Problem
 
@@ -24,7 +25,6 @@ __all__ = [
     "are_indices",
     "as_classes",
     "as_mapping",
-    "check_options",
     "encode",
     "encode_part",
     "is_range",
@@ -63,6 +63,7 @@ class Encoded(NamedTuple):
 
 def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encoded:
     """Read the data as a calibrator's ``options`` say."""
+    labels, sample_weight = lazy_column(labels), lazy_column(sample_weight)
     terms = read_terms(options, options.classes, scores=scores, labels=labels)
     indices, ignored = encode_labels(labels, terms.names, options.ignore_index)
     values = score_array(scores, terms.names)
@@ -126,8 +127,11 @@ def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = 
     )
 
 
-def state_problem(options: Any, terms: Terms) -> Problem:
-    """Resolve what a calibrator's ``options`` ask to be tuned, in terms of the classes."""
+def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Problem:
+    """Resolve what a calibrator's ``options`` ask to be tuned, in terms of the classes.
+
+    With ``log_loss`` no metric of decisions is tuned, and none looked for.
+    """
     order, n_classes = terms.classes.tolist(), terms.classes.size
     names = None if terms.names is None else order
     label_prior = options.label_prior
@@ -140,7 +144,9 @@ def state_problem(options: Any, terms: Terms) -> Problem:
         classes=terms.classes,
         source_prior=terms.source_prior,
         target_prior=terms.target_prior,
-        metric=find_metric(options.metric, n_classes=n_classes, classes=names),
+        metric=find_metric(
+            "balanced_accuracy" if log_loss else options.metric, n_classes=n_classes, classes=names
+        ),
         constraints=[
             replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=names))
             for rule in Constraint.parse_all(options.subject_to)
@@ -149,22 +155,6 @@ def state_problem(options: Any, terms: Terms) -> Problem:
         temperature=1.0 if options.temperature is None else options.temperature,
         label_prior=label_prior,
     )
-
-
-def check_options(options: Any) -> None:
-    """Refuse options of a calibrator that are wrong whatever the data are."""
-    check_kind(options.kind)
-    check_choice("tune", options.tune, ["strength"])
-    check_choice("selection", options.selection, ["max"])
-    if options.cv is not None:
-        raise OptionError(
-            f"`cv` must be None. Got {options.cv!r}. Tune on one part of the data and judge on "
-            f"another; reprior.sklearn.RebalancedClassifierCV cross-validates a model."
-        )
-    if options.temperature not in (None, "fit"):
-        check_finite_number(
-            "temperature", options.temperature, positive=True, hint="Or pass 'fit', or None."
-        )
 
 
 def as_mapping(prior: Any) -> Any:
@@ -181,6 +171,8 @@ def score_array(scores: Any, classes: Vector | None) -> Any:
     A frame (pandas, polars) whose columns are named after the classes is put in their order; one
     with other names is taken as it stands.
     """
+    if is_lazy_frame(scores):
+        return lazy_columns(scores, classes)
     if not _is_frame(scores):
         return scores
     columns = list(scores.columns)
@@ -206,7 +198,7 @@ def resolve_classes(
     """
     if classes is None and (isinstance(source_prior, Mapping) or not are_indices(labels)):
         names = set(source_prior if isinstance(source_prior, Mapping) else _values(labels))
-        framed = _is_frame(scores) and names <= set(scores.columns)
+        framed = hasattr(scores, "columns") and names <= set(scores.columns)
         classes = list(scores.columns) if framed else sorted(names)
     if classes is None:
         return None
@@ -224,7 +216,18 @@ def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tup
     if classes is None or is_range(classes):
         return (labels.to_numpy() if _has_to_numpy(labels) else labels), ignore_index
     namespace(labels)
-    host = _values(labels)
+    ignored = None if ignore_index is None else IGNORED
+    if is_traced(labels):  # Dask's: looked up when they are computed
+        codes = labels.map_blocks(_codes, classes, ignore_index, dtype=np.int64)
+        return codes, ignored
+    codes = _codes(_values(labels), classes, ignore_index)
+    if _is_array(labels):  # names become indices where they were
+        codes = constant(codes, namespace(labels), like=labels)
+    return codes, ignored
+
+
+def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
+    """Class indices of names."""
     index = {name: i for i, name in enumerate(classes.tolist())}
     flat = np.asarray(host, dtype=object).reshape(-1)
     codes = np.fromiter((index.get(name, IGNORED - 1) for name in flat), np.int64, flat.size)
@@ -237,10 +240,7 @@ def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tup
             f"Got labels[{unknown[0]}]={flat[unknown[0]]!r}. "
             f"Correct the label, or pass all classes as `classes`."
         )
-    codes = codes.reshape(np.shape(host))
-    if _is_array(labels):  # names become indices where they were
-        codes = constant(codes, namespace(labels), like=labels)
-    return codes, None if ignore_index is None else IGNORED
+    return codes.reshape(np.shape(host))
 
 
 def is_range(classes: Vector) -> bool:
@@ -257,6 +257,8 @@ def as_classes(classes: Any) -> Vector:
 
 def _values(labels: Any) -> Any:
     """Labels as (nested) Python values, so that 1 and np.int64(1) are one class."""
+    if is_traced(labels):
+        return lazy_names(labels)
     array = labels.to_numpy() if _has_to_numpy(labels) else labels
     array = array if isinstance(array, list | tuple) else to_numpy(array)
     return np.asarray(array).tolist()

@@ -10,7 +10,7 @@ and where, and what to do about it::
     │       ├── LabelsError           labels: out of range, not integer, wrong length
     │       ├── PriorError            priors and counts: zero, negative, wrong length, wrong sum
     │       ├── OptionError           an option: unknown metric, kind, rule; bounds reversed
-    │       ├── InfeasibleError       no strength satisfies the constraints
+    │       ├── InfeasibleError       nothing satisfies the constraints; knows what comes nearest
     │       ├── ProfileMismatchError  profiles that cannot be merged or subtracted
     │       ├── FileFormatError       a file that is truncated, too new, or not ours
     │       ├── FoldError             a model the correction does not go into, or that disagrees
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 __all__ = [
     "FileFormatError",
@@ -63,7 +64,30 @@ class OptionError(RepriorError):
 
 
 class InfeasibleError(RepriorError):
-    """No strength within the bounds satisfies the constraints."""
+    """No strength within the bounds, or no biases, satisfy the constraints.
+
+    Attributes
+    ----------
+    strength : float or None
+        The strength that comes nearest, where one is known.
+    shortfall : float or None
+        By how much it misses: of several constraints, the one it misses most.
+    biases : ndarray of shape (K,) or None
+        Where biases were tuned per class, those that come nearest; the shortfall is theirs.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        strength: float | None = None,
+        shortfall: float | None = None,
+        biases: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.strength = strength
+        self.shortfall = shortfall
+        self.biases = biases
 
 
 class ProfileMismatchError(RepriorError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.document import map_of, options_of
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.encoding import as_classes
@@ -62,16 +63,17 @@ def _calibrator(fields: dict[str, Any]) -> PosteriorCalibrator:
         fields["source_prior"],
         target_prior=fields["target_prior"],
         metric=fields["metric"],
-        temperature=fields["temperature"],
         kind=fields["kind"],
         class_axis=fields["class_axis"],
         classes=classes,
+        **options_of(fields),
     )
-    _adopt(calibrator, fields)
-    calibrator.strength_ = float(fields["strength"])
+    calibrator._hold(map_of(fields))
+    if fields["probability_map"] is not None:
+        calibrator.probability_map_ = map_of(fields["probability_map"])
     calibrator.strength_interval_ = tuple(fields["strength_interval"])
-    calibrator.temperature_ = float(fields["temperature"])
-    calibrator.profile_ = None
+    calibrator._forget()
+    _adopt(calibrator, fields)
     return calibrator
 
 

@@ -115,3 +115,14 @@ def test_a_refusal_writes_nothing(files):
         assert result.exit_code != 0
         assert isinstance(result.exception, ValueError)
     assert not (files / "out.onnx").exists()
+
+
+def test_one_of_two_maps(files):
+    calibrator(separate=True).save(files / "cal.json")
+    result = invoke(files)
+    assert result.exit_code != 0
+    assert "must say which is meant" in str(result.exception)
+    result = invoke(files, "--map", "probability")
+    assert result.exit_code == 0, result.output
+    inside = calibrator_of(files / "out.onnx")
+    assert inside.metric == "log_loss"

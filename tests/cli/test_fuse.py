@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.cli.shared import Data, data, is_one_sentence, read_output, write
+from tests.cli.shared import COUNTS, Data, data, is_one_sentence, read_output, write
 
 import reprior as rp
 from reprior.cli.fuse import aligned
@@ -52,6 +52,25 @@ def test_flatten_and_calibrate_each_input(fitted, run):
     flat = rp.flatten(b.scores, reference)
     expected = rp.fuse([calibrator.predict_proba(a.scores), softmax(flat)])
     assert np.allclose(read_output(fitted / "out.csv")[0], expected, atol=TEXT_DIGITS)
+
+
+@pytest.mark.parametrize("options", [{"tune": "per_class"}, {"separate": True}])
+def test_biases_and_second_maps_are_applied(tmp_path, run, options):
+    a = data(1)
+    write(tmp_path / "a.csv", a)
+    calibrator = rp.PosteriorCalibrator(rp.prior_from_counts(COUNTS), **options)
+    calibrator.fit(a.scores, a.labels)
+    calibrator.save(tmp_path / "cal.json")
+    result = run(
+        "fuse", tmp_path / "a.csv", tmp_path / "a.csv", "--calibrator", tmp_path / "cal.json",
+        "--calibrator", "none", "--kind", "logits", "-o", tmp_path / "out.csv",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    expected = rp.fuse([calibrator.predict_proba(a.scores), softmax(a.scores)])
+    plain = rp.fuse([softmax(a.scores), softmax(a.scores)])
+    found = read_output(tmp_path / "out.csv")[0]
+    assert np.allclose(found, expected, atol=TEXT_DIGITS)
+    assert not np.allclose(found, plain, atol=1e-3)
 
 
 def test_rows_are_aligned_across_chunks(tmp_path):

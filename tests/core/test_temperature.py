@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from tests.core.backends import EPS, WIDE_BACKENDS
 
-from reprior.core import temperature
+from reprior.core import labelled, temperature
 from reprior.core.temperature import LogLoss, TemperatureFit, fit_temperature, minimise
 from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
 
@@ -222,7 +222,7 @@ def test_impossible_classes_do_not_count(rng):
 def test_blocks_do_not_matter(rng, monkeypatch):
     z, labels = sample(rng, n_classes=30)
     whole = fit_temperature(z, labels)
-    monkeypatch.setattr(temperature, "BLOCK_ITEMS", 64)
+    monkeypatch.setattr(labelled, "BLOCK_ITEMS", 64)
     assert fit_temperature(z, labels).temperature == pytest.approx(whole.temperature, rel=FIT)
 
 
@@ -282,7 +282,7 @@ def test_a_loss_that_lies_about_its_slope_ends_unconverged():
         looks.append(inverse)
         return temperature.Loss(1.0, (-1.0) ** len(looks), 1e-9)
 
-    fit = temperature._minimise(liar, 0.01, 100.0)
+    fit = temperature._bracketed_newton(liar, 0.01, 100.0)
     assert not fit.converged
     assert fit.n_iterations == len(looks) == temperature.MAX_ITERATIONS + 1
 
@@ -293,7 +293,7 @@ def test_newton_that_crawls_is_overtaken():
     def crawl(inverse):
         return temperature.Loss(1.0, np.tanh(50 * np.log(inverse / 3.0)), 60.0)
 
-    fit = temperature._minimise(crawl, 0.01, 100.0)
+    fit = temperature._bracketed_newton(crawl, 0.01, 100.0)
     assert fit.converged
     assert 1 / fit.temperature == pytest.approx(3.0, rel=1e-4)
 
@@ -429,3 +429,28 @@ def test_a_part_refuses_an_impossible_label():
     rows = np.array([[0.0, 1.0], [-np.inf, 0.0]])
     with pytest.raises(ScoresError, match="probability 0 for class 0 of sample 1"):
         LogLoss.of_rows(rows, np.array([0, 0]), np.array([0.5, 0.5]))
+
+
+def test_many_rows_start_from_a_sample(rng, monkeypatch):
+    z, y = sample(rng, 4000)
+    expected = fit_temperature(z, y)
+    monkeypatch.setattr(labelled, "SAMPLE_FROM", 1)
+    monkeypatch.setattr(labelled, "SAMPLE_ITEMS", 500)
+    monkeypatch.setattr(labelled, "SAMPLE_ROWS", 100)
+    found = fit_temperature(z, y)
+    assert found.temperature == pytest.approx(expected.temperature, rel=FIT)
+    assert found.n_iterations < expected.n_iterations
+
+
+def test_a_given_loss_that_falls_to_the_bound_warns_where_it_is_asked_to():
+    def loss(inverse):
+        return temperature.Loss(1 + np.exp(-inverse), -np.exp(-inverse), np.exp(-inverse))
+
+    with pytest.warns(RepriorWarning, match="bound T=0.5 of `bounds`") as caught:
+        found = minimise(loss, (0.5, 2.0), stacklevel=1)
+    assert found.at_bound
+    assert found.temperature == 0.5
+    assert caught[0].filename.endswith("temperature.py")
+    with pytest.warns(RepriorWarning) as caught:
+        minimise(loss, (0.5, 2.0), stacklevel=2)
+    assert caught[0].filename == __file__

@@ -22,6 +22,9 @@ FIELDS = {
     "provenance": None,
 }
 
+#: What only files of version 2 have.
+NOT_THERE = {"biases": None, "scales": None, "probability_map": None}
+
 
 def test_round_trip(tmp_path):
     path = tmp_path / "cal.json"
@@ -30,7 +33,49 @@ def test_round_trip(tmp_path):
         "format": "reprior calibrator",
         "format_version": 1,
         **FIELDS,
+        **NOT_THERE,
     }
+
+
+MAP = {"strength": 1.0, "temperature": 2.0}
+NEWER = [
+    {"biases": [0.5, None]},
+    {"scales": [1.0, -1]},
+    {"probability_map": MAP},
+    {"probability_map": {**MAP, "biases": [0, 1], "scales": [1, 1]}},
+]
+
+
+@pytest.mark.parametrize("more", NEWER)
+def test_what_version_1_does_not_know_makes_version_2(tmp_path, more):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, **more})
+    found = read_calibrator(path)
+    assert found["format_version"] == 2
+    assert {name: found[name] for name in more} == more
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"biases": [1.0]},
+        {"biases": [None, None]},
+        {"biases": [1.0, "a"]},
+        {"biases": 1.0},
+        {"scales": [1.0, None]},
+        {"scales": [1.0, 2.0, 3.0]},
+        {"probability_map": []},
+        {"probability_map": {"strength": 1.0}},
+        {"probability_map": {"strength": None, "temperature": 1.0}},
+        {"probability_map": {**MAP, "temperature": 0.0}},
+        {"probability_map": {**MAP, "biases": [1.0]}},
+    ],
+)
+def test_damaged_maps_are_refused(tmp_path, more):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, **more})
+    with pytest.raises(FileFormatError, match=f"as '{next(iter(more))}'. Got"):
+        read_calibrator(path)
 
 
 def test_every_truncation_is_refused(tmp_path):
@@ -101,6 +146,7 @@ def test_what_a_file_may_leave_out_has_defaults(tmp_path):
         "strength_interval": [1.25, 1.25],
         "best_score": None,
         "provenance": None,
+        **NOT_THERE,
         **promised,
     }
 
@@ -160,7 +206,7 @@ def test_nan_and_infinity_are_refused(tmp_path, constant):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"format_version": 99}, "this reprior reads up to 1. Install a newer reprior"),
+        ({"format_version": 99}, "this reprior reads up to 2. Install a newer reprior"),
         ({"format_version": None}, "integer format_version"),
         ({"format_version": 0}, "integer format_version"),
         ({"format": "x"}, "without that mark"),

@@ -553,3 +553,33 @@ def test_independent_labels_are_no_posterior():
     body = "m (float[N, 5] x) => (float[N, 5] p) { p = Sigmoid(x) }"
     with pytest.raises(FoldError, match=r"must fit the scores in 'p'.*must sum to 1"):
         fold(text(body), calibrator(kind="probs"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tune": "per_class"}, {"metric": "log_loss", "temperature": "bcts"}, {"separate": True}],
+    ids=str,
+)
+def test_biases_and_two_maps_go_in(options):
+    cal, model, x = calibrator(**options), full_model(), samples()
+    for which in ("decision", "probability"):
+        folded = fold(model, cal, map=which)
+        assert operators(folded) == operators(model)
+        before, after = run(model, x), run(folded, x)
+        wanted = cal.predict_proba(before["z"], map=which)
+        assert_follows(wanted, wanted.argmax(1), after["p"], after["label"])
+        assert verify(model, folded, cal, map=which).wrong_labels == 0
+        inside = calibrator_of(folded)
+        np.testing.assert_allclose(inside.as_affine()[1], cal.as_affine(which)[1])
+
+
+def test_two_maps_must_be_told_apart():
+    with pytest.raises(FoldError, match="`map` must say which is meant"):
+        fold(full_model(), calibrator(separate=True))
+    with pytest.raises(FoldError, match="must be one of 'decision', 'probability'"):
+        fold(full_model(), calibrator(separate=True), map="labels")
+
+
+def test_a_scale_per_class_is_refused():
+    with pytest.raises(FoldError, match=r"one scale for all classes.*temperature='bcts'"):
+        fold(full_model(), calibrator(metric="log_loss", temperature="vector"))

@@ -429,3 +429,21 @@ def test_inputs_are_left_alone(tmp_path, rng):
         array.flags.writeable = False
     write_report(tmp_path / "r.html", calibrator, [(logits, labels)], counts=counts)
     assert all(np.array_equal(a, b) for a, b in zip(kept, (logits, labels, counts), strict=True))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"tune": "per_class"}, "a bias for every class"),
+        ({"metric": "log_loss", "temperature": "vector"}, "a bias for every class"),
+        ({"separate": True}, "a second map, for probabilities"),
+    ],
+)
+def test_more_than_a_strength_is_refused(tmp_path, options, words):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 300)
+    scores = 2 * np.eye(3)[labels] + rng.normal(size=(300, 3)) + np.log([0.7, 0.2, 0.1])
+    calibrator = rp.PosteriorCalibrator([0.7, 0.2, 0.1], **options).fit(scores, labels)
+    with pytest.raises(OptionError, match=f"Got one with {words}"):
+        write_report(tmp_path / "report.html", calibrator, [Chunk(scores, labels)])
+    assert not (tmp_path / "report.html").exists()

@@ -17,7 +17,7 @@ from reprior.sklearn.tuning import make_calibrator, rehearse
 OWN = {"estimator", "response_method", "cv", "refit", "n_jobs"}
 """Parameters of the classifier that are not the calibrator's, or mean something else there."""
 
-SETTLED = {"kind", "class_axis", "classes", "cv", "ignore_index", "label_prior"}
+SETTLED = {"kind", "class_axis", "classes", "cv", "ignore_index"}
 """Parameters of the calibrator that follow from the classifier, or have no meaning for one."""
 
 

@@ -316,3 +316,25 @@ def test_logits_are_asked_for(tmp_path, returned, got):
     run = trainer(tmp_path, callback(), enable_checkpointing=False)
     with pytest.raises(rp.OptionError, match=rf"must return its logits.*{got}\. Return \{{'loss'"):
         run.validate(Model(returned), data(), verbose=False)
+
+
+@pytest.mark.parametrize("options", [{"metric": "log_loss"}, {"separate": True}], ids=str)
+def test_fits_of_probabilities_are_logged(tmp_path, options):
+    ours, model = callback(**options), Model()
+    run = trainer(tmp_path, ours)
+    run.fit(model, data(), data())
+    scores, labels = (torch.cat(parts) for parts in zip(*model.seen, strict=True))
+    wanted = rp.PosteriorCalibrator(PRIOR, bounds=(0.0, 8.0), **options).fit(scores, labels)
+    logged = {name: float(value) for name, value in run.callback_metrics.items()}
+    assert logged["rebalance/log_loss_before"] == pytest.approx(wanted.log_loss_[0], rel=1e-4)
+    assert logged["rebalance/log_loss_after"] == pytest.approx(wanted.log_loss_[1], rel=1e-4)
+    assert "rebalance/balanced_accuracy_after" in logged
+    saved = rp.load(next(tmp_path.rglob("calibrator.json")))
+    torch.testing.assert_close(
+        saved.predict_proba(scores), wanted.predict_proba(scores), rtol=0, atol=1e-4
+    )
+
+
+def test_what_needs_all_scores_is_refused_before_the_training():
+    with pytest.raises(rp.OptionError, match="must do without all scores at once"):
+        callback(selection="balanced_log_loss")

@@ -27,7 +27,12 @@ HEADS = {
     "conv3d": (lambda bias: nn.Conv3d(6, 3, 1, bias=bias), (2, 6, 2, 3, 4), 1),
     "transposed": (lambda bias: nn.ConvTranspose2d(6, 3, 2, stride=2, bias=bias), (2, 6, 4, 5), 1),
 }
-CALIBRATORS = {"tempered": fitted(), "plain": fitted(temperature=None)}
+CALIBRATORS = {
+    "tempered": fitted(),
+    "plain": fitted(temperature=None),
+    "biases": fitted(tune="per_class"),
+    "vector": fitted(metric="log_loss", temperature="vector"),
+}
 
 
 @pytest.fixture(params=HEADS)
@@ -452,3 +457,52 @@ class TestAWayOut:
         plain = unfold(folded, forget=True)
         assert torch.equal(plain.weight, other.weight)
         assert torch.equal(fold_into(plain, cal).bias, fold_into(other, cal).bias)
+
+
+@pytest.mark.parametrize("which", ["decision", "probability"])
+def test_two_maps_are_folded_one_at_a_time(which):
+    cal, head = fitted(separate=True, temperature="bcts"), nn.Linear(6, 3).double()
+    inputs = torch.randn(20, 6, dtype=torch.float64)
+    for refused in (lambda: fold_into(head, cal), lambda: Rebalance.from_calibrator(cal)):
+        with pytest.raises(rp.OptionError, match="`map` must say which is meant"):
+            refused()
+    folded = fold_into(head, cal, inputs=inputs, map=which)
+    wanted = cal.predict_proba(head(inputs), map=which)
+    torch.testing.assert_close(folded(inputs).softmax(1), wanted, rtol=0, atol=EXACT)
+    layer = Rebalance.from_calibrator(cal, map=which)
+    torch.testing.assert_close(layer(head(inputs)).exp(), wanted, rtol=0, atol=EXACT)
+
+
+def test_a_scale_per_class_needs_logits():
+    z, y = logits_and_labels(300)
+    cal = rp.PosteriorCalibrator(PRIOR, metric="log_loss", temperature="vector", kind="log_probs")
+    cal.fit(z.log_softmax(1), y)
+    with pytest.raises(rp.OptionError, match=r"must be fitted on logits where it has a scale per"):
+        fold_into(nn.Linear(6, 3), cal)
+    layer = Rebalance.from_calibrator(cal)
+    wanted = cal.predict_log_proba(z.log_softmax(1))
+    torch.testing.assert_close(layer(z.log_softmax(1)), wanted, rtol=0, atol=EXACT)
+    assert "scale=[" in repr(layer)
+    gone = torch.tensor([[0.0, -torch.inf, 0.0]], dtype=torch.float64)
+    assert layer(gone)[0, 1] == -torch.inf
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_scale_per_class_of_transposed_convolutions(groups):
+    cal = CALIBRATORS["vector"]
+    head = nn.ConvTranspose2d(6, 3, 2, stride=2, groups=groups).double()
+    inputs = torch.randn(2, 6, 4, 5, dtype=torch.float64)
+    folded = fold_into(head, cal, inputs=inputs)
+    assert torch.equal(unfold(folded).weight, head.weight)
+
+
+def test_a_scale_per_class_of_one_score():
+    z, y = logits_and_labels(300, n_classes=2)
+    margin = z[:, 1] - z[:, 0]
+    cal = rp.PosteriorCalibrator([0.7, 0.3], metric="log_loss", temperature="vector")
+    cal.fit(margin, y)
+    head = nn.Linear(4, 1).double()
+    inputs = torch.randn(30, 4, dtype=torch.float64)
+    folded = fold_into(head, cal, inputs=inputs)
+    wanted = cal.predict_proba(head(inputs))
+    torch.testing.assert_close(folded(inputs).sigmoid(), wanted, rtol=0, atol=EXACT)

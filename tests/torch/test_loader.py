@@ -108,6 +108,18 @@ class TestEquals:
         wanted = rp.PosteriorCalibrator(PRIOR, temperature="fit").fit(x, y)
         assert got.temperature_ == pytest.approx(wanted.temperature_, rel=1e-6)
 
+    @pytest.mark.parametrize(
+        "options",
+        [{"metric": "log_loss"}, {"separate": True, "selection": "smooth"}],
+        ids=str,
+    )
+    def test_probabilities_too(self, options):
+        x, y = rows()
+        got = fit(identity, loader(x, y), **options)
+        wanted = rp.PosteriorCalibrator(PRIOR, **options).fit(x, y)
+        torch.testing.assert_close(got.predict_proba(x), wanted.predict_proba(x), rtol=0, atol=1e-6)
+        assert torch.equal(got.predict(x), wanted.predict(x))
+
     def test_class_names(self):
         x, y = rows()
         cal = fit(identity, loader(x, y), classes=[0, 1, 2], target_prior=[0.2, 0.3, 0.5])

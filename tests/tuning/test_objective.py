@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
-from reprior.exceptions import InfeasibleError, OptionError
+from reprior.exceptions import InfeasibleError, LabelsError, OptionError
 from reprior.tuning.constants import EQUAL_VALUES
-from reprior.tuning.objective import Constraint, best_interval, middle, pareto_front
+from reprior.tuning.objective import (
+    Constraint,
+    best_interval,
+    middle,
+    pareto_front,
+    refuse_together,
+)
 from reprior.tuning.sweep import Steps
 
 
@@ -69,16 +77,72 @@ def test_a_value_of_exactly_the_threshold_holds_whatever_rounding_does():
 
 
 @pytest.mark.parametrize(
-    "text, nearest",
-    [("accuracy >= 0.9", "0.75 at strength 1"), ("accuracy <= 0.1", "0.25 at strength 0")],
+    "text, nearest, strength",
+    [
+        ("accuracy >= 0.9", "0.75 at strength 1, which misses it by 0.15", 1.0),
+        ("accuracy <= 0.1", "0.25 at strength 0, which misses it by 0.15", 0.0),
+    ],
 )
-def test_an_impossible_constraint_says_what_is_nearest(text, nearest):
+def test_an_impossible_constraint_says_what_is_nearest(text, nearest, strength):
     rule = Constraint.parse(text)
     with pytest.raises(InfeasibleError) as caught:
         rule.refuse(steps([0, 1, 2], [0.25, 0.75, 0.5]), baseline=0.5)
     assert f"Got {text!r}, a threshold of {text[-3:]}; the nearest is {nearest}." in str(
         caught.value
     )
+    assert caught.value.strength == strength
+    assert caught.value.shortfall == pytest.approx(0.15)
+
+
+def test_the_nearest_strength_is_the_middle_of_the_widest_interval():
+    rule = Constraint.parse("accuracy >= 0.9")
+    with pytest.raises(InfeasibleError, match=r"0\.75 at strength 2\.5, which misses") as caught:
+        rule.refuse(steps([0, 0.5, 1, 2], [0.25, 0.75, 0.5, 0.75]), baseline=0.5, high=3.0)
+    assert caught.value.strength == 2.5
+
+
+def test_what_is_missed_and_by_how_much():
+    at_least, at_most = Constraint.parse("accuracy >= 0.5"), Constraint.parse("accuracy <= 0.5")
+    values = np.array([0.25, 0.5, 0.75])
+    assert at_least.misses(values, 0.0).tolist() == [0.25, 0.0, 0.0]
+    assert at_most.misses(values, 0.0).tolist() == [0.0, 0.0, 0.25]
+    assert at_least.misses(0.5 - 1e-13, 0.0) == 0.0
+
+
+def test_constraints_that_exclude_each_other_say_what_is_nearest():
+    rules = [Constraint.parse(f"recall[{k}] >= 0.9") for k in range(3)]
+    misses = [[0.5, 0.25, 0.0], [0.0, 0.125, 0.4], [0.0, 0.0, 0.0]]
+    with pytest.raises(InfeasibleError, match="no strength satisfies together") as caught:
+        refuse_together(rules, np.array([0.0, 1.0, 1.5]), list(map(np.array, misses)), 2.0)
+    assert "strength 1.25, misses 'recall[0] >= 0.9' by 0.25 and 'recall[1] >= 0.9' by 0.125." in (
+        str(caught.value)
+    )
+    assert (caught.value.strength, caught.value.shortfall) == (1.25, 0.25)
+
+
+def test_constraints_that_hold_together_somewhere_are_not_refused():
+    rules = [Constraint.parse("accuracy >= 0.9"), Constraint.parse("mean_iou >= 0.9")]
+    misses = [np.array([0.0, 0.0]), np.array([0.5, 0.0])]
+    refuse_together(rules, np.array([0.0, 1.0]), misses, 2.0)
+
+
+def test_a_class_goes_by_its_name_where_names_are_known():
+    rule = Constraint.parse("recall [ traffic light ] >= 0.9")
+    assert rule.metric == "recall[traffic light]"
+    names = ["road", "traffic light"]
+    found = rule.resolved(n_classes=2, classes=names)
+    assert found.metric.of_class == 1
+    assert found.text == rule.text
+    assert found.resolved(n_classes=2, classes=names) == found
+    assert Constraint.parse("recall[1] >= 0.9").resolved(n_classes=2).metric.of_class == 1
+    with pytest.raises(LabelsError, match="must name a class that exists, one of 'road'"):
+        Constraint.parse("recall[sky] >= 0.9").resolved(n_classes=2, classes=names)
+
+
+def test_the_error_survives_a_process_boundary():
+    error = InfeasibleError("no", strength=0.5, shortfall=0.25)
+    back = pickle.loads(pickle.dumps(error))
+    assert (str(back), back.strength, back.shortfall, back.biases) == ("no", 0.5, 0.25, None)
 
 
 def test_a_possible_constraint_is_not_refused():
@@ -119,6 +183,12 @@ def test_only_the_feasible_counts():
     assert best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, feasible) == (0.0, 1.0, 1.0)
     with pytest.raises(InfeasibleError, match="no strength satisfies together"):
         best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, np.zeros(3, bool))
+
+
+def test_a_narrow_step_counts_only_where_it_is_spared():
+    narrow = steps([0, 1e-12, 1], [2, 1, 0])
+    assert best_interval(narrow, 2.0) == (0.0, 1e-12, 2.0)
+    assert best_interval(narrow, 2.0, spared=np.nan) == (0.0, 1.0, 1.0)
 
 
 def test_the_middle_is_inside():

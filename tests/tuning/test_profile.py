@@ -379,6 +379,8 @@ def test_infeasible_alone_says_what_is_nearest(rng):
     with pytest.raises(InfeasibleError) as caught:
         profile.best("mean_iou", subject_to="accuracy >= 1.5")
     assert f"nearest is {top.value:.6g}" in str(caught.value)
+    assert caught.value.shortfall == pytest.approx(1.5 - top.value)
+    assert profile.evaluate("accuracy", caught.value.strength) == top.value
     assert "Loosen the constraint, or widen `bounds`." in str(caught.value)
 
 
@@ -388,8 +390,16 @@ def test_infeasible_together_says_so(rng):
     rules = [f"recall[0] >= {top}", f"recall[4] >= {profile.best('recall[4]').value}"]
     for rule in rules:
         profile.best("accuracy", subject_to=rule)
-    with pytest.raises(InfeasibleError, match="no strength satisfies together"):
+    with pytest.raises(InfeasibleError, match="no strength satisfies together") as caught:
         profile.best("accuracy", subject_to=rules)
+
+    def miss(strength):
+        misses = [float(r.split()[-1]) - profile.evaluate(r[:9], strength) for r in rules]
+        return max(misses)
+
+    assert caught.value.shortfall == pytest.approx(miss(caught.value.strength))
+    grid = np.linspace(0, 2, 401)
+    assert caught.value.shortfall <= min(map(miss, grid)) + ROUNDING
 
 
 # ------------------------------------------------------------------------ pareto and curve

@@ -151,3 +151,19 @@ def test_a_save_that_fails_leaves_what_was_there(monkeypatch, rng, saved, target
     monkeypatch.undo()
     assert saved.read_bytes() == before
     assert [entry.name for entry in saved.parent.iterdir()] == [saved.name]
+
+
+def test_bytes_are_the_file_without_a_file_system(tmp_path, rng):
+    for options in ({}, {"resolution": 0.1}):
+        profile = random_case(rng, weighted=True).profile(**options)
+        again = StrengthProfile.from_bytes(profile.to_bytes())
+        assert (again.bounds, again.resolution) == (profile.bounds, profile.resolution)
+        assert again.best("accuracy") == profile.best("accuracy")
+        profile.save(tmp_path / "profile.npz")
+        assert StrengthProfile.load(tmp_path / "profile.npz").n_switches == again.n_switches
+
+
+def test_bytes_that_are_no_profile():
+    content = random_case(np.random.default_rng(0)).profile().to_bytes()
+    with pytest.raises(FileFormatError, match=r"'100 bytes' must be a reprior strength profile"):
+        StrengthProfile.from_bytes(content[:100])

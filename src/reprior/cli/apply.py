@@ -53,7 +53,9 @@ def command(
     output has the input's format unless OUT's extension says another. npz and zarr: arrays
     posterior and prediction (class indices). npy: OUT has the posterior, and OUT.prediction.npy
     beside it the predictions. Tables: a column per class and prediction (class names). Where TEST
-    has one score per sample, of two classes, so has the output: the posterior of the second.
+    has one score per sample, of two classes, so has the output: the posterior of the second. Of a
+    calibrator with two maps (fit --separate) the posterior is that of the probabilities, and the
+    prediction that of the decisions.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
     of TEST is written there under its own name instead.
@@ -199,7 +201,10 @@ def _write(
     ):
         for chunk in scores.chunks():
             posterior = calibrator.predict_proba(chunk.scores)
-            writer.write(chunk, posterior, decide(posterior, n_classes=n_classes, class_axis=axis))
+            decided = posterior
+            if calibrator.probability_map_ is not None:
+                decided = calibrator.predict_proba(chunk.scores, map="decision")
+            writer.write(chunk, posterior, decide(decided, n_classes=n_classes, class_axis=axis))
             done += len(chunk)
             progress(done)
     for sentence in writer.notes:

@@ -47,7 +47,7 @@ MOST_SCORES = 2**22
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior prior estimate demo/test.csv --counts demo/counts.json --kind logits \\",
-        "    --validation demo/val.csv --method bbse -o target.json",
+        "    --validation demo/val.csv -o target.json",
     ),
 )
 @scores_argument("scores")
@@ -64,8 +64,8 @@ MOST_SCORES = 2**22
     default="em",
     show_default=True,
     metavar="|".join(METHODS),
-    help="em needs no labels; the others need --validation, and trust the model's probabilities "
-    "less.",
+    help="em needs no labels, and calibrates by --validation; the others need --validation, and "
+    "no probabilities.",
 )
 @click.option(
     "--validation",
@@ -206,7 +206,7 @@ def _show(
     heads = ("class", "source prior", "prior", "from", "to")
     session.say(Grid(heads, shortened(rows), title).rich())
     session.say(*report.facts())
-    condition = report.conditioning
+    condition, fitted = report.conditioning, report.calibration
     session.result(
         {
             "method": report.method,
@@ -222,6 +222,7 @@ def _show(
             "converged": report.converged,
             "negative_mass": report.negative_mass,
             "conditioning": None if condition is None else vars(condition),
+            "calibration": None if fitted is None else {"scale": fitted[0], "bias": fitted[1]},
             **({} if output is None else {"output": output}),
         }
     )

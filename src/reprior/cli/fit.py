@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.options import check_options
 from reprior.cli.examples import shows
-from reprior.cli.honesty import (
-    note_counts_of_tuning_labels,
-    note_mix_of_the_metric,
-    note_no_strength,
-)
-from reprior.cli.inputs import open_to_fit, source_of
+from reprior.cli.fit_dask import Place, first_shard, fit_on_dask, place_options
+from reprior.cli.fit_output import show_fit
+from reprior.cli.honesty import note_counts_of_tuning_labels
+from reprior.cli.inputs import open_to_fit, read_prior_file, source_of
 from reprior.cli.options import (
     PATH,
     PriorChoice,
@@ -26,45 +25,16 @@ from reprior.cli.options import (
     scores_argument,
 )
 from reprior.cli.outputs import check_output
-from reprior.cli.session import Session, plain, session_options
+from reprior.cli.session import Session, session_options
 from reprior.cli.status import with_compiling
-from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.cli.target import target_prior_of
-from reprior.exceptions import NotFittedError
-from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
-from reprior.summary import metric_name
-from reprior.tuning.objective import Constraint
+from reprior.cli.tuning import NumberOr, Tuning, check_metrics, tuning_options
+from reprior.exceptions import OptionError
 
 if TYPE_CHECKING:
     from reprior.files.score_file import ScoreFile
-    from reprior.metrics.counts import ClassCounts
 
 __all__ = ["command"]
-
-MARK = "measured on the tuning data"
-
-
-def _complete_metric(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in COUNT_METRICS if name.startswith(incomplete)]
-
-
-class _NumberOr(click.ParamType[Any]):
-    """A number, or one of some words, each of which stands for a value."""
-
-    def __init__(self, **words: Any) -> None:
-        self.name, self.words = "number", words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the word stands for, or a float."""
-        if not isinstance(value, str):
-            return value
-        if value.lower() in self.words:
-            return self.words[value.lower()]
-        try:
-            return float(value)
-        except ValueError:
-            known = " or ".join(map(repr, self.words))
-            return self.fail(f"{value!r} is neither {known} nor a number.", param, ctx)
 
 
 @click.command(
@@ -73,6 +43,8 @@ class _NumberOr(click.ParamType[Any]):
         "reprior demo -o demo      # writes the files used here",
         "reprior fit demo/val.csv --counts demo/counts.json --kind logits \\",
         "    --metric balanced_accuracy -o cal.json",
+        "reprior fit demo/val.csv --counts demo/counts.json --kind logits \\",
+        "    --tune per_class --metric macro_f1 --cv 5 --separate -o cal.json",
     ),
 )
 @scores_argument("val")
@@ -98,44 +70,24 @@ class _NumberOr(click.ParamType[Any]):
     metavar="FILE",
     help="Unlabelled scores of the target, for --target-prior estimate. Repeatable.",
 )
-@click.option(
-    "--metric",
-    default="balanced_accuracy",
-    show_default=True,
-    metavar="NAME",
-    shell_complete=_complete_metric,
-    help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as 'recall[cat]'.",
-)
-@click.option(
-    "--subject-to",
-    multiple=True,
-    metavar="RULE",
-    help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
-)
-@click.option(
-    "--temperature",
-    type=_NumberOr(fit="fit"),
-    metavar="fit|NUMBER",
-    help="Divide the corrected log-scores by this number, or by the one that fits VAL's labels "
-    "best. 1, if not given.",
-)
-@click.option(
-    "--bounds",
-    nargs=2,
-    type=float,
-    default=(0.0, 2.0),
-    show_default=True,
-    metavar="LOW HIGH",
-    help="Strengths to search.",
-)
+@tuning_options
 @click.option(
     "--resolution",
-    type=_NumberOr(auto="auto", none=None),
+    type=NumberOr(auto="auto", refine="refine", none=None),
     default="auto",
     show_default=True,
-    metavar="auto|NUMBER|none",
-    help="Sum switches in bins of this width. none keeps each; auto does, up to ten million.",
+    metavar="auto|refine|NUMBER|none",
+    help="Sum switches in bins of this width. none keeps each; auto does, up to ten million; "
+    "refine too, and then reads VAL once more for the exact best.",
 )
+@click.option(
+    "--checkpoint",
+    type=PATH,
+    metavar="DIR",
+    help="Save there what is counted, twice a minute at most: the same command goes on after a "
+    "kill. Removed once OUT is written.",
+)
+@place_options
 @reading_options(labels=True)
 @output_option("The calibrator, as JSON.")
 @session_options
@@ -146,10 +98,12 @@ def command(
     source_prior: str | None,
     target_prior: str,
     target_scores: Sequence[str],
+    tuning: Tuning,
     reading: Reading,
+    place: Place,
     output: str,
     resolution: Any,
-    **options: Any,
+    checkpoint: str | None,
 ) -> None:
     """Tune the correction on labelled validation scores VAL.
 
@@ -159,120 +113,87 @@ def command(
 
     The corrected posterior is softmax((z + strength * w) / temperature), with the log-scores z of
     the model and w = log(target prior) - log(source prior). The temperature leaves every decision
-    as it is.
+    as it is. With --tune per_class a bias per class takes the place of strength * w.
+
+    VAL is read in pieces, so it may be larger than memory; --tune per_class, --cv, --bootstrap,
+    --temperature bcts and vector, and --selection balanced_log_loss hold all of it in memory.
     """
     from reprior import engines
+    from reprior.engines.checkpoints import Checkpoint
 
-    scores = open_to_fit(session, val, reading)
+    place.check()
+    _refuse_on_dask(place, checkpoint, resolution)
+    if place.on_dask:
+        scores = click.get_current_context().with_resource(first_shard(session, val, reading))
+    else:
+        skip = place.skip_unreadable
+        scores = open_to_fit(session, val, replace(reading, skip_unreadable=skip))
     counting = replace(
         counting, label_column=reading.label_column, labels_name=reading.labels_name,
         labels_as=reading.labels_as, ignore_index=reading.ignore_index,
     )  # fmt: skip
     read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
-    more = (target_prior, *target_scores, reading.classes, *scores.label_paths)
+    more = (target_prior, *target_scores, tuning.label_prior, reading.classes, *scores.label_paths)
     check_output(output, [*scores.paths, *read, *more])
     note_counts_of_tuning_labels(session, counting.counts_from_labels, scores)
     prior, names, _ = source_of(session, counting, source_prior, scores)
     target = target_prior_of(session, target_prior, target_scores, prior, names, scores, reading)
-    calibrator = _calibrator(scores, prior, target, names, **options)
+    calibrator = _calibrator(session, scores, (prior, target), names, tuning)
     with session.progress(with_compiling("tuning", scores), scores.n_samples) as progress:
-        engines.fit(calibrator, scores, resolution=resolution, progress=progress)
-    note_no_strength(session, calibrator)
+        if place.on_dask:
+            fit_on_dask(calibrator, val, reading, place, resolution=resolution, output=output)
+        else:
+            engines.fit(
+                calibrator, scores, resolution=resolution, checkpoint=checkpoint, progress=progress
+            )
     calibrator.save(output)
-    _show(session, calibrator, output)
+    if checkpoint is not None:
+        Checkpoint(checkpoint).remove()
+    show_fit(session, calibrator, output)
+
+
+def _refuse_on_dask(place: Place, checkpoint: str | None, resolution: Any) -> None:
+    """Refuse what only a fit in this process does."""
+    given = {"--checkpoint": checkpoint is not None, "--resolution refine": resolution == "refine"}
+    for name, there in given.items():
+        if place.on_dask and there:
+            raise OptionError(
+                f"{name} must go with --engine local. Got --engine dask. Leave one of them out."
+            )
 
 
 def _calibrator(
+    session: Session,
     scores: ScoreFile,
-    prior: Any,
-    target: Any,
+    priors: tuple[Any, Any],
     names: list[Any] | None,
-    *,
-    metric: str,
-    subject_to: Sequence[str],
-    temperature: Any,
-    bounds: tuple[float, float],
+    tuning: Tuning,
 ) -> PosteriorCalibrator:
     """Return the calibrator to fit; refuse a metric or rule before any data are read."""
-    for each in (metric, *(rule.metric for rule in Constraint.parse_all(list(subject_to)))):
-        find_metric(each, n_classes=scores.n_classes, classes=names)
-    return PosteriorCalibrator(
-        prior,
-        target_prior=target,
-        metric=metric,
-        subject_to=list(subject_to) or None,
-        temperature=temperature,
-        bounds=bounds,
+    check_metrics(tuning, scores.n_classes, names)
+    label_prior = None
+    if tuning.label_prior is not None:
+        label_prior, _ = read_prior_file(
+            session, tuning.label_prior, "label prior", names, scores.n_classes
+        )
+    calibrator = PosteriorCalibrator(
+        priors[0],
+        target_prior=priors[1],
+        metric=tuning.metric,
+        subject_to=list(tuning.subject_to) or None,
+        tune=tuning.tune,
+        selection=tuning.selection,
+        temperature=tuning.temperature,
+        label_prior=label_prior,
+        separate=tuning.separate,
+        bounds=tuning.bounds,
         kind=str(scores.kind),
         class_axis=scores.class_axis,
         ignore_index=scores.ignore_index,
         classes=names,
+        cv=tuning.cv,
+        n_bootstrap=tuning.n_bootstrap,
+        random_state=tuning.random_state,
     )
-
-
-def _measured(calibrator: PosteriorCalibrator) -> tuple[ClassCounts, ClassCounts]:
-    """Return the counts of the tuning data before and after."""
-    profile = calibrator.profile_
-    if profile is None:
-        raise NotFittedError("The calibrator must be fitted to be shown. It is not. Call fit.")
-    low, high = profile.bounds
-    inside = low <= calibrator.strength_ <= high  # if not, no strength changes a decision
-    return profile.baseline, profile.counts(calibrator.strength_) if inside else profile.baseline
-
-
-def _show(session: Session, calibrator: PosteriorCalibrator, output: str) -> None:
-    before, after = _measured(calibrator)
-    names = calibrator.classes_.tolist()
-    shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
-    tuned = find_metric(calibrator.metric, n_classes=before.n_classes, classes=names)
-    shown.setdefault(tuned.name, tuned)
-    note_mix_of_the_metric(session, calibrator, tuned, before)
-    metrics = {name: (each(before), each(after)) for name, each in shown.items()}
-    recall = COUNT_METRICS["macro_recall"]
-    changes = class_changes(
-        names, before.support, recall.per_class(before), recall.per_class(after),
-        title=f"recall of the classes that change most, {MARK}",
-    )  # fmt: skip
-    n_samples = int(
-        before.n_labelled.sum() if before.n_labelled is not None else before.support.sum()
-    )
-    low, high = calibrator.strength_interval_
-    session.say(
-        f"strength     {calibrator.strength_:.4f}, and equally good from {low:.4f} to {high:.4f}",
-        f"temperature  {calibrator.temperature_:.4f}",
-        f"tuned for    {plain(metric_name(calibrator.metric))}",
-        *(f"subject to   {plain(rule)}" for rule in calibrator.subject_to or ()),
-        f"tuned on     {n_samples:,} samples of {before.n_classes:,} classes",
-        "",
-        before_after(metrics, title=MARK).rich(),
-        "",
-        changes.rich() if changes.rows else "No class's recall changes.",
-    )
-    if not session.quiet:
-        session.say(
-            "", f"Written: {output}. Judge it on other data: reprior evaluate {output} TEST"
-        )
-    session.result(_document(calibrator, metrics, changes, n_samples, output))
-
-
-def _document(
-    calibrator: PosteriorCalibrator,
-    metrics: dict[str, tuple[float, float]],
-    changes: Grid,
-    n_samples: int,
-    output: str,
-) -> dict[str, Any]:
-    return {
-        "strength": calibrator.strength_,
-        "interval": calibrator.strength_interval_,
-        "temperature": calibrator.temperature_,
-        "metric": metric_name(calibrator.metric),
-        "subject_to": calibrator.subject_to or [],
-        "best_score": calibrator.best_score_,
-        "target_prior": calibrator.target_prior_,
-        "n_samples": n_samples,
-        "measured_on": "tuning data",
-        "metrics": {name: {"before": a, "after": b} for name, (a, b) in metrics.items()},
-        "recall_changes": [dict(zip(changes.columns, row, strict=True)) for row in changes.rows],
-        "output": output,
-    }
+    check_options(calibrator)
+    return calibrator

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reprior.calibrator.options import MAPS
 from reprior.cli.examples import shows
-from reprior.cli.options import PATH, output_option
+from reprior.cli.options import PATH, Names, output_option
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
 from reprior.exceptions import FoldError, OptionError
@@ -40,9 +41,20 @@ __all__ = ["command"]
     help="Real inputs to compare on: an npz file with an array per input, named as in the model, "
     "or an npy file for a model of one input. Generated ones otherwise.",
 )  # fmt: skip
+@click.option(
+    "--map", type=Names(MAPS),
+    help="Which map of a calibrator that holds two (fit --separate): that of its decisions, or "
+    "that of its probabilities.",
+)  # fmt: skip
 @session_options
 def command(
-    session: Session, cal: str, model: str, output: str, scores: str | None, inputs: str | None
+    session: Session,
+    cal: str,
+    model: str,
+    output: str,
+    scores: str | None,
+    inputs: str | None,
+    map: str | None,
 ) -> None:
     """Put the correction CAL inside the ONNX model MODEL.
 
@@ -60,7 +72,9 @@ def command(
     calibrator = load_calibrator(cal)
     samples = None if inputs is None else _read_inputs(inputs)
     with session.progress("folding"), _command_words():
-        folded = fold_report(model, calibrator, output=output, scores=scores, inputs=samples)
+        folded = fold_report(
+            model, calibrator, output=output, scores=scores, inputs=samples, map=map
+        )
     for note in folded.notes:
         session.note(_in_words(note))
     _say(session, folded, output, generated=inputs is None)
@@ -75,6 +89,9 @@ _WORDS = (
     (r"fit it again with kind='(\w+)'", r"fit it again with reprior fit --kind \1"),
     (r"Got kind='(\w+)'", r"Got one of --kind \1"),
     (r"Check the model with onnx\.checker, or pass verify=False\.", "Export it again."),
+    (r"Fit it with temperature='(\w+)'", r"Fit it with reprior fit --temperature \1"),
+    (r"temperature='(\w+)'", r"--temperature \1"),
+    (r"separate=True", "fit --separate"),
     (r"`calibrator`", "CAL"),
     (r"`model`", "MODEL"),
 )

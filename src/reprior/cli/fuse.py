@@ -32,6 +32,7 @@ from reprior.cli.session import Session, session_options
 from reprior.core.flatten import EntropyReference, flatten, image_entropy
 from reprior.core.fuse import RULES, fuse
 from reprior.core.rebalance import rebalance
+from reprior.core.score_map import ScoreMap
 from reprior.exceptions import OptionError, RepriorError, ScoresError
 
 if TYPE_CHECKING:
@@ -215,14 +216,10 @@ class _Input:
         uniform, cal = np.full(n, 1 / n), self.calibrator
         if cal is None:
             return rebalance(scores, uniform, strength=0.0, kind=kind, class_axis=axis)
-        return rebalance(
-            scores,
-            cal.source_prior_,
-            target_prior=cal.target_prior_,
-            strength=cal.strength_ / cal.temperature_,
-            temperature=cal.temperature_,
-            kind=kind,
-            class_axis=axis,
+        decision = ScoreMap(cal.strength_, cal.temperature_, cal.biases_, cal.scales_)
+        at = decision if cal.probability_map_ is None else cal.probability_map_
+        return at.posterior(
+            scores, cal.source_prior_, cal.target_prior_, kind=kind, class_axis=axis, log=False
         )
 
 

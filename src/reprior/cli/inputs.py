@@ -305,6 +305,7 @@ def _how(reading: Reading, *, labelled: bool) -> dict[str, Any]:
         "scores_name": reading.scores_name,
         "labels_name": reading.labels_name,
         "class_axis": reading.class_axis,
+        "skip_unreadable": reading.skip_unreadable,
     }
 
 

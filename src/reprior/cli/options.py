@@ -17,6 +17,7 @@ __all__ = [
     "Names",
     "PriorChoice",
     "Reading",
+    "collected",
     "counts_options",
     "groups_option",
     "output_option",
@@ -57,6 +58,7 @@ class Reading:
     scores_name: str | None = None
     labels_name: str = "labels"
     class_axis: int | None = None
+    skip_unreadable: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ _LABELS = (
 def reading_options(*, labels: bool) -> Callable[[Command], Command]:
     """Give a command the options of score files, as one argument ``reading``."""
     options = (_KIND, *(_LABELS if labels else ()), _CLASSES, *_ARRAYS)
-    return _collected(Reading, "reading", options)
+    return collected(Reading, "reading", options)
 
 
 _COUNTS = (
@@ -171,7 +173,7 @@ def counts_options(*, labels: bool) -> Callable[[Command], Command]:
     With ``labels`` also those of a labels file, where :func:`reading_options` does not bring them.
     """
     more = (*_NAMES_OF_LABELS, _LABELS_AS, _IGNORE) if labels else ()
-    return _collected(PriorChoice, "counting", (*_COUNTS, *more))
+    return collected(PriorChoice, "counting", (*_COUNTS, *more))
 
 
 groups_option = click.option(
@@ -195,9 +197,10 @@ def refuse_groups_alone(counts: str | None) -> None:
         )
 
 
-def _collected(
+def collected(
     kind: type[Any], name: str, options: tuple[Callable[[Any], Any], ...]
 ) -> Callable[[Command], Command]:
+    """Give a command several options, as one argument ``name`` of a dataclass with their names."""
     fields = set(kind.__dataclass_fields__)
 
     def decorate(function: Command) -> Command:

@@ -15,6 +15,7 @@ from reprior.core import shift_em
 from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.prior import as_prior
 from reprior.core.shift_bootstrap import em_replicates, intervals, moment_replicates
+from reprior.core.shift_calibration import fitted_calibration
 from reprior.core.shift_moments import (
     Conditioning,
     Predicted,
@@ -24,6 +25,7 @@ from reprior.core.shift_moments import (
     predictions,
     truncated,
 )
+from reprior.core.shift_newton import most_likely
 from reprior.core.shift_report import TargetPriorReport
 from reprior.core.shift_rlls import rlls
 from reprior.core.shift_rows import Validation, as_calibration, labelled_rows, log_rows
@@ -57,8 +59,9 @@ def estimate_target_prior(
     P_t the target prior, from P_t = P_s on until it stands still. This is the EM algorithm for
     the likelihood of the N samples,
     :math:`\sum_i \log \sum_k P_d(k|x_i)\, P_t(k) / P_s(k)`, which is concave in P_t: where it
-    ends is the maximum. It needs no labels and is the most precise of all where the model's
-    probabilities are right: calibrate them first.
+    ends is the maximum; where it crawls, Newton's method goes the rest of the way [6]_. It needs
+    no labels and is the most precise of all where the model's probabilities are right. With
+    ``validation`` they are made so first, by a bias-corrected temperature [5]_.
 
     **BBSE.** The solution of :math:`M P_t = μ`, where :math:`M_{ij}` is how often class i is
     predicted for validation samples of class j, and μ_i how often it is predicted on the target;
@@ -88,11 +91,12 @@ def estimate_target_prior(
         What the scores are.
     validation : (scores, labels), optional
         Labelled scores that the model was not trained on, of the same kind and axes; every class
-        has labels, in any mix. All methods but "em" need them.
+        has labels, in any mix. "em" fits a calibration to them, unless there is one; all other
+        methods need them.
     calibration : (scale, bias), or a function, optional
         Applied to the log-scores of target and validation alike: ``scale * z + bias``, each a
         number or one per class; or a function from rows (n, K) of log-scores to such. It must
-        give log-posteriors under ``source_prior``.
+        give log-posteriors under ``source_prior``. (1, 0) leaves them as they are.
     class_axis : int, default -1
         The axis of the classes.
     ignore_index : int, optional
@@ -106,8 +110,8 @@ def estimate_target_prior(
     Warns
     -----
     RepriorWarning
-        Where EM has not come to rest after three thousand steps; where M is singular for all
-        that the labels say.
+        Where EM has not come to rest after three thousand steps, as may be with hundreds of
+        classes; where M is singular for all that the labels say.
 
     See Also
     --------
@@ -126,6 +130,9 @@ def estimate_target_prior(
        under Label Shifts", ICLR 2019.
     .. [5] Alexandari, Kundaje, Shrikumar. "Maximum Likelihood with Bias-Corrected Calibration is
        Hard-To-Beat at Label Shift Adaptation", ICML 2020.
+    .. [6] Kim, Carbonetto, Stephens, Anitescu. "A Fast Algorithm for Maximum Likelihood Estimation
+       of Mixture Proportions Using Sequential Quadratic Programming", Journal of Computational and
+       Graphical Statistics 29, 2020.
 
     Examples
     --------
@@ -177,8 +184,8 @@ def estimate_target_prior_report(
     Intervals are percentiles of bootstrap replicates: target samples are drawn again with
     replacement, validation samples within each class. They are for the population that the target
     samples were drawn from, one class at a time, and assume that samples are drawn independently:
-    the pixels of an image are not, and intervals from them are too narrow. A ``calibration`` is
-    taken as it is.
+    the pixels of an image are not, and intervals from them are too narrow. A calibration, given
+    or fitted, is taken as it is.
 
     Parameters
     ----------
@@ -241,6 +248,7 @@ class _Problem(NamedTuple):
     source: NDArray[np.float64]
     method: str
     labelled: Validation | None
+    calibration: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
 
 def _problem(
@@ -270,7 +278,11 @@ def _problem(
         validation, source.size, kind=kind, class_axis=class_axis, calibration=how,
         ignore_index=ignore_index,
     )  # fmt: skip
-    return _Problem(rows, source, method, labelled)
+    if method != "em" or how is not None:
+        return _Problem(rows, source, method, labelled)
+    fitted = fitted_calibration(labelled, source)
+    labelled = labelled._replace(rows=fitted(labelled.rows))
+    return _Problem(fitted(rows), source, method, labelled, (fitted.scale, fitted.bias))
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,6 +349,7 @@ class _Estimate:
             converged=self.converged,
             negative_mass=self.negative_mass,
             conditioning=self.conditioning,
+            calibration=problem.calibration,
         )
 
 
@@ -346,7 +359,7 @@ def _solved(problem: _Problem) -> _Estimate:
 
 def _by_em(problem: _Problem) -> _Estimate:
     likelihood = shift_em.Likelihood(problem.rows, problem.source)
-    found = shift_em.climb(likelihood, problem.source[None])
+    found = most_likely(likelihood, problem.source)
     known = None
     if problem.labelled is not None:
         seen = predictions(problem.labelled.rows, soft=True)

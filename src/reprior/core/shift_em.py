@@ -26,8 +26,8 @@ MAX_ITERATIONS = 3000
 """Steps of EM, each a pass over the scores. As every third one is extrapolated from the two
 before, tens are usual; what needs more has classes that the scores can hardly tell apart."""
 
-BLOCK_ITEMS = 1 << 20
-"""Scores whose posteriors are in memory at a time."""
+BLOCK_ITEMS = 1 << 18
+"""Scores that are gone through at a time: they are read twice, the second time from a cache."""
 
 
 class Climb(NamedTuple):

@@ -40,9 +40,11 @@ class TargetPriorReport:
     n_labels : int or None
         Validation labels, where there were any.
     iterations : int
-        Passes of EM over the scores; 1 where a system of equations was solved.
+        Passes over the scores, of EM and, where it crawled, of Newton's method; 1 where a system
+        of equations was solved.
     last_change : float
-        The largest difference of EM's last step; 0 where a system of equations was solved.
+        The largest difference of the last step; 0 where a system of equations was solved, or the
+        likelihood could tell no more.
     converged : bool
         Whether EM came to rest.
     negative_mass : float
@@ -51,6 +53,9 @@ class TargetPriorReport:
     conditioning : Conditioning or None
         How well the confusion matrix of the validation samples tells the classes apart; None
         without validation.
+    calibration : (scale, bias) or None
+        The map that EM fitted to the validation labels, for
+        :class:`reprior.PriorTracker` and further estimates; None where none was fitted.
     """
 
     prior: NDArray[np.float64]
@@ -66,6 +71,7 @@ class TargetPriorReport:
     converged: bool
     negative_mass: float
     conditioning: Conditioning | None
+    calibration: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def summary(self, classes: Sequence[Any] | None = None) -> str:
         """Return the estimate as text: a line per class, and how far to trust it.
@@ -90,6 +96,9 @@ class TargetPriorReport:
             f"method       {self.method}  ({self.n_samples:,} samples{labels})",
             self._convergence(),
         ]
+        if self.calibration is not None:
+            temperature = 1.0 / float(self.calibration[0].mean())
+            lines.append(f"calibration  fitted: temperature {temperature:.3g} and biases")
         if self.conditioning is not None:
             lines.append(_condition(self.conditioning))
         if self.negative_mass > 0:

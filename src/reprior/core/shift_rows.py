@@ -17,7 +17,15 @@ from reprior.core.checks import check_labels
 from reprior.core.logspace import as_scores, log_scores, warn_if_single_probs
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 
-__all__ = ["Affine", "Calibration", "Validation", "as_calibration", "labelled_rows", "log_rows"]
+__all__ = [
+    "Affine",
+    "Calibration",
+    "Validation",
+    "about_validation",
+    "as_calibration",
+    "labelled_rows",
+    "log_rows",
+]
 
 Calibration: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 """What is done to rows of log-scores (n, K) before anything else, source and target alike."""
@@ -107,7 +115,7 @@ def labelled_rows(
             f"Pass labelled scores that the model was not trained on."
         )
     scores, labels = validation
-    with _about_validation():
+    with about_validation():
         rows = log_rows(
             scores, n_classes, kind=kind, class_axis=class_axis, calibration=calibration
         )
@@ -175,7 +183,7 @@ def _numbers(name: str, values: Any, n_classes: int | None) -> NDArray[np.float6
 
 
 @contextmanager
-def _about_validation() -> Iterator[None]:
+def about_validation() -> Iterator[None]:
     """Let errors about scores and labels say that they are those of ``validation``."""
     try:
         yield

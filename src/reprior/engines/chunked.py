@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-import numpy as np
-
 from reprior.calibrator import PosteriorCalibrator
-from reprior.core.arrays import to_numpy
-from reprior.core.binary import is_single_score
+from reprior.calibrator.fitting import tuned
+from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
-from reprior.core.temperature import BOUNDS, LogLoss, Loss, minimise
-from reprior.encoding import check_options, state_problem
-from reprior.engines.fingerprint import Digest
-from reprior.engines.lookalike import Lookalike
+from reprior.engines.checkpoints import Checkpoint
+from reprior.engines.passes import ChunkedSource
+from reprior.engines.profiling import LeanSum, Profiler
 from reprior.engines.stream import Progress, Stream, settle_terms
-from reprior.exceptions import LabelsError, OptionError, RepriorWarning
-from reprior.tuning.data import importance_ratio
+from reprior.exceptions import OptionError, RepriorWarning
+from reprior.files.walk import LeftOut, said_of
 from reprior.tuning.merging import ProfileSum
-from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import anything_counts
+from reprior.tuning.objective import Best
 
-__all__ = ["AUTO_RESOLUTION", "ChunkedLoss", "Profiler", "Resolution", "fit", "profile_sum"]
+__all__ = ["AUTO_RESOLUTION", "Resolution", "fit", "profile_sum"]
 
-Resolution: TypeAlias = float | Literal["auto"] | None
+Resolution: TypeAlias = float | Literal["auto", "refine"] | None
 Calibrator = TypeVar("Calibrator", bound=PosteriorCalibrator)
 
 AUTO_RESOLUTION = 1e-4
@@ -35,22 +31,25 @@ AUTO_RESOLUTION = 1e-4
 MOST_SWITCHES = 10**7
 """Switches that are kept one by one: some 200 MB, twice that while they are joined."""
 
-KEPT_SCORES = 1 << 23
-"""Log-scores that the fit of the temperature keeps between its passes, 64 MB of float64."""
-
 
 def fit(
     calibrator: Calibrator,
     chunks: Iterable[Any],
     *,
     resolution: Resolution = "auto",
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     progress: Progress = None,
 ) -> Calibrator:
     """Tune a calibrator on labelled scores that come in chunks.
 
     The result is that of ``calibrator.fit`` on all of them at once: to the bit for strength,
     interval, score and counts, unless samples have fractional weights, whose sums then differ
-    in the last bits; for a fitted temperature to 1e-6 of it.
+    in the last bits; for what is fitted by log-loss to 1e-6 of it.
+
+    A strength, its temperature, and both together (``metric="log_loss"``) are tuned chunk by
+    chunk. What needs all scores at once gathers them in memory, up to 2²⁷ of them, and refuses
+    more: ``tune="per_class"``, ``cv``, ``n_bootstrap``, ``temperature="bcts"`` or ``"vector"``,
+    and ``selection="balanced_log_loss"``.
 
     Parameters
     ----------
@@ -59,11 +58,20 @@ def fit(
     chunks : re-iterable of Chunk, or of (scores, labels[, weight])
         A file opened by :func:`reprior.files.scores.open_scores`, or a list. Integer labels are
         class indices; others are names, looked up in ``calibrator.classes``. They are read once,
-        once more for each widening of the bounds, and for a fitted temperature as often as its
+        once more for each widening of the bounds, and for a fit by log-loss as often as its
         Newton iteration needs.
-    resolution : float, "auto" or None, default "auto"
+    resolution : float, "auto", "refine" or None, default "auto"
         Sum switches in bins of this width; None keeps each. "auto" keeps up to ten million and
-        then sums in bins of 1e-4, with a warning.
+        then sums in bins of 1e-4, with a warning: the strength is then known to one bin, and the
+        value is that of the best point of the grid. "refine" does the same, and then reads the
+        chunks once more for the switches in those bins that can hold the best: the result is
+        that of None, in the memory of "auto".
+    checkpoint : path or Checkpoint, optional
+        A folder in which what is counted is saved twice a minute at most. A fit that was ended
+        in between, however rudely, goes on from there with the same call and gives the same
+        result to the bit. It is refused where options or files have changed since. It stays
+        when the fit is done; ``Checkpoint(folder).remove()`` deletes it. Passes of a fit by
+        log-loss, and those that gather all scores, begin anew.
     progress : callable, optional
         Called after every chunk with the number of samples read in the present pass.
 
@@ -86,26 +94,62 @@ def fit(
     check_options(calibrator)
     refuse_once(chunks)
     terms = settle_terms(calibrator, chunks)
-    problem = state_problem(calibrator, terms)
+    problem = full_problem(calibrator, terms)
     stream = Stream(calibrator, chunks, terms, progress)
-    profiler = Profiler(stream, resolution)
-    best, profile = problem.search(profiler.profile)
+    profiler = Profiler(
+        stream,
+        lambda: profile_sum(resolution, MOST_SWITCHES),
+        checkpoint=checkpoint
+        if isinstance(checkpoint, Checkpoint | None)
+        else Checkpoint(checkpoint),
+        goal=problem if resolution == "refine" else None,
+        most=MOST_SWITCHES,
+    )
+    profiler.begin(resolution)
+    found = tuned(problem, ChunkedSource(stream, profiler.profile))
     profiler.lookalike.warn(stacklevel=2)
-    if resolution == "auto" and profile.resolution is not None:
-        warnings.warn(
-            f"There are more than {MOST_SWITCHES} switches, too many to keep: they are summed in "
-            f"bins of {AUTO_RESOLUTION:g}. Pass resolution=None to keep each, or a number.",
-            RepriorWarning,
-            stacklevel=2,
-        )
-    temperature = problem.temperature
-    if temperature == "fit":
-        loss = ChunkedLoss(stream, problem, best.strength, profile)
-        temperature = minimise(loss, BOUNDS, stacklevel=3).temperature
-    problem.warn_of_absent(profile)
-    provenance = {"digest": profiler.digest.value, "n_samples": profiler.digest.n_samples}
-    calibrator._adopt(problem, best, profile, temperature, provenance)
+    if found.profile.resolution is not None:
+        best = found.profile.best(problem.metric, subject_to=problem.constraints)
+        _warn_of_bins(resolution, profiler.unrefined, best)
+    found.say(stacklevel=2)
+    provenance: dict[str, Any] = {
+        "digest": profiler.digest.value,
+        "n_samples": profiler.digest.n_samples,
+    }
+    left_out = getattr(chunks, "left_out", ())
+    if left_out:
+        provenance["left_out"] = _noted(left_out)
+    calibrator._adopt(problem, found, provenance)
     return calibrator
+
+
+def _warn_of_bins(resolution: Resolution, unrefined: bool, best: Best) -> None:
+    """Say what the bins of a profile mean for the result, where that was not asked for."""
+    if resolution == "auto":
+        sentence = (
+            f"There are more than {MOST_SWITCHES} switches, too many to keep: they are summed in "
+            f"bins of {AUTO_RESOLUTION:g}. Pass resolution='refine' for the exact result in one "
+            f"more pass, None to keep each, or a number."
+        )
+    elif resolution == "refine" and unrefined:
+        sentence = (
+            f"More than {MOST_SWITCHES} switches lie in bins that can hold the best strength, too "
+            f"many to keep: the result is that of bins of {AUTO_RESOLUTION:g}. Inside its bin "
+            f"{best.uncertainty:.2g} of the samples change their class."
+        )
+    else:
+        return
+    warnings.warn(sentence, RepriorWarning, stacklevel=3)
+
+
+def _noted(left_out: Sequence[LeftOut]) -> dict[str, Any]:
+    """Say what was left out, and keep it for the provenance."""
+    warnings.warn(said_of(left_out), RepriorWarning, stacklevel=3)
+    rows = [each.rows for each in left_out]
+    return {
+        "files": [os.fspath(each.path) for each in left_out],
+        "n_samples": None if None in rows else sum(n for n in rows if n is not None),
+    }
 
 
 def refuse_once(chunks: Any) -> None:
@@ -123,87 +167,11 @@ def profile_sum(resolution: Resolution, exact_up_to: int) -> ProfileSum:
     if resolution is None:
         return ProfileSum()
     if isinstance(resolution, str):
-        if resolution != "auto":
+        if resolution not in ("auto", "refine"):
             raise OptionError(
-                f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}. "
-                f"Pass for example 0.0001."
+                f"`resolution` must be a number above 0, 'auto', 'refine' or None. Got "
+                f"{resolution!r}. Pass for example 0.0001."
             )
-        return ProfileSum(exact_up_to=exact_up_to, resolution=AUTO_RESOLUTION)
+        return LeanSum(exact_up_to=exact_up_to, resolution=AUTO_RESOLUTION)
     width = check_finite_number("resolution", resolution, positive=True, hint="Or pass 'auto'.")
     return ProfileSum(exact_up_to=0, resolution=width)
-
-
-class Profiler:
-    """Profiles of a stream, one pass each; the first one also takes its digest."""
-
-    def __init__(self, stream: Stream, resolution: Resolution) -> None:
-        self.stream, self.resolution = stream, resolution
-        self.digest = Digest(stream.options.class_axis)
-        self.lookalike = Lookalike(stream.options.kind)
-        self._coarse = False
-        profile_sum(resolution, MOST_SWITCHES)  # refuse a wrong one before the first pass
-
-    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
-        """Profile all samples within ``bounds``."""
-        first = self.digest.n_samples == 0
-        total = profile_sum(self.resolution, MOST_SWITCHES)
-        if self._coarse:  # narrower bounds had too many switches already
-            total.coarsen()
-        n_classes = self.stream.terms.classes.size
-        for part in self.stream.parts(self.digest.update if first else None):
-            with part.located():
-                reading = part.data.reading(bounds)
-                if first:
-                    shape, axis = np.shape(part.data.scores), self.stream.options.class_axis
-                    self.lookalike.see(reading.rows, is_single_score(shape, n_classes, axis))
-                total.add(StrengthProfile._of(reading))
-        self._coarse = total.coarse
-        return total.total()
-
-
-class ChunkedLoss:
-    """The log-loss of a stream as a function of 1/T; a call is a pass, unless all is kept."""
-
-    def __init__(
-        self, stream: Stream, problem: Problem, strength: float, profile: StrengthProfile
-    ) -> None:
-        self.stream, self.strength = stream, strength
-        support = profile.baseline.support
-        self.label_prior = support if problem.label_prior is None else problem.label_prior
-        ratio = importance_ratio(problem.target_prior, self.label_prior)
-        self.mass = float(support @ ratio)
-        if not self.mass > 0:
-            raise LabelsError(
-                "`labels` must hold a class of positive `target_prior` and `label_prior`, or no "
-                "temperature can be fitted. Got none. Pass temperature=None."
-            )
-        self._kept: list[LogLoss] | None = []
-        self._complete = False
-
-    def __call__(self, inverse: float) -> Loss:
-        """Return the loss, its slope and its curvature at 1/T."""
-        total = np.zeros(3)
-        for loss in self._losses():
-            total += loss(inverse)
-        return Loss(*total.tolist())
-
-    def _losses(self) -> Iterable[LogLoss]:
-        if self._complete and self._kept is not None:
-            yield from self._kept
-            return
-        n_scores = 0
-        for part in self.stream.parts():
-            weight = to_numpy(part.data.importance(self.label_prior))
-            if not anything_counts(to_numpy(part.data.labels), weight, part.data.ignore_index):
-                continue
-            with part.located():
-                block = part.data.shifted(self.strength, self.label_prior)
-                weight = np.asarray(block.weights) / self.mass
-                loss = LogLoss.of_rows(block.scores, block.labels, weight)
-            yield loss
-            n_scores += block.scores.size
-            if self._kept is not None:
-                self._kept.append(loss)
-                if n_scores > KEPT_SCORES:
-                    self._kept = None
-        self._complete = True

@@ -14,7 +14,7 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.core.arrays import to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.logspace import ROW_SUM_TOLERANCE
-from reprior.core.rebalance import log_rebalance, rebalance
+from reprior.core.score_map import ScoreMap
 from reprior.encoding import Terms, is_range
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import Progress, Stream
@@ -55,7 +55,8 @@ class Evaluation:
     log_loss, brier : (float, float)
         Before and after.
     metric : CountMetric or None
-        What the calibrator was tuned for, where that can be told from these labels.
+        What the calibrator was tuned for, where that is a count metric and can be told from these
+        labels.
     """
 
     n_samples: int
@@ -92,9 +93,10 @@ def evaluate(
 ) -> Evaluation:
     """Judge a fitted calibrator on labelled scores that come in chunks, in one pass.
 
-    Predictions are those of :meth:`PosteriorCalibrator.predict`; the values are those of the
-    functions in :mod:`reprior.metrics` on all posteriors at once, to rounding. The log-loss is
-    that of the log-posterior: it is finite where a probability is too small for its dtype.
+    Predictions are those of :meth:`PosteriorCalibrator.predict`, probabilities those of
+    :meth:`PosteriorCalibrator.predict_proba`; the values are those of the functions in
+    :mod:`reprior.metrics` on all posteriors at once, to rounding. The log-loss is that of the
+    log-posterior: it is finite where a probability is too small for its dtype.
 
     Parameters
     ----------
@@ -121,8 +123,7 @@ def evaluate(
     >>> found.metrics["accuracy"]
     (0.75, 1.0)
     """
-    calibrator._check_fitted()
-    names = None if is_range(calibrator.classes_) else calibrator.classes_
+    names = None if is_range(calibrator._fitted.classes_) else calibrator.classes_
     terms = Terms(calibrator.classes_, names, calibrator.source_prior_, calibrator.target_prior_)
     stream = Stream(calibrator, chunks, terms, progress)
     n_classes = terms.classes.size
@@ -153,23 +154,26 @@ def evaluate(
 
 
 class _Tally:
-    """What one map does to the samples that came by."""
+    """What a calibrator does to the samples that came by: its decisions, and its probabilities."""
 
     def __init__(self, calibrator: PosteriorCalibrator) -> None:
-        self.prior = calibrator.source_prior_
-        self.options = {**calibrator._map, "class_axis": -1}
-        n_classes = self.prior.size
+        self.priors = calibrator.source_prior_, calibrator.target_prior_
+        self.decision = calibrator._decision
+        self.probability = calibrator.probability_map_ or self.decision
+        n_classes = self.n_classes = self.priors[0].size
         self.counts = ClassCounts(*(np.zeros(n_classes, np.int64) for _ in range(3)))
         self.reliability = Reliability.empty(n_classes)
         self.log_loss = self.brier = self.weight = 0.0
 
     def add(self, block: Block, kind: str) -> None:
         """Add scores (n, K) of the samples that count, with labels and weights."""
-        (z, y, w), n_classes = block, self.prior.size
-        options = {**self.options, "kind": kind}
-        posterior = rebalance(z, self.prior, **options)
+        z, y, w = block
+        posterior = self._posterior(self.probability, z, kind)
+        decided = posterior
+        if self.decision is not self.probability:
+            decided = self._posterior(self.decision, z, kind)
         self.counts += ClassCounts.from_predictions(
-            y, posterior.argmax(axis=1), n_classes=n_classes, sample_weight=w
+            y, decided.argmax(axis=1), n_classes=self.n_classes, sample_weight=w
         )
         self.reliability += Reliability.from_posterior(posterior, y, w)
         ones = np.ones(y.size) if w is None else w
@@ -181,9 +185,12 @@ class _Tally:
         with np.errstate(divide="ignore"):
             true = np.log(true)
         if small.size:
-            exact = log_rebalance(z[small], self.prior, **options)
+            exact = self._posterior(self.probability, z[small], kind, log=True)
             true[small] = exact[np.arange(small.size), y[small]]
         self.log_loss -= float((ones * true).sum())
+
+    def _posterior(self, at: ScoreMap, z: Any, kind: str, *, log: bool = False) -> Any:
+        return at.posterior(z, *self.priors, kind=kind, class_axis=-1, log=log)
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[Block, str]]:

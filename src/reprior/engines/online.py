@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.fitting import tuned
+from reprior.calibrator.options import check_options, full_problem
+from reprior.calibrator.sources import InMemory
 from reprior.core.binary import is_single_score
-from reprior.encoding import are_indices, check_options, read_terms, state_problem
+from reprior.core.joint import LogLossFit
+from reprior.core.scaling import SCALINGS, ScalingFit
+from reprior.core.score_map import ScoreMap
+from reprior.core.temperature import TemperatureFit
+from reprior.encoding import are_indices, read_terms
 from reprior.engines.chunked import Resolution, profile_sum
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.sample import RowSample
 from reprior.engines.stream import Part, Stream
 from reprior.exceptions import LabelsError, OptionError
+from reprior.metrics.counts import ClassCounts
 from reprior.tuning.data import TuningData
+from reprior.tuning.problem import Problem, ProfileOf
 from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.reading import Reading
+from reprior.tuning.selection import CURVE_RULES
 
 __all__ = ["OnlineFit"]
 
@@ -24,15 +37,18 @@ EXACT_SWITCHES = 1 << 20
 """Switches that are kept one by one: 20 MB."""
 
 SAMPLED_SCORES = 1 << 22
-"""Scores that the temperature is fitted on: its standard error is then far below 1 %."""
+"""Scores that fits by log-loss are made on: a temperature's standard error is then far below
+1 %."""
 
 
 class OnlineFit:
     """Tunes a calibrator on batches of labelled scores that are not kept.
 
-    Memory is bounded: from ``exact_up_to`` switches on they are summed in bins, and a temperature
-    is fitted on a random sample of the rows. Where all rows fit into that sample and all switches
-    are kept, the result is that of ``calibrator.fit`` on all batches at once.
+    Memory is bounded: from ``exact_up_to`` switches on they are summed in bins, and fits by
+    log-loss are made on a random sample of the rows. Where all rows fit into that sample and all
+    switches are kept, the result is that of ``calibrator.fit`` on all batches at once. What needs
+    all scores at once is refused: ``tune="per_class"``, ``cv``, ``n_bootstrap``,
+    ``selection="balanced_log_loss"``, and "bcts" or "vector" for ``metric="log_loss"``.
 
     Parameters
     ----------
@@ -73,15 +89,18 @@ class OnlineFit:
         exact_up_to: int = EXACT_SWITCHES,
     ) -> None:
         check_options(calibrator)
+        _refuse_all_at_once(calibrator)
         self.calibrator, self.again = calibrator, again
         self.resolution, self.exact_up_to = resolution, exact_up_to
         self.n_samples = 0
         self._terms = read_terms(calibrator, calibrator.classes)
-        self._problem = state_problem(calibrator, self._terms)
+        self._problem = full_problem(calibrator, self._terms)
         self._sum = profile_sum(resolution, exact_up_to)
         self._lookalike = Lookalike(calibrator.kind)
         size = max(1, SAMPLED_SCORES // self._terms.classes.size)
-        self._sample = RowSample(size, seed) if self._problem.temperature == "fit" else None
+        fits = self._problem.log_loss or self._problem.separate
+        needed = fits or isinstance(self._problem.temperature, str)
+        self._sample = RowSample(size, seed) if needed else None
 
     def update(self, scores: Any, labels: Any, sample_weight: Any = None) -> None:
         """Take a batch in.
@@ -135,13 +154,11 @@ class OnlineFit:
                 f"`labels` must leave at least one sample to count. Got {self.n_samples} samples, "
                 f"none of them kept. Call update(scores, labels) first; check `ignore_index`."
             )
-        best, profile = self._problem.search(self._profile, widen=self.again is not None)
+        source = _Sampled(self._profile, self._rows)
+        found = tuned(self._problem, source, widen=self.again is not None)
         self._lookalike.warn(stacklevel=2)
-        temperature = self._problem.temperature
-        if temperature == "fit":
-            temperature = self._temperature(best.strength, profile)
-        self._problem.warn_of_absent(profile)
-        self.calibrator._adopt(self._problem, best, profile, temperature)
+        found.say(stacklevel=2)
+        self.calibrator._adopt(self._problem, found)
         return self.calibrator
 
     def __getstate__(self) -> dict[str, Any]:
@@ -174,20 +191,85 @@ class OnlineFit:
             )
         return total.total()
 
-    def _temperature(self, strength: float, profile: StrengthProfile) -> float:
-        assert self._sample is not None  # noqa: S101 - made where a temperature is to be fitted
+    def _rows(self) -> TuningData:
+        """The sample of the rows, as logarithms in any case."""
+        assert self._sample is not None  # noqa: S101 - made where something is fitted by log-loss
         scores, labels, weight = self._sample.rows()
-        data = TuningData(
+        return TuningData(
             scores=scores,
             labels=labels,
             weight=weight,
             ignore_index=None,
-            kind="logits",  # by now: logarithms in any case
+            kind="logits",
             class_axis=-1,
             source_prior=self._terms.source_prior,
             target_prior=self._terms.target_prior,
         )
-        label_prior = self._problem.label_prior
-        if label_prior is None:
-            label_prior = profile.baseline.support
-        return data.temperature(strength, label_prior)
+
+
+class _Sampled:
+    """The passes of a fit: over all that came by for a profile, over a sample for log-losses."""
+
+    def __init__(self, profile_of: ProfileOf, rows: Callable[[], TuningData]) -> None:
+        self._profile_of, self._rows = profile_of, rows
+        self._support: Any = None
+
+    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        """Profile the samples within ``bounds``."""
+        found = self._profile_of(bounds)
+        self._support = found.baseline.support
+        return found
+
+    def temperature(self, problem: Problem, shifts: Any) -> TemperatureFit:
+        """The best T of the sample."""
+        return self._sample.temperature(self._of_all(problem), shifts)
+
+    def log_loss(self, problem: Problem) -> float:
+        """The log-loss of the model as it is, on the sample."""
+        return self._sample.log_loss(self._of_all(problem))
+
+    def joint(self, problem: Problem) -> LogLossFit:
+        """The best T and λ of the sample."""
+        return self._sample.joint(self._of_all(problem))
+
+    def scaling(self, problem: Problem) -> ScalingFit:
+        """A bias, or a scale and a bias, for every class, of the sample."""
+        return self._sample.scaling(self._of_all(problem))
+
+    def reading(self, bounds: tuple[float, float]) -> Reading:
+        """All samples are not there: what needs them is refused before."""
+        return self._sample.reading(bounds)
+
+    def counts(self, decisions: ScoreMap) -> ClassCounts:
+        """All samples are not there: what needs them is refused before."""
+        return self._sample.counts(decisions)
+
+    @cached_property
+    def _sample(self) -> InMemory:
+        return InMemory(self._rows())
+
+    def _of_all(self, problem: Problem) -> Problem:
+        """With the class frequencies of all samples, not of those in the sample."""
+        if problem.label_prior is not None or self._support is None:
+            return problem
+        support = np.asarray(self._support, np.float64)
+        return replace(problem, label_prior=support / support.sum())
+
+
+def _refuse_all_at_once(options: Any) -> None:
+    """Refuse what needs all scores at once."""
+    scaled = options.temperature if not options.separate else None
+    asked = {
+        "tune": options.tune if options.tune == "per_class" else None,
+        "cv": options.cv,
+        "n_bootstrap": options.n_bootstrap or None,
+        "selection": options.selection if options.selection not in CURVE_RULES else None,
+        "temperature": scaled if isinstance(scaled, str) and scaled in SCALINGS else None,
+    }
+    for name, value in asked.items():
+        if value is not None:
+            raise OptionError(
+                f"`{name}` must do without all scores at once, which come by batch by batch and "
+                f"are not kept. Got {value!r}. Gather the scores and pass them to "
+                f"PosteriorCalibrator.fit, or leave it out."
+            )

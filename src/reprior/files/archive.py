@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from reprior.exceptions import FileFormatError
 from reprior.files.atomic import atomic_write
 
-__all__ = ["read_archive", "write_archive"]
+__all__ = ["pack_archive", "read_archive", "unpack_archive", "write_archive"]
 
 _HEADER = "header"
 
@@ -29,21 +30,44 @@ def write_archive(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:
     """Write arrays and header to ``path``, atomically."""
-    text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
     with atomic_write(path) as file:
-        np.savez_compressed(file, allow_pickle=False, **{_HEADER: text}, **arrays)
+        _write(file, header, arrays)
+
+
+def pack_archive(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
+    """Return what :func:`write_archive` would write, for where there is no file system."""
+    file = io.BytesIO()
+    _write(file, header, arrays)
+    return file.getvalue()
 
 
 def read_archive(
     path: str | os.PathLike[str], *, format_name: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     """Read header and arrays back; refuse what is truncated, too new, or something else."""
+    with open(path, "rb") as stream:
+        return _read(stream, path, format_name=format_name, version=version)
+
+
+def unpack_archive(
+    content: bytes, *, name: str, format_name: str, version: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Read back what :func:`pack_archive` gave; ``name`` stands for the file in errors."""
+    return _read(io.BytesIO(content), name, format_name=format_name, version=version)
+
+
+def _write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
+    np.savez_compressed(file, allow_pickle=False, **{_HEADER: text}, **arrays)
+
+
+def _read(
+    stream: IO[bytes], path: str | os.PathLike[str], *, format_name: str, version: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        with np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-    except FileNotFoundError:
-        raise
     except DAMAGE as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} file. It is truncated, damaged or "

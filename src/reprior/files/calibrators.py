@@ -23,7 +23,11 @@ from reprior.files.documents import (
 
 __all__ = ["calibrator_fields", "read_calibrator", "write_calibrator"]
 
-FORMAT, FORMAT_VERSION = "reprior calibrator", 1
+FORMAT, FORMAT_VERSION = "reprior calibrator", 2
+"""Version 2 has biases, scales or a second map. A file without them is of version 1, which every
+reprior reads; one that does not know them must not read a file with them as if it had none."""
+
+NEW_IN_2 = ("biases", "scales", "probability_map")
 
 PROMISED = (
     "format_version",
@@ -40,7 +44,8 @@ PROMISED = (
 
 def write_calibrator(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     """Write the fields of a calibrator, with format name and version, to ``path``."""
-    write_document(path, fields, format_name=FORMAT, version=FORMAT_VERSION)
+    newer = any(fields.get(name) is not None for name in NEW_IN_2)
+    write_document(path, fields, format_name=FORMAT, version=2 if newer else 1)
 
 
 def read_calibrator(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -62,6 +67,7 @@ def calibrator_fields(path: str | os.PathLike[str], document: Any) -> dict[str, 
         "strength_interval": [strength, strength],
         "best_score": None,
         "provenance": None,
+        **dict.fromkeys(NEW_IN_2),
     }
     complete: dict[str, Any] = {**defaults, **document}
     check_fields(path, complete, _rules(len(source) if isinstance(source, list) else 0))
@@ -97,4 +103,39 @@ def _rules(n: int) -> dict[str, Rule]:
             "null or an object with the string 'digest' and the integer 'n_samples'",
             lambda value: value is None or is_provenance(value),
         ),
+        **_map_rules(n),
+        "probability_map": Rule(
+            f"null or an object with 'strength', a positive 'temperature', and perhaps {n} "
+            f"'biases' and 'scales'",
+            lambda value: value is None or _is_map(value, n),
+        ),
     }
+
+
+def _map_rules(n: int) -> dict[str, Rule]:
+    """Return the rules of what a map may have beside strength and temperature."""
+    return {
+        "biases": Rule(
+            f"null or a list of {n} finite numbers (null for a class that is not to be)",
+            lambda value: value is None or _are_biases(value, n),
+        ),
+        "scales": Rule(
+            f"null or a list of {n} finite numbers",
+            lambda value: value is None or (is_list(value, n) and all(map(is_number, value))),
+        ),
+    }
+
+
+def _are_biases(value: Any, n: int) -> bool:
+    if not is_list(value, n) or all(bias is None for bias in value):
+        return False
+    return all(bias is None or is_number(bias) for bias in value)
+
+
+def _is_map(value: Any, n: int) -> bool:
+    if not isinstance(value, dict) or not is_number(value.get("strength")):
+        return False
+    temperature: Any = value.get("temperature")
+    if not is_number(temperature) or temperature <= 0:
+        return False
+    return all(rule.holds(value.get(name)) for name, rule in _map_rules(n).items())

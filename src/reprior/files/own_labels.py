@@ -38,6 +38,17 @@ class OwnLabels:
         self.taken += n
         return whole[:n]
 
+    def drop(self, n: int) -> None:
+        """Let the next ``n`` labels go, or all where there are fewer."""
+        while n > 0:
+            part = self._held.pop(0) if self._held else next(self._blocks, None)
+            if part is None:
+                return
+            if len(part) > n:
+                self._held.insert(0, part[n:])
+            self.taken += min(n, len(part))
+            n -= len(part)
+
     def rest(self) -> int:
         """Return how many labels are left, and let them go."""
         return sum(map(len, self._held)) + sum(map(len, self._blocks))

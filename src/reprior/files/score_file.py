@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, ScoresError
+from reprior.files.ahead import read_ahead
 from reprior.files.chunk import Chunk
-from reprior.files.formats.reader import Block, Reader, Vector, few
+from reprior.files.formats.reader import Reader, few, no_rows
 from reprior.files.labels import LabelCoder, LabelFile, odd_integers
-from reprior.files.own_labels import OwnLabels, odd_pair
+from reprior.files.own_labels import odd_pair
+from reprior.files.walk import Group, LeftOut, Walk, label_mismatch
 
-__all__ = ["MAX_BYTES", "ScoreFile"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "ScoreFile"]
 
 MAX_BYTES = 1 << 23
-"""Bytes of scores in a chunk, unless told otherwise."""
+"""Bytes of scores in a chunk, unless told otherwise: three of them stay in a large cache, and the
+work on one outweighs what a chunk costs by itself."""
+
+MAX_ROWS = 1 << 19
+"""Samples in a chunk: of few classes, labels, weights and winners weigh more than the scores."""
 
 
 class ScoreFile:
@@ -48,6 +53,8 @@ class ScoreFile:
         Label of samples to leave out, as it appears in chunks.
     notes : tuple of str
         Sentences that a command should show.
+    skip_unreadable : bool
+        Whether a file that cannot be read is passed over; ``left_out`` then names it.
     """
 
     def __init__(
@@ -60,8 +67,13 @@ class ScoreFile:
         ignore_index: int | str | None = None,
         labels_as: str | None = None,
         class_axis: int | None = None,
+        skip_unreadable: bool = False,
+        unopened: Sequence[LeftOut] = (),
+        notes: Sequence[str] = (),
     ) -> None:
         first = readers[0]
+        self.skip_unreadable, self._unopened = skip_unreadable, tuple(unopened)
+        self._broken: tuple[LeftOut, ...] = ()
         self.readers, self._label_files = tuple(readers), tuple(label_files)
         self.paths = tuple(reader.path for reader in readers)
         self.label_paths = tuple(file.path for file in label_files)
@@ -76,7 +88,7 @@ class ScoreFile:
         self.n_classes = self._count_classes()
         self._labels_as, self._ignore = labels_as, ignore_index
         self.ignore_index = self._coder().ignored
-        self.notes = tuple(self._make_notes())
+        self.notes = (*notes, *self._make_notes())
         self._check_rows()
 
     @property
@@ -115,70 +127,41 @@ class ScoreFile:
             f"Pass labels in a file of their own{inside}."
         )
 
-    def chunks(self, max_bytes: int = MAX_BYTES) -> Iterator[Chunk]:
+    def chunks(self, max_bytes: int = MAX_BYTES, *, first: int = 0) -> Iterator[Chunk]:
         """Give all samples from the beginning, in chunks of at most ``max_bytes`` of scores.
 
-        A chunk has at least one sample, and never samples of two files.
+        A chunk has at least one sample, and never samples of two files. The next one is read
+        while the present one is worked on.
+
+        ``first`` is the sample to begin with. It must be one with which a chunk begins.
         """
         if max_bytes < 1:
             raise OptionError(
                 f"`max_bytes` must be positive. Got {max_bytes}. Leave it out, or raise it."
             )
         row_bytes = self.dtype.itemsize * _size(self.readers[0].row_shape)
-        rows, coder = max(1, max_bytes // max(1, row_bytes)), self._coder()
-        start = source = 0
-        for readers, files in self._groups():
-            own = OwnLabels(files, coder, rows) if files else None
-            before = start
-            for reader in readers:
-                row = 0
-                for block in reader.blocks(rows):
-                    labels = None if own is None else own.take(len(block.scores))
-                    if own is not None and labels is None:
-                        raise LabelsError(
-                            _mismatch(own.taken, _count_rows(readers), files, readers)
-                        )
-                    yield self._chunk(reader, block, row, coder, labels, start=start, source=source)
-                    row += len(block.scores)
-                    start += len(block.scores)
-                source += 1
-            left = 0 if own is None else own.rest()
-            if left:
-                n = start - before
-                raise LabelsError(_mismatch(n + left, n, files, readers))
-        if start == 0:
-            raise FileFormatError(_no_rows(self.paths[0]))
-        self._counted = start
+        rows = max(1, min(max_bytes // max(1, row_bytes), MAX_ROWS))
+        walk = Walk(
+            self._groups(), self._coder(), rows=rows, dtype=self.dtype, first=first,
+            check_labels=self._check_label_shape, skip=self.skip_unreadable,
+        )  # fmt: skip
+        chunks = walk.chunks()
+        alone = self.n_samples is not None and self.n_samples <= rows
+        yield from chunks if alone else read_ahead(chunks)
+        if walk.start == 0:
+            raise no_rows(self.paths[0])
+        self._counted, self._broken = walk.start, tuple(walk.left_out)
 
-    def _groups(self) -> list[tuple[Sequence[Reader], Sequence[LabelFile]]]:
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What could not be read: known in full once all chunks were read."""
+        return (*self._unopened, *self._broken)
+
+    def _groups(self) -> list[Group]:
         """Which label files go with which score files: pairs, or else all with all."""
         if len(self._label_files) != len(self.readers):
-            return [(self.readers, self._label_files)]
-        return [((a,), (b,)) for a, b in zip(self.readers, self._label_files, strict=True)]
-
-    def _chunk(
-        self,
-        reader: Reader,
-        block: Block,
-        row: int,
-        coder: LabelCoder,
-        labels: Vector | None,
-        *,
-        start: int,
-        source: int,
-    ) -> Chunk:
-        def where(i: int) -> str:
-            return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
-
-        scores = block.scores.astype(self.dtype, copy=False)
-        _check_scores(scores, reader, where)
-        if labels is None and block.labels is not None:
-            labels = coder.encode(block.labels, where)
-        if labels is not None:
-            self._check_label_shape(labels.shape[1:])
-        if block.weight is not None:
-            _check_weight(block.weight, where)
-        return Chunk(scores, labels, block.weight, start, block.extra, source)
+            return [Group(self.readers, self._label_files)]
+        return [Group((a,), (b,)) for a, b in zip(self.readers, self._label_files, strict=True)]
 
     def _coder(self) -> LabelCoder:
         return LabelCoder(self.class_names, self.n_classes, self._ignore, self._labels_as)
@@ -244,11 +227,11 @@ class ScoreFile:
     def _check_rows(self) -> None:
         scores = self.n_samples
         if scores == 0:
-            raise FileFormatError(_no_rows(self.paths[0]))
-        for readers, files in self._groups():
-            scores, labels = _total(readers), _total(files)
-            if files and scores is not None and labels is not None and scores != labels:
-                raise LabelsError(_mismatch(labels, scores, files, readers))
+            raise no_rows(self.paths[0])
+        for group in self._groups():
+            scores, labels = _total(group.readers), _total(group.files)
+            if group.files and scores is not None and labels is not None and scores != labels:
+                raise LabelsError(label_mismatch(labels, scores, group))
 
     def _reordered(self) -> bool:
         """Whether integer labels would mean other classes by the order of the columns."""
@@ -292,48 +275,6 @@ class ScoreFile:
             )
 
 
-def _check_scores(scores: Vector, reader: Reader, where: Callable[[int], str]) -> None:
-    """Refuse NaN and +inf, with row and column."""
-    bad = ~np.isfinite(scores)
-    if not bad.any():
-        return
-    bad &= scores != -np.inf
-    if not bad.any():
-        return
-    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    value = "NaN" if np.isnan(scores[at]) else "+inf"
-    raise ScoresError(
-        f"`scores` must be finite numbers. Got {value} in {where(at[0])}, "
-        f"{reader.place_in_row(at[1:])}. Correct it, or drop the row."
-    )
-
-
-def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:
-    bad = ~np.isfinite(weight) | (weight < 0)
-    if bad.any():
-        row = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
-        raise LabelsError(
-            f"`weight` must be finite and not negative. Got {weight[row]} in {where(row)}. "
-            f"Correct it, or drop the row."
-        )
-
-
-def _mismatch(n: int, rows: int, files: Sequence[LabelFile], readers: Sequence[Reader]) -> str:
-    return (
-        f"`labels` must have one entry per sample. Got {n} labels in "
-        f"{few([os.fspath(file.path) for file in files], 3)} and {rows} rows of scores "
-        f"in {few([os.fspath(reader.path) for reader in readers], 3)}. "
-        f"Save both from the same samples, in the same order."
-    )
-
-
-def _count_rows(readers: Sequence[Reader]) -> int:
-    known = _total(readers)
-    if known is not None:
-        return known
-    return sum(len(block.scores) for reader in readers for block in reader.blocks(1 << 16))
-
-
 def _total(files: Sequence[Any]) -> int | None:
     counts = [file.n_rows for file in files]
     return None if None in counts else sum(counts)
@@ -346,7 +287,3 @@ def _size(shape: Sequence[int]) -> int:
 def _shape_of_all(row_shape: Sequence[int]) -> str:
     inner = ", ".join(map(str, row_shape))
     return f"(samples, {inner})" if row_shape else "(samples,)"
-
-
-def _no_rows(path: Path) -> str:
-    return f"{os.fspath(path)!r} must have rows. Got none. Check that it was written to its end."

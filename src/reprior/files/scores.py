@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import glob
-import importlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from reprior.core.checks import check_choice, check_kind
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.class_names import as_class_names
-from reprior.files.detect import detect_format
 from reprior.files.formats.reader import Reader, ReadOptions, few
-from reprior.files.labels import open_labels
+from reprior.files.labels import LabelFile, open_labels
+from reprior.files.opening import open_all
 from reprior.files.score_file import MAX_BYTES, ScoreFile
 
 __all__ = ["MAX_BYTES", "ScoreFile", "expand_paths", "open_scores"]
@@ -37,6 +36,7 @@ def open_scores(
     labels_name: str = "labels",
     labels_as: str | None = None,
     class_axis: int | None = None,
+    skip_unreadable: bool = False,
 ) -> ScoreFile:
     """Open score files: npy, npz, csv, parquet or zarr.
 
@@ -74,6 +74,10 @@ def open_scores(
         Where the classes are in arrays of more than two dimensions. By default where the shape
         of the labels or the number of class names says, else 1, as in (samples, classes, height,
         width).
+    skip_unreadable : bool, default False
+        Whether to pass over a file that is missing, truncated or damaged, from where it breaks;
+        ``ScoreFile.left_out`` tells which, and how many samples are missing. Wrong values in a
+        file that can be read are errors all the same.
 
     Returns
     -------
@@ -104,19 +108,36 @@ def open_scores(
         scores_name=scores_name,
         labels_name=labels_name,
     )
-    readers = [_open_reader(path, options) for path in expand_paths(paths, "paths")]
-    names = _common_names(readers, names)
     label_paths = [] if labels is None or not with_labels else expand_paths(labels, "labels")
-    known = None if names is None else (*names, str(ignore_index))
+    opened = open_all(
+        expand_paths(paths, "paths"), label_paths, options, _label_opener(options, ignore_index),
+        skip=skip_unreadable,
+    )  # fmt: skip
+    common = _common_names(opened.readers, names)
     return ScoreFile(
-        readers,
-        [open_labels(path, options, known) for path in label_paths],
-        kind=_common_kind(readers, kind),
-        class_names=names,
+        opened.readers,
+        opened.labels,
+        kind=_common_kind(opened.readers, kind),
+        class_names=common,
         ignore_index=ignore_index,
         labels_as=labels_as,
         class_axis=class_axis,
+        skip_unreadable=skip_unreadable,
+        unopened=opened.left_out,
+        notes=opened.notes,
     )
+
+
+def _label_opener(
+    options: ReadOptions, ignore_index: int | str | None
+) -> Callable[[Path, Reader], LabelFile]:
+    """Return what opens a file of labels, knowing the classes of the scores they are of."""
+
+    def open_label(path: Path, reader: Reader) -> LabelFile:
+        known = options.classes or reader.class_names
+        return open_labels(path, options, None if known is None else (*known, str(ignore_index)))
+
+    return open_label
 
 
 def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
@@ -145,13 +166,6 @@ def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
             raise FileNotFoundError(2, "no file matches the pattern", text)
         found.extend(map(Path, matches))
     return found
-
-
-def _open_reader(path: Path, options: ReadOptions) -> Reader:
-    """Open one file by the module of its format."""
-    found = detect_format(path)
-    module = importlib.import_module(f"reprior.files.formats.{found}")
-    return cast(Reader, getattr(module, f"open_{found}")(path, options))
 
 
 def _common_names(

@@ -45,6 +45,11 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     _without_booleans(container)
     scores = _scores_of(meta, scope, operator, container)
     nodes = _Nodes(scope, container, guess_proto_type(operator.outputs[1].type))
+    if meta.calibrator_.probability_map_ is not None:
+        raise FoldError(
+            "`model` must have one map for decisions and probabilities to be converted. Got two "
+            "(separate=True). Keep one: meta.calibrator_ = meta.calibrator_.one_map('decision')."
+        )
     scale, bias = meta.calibrator_.as_affine()
     if meta.response_method_ != "decision_function":
         name = nodes.add("Log", [scores])
@@ -55,8 +60,9 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
         name = nodes.add("Mul", [odds, nodes.constant([0.0, 1.0], [1, 2])])
     else:
         name = scores
-    if scale != 1.0:
-        name = nodes.add("Mul", [name, nodes.constant([scale], [1])])
+    scales = np.atleast_1d(scale)
+    if (scales != 1.0).any():
+        name = nodes.add("Mul", [name, nodes.constant(scales.tolist(), [scales.size])])
     shift = nodes.constant(bias.tolist(), [1, bias.size])
     # A converter cannot reach the model's metadata, but a node has room for a text.
     note = f"{KEY} {as_text(meta.calibrator_)}"

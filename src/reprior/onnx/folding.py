@@ -28,6 +28,7 @@ def fold(
     scores: str | None = None,
     verify: bool = True,
     inputs: Any = None,
+    map: str | None = None,
 ) -> onnx.ModelProto:
     r"""Return an ONNX model with the correction inside; every output follows, labels included.
 
@@ -55,6 +56,9 @@ def fold(
         disagrees.
     inputs : {name: array}, array or a list of these, optional
         Real inputs to compare on. Generated ones otherwise.
+    map : {"decision", "probability"}, optional
+        Which of the calibrator's maps. It must be said where there are two (``separate=True``):
+        labels and scores of a model then both come from that one.
 
     Returns
     -------
@@ -85,7 +89,7 @@ def fold(
     ['Gemm', 'ArgMax']
     """
     return fold_report(
-        model, calibrator, output=output, scores=scores, verify=verify, inputs=inputs
+        model, calibrator, output=output, scores=scores, verify=verify, inputs=inputs, map=map
     ).model
 
 
@@ -97,6 +101,7 @@ def fold_report(
     scores: str | None = None,
     verify: bool = True,
     inputs: Any = None,
+    map: str | None = None,
 ) -> Folded:
     """Do what :func:`fold` does, and say what was done.
 
@@ -118,7 +123,7 @@ def fold_report(
     >>> fold_report(model, calibrator).added
     ['Add']
     """
-    check_calibrator(calibrator)
+    calibrator = check_calibrator(calibrator, map)
     _check_output(model, output)
     source = read_model(model)
     whole = _inlined(source.model)
@@ -138,6 +143,7 @@ def verify(
     inputs: Any = None,
     *,
     scores: str | None = None,
+    map: str | None = None,
 ) -> Parity:
     """Compare a folded model with the calibrator applied to the original's scores.
 
@@ -155,6 +161,8 @@ def verify(
         Inputs to compare on.
     scores : str, optional
         The tensor of the original's class scores, as for :func:`fold`.
+    map : {"decision", "probability"}, optional
+        Which of the calibrator's maps, as for :func:`fold`.
 
     Returns
     -------
@@ -178,7 +186,7 @@ def verify(
     >>> verify(model, fold(model, calibrator), calibrator).wrong_labels
     0
     """
-    check_calibrator(calibrator)
+    calibrator = check_calibrator(calibrator, map)
     work = Work(_inlined(read_model(original, name="original").model), calibrator, scores, inputs)
     place = work.places()[0]
     parity = compare(work.evidence(place), read_model(folded, name="folded").model)
@@ -187,8 +195,8 @@ def verify(
     return parity
 
 
-def check_calibrator(calibrator: Any) -> None:
-    """Refuse what is not a fitted calibrator."""
+def check_calibrator(calibrator: Any, which: str | None = None) -> rp.PosteriorCalibrator:
+    """Return a fitted calibrator of one map; refuse what is none, or cannot go into a model."""
     if isinstance(calibrator, rp.EntropyReference):
         raise FoldError(
             "`calibrator` must be a PosteriorCalibrator. Got an EntropyReference: flattening "
@@ -203,7 +211,17 @@ def check_calibrator(calibrator: Any) -> None:
         raise FoldError(
             f"`calibrator` must be a PosteriorCalibrator. Got {type(calibrator).__name__}. {remedy}"
         )
-    calibrator.as_affine()  # says so where it is not fitted
+    try:
+        one = calibrator.one_map(which)  # says so where it is not fitted
+    except rp.OptionError as error:
+        raise FoldError(str(error)) from error
+    if one.scales_ is not None:
+        raise FoldError(
+            "`calibrator` must have one scale for all classes to go into an ONNX model. Got a "
+            "scale per class (temperature='vector'). Fit it with temperature='bcts', or apply it "
+            "behind the model."
+        )
+    return one
 
 
 def _check_output(model: Any, output: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from reprior.exceptions import NotFittedError, require
+from reprior.exceptions import NotFittedError, OptionError, require
 from reprior.files.atomic import atomic_write
 from reprior.report.classes import Classes, describe_classes
 from reprior.report.headline import change_sentence, judged_sentence
@@ -61,7 +61,7 @@ def write_report(
     path : path
         The file to write; it is there whole, or not at all.
     calibrator : PosteriorCalibrator
-        Fitted or loaded.
+        Fitted or loaded; tuned as a strength, without biases or a second map.
     validation : iterable of Chunk, or of (scores, labels[, weight])
         The labelled scores it was tuned on, such as ``reprior.files.scores.open_scores`` gives.
     test : iterable of the same, optional
@@ -97,6 +97,7 @@ def write_report(
             "`calibrator` must be fitted. Got one that is not. Call fit(scores, labels), or "
             "reprior.load(path), first."
         )
+    _refuse_more_than_a_strength(calibrator)
     jinja2 = require("jinja2", extra="cli", purpose="To write a report")
     classes = describe_classes(calibrator, counts, groups)
     sets = {"validation": measure(calibrator, validation, name="validation", progress=progress)}
@@ -107,6 +108,22 @@ def write_report(
     with atomic_write(path) as file:
         file.write(html.encode("utf-8"))
     return Path(path)
+
+
+def _refuse_more_than_a_strength(calibrator: PosteriorCalibrator) -> None:
+    """Refuse what the page's slider cannot show."""
+    held = {
+        "a bias for every class": calibrator.biases_,
+        "a scale for every class": calibrator.scales_,
+        "a second map, for probabilities": calibrator.probability_map_,
+    }
+    for words, value in held.items():
+        if value is not None:
+            raise OptionError(
+                f"`calibrator` must correct by a strength and a temperature: the report has a "
+                f"slider over strengths. Got one with {words}. Tune without it for the report, "
+                f"and compare both by `reprior evaluate`."
+            )
 
 
 def _html(

@@ -31,7 +31,9 @@ _TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 _SAMPLES, _REACH = 256, 8.0
 
 
-def fold_into(estimator: Any, calibrator: rp.PosteriorCalibrator | None = None) -> Any:
+def fold_into(
+    estimator: Any, calibrator: rp.PosteriorCalibrator | None = None, *, map: str | None = None
+) -> Any:
     r"""Return a linear classifier with the correction in its ``intercept_``.
 
     .. math:: b'_k = (b_k + λ\,w_k) / T, \qquad a'_k = a_k / T, \qquad
@@ -51,6 +53,8 @@ def fold_into(estimator: Any, calibrator: rp.PosteriorCalibrator | None = None) 
     calibrator : PosteriorCalibrator, optional
         What to fold in: fitted on the model's probabilities, or on its decision function with
         ``kind="logits"``. For a RebalancedClassifierCV its own, where none is given.
+    map : {"decision", "probability"}, optional
+        Which of the calibrator's maps. It must be said where there are two (``separate=True``).
 
     Returns
     -------
@@ -80,7 +84,13 @@ def fold_into(estimator: Any, calibrator: rp.PosteriorCalibrator | None = None) 
             f"`calibrator` must be a PosteriorCalibrator. Got {type(calibrator).__name__}. "
             f"Pass a fitted one, or a RebalancedClassifierCV as `estimator`."
         )
+    calibrator = calibrator.one_map(map)
     scale, bias = calibrator.as_affine()
+    if calibrator.scales_ is not None:
+        raise rp.OptionError(
+            "`calibrator` must have one scale for all classes. Got a scale per class "
+            "(temperature='vector'). Fit it with temperature='bcts'."
+        )
     check_is_fitted(estimator)
     folded = copy.deepcopy(estimator)
     inner = _last(folded)

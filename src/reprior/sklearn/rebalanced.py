@@ -16,21 +16,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
+from reprior.sklearn.batch import for_batch
 from reprior.sklearn.folds import (
     KIND_OF,
     OutOfFold,
     Trained,
     class_columns,
-    out_of_fold,
     response_name,
-    split,
     told_of,
-    train_on,
 )
 from reprior.sklearn.labels import class_index, find_classes, plain
 from reprior.sklearn.routing import check_weight, route_fit
 from reprior.sklearn.source import check_source_prior, resolve_source_prior
+from reprior.sklearn.training import cross_validated
 from reprior.sklearn.tuning import make_calibrator, rehearse
+from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = ["RebalancedClassifierCV"]
 
@@ -42,6 +42,9 @@ _TUNED = (
     "strength_",
     "strength_interval_",
     "temperature_",
+    "biases_",
+    "shrinkage_",
+    "uncertainty_",
     "best_score_",
     "profile_",
     "source_prior_",
@@ -91,16 +94,26 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         P_t, the class distribution to decide for. Arrays are in the order of ``classes_``.
 
     metric : str or CountMetric, default="balanced_accuracy"
-        What λ maximises, see :class:`reprior.PosteriorCalibrator`.
+        What λ maximises, see :class:`reprior.PosteriorCalibrator`; or "log_loss".
 
     subject_to : str or sequence of str, default=None
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
 
-    tune, selection : str, default="strength", "max"
-        What is tuned, and how it is chosen from the profile.
+    tune : {"strength", "per_class"}, default="strength"
+        What is tuned: one strength, or from there on a bias for every class.
 
-    temperature : float, "fit" or None, default=None
-        Divides the log-posterior: a number; fitted by log-loss; or 1.
+    selection : str
+        How λ is chosen from the profile, see :class:`reprior.PosteriorCalibrator`.
+
+    temperature : float, "fit", "bcts", "vector" or None, default=None
+        Divides the log-posterior: a number; fitted by log-loss; or 1. "bcts" and "vector" as in
+        :class:`reprior.PosteriorCalibrator`.
+
+    label_prior : array-like of shape (K,) or dict, default=None
+        What ``y`` follows, for fits by log-loss. Its own frequencies where it is not given.
+
+    separate : bool, default=False
+        Hold a map for decisions, which ``predict`` uses, and one for probabilities.
 
     bounds : (float, float), default=(0.0, 2.0)
         Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
@@ -121,11 +134,14 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         Whether to train on all data in the end. False is for a single split: the classifier
         then remains the one trained on its training part.
 
+    n_bootstrap : int, default=0
+        Replicates for intervals of λ and of its gain, on the pooled folds.
+
     n_jobs : int, default=None
         Folds to train in parallel.
 
     random_state : int, RandomState instance or None, default=None
-        For the split of a float ``cv``.
+        For the split of a float ``cv``, the shrinkage of biases and the bootstrap.
 
     Attributes
     ----------
@@ -144,6 +160,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     temperature_ : float
         The temperature applied.
+
+    biases_, shrinkage_, uncertainty_
+        As in :class:`reprior.PosteriorCalibrator`; None where not asked for.
 
     best_score_ : float
         The metric at ``strength_`` on the pooled folds. λ was chosen on them: judge on others.
@@ -204,12 +223,15 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         metric: str | rp.CountMetric = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
         tune: str = "strength",
-        selection: str = "max",
-        temperature: float | Literal["fit"] | None = None,
+        selection: str = DEFAULT_SELECTION,
+        temperature: float | Literal["fit", "bcts", "vector"] | None = None,
+        label_prior: Any = None,
+        separate: bool = False,
         bounds: tuple[float, float] = (0.0, 2.0),
         response_method: str = "auto",
         cv: Any = None,
         refit: bool = True,
+        n_bootstrap: int = 0,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -221,10 +243,13 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.tune = tune
         self.selection = selection
         self.temperature = temperature
+        self.label_prior = label_prior
+        self.separate = separate
         self.bounds = bounds
         self.response_method = response_method
         self.cv = cv
         self.refit = refit
+        self.n_bootstrap = n_bootstrap
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -267,7 +292,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             scores = class_columns(self.estimator, X, method=method, classes=classes)
             tuning = OutOfFold(scores, np.arange(len(y)))
         else:
-            trained, tuning = self._cross_validate(X, y, routed, classes, method)
+            trained, tuning = cross_validated(
+                self, X, y, routed=routed, classes=classes, method=method
+            )
         prior = resolve_source_prior(self.source_prior, trained, classes)
         calibrator = make_calibrator(self, prior, classes, KIND_OF[method])
         labels = plain(classes)[class_index(y, classes)][tuning.index]
@@ -278,7 +305,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     # scikit-learn's decorator has no types.
     @available_if(_has_scores)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Vector:
+    def predict_proba(self, X: Any, *, target_prior: Any = None) -> Vector:
         """Return the re-calibrated posterior.
 
         Parameters
@@ -286,31 +313,27 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         X : array-like of shape (n_samples, n_features)
             The samples, as the estimator takes them.
 
+        target_prior : "estimate", "uniform", array-like of shape (K,) or dict, default=None
+            The class mix of these samples, where it is not the one that was tuned for. "estimate"
+            takes it from the samples themselves, by :func:`reprior.estimate_target_prior`.
+
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._apply("predict_proba", X)
+        return self._apply("predict_proba", X, target_prior)
 
     # scikit-learn's decorator has no types.
     @available_if(_has_scores)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Vector:
+    def predict_log_proba(self, X: Any, *, target_prior: Any = None) -> Vector:
         """Return the logarithm of the re-calibrated posterior.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            The samples, as the estimator takes them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Columns in the order of ``classes_``.
+        Parameters and shape are those of :meth:`predict_proba`.
         """
-        return self._apply("predict_log_proba", X)
+        return self._apply("predict_log_proba", X, target_prior)
 
-    def predict(self, X: Any) -> Vector:
+    def predict(self, X: Any, *, target_prior: Any = None) -> Vector:
         """Return the class of the largest re-calibrated posterior.
 
         Parameters
@@ -318,13 +341,16 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         X : array-like of shape (n_samples, n_features)
             The samples, as the estimator takes them.
 
+        target_prior : "estimate", "uniform", array-like of shape (K,) or dict, default=None
+            As for :meth:`predict_proba`.
+
         Returns
         -------
         ndarray of shape (n_samples,)
             Class labels.
         """
-        index = np.argmax(self._apply("predict_proba", X), axis=1)
-        return np.asarray(self.classes_[index])
+        posterior = self._apply("predict_proba", X, target_prior, map="decision")
+        return np.asarray(self.classes_[np.argmax(posterior, axis=1)])
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return scikit-learn's record of who asks for which metadata."""
@@ -351,30 +377,6 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
                 tags.classifier_tags.poor_score = inner.classifier_tags.poor_score
         return tags
 
-    def _cross_validate(
-        self, X: Any, y: Vector, routed: Any, classes: Vector, method: str
-    ) -> tuple[Trained, OutOfFold]:
-        """Train and score fold by fold, then train the model that stays."""
-        splits = split(self.cv, X, y, random_state=self.random_state, params=routed.splitter.split)
-        if not self.refit and len(splits) != 1:
-            raise rp.OptionError(
-                f"`refit` must be True where there are several folds. Got refit={self.refit!r} "
-                f"and {len(splits)} folds. Pass for example cv=0.2 for a single split."
-            )
-        tuning = out_of_fold(
-            self.estimator,
-            X,
-            y,
-            splits=splits,
-            classes=classes,
-            method=method,
-            fit_params=routed.estimator.fit,
-            n_jobs=self.n_jobs,
-        )
-        index = None if self.refit else splits[0][0]
-        trained = train_on(self.estimator, X, y, index=index, fit_params=routed.estimator.fit)
-        return trained, tuning
-
     def _keep(
         self, model: Any, calibrator: rp.PosteriorCalibrator, classes: Vector, method: str
     ) -> RebalancedClassifierCV:
@@ -389,9 +391,10 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
                 delattr(self, name)
         return self
 
-    def _apply(self, name: str, X: Any) -> Vector:
+    def _apply(self, name: str, X: Any, target_prior: Any, map: str | None = None) -> Vector:
         check_is_fitted(self, "calibrator_")
         method, classes = self.response_method_, self.classes_
         scores = class_columns(self.estimator_, X, method=method, classes=classes)
         with told_of(self.estimator_, method, scores):
-            return np.asarray(getattr(self.calibrator_, name)(scores))
+            calibrator = for_batch(self.calibrator_, scores, target_prior)
+            return np.asarray(getattr(calibrator, name)(scores, map=map))

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import reprior as rp
+from reprior.calibrator.options import check_options, is_log_loss
 from reprior.sklearn.labels import plain
+from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = ["make_calibrator", "rehearse"]
 
@@ -28,9 +30,12 @@ def make_calibrator(
         tune=options.tune,
         selection=options.selection,
         temperature=options.temperature,
+        label_prior=options.label_prior,
+        separate=options.separate,
         bounds=options.bounds,
         kind=kind,
         classes=plain(classes),
+        n_bootstrap=options.n_bootstrap,
         random_state=options.random_state,
     )
 
@@ -41,8 +46,12 @@ def rehearse(options: Any, classes: Vector) -> None:
     unknown = isinstance(options.source_prior, str)
     prior = rp.prior_from_counts(np.arange(1, n + 1)) if unknown else options.source_prior
     calibrator = make_calibrator(options, prior, classes, "logits")
-    if isinstance(calibrator.temperature, str) and calibrator.temperature == "fit":
-        calibrator.temperature = None
+    check_options(calibrator)
+    if is_log_loss(calibrator.metric):
+        calibrator.metric = "balanced_accuracy"
+    # Fits, and what looks at many samples, have nothing to work on here.
+    calibrator.temperature, calibrator.separate, calibrator.n_bootstrap = None, False, 0
+    calibrator.tune, calibrator.selection = "strength", DEFAULT_SELECTION
     # Whether the constraints can be met, only the real scores can tell.
     with warnings.catch_warnings(), contextlib.suppress(rp.InfeasibleError):
         warnings.simplefilter("ignore", rp.RepriorWarning)

@@ -16,16 +16,24 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 class Affine(NamedTuple):
-    """One scale for all classes and a bias per class, and the scores they are meant for."""
+    """One scale, or one per class, a bias per class, and the scores they are meant for."""
 
-    scale: float
+    scale: float | Vector
     bias: Vector
     kind: str
     class_axis: int
 
+    @property
+    def scaled(self) -> bool:
+        """Whether scores are multiplied by anything but 1."""
+        return bool(np.any(np.asarray(self.scale) != 1.0))
 
-def affine_of(calibrator: Any) -> Affine:
-    """The affine map of a fitted calibrator; refuse what is not one, or depends on its input."""
+
+def affine_of(calibrator: Any, which: str | None = None) -> Affine:
+    """The affine map of a fitted calibrator; refuse what is not one, or depends on its input.
+
+    ``which`` of its maps, "decision" or "probability", must be said where there are two.
+    """
     if isinstance(calibrator, EntropyReference) or hasattr(calibrator, "flatten"):
         raise OptionError(
             f"`calibrator` must do the same to every input. Got {type(calibrator).__name__}, whose "
@@ -38,8 +46,9 @@ def affine_of(calibrator: Any) -> Affine:
             f"{type(calibrator).__name__}. Pass the result of fit(…), fit_from_loader(…) or "
             f"reprior.load(path)."
         )
-    scale, bias = calibrator.as_affine()
-    return Affine(float(scale), bias, calibrator.kind, calibrator.class_axis)
+    scale, bias = calibrator.as_affine(map=which)
+    scale = float(scale) if np.ndim(scale) == 0 else scale
+    return Affine(scale, bias, calibrator.kind, calibrator.class_axis)
 
 
 def affine_of_prior(

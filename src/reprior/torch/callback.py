@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.options import is_log_loss
 from reprior.encoding import is_range
 from reprior.engines import OnlineFit
 from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
@@ -24,6 +25,7 @@ from reprior.metrics.count_metrics import find_metric
 from reprior.summary import metric_name
 from reprior.torch.batches import Unpack, scores_in, without_class_axis
 from reprior.torch.processes import merged
+from reprior.tuning.problem import DEFAULT_SELECTION
 from reprior.tuning.profile import StrengthProfile
 
 if TYPE_CHECKING:
@@ -63,8 +65,11 @@ class RebalanceCallback(Callback):
     ----------
     source_prior : array-like of shape (K,)
         The class distribution of the *training* data as the loss sees it.
-    target_prior, metric, subject_to, temperature, label_prior, bounds, kind, classes, ignore_index
-        As in :class:`reprior.PosteriorCalibrator`.
+    target_prior, metric, subject_to, selection, temperature, label_prior, separate, bounds, kind, \
+classes, ignore_index
+        As in :class:`reprior.PosteriorCalibrator`. What needs all scores at once is refused, as
+        by :class:`reprior.engines.OnlineFit`. ``metric="log_loss"`` is logged as
+        ``log_loss_before`` and ``log_loss_after``.
     class_axis : int, default 1
         The axis of the classes in the logits.
     metrics : sequence of str, default ("accuracy", "balanced_accuracy")
@@ -110,8 +115,10 @@ class RebalanceCallback(Callback):
         target_prior: Any = "uniform",
         metric: str = "balanced_accuracy",
         subject_to: Any = None,
+        selection: str = DEFAULT_SELECTION,
         temperature: Any = None,
         label_prior: Any = None,
+        separate: bool = False,
         bounds: tuple[float, float] = (0.0, 2.0),
         kind: str = "logits",
         class_axis: int = 1,
@@ -126,9 +133,9 @@ class RebalanceCallback(Callback):
         super().__init__()
         self._options = {
             "target_prior": target_prior, "metric": metric, "subject_to": subject_to,
-            "temperature": temperature, "label_prior": label_prior, "bounds": bounds,
-            "kind": kind, "class_axis": class_axis, "classes": classes,
-            "ignore_index": ignore_index,
+            "selection": selection, "temperature": temperature, "label_prior": label_prior,
+            "separate": separate, "bounds": bounds, "kind": kind, "class_axis": class_axis,
+            "classes": classes, "ignore_index": ignore_index,
         }  # fmt: skip
         self._source_prior = source_prior
         self.name, self._logged = _checked_name(name), _as_names(metric, metrics)
@@ -264,6 +271,8 @@ class RebalanceCallback(Callback):
             before = math.nan if profile is None else metric(profile.baseline)
             values[f"{name}_before"] = before
             values[f"{name}_after"] = before if after is None else metric(after)
+        if calibrator is not None and calibrator.log_loss_ is not None:
+            values["log_loss_before"], values["log_loss_after"] = calibrator.log_loss_
         return values
 
     def _warn(self, error: RepriorError) -> None:
@@ -370,4 +379,4 @@ def _as_names(metric: Any, metrics: Any) -> tuple[Any, ...]:
             f"`metrics` must be a sequence of names. Got {metrics!r}. Pass for example "
             f"metrics=['accuracy']."
         )
-    return tuple(dict.fromkeys([metric, *metrics]))
+    return tuple(dict.fromkeys([*([] if is_log_loss(metric) else [metric]), *metrics]))

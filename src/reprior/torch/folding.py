@@ -29,7 +29,7 @@ RECORD = "reprior_fold"
 class Fold:
     """What was folded into a layer, and the tensors that were there before."""
 
-    scale: float
+    scale: float | np.ndarray[Any, Any]
     bias: np.ndarray[Any, Any]
     weight_before: Tensor
     bias_before: Tensor | None
@@ -46,6 +46,7 @@ def fold_into(
     tolerance: float | None = None,
     probs_are_softmax: bool = False,
     output_key: Any = None,
+    map: str | None = None,
 ) -> ModuleT:
     r"""Return a copy of a layer or network with the prior correction in the layer's weights.
 
@@ -80,6 +81,8 @@ def fold_into(
         probabilities or the logits.
     output_key : str, int or callable, optional
         Where the scores are in what ``model`` gives on ``inputs``, as in :func:`fit_from_loader`.
+    map : {"decision", "probability"}, optional
+        Which of the calibrator's maps. It must be said where there are two (``separate=True``).
 
     Returns
     -------
@@ -109,16 +112,16 @@ def fold_into(
     >>> torch.equal(folded(x).argmax(1), cal.predict(network(x)))
     True
     """
-    affine = _affine(calibrator, probs_are_softmax)
+    affine = _affine(calibrator, probs_are_softmax, map)
     layer = find_head(model, head, affine.bias.size)
     _refuse_corrected(model, layer)
     folded = copy.deepcopy(model)
     target = folded if head is None else folded.get_submodule(head)
-    _warn_if_tied(folded, target, affine.scale)
+    _warn_if_tied(folded, target, affine.scaled)
     _write(target, affine)
     if inputs is not None:
         check = Check(inputs, tolerance, output_key, head is None)
-        check_parity(model, folded, calibrator, layer, check)
+        check_parity(model, folded, calibrator.one_map(map), layer, check)
     return folded
 
 
@@ -189,8 +192,15 @@ def _modules(model: Any) -> list[nn.Module]:
     return list(model.modules()) if isinstance(model, nn.Module) else []
 
 
-def _affine(calibrator: Any, probs_are_softmax: bool) -> Affine:
-    affine = affine_of(calibrator)
+def _affine(calibrator: Any, probs_are_softmax: bool, which: str | None) -> Affine:
+    affine = affine_of(calibrator, which)
+    if np.ndim(affine.scale) and affine.kind != "logits":
+        raise OptionError(
+            f"`calibrator` must be fitted on logits where it has a scale per class "
+            f"(temperature='vector'), which the constant between logits and their log-softmax "
+            f"would change. Got one fitted on {affine.kind}. Fit it on the logits, or with "
+            f"temperature='bcts'."
+        )
     if affine.kind == "probs" and not probs_are_softmax:
         raise OptionError(
             "`calibrator` must be fitted on what the layer gives, its logits. Got one fitted on "
@@ -200,11 +210,11 @@ def _affine(calibrator: Any, probs_are_softmax: bool) -> Affine:
     return affine
 
 
-def _warn_if_tied(network: nn.Module, layer: nn.Module, scale: float) -> None:
+def _warn_if_tied(network: nn.Module, layer: nn.Module, scaled: bool) -> None:
     """Say that a weight shared with another layer is shared no more once it is scaled."""
     named = network.named_parameters(remove_duplicate=False)
     ties = [name for name, weight in named if weight is layer.weight]
-    if scale != 1.0 and len(ties) > 1:
+    if scaled and len(ties) > 1:
         warnings.warn(
             f"The layer's weight is tied to another's ({', '.join(ties)}). In the folded network "
             f"it is not: loading its state dict into a network that ties them again would undo "
@@ -216,13 +226,15 @@ def _warn_if_tied(network: nn.Module, layer: nn.Module, scale: float) -> None:
 
 
 def _write(layer: nn.Module, affine: Affine) -> None:
-    shift = affine.bias
+    shift, scale = affine.bias, affine.scale
     if width(layer) == 1:
         shift = shift[1:] - shift[:1]
+        if isinstance(scale, np.ndarray):  # the score of the first class is 0
+            scale = scale[1:]
     weight, bias = _parameters(layer)
-    changed = affine.scale != 1.0
+    changed = affine.scaled
     record = Fold(
-        scale=affine.scale,
+        scale=scale,
         bias=shift,
         weight_before=weight.detach().clone(),
         bias_before=None if bias is None else bias.detach().clone(),
@@ -230,20 +242,34 @@ def _write(layer: nn.Module, affine: Affine) -> None:
     )
     # New parameters, never new values in old ones: a tied embedding keeps what it had.
     if changed:
-        layer.weight = nn.Parameter(_scaled(weight.detach(), record), weight.requires_grad)
+        layer.weight = nn.Parameter(_scaled(layer, weight.detach(), record), weight.requires_grad)
     trained = weight.requires_grad if bias is None else bias.requires_grad
     layer.bias = nn.Parameter(_shifted(bias, weight, record), trained)
     object.__setattr__(layer, RECORD, record)
 
 
-def _scaled(weight: Tensor, record: Fold) -> Tensor:
-    return (weight.double() * record.scale).to(weight.dtype)
+def _scaled(layer: nn.Module, weight: Tensor, record: Fold) -> Tensor:
+    """The weight with each class's part multiplied by its scale."""
+    scale: Any = record.scale
+    if np.ndim(scale):
+        # Transposed convolutions have their outputs on the second axis, in groups.
+        groups = int(getattr(layer, "groups", 1)) if getattr(layer, "transposed", False) else 0
+        behind = (1,) * (weight.ndim - (2 if groups else 1))
+        scale = torch.tensor(scale, dtype=torch.float64, device=weight.device)
+        if groups:
+            scale = scale.reshape(groups, 1, -1).expand(-1, weight.shape[0] // groups, -1)
+            scale = scale.reshape(weight.shape[0], -1, *behind)
+        else:
+            scale = scale.reshape(-1, *behind)
+    scaled: Tensor = weight.double() * scale
+    return scaled.to(weight.dtype)
 
 
 def _shifted(bias: Tensor | None, weight: Tensor, record: Fold) -> Tensor:
     shift = torch.tensor(record.bias, dtype=torch.float64, device=weight.device)
     if bias is not None:
-        shift = shift + bias.detach().double() * record.scale
+        scale = torch.as_tensor(record.scale, dtype=torch.float64, device=weight.device)
+        shift = shift + bias.detach().double() * scale
     return shift.to(weight.dtype)
 
 
@@ -259,9 +285,9 @@ def _restore(layer: nn.Module, record: Fold) -> None:
 
     old_weight = here(record.weight_before)
     old_bias = None if record.bias_before is None else here(record.bias_before)
-    scaled = _scaled(old_weight, record)
+    scaled = _scaled(layer, old_weight, record)
     if has(scaled, _shifted(old_bias, weight, record)):
-        if record.scale != 1.0:  # or it may be tied, and stays so
+        if np.any(np.asarray(record.scale) != 1.0):  # or it may be tied, and stays so
             layer.weight = nn.Parameter(old_weight, weight.requires_grad)
         frozen = bias is None or not bias.requires_grad
         plain = None if old_bias is None else nn.Parameter(old_bias, not frozen)

@@ -28,6 +28,7 @@ from reprior.torch.batches import (
     without_class_axis,
 )
 from reprior.tuning.merging import MOST_CELLS
+from reprior.tuning.problem import DEFAULT_SELECTION
 from reprior.tuning.switches import n_cells
 
 __all__ = ["fit_from_loader"]
@@ -60,8 +61,10 @@ def fit_from_loader(
     target_prior: Any = "uniform",
     metric: Any = "balanced_accuracy",
     subject_to: Any = None,
+    selection: str = DEFAULT_SELECTION,
     temperature: Any = None,
     label_prior: Any = None,
+    separate: bool = False,
     bounds: tuple[float, float] = (0.0, 2.0),
     kind: str = "logits",
     class_axis: int = 1,
@@ -100,9 +103,11 @@ def fit_from_loader(
         samples. Their order does not matter.
     source_prior : array-like of shape (K,)
         The class distribution the network was trained on; never that of this loader.
-    target_prior, metric, subject_to, temperature, label_prior, bounds, kind, classes, ignore_index
-        As in :class:`reprior.PosteriorCalibrator`. A temperature to fit is fitted on a random
-        sample of the scores where there are many.
+    target_prior, metric, subject_to, selection, temperature, label_prior, separate, bounds, kind, \
+classes, ignore_index
+        As in :class:`reprior.PosteriorCalibrator`. Fits by log-loss are made on a random sample
+        of the scores where there are many. What needs all scores at once is refused, as by
+        :class:`reprior.engines.OnlineFit`.
     class_axis : int, default 1
         The axis of the classes in the network's output: 1 for (N, K) and (N, K, H, W), -1 where
         they come last.
@@ -125,7 +130,7 @@ def fit_from_loader(
     progress : bool, default True
         Show a bar, where tqdm is installed.
     random_state : int, optional
-        Seed of the sample for the temperature.
+        Seed of the sample for fits by log-loss.
 
     Returns
     -------
@@ -148,22 +153,18 @@ def fit_from_loader(
     models: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
     _check(models, loader, autocast_dtype)
     stream = _Stream(
-        loader=loader,
-        unpack=Unpack(unpack, input_key, label_key, weight_key),
-        output_key=output_key,
+        loader=loader, unpack=Unpack(unpack, input_key, label_key, weight_key),
+        output_key=output_key, autocast_dtype=autocast_dtype, class_axis=class_axis,
         devices={name: device_of(each, device) for name, each in models.items()},
-        autocast_dtype=autocast_dtype,
-        class_axis=class_axis,
-        several=isinstance(model, Mapping),
-        progress=progress,
-    )
+        several=isinstance(model, Mapping), progress=progress,
+    )  # fmt: skip
 
     def calibrator() -> PosteriorCalibrator:
         return PosteriorCalibrator(
             source_prior, target_prior=target_prior, metric=metric, subject_to=subject_to,
-            temperature=temperature, label_prior=label_prior, bounds=bounds, kind=kind,
-            class_axis=class_axis, classes=classes, ignore_index=ignore_index,
-            random_state=random_state,
+            selection=selection, temperature=temperature, label_prior=label_prior,
+            separate=separate, bounds=bounds, kind=kind, class_axis=class_axis, classes=classes,
+            ignore_index=ignore_index, random_state=random_state,
         )  # fmt: skip
 
     fitted = _fit(models, stream, calibrator, bounds, resolution, random_state or 0)

@@ -118,7 +118,7 @@ def _check_labels(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], allow
 
 
 def _posterior(
-    scores: Tensor, kind: str, axis: int, scale: float, bias: np.ndarray[Any, Any]
+    scores: Tensor, kind: str, axis: int, scale: Any, bias: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
     """The posterior of all K classes, on the last axis, in float64."""
     z = scores.detach().cpu().double()
@@ -131,7 +131,9 @@ def _posterior(
         z = torch.cat([other, z], dim=-1)
     if kind == "probs":
         z = z.log()
-    return torch.softmax(z * scale + torch.tensor(bias), dim=-1).numpy()
+    return torch.softmax(
+        z * torch.as_tensor(scale, dtype=z.dtype) + torch.tensor(bias), dim=-1
+    ).numpy()
 
 
 def _class_axis(scores: Tensor, n_classes: int, *candidates: int) -> int:

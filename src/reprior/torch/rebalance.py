@@ -47,7 +47,7 @@ class Rebalance(nn.Module):
 
     Attributes
     ----------
-    scale : Tensor of shape ()
+    scale : Tensor of shape (), or (K,) for a calibrator with ``temperature="vector"``
         1/T.
     bias : Tensor of shape (K,)
         λ·w, up to a constant.
@@ -106,7 +106,13 @@ class Rebalance(nn.Module):
         )
 
     @classmethod
-    def from_calibrator(cls, calibrator: Any, *, class_axis: int | None = None) -> Rebalance:
+    def from_calibrator(
+        cls,
+        calibrator: Any,
+        *,
+        class_axis: int | None = None,
+        map: str | None = None,
+    ) -> Rebalance:
         """Return the layer that does what a fitted calibrator's ``predict_log_proba`` does.
 
         Parameters
@@ -115,6 +121,8 @@ class Rebalance(nn.Module):
             Fitted, or loaded.
         class_axis : int, optional
             The axis of the classes, where the network's is not the one of the tuning scores.
+        map : {"decision", "probability"}, optional
+            Which of its maps. It must be said of a calibrator with ``separate=True``.
 
         Examples
         --------
@@ -126,7 +134,7 @@ class Rebalance(nn.Module):
         >>> torch.equal(Rebalance.from_calibrator(cal)(logits).argmax(-1), cal.predict(logits))
         True
         """
-        affine = affine_of(calibrator)
+        affine = affine_of(calibrator, map)
         module = cls.__new__(cls)
         nn.Module.__init__(module)
         module._hold(affine if class_axis is None else affine._replace(class_axis=class_axis))
@@ -143,8 +151,14 @@ class Rebalance(nn.Module):
         z = _log_scores(z, self.kind, axis, single)
         shape = [1] * z.ndim
         shape[axis] = self.n_classes
-        bias, scale = self.bias.to(z.dtype), self.scale.to(z.dtype)
-        result = torch.log_softmax(z * scale + bias.reshape(shape), dim=axis)
+        bias, scale = self.bias.to(z.dtype).reshape(shape), self.scale.to(z.dtype)
+        if scale.ndim:
+            # A class that is impossible stays so, whatever its scale.
+            gone, scale = z == -math.inf, scale.reshape(shape)
+            z = torch.where(gone, z, torch.where(gone, torch.zeros_like(z), z) * scale + bias)
+        else:
+            z = z * scale + bias
+        result = torch.log_softmax(z, dim=axis)
         if single:
             result = result.select(axis, 1).reshape(scores.shape)
         return result if not scores.is_floating_point() else result.to(scores.dtype)
@@ -218,10 +232,14 @@ class Rebalance(nn.Module):
 
 
 def _numbers(scale: Tensor, bias: Tensor, n: int = 4) -> str:
-    """The temperature, and the first few biases."""
-    few = ", ".join(f"{value:.4g}" for value in bias[:n].tolist())
-    more = ", …" if bias.numel() > n else ""
-    return f"temperature={1.0 / float(scale):.4g}, bias=[{few}{more}]"
+    """The temperature, or the first few scales, and the first few biases."""
+
+    def few(values: Tensor) -> str:
+        shown = ", ".join(f"{value:.4g}" for value in values[:n].tolist())
+        return f"[{shown}{', …' if values.numel() > n else ''}]"
+
+    scaled = f"scale={few(scale)}" if scale.ndim else f"temperature={1.0 / float(scale):.4g}"
+    return f"{scaled}, bias={few(bias)}"
 
 
 def _no_tensor(scores: Any) -> ScoresError:

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
-from reprior.core.prior import slopes
-from reprior.core.temperature import fit_temperature
+from reprior.core.labelled import Labelled
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.rows import Block
@@ -55,25 +54,28 @@ class TuningData:
             **self._options,
         )  # fmt: skip
 
-    def temperature(self, strength: float, label_prior: Vector | None) -> float:
-        """Temperature at ``strength`` by log-loss, the labels weighted to the target prior."""
-        block = self.shifted(strength, label_prior)
-        found = fit_temperature(block.scores, block.labels, sample_weight=block.weights)
-        return found.temperature
+    def labelled(self, label_prior: Vector | None) -> Labelled:
+        """The log-scores for fits by log-loss, the labels weighted to the target prior."""
+        return Labelled.read(
+            self.scores,
+            self.labels,
+            sample_weight=self.weight,
+            kind=self.kind,
+            class_axis=self.class_axis,
+            ignore_index=self.ignore_index,
+            target_prior=self.target_prior,
+            label_prior=label_prior,
+        )
 
-    def shifted(self, strength: float, label_prior: Vector | None) -> Block:
-        """The log-scores z + λ·w of the samples that count, K columns also for single scores.
+    def weighted(self, label_prior: Vector | None) -> Block:
+        """The log-scores of the samples that count, K columns also for single scores.
 
-        Not posteriors, which may have lost a probability to rounding. The weights make the
-        labels' mix the target prior's.
+        For a part of a whole. The weights make the labels' mix the target prior's.
         """
-        weighted = replace(self, weight=self.importance(label_prior))
+        data = replace(self, weight=self.importance(label_prior))
         bounds = (0.0, 1.0)  # of no profile: any will do
-        block = weighted.reading(bounds).rows.read((slice(None),))
-        shift = np.zeros_like(self.source_prior)
-        if strength != 0.0:
-            shift = strength * slopes(self.source_prior, self.target_prior)
-        return block._replace(scores=to_numpy(block.scores).astype(np.float64) + shift)
+        block = data.reading(bounds).rows.read((slice(None),))
+        return block._replace(scores=to_numpy(block.scores))
 
     def importance(self, label_prior: Vector | None) -> Any:
         """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""

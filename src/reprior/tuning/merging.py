@@ -128,6 +128,11 @@ class ProfileSum:
             self._bin(_collapse(self._exact))
         self._exact, self._waiting = [], 0
 
+    def bin(self, profile: StrengthProfile) -> None:
+        """Add a profile, exact or in the bins of the sum, to the bins."""
+        self._check(profile, in_bins=profile.resolution is not None)
+        self._bin(profile)
+
     def merge(self, other: ProfileSum) -> None:
         """Add all that another sum holds; it is left as it is."""
         if other.coarse and not self.coarse:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from reprior.exceptions import InfeasibleError, OptionError
-from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.tuning.constants import EQUAL_VALUES, NARROWEST
 from reprior.tuning.sweep import Steps
 
@@ -23,6 +23,7 @@ __all__ = [
     "best_interval",
     "middle",
     "pareto_front",
+    "refuse_together",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -38,6 +39,7 @@ _CONSTRAINT = re.compile(
     rf"(?:\*\s*(?P<times>{_NUMBER})\s*)?"
     rf"(?:(?P<sign>[+-])\s*(?P<offset>{_NUMBER}))?|(?P<number>{_NUMBER}))\s*"
 )
+_AROUND_BRACKETS = re.compile(r"\s*([\[\]])\s*")
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {">=": operator.ge, "<=": operator.le}
 
 
@@ -117,9 +119,8 @@ class Constraint:
         if match["baseline"]:
             factor = float(match["factor"] or match["times"] or 1)
             offset = float(f"{match['sign'] or '+'}1") * float(match["offset"] or 0)
-        return cls(
-            text.strip(), match["metric"].replace(" ", ""), match["relation"], factor, offset
-        )
+        metric = _AROUND_BRACKETS.sub(r"\1", match["metric"])  # a class's name may have spaces
+        return cls(text.strip(), metric, match["relation"], factor, offset)
 
     @classmethod
     def parse_all(cls, subject_to: SubjectTo) -> list[Constraint]:
@@ -131,6 +132,17 @@ class Constraint:
             several = [subject_to]
         return [rule if isinstance(rule, Constraint) else cls.parse(rule) for rule in several]
 
+    def resolved(self, *, n_classes: int, classes: Sequence[Any] | None = None) -> Constraint:
+        """The same with its metric found, a class by name where ``classes`` are known.
+
+        Examples
+        --------
+        >>> rule = Constraint.parse("recall[traffic light] >= 0.9")
+        >>> rule.resolved(n_classes=2, classes=["road", "traffic light"]).metric.of_class
+        1
+        """
+        return replace(self, metric=find_metric(self.metric, n_classes=n_classes, classes=classes))
+
     def threshold(self, baseline: float) -> float:
         """What the metric is compared with."""
         return self.factor * baseline + self.offset
@@ -141,34 +153,78 @@ class Constraint:
         within: Vector = _RELATIONS[self.relation](values, self.threshold(baseline) + slack)
         return within
 
-    def refuse(self, steps: Steps, baseline: float) -> None:
-        """Raise what is known where the constraint holds nowhere."""
-        if self.holds(steps.value, baseline).any():
+    def misses(self, values: Any, baseline: float) -> Vector:
+        """By how much each value misses the threshold; 0 where the constraint holds."""
+        values = np.asarray(values, np.float64)
+        short = self.threshold(baseline) - values
+        missing = short if self.relation == ">=" else -short
+        return np.where(self.holds(values, baseline), 0.0, missing)
+
+    def refuse(self, steps: Steps, baseline: float, high: float | None = None) -> None:
+        """Raise what is known where the constraint holds nowhere.
+
+        ``high`` is where the last step ends. Without it the steps are points.
+        """
+        short = self.misses(steps.value, baseline)
+        if not short.all():
             return
-        nearest = int(np.argmax(steps.value) if self.relation == ">=" else np.argmin(steps.value))
+        nearest, strength = _nearest(steps.start, short, high)
         raise InfeasibleError(
             f"`subject_to` must be possible within the bounds. Got {self.text!r}, a threshold of "
-            f"{self.threshold(baseline):.6g}; the nearest is "
-            f"{steps.value[nearest]:.6g} at strength {steps.start[nearest]:.6g}. "
-            f"Loosen the constraint, or widen `bounds`."
+            f"{self.threshold(baseline):.6g}; the nearest is {steps.value[nearest]:.6g} at "
+            f"strength {strength:.6g}, which misses it by {short[nearest]:.3g}. "
+            f"Loosen the constraint, or widen `bounds`.",
+            strength=strength,
+            shortfall=float(short[nearest]),
         )
 
 
 SubjectTo: TypeAlias = str | Constraint | Sequence[str | Constraint] | None
 
 
+def refuse_together(
+    constraints: Sequence[Constraint], start: Vector, misses: Sequence[Vector], high: float
+) -> None:
+    """Raise what is known where no step satisfies all constraints.
+
+    ``misses[c][i]`` tells by how much step i, from ``start[i]`` on, misses constraint c. The
+    nearest step is the one whose largest miss is smallest.
+    """
+    worst = np.max(misses, axis=0)
+    if not worst.all():
+        return
+    nearest, strength = _nearest(start, worst, high)
+    missed = [(rule.text, short[nearest]) for rule, short in zip(constraints, misses, strict=True)]
+    named = " and ".join(f"{text!r} by {short:.3g}" for text, short in missed if short)
+    raise InfeasibleError(
+        f"`subject_to` must be possible within the bounds. Got constraints that no strength "
+        f"satisfies together, though each can be satisfied alone. The nearest, strength "
+        f"{strength:.6g}, misses {named}. Loosen one of them.",
+        strength=strength,
+        shortfall=float(worst[nearest]),
+    )
+
+
+def _nearest(start: Vector, misses: Vector, high: float | None) -> tuple[int, float]:
+    """The step that misses by least, the widest of several, and its middle."""
+    ends = start if high is None else np.append(start[1:], high)
+    least = misses <= misses.min() + EQUAL_VALUES
+    step = int(np.argmax(np.where(least, ends - start, -1.0)))
+    return step, float(middle(start[step], ends[step]))
+
+
 def best_interval(
-    steps: Steps, high: float, feasible: Vector | None = None
+    steps: Steps, high: float, feasible: Vector | None = None, *, spared: float = 0.0
 ) -> tuple[float, float, float]:
     """Both ends of the best interval, and its value; ``feasible`` tells which steps may be taken.
 
     Adjacent steps that are equally good are one interval; among intervals the widest is best,
-    then the one nearest 0. Steps narrower than rounding do not count, but for λ = 0 itself
-    and the upper bound.
+    then the one nearest 0. Steps narrower than rounding do not count, but for those that begin
+    at ``spared``, which is λ = 0 itself, and at the upper bound.
     """
     value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
     width = np.append(steps.start[1:], high) - steps.start
-    broad = value[(width >= NARROWEST) | (steps.start == 0.0) | (steps.start == high)]
+    broad = value[(width >= NARROWEST) | (steps.start == spared) | (steps.start == high)]
     top = broad.max(initial=-np.inf)
     if top == -np.inf:
         top = value.max()

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import is_numpy_namespace
+from reprior.core.threads import shares_out
 from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, screen, walk
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
@@ -129,7 +130,9 @@ def run_pass(
     size = COMPILED_BLOCK if compiled else ARRAY_BLOCK if on_host else DEVICE_BLOCK
     blocks = rows.blocks(size)
     work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
-    n_threads = min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks)) if on_host else 1
+    n_threads = 1
+    if on_host and shares_out():
+        n_threads = min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks))
     ledgers = _shared_out(work, blocks, max(n_threads, 1), rows.weights is not None, slopes.size)
     counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
     sums = None if rows.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)

@@ -16,10 +16,17 @@ from reprior.tuning.objective import Best, Constraint
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.widen import best_widened, best_within
 
-__all__ = ["Problem", "ProfileOf"]
+__all__ = ["DEFAULT_SELECTION", "TUNED", "Problem", "ProfileOf"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 ProfileOf: TypeAlias = Callable[[tuple[float, float]], StrengthProfile]
+
+#: How a calibrator chooses its strength where nothing else is asked for: a name of
+#: :data:`reprior.tuning.selection.RULES`. This is the one place that says so.
+DEFAULT_SELECTION = "max"
+
+#: What can be tuned.
+TUNED = ("strength", "per_class")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,38 +39,55 @@ class Problem:
     metric: CountMetric
     constraints: list[Constraint]
     bounds: tuple[float, float]
-    temperature: float | Literal["fit"]
+    temperature: float | Literal["fit", "bcts", "vector"]
     label_prior: Vector | None
+    log_loss: bool = False
+    """Whether probabilities are fitted and no metric is tuned. ``metric`` then says nothing."""
+    tune: str = "strength"
+    selection: str = DEFAULT_SELECTION
+    cv: Any = None
+    n_bootstrap: int = 0
+    seed: int = 0
+    separate: bool = False
 
-    def search(self, profile_of: ProfileOf, *, widen: bool = True) -> tuple[Best, StrengthProfile]:
+    @property
+    def flat(self) -> bool:
+        """Whether P_t is P_s, as far as the classes in play go, so that no strength matters."""
+        w = slopes(self.source_prior, self.target_prior)
+        return np.unique(w[np.isfinite(w)]).size <= 1
+
+    def search(
+        self, profile_of: ProfileOf, *, widen: bool = True, stacklevel: int = 2
+    ) -> tuple[Best, StrengthProfile]:
         """Profile within the bounds, and wider where the best lies at the upper one.
 
-        Without ``widen`` that is only said. Call it from the function that the user calls: the
-        warnings name the line of that call.
+        Without ``widen`` that is only said. ``stacklevel`` is how many frames up the user's call
+        is, which the warnings name: 2 from the function that the user calls.
         """
-        w = slopes(self.source_prior, self.target_prior)
-        if np.unique(w[np.isfinite(w)]).size > 1:
+        if not self.flat:
+            level = stacklevel + 1
             if widen:
                 return best_widened(
-                    profile_of, self.bounds, self.metric, self.constraints, stacklevel=3
+                    profile_of, self.bounds, self.metric, self.constraints, stacklevel=level
                 )
             profile = profile_of(self.bounds)
-            return best_within(profile, self.metric, self.constraints, stacklevel=3), profile
+            return best_within(profile, self.metric, self.constraints, stacklevel=level), profile
         profile = profile_of(self.bounds)
         best = profile.best(self.metric, subject_to=self.constraints)
-        _say("The target prior is the source prior, as far as the classes in play go: no strength "
-             "changes a decision.")  # fmt: skip
+        if self.tune == "strength":
+            _say("The target prior is the source prior, as far as the classes in play go: no "
+                 "strength changes a decision.", stacklevel)  # fmt: skip
         return replace(best, strength=1.0, interval=self.bounds), profile
 
-    def warn_of_absent(self, profile: StrengthProfile) -> None:
-        """Say which classes have no labels. Call it as :meth:`search` is called."""
+    def warn_of_absent(self, profile: StrengthProfile, *, stacklevel: int = 2) -> None:
+        """Say which classes have no labels. ``stacklevel`` is as for :meth:`search`."""
         absent = self.classes[~profile.baseline.labelled].tolist()
         if absent:
             few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
             _say(f"{len(absent)} of {self.classes.size} classes have no tuning labels: {few}. "
-                 f"The metric says nothing about them.")  # fmt: skip
+                 f"The metric says nothing about them.", stacklevel)  # fmt: skip
 
 
-def _say(sentence: str) -> None:
-    # The user's line is four frames up: _say, a method of Problem, fit, the user.
-    warnings.warn(sentence, RepriorWarning, stacklevel=4)
+def _say(sentence: str, stacklevel: int) -> None:
+    # Two frames are in between: this one, and the method of Problem.
+    warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 2)

@@ -8,10 +8,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.checks import check_finite_number
-from reprior.exceptions import OptionError, RepriorError
+from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.merging import combined, merged
+from reprior.tuning import storage
+from reprior.tuning.lazy import lazy_profile
+from reprior.tuning.merging import combined
 from reprior.tuning.objective import (
     Best,
     Constraint,
@@ -20,10 +22,10 @@ from reprior.tuning.objective import (
     best_interval,
     middle,
     pareto_front,
+    refuse_together,
 )
 from reprior.tuning.passes import Table, run_pass
-from reprior.tuning.reading import Reading, lazy_parts, read
-from reprior.tuning.storage import read_profile, write_profile
+from reprior.tuning.reading import Reading, read
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switch_table import SwitchTable, switch_table
 from reprior.tuning.switches import BinnedSwitches, Switches
@@ -105,8 +107,8 @@ class StrengthProfile:
         Parameters
         ----------
         scores : array of shape (N, K), (N, K, H, W), … or (N,) for two classes
-            The model's outputs on labelled data it was not trained on. Dask arrays are read
-            chunk by chunk.
+            The model's outputs on labelled data it was not trained on. Of Dask arrays every
+            chunk is profiled where it is, by Dask's threads or cluster.
         labels : integer array
             Class indices, of the scores' shape without the class axis, from the same library.
         source_prior : array-like of shape (K,)
@@ -133,22 +135,11 @@ class StrengthProfile:
             "bounds": bounds, "class_axis": class_axis, "ignore_index": ignore_index,
             "resolution": resolution,
         }  # fmt: skip
-        parts = lazy_parts(
-            scores, labels, sample_weight, class_axis=class_axis, ignore_index=ignore_index
-        )
-        if parts is not None:
-            return merged(cls._of_part(part, options) for part in parts)
+        lazy = lazy_profile(scores, labels, sample_weight, options)
+        if lazy is not None:
+            return lazy
         reading = read(scores, labels, sample_weight, **options)
         return cls._of(reading)
-
-    @classmethod
-    def _of_part(cls, part: tuple[int, Any, Any, Any], options: dict[str, Any]) -> StrengthProfile:
-        start, scores, labels, weight = part
-        try:
-            return cls.from_scores(scores, labels, sample_weight=weight, **options)
-        except RepriorError as error:
-            here = f" Indices count from sample {start}, where its chunk begins." if start else ""
-            raise type(error)(f"{error}{here}") from error
 
     @classmethod
     def _of(cls, reading: Reading) -> StrengthProfile:
@@ -322,12 +313,21 @@ class StrengthProfile:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the profile to an npz file, atomically and without pickle."""
-        write_profile(path, self)
+        storage.write_profile(path, self)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> StrengthProfile:
         """Read a profile that :meth:`save` wrote."""
-        return cls(**read_profile(path))
+        return cls(**storage.read_profile(path))
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` would write, to be sent or kept anywhere."""
+        return storage.pack_profile(self)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> StrengthProfile:
+        """Read a profile that :meth:`to_bytes` gave."""
+        return cls(**storage.unpack_profile(content))
 
     def _like(self, **changed: Any) -> StrengthProfile:
         """A profile of the same problem with some of its parts replaced."""
@@ -377,11 +377,12 @@ class StrengthProfile:
         for constraint in constraints:
             metric = self._metric(constraint.metric)
             limited, baseline = self._steps_of(metric), value_of(self.baseline, metric)
-            constraint.refuse(limited, baseline)
-            limits.append((limited.start, constraint.holds(limited.value, baseline)))
-        start = np.unique(np.concatenate([steps.start, *(where for where, _ in limits)]))
-        holds = [good[np.searchsorted(where, start, side="right") - 1] for where, good in limits]
-        return Steps(start, steps.at(start)), np.all(holds, axis=0)
+            constraint.refuse(limited, baseline, self.bounds[1])
+            limits.append(Steps(limited.start, constraint.misses(limited.value, baseline)))
+        start = np.unique(np.concatenate([steps.start, *(limit.start for limit in limits)]))
+        misses = [limit.at(start) for limit in limits]
+        refuse_together(constraints, start, misses, self.bounds[1])
+        return Steps(start, steps.at(start)), np.max(misses, axis=0) == 0
 
     def _within(self, strengths: Any) -> Vector:
         low, high = self.bounds

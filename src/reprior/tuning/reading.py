@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import array_api_compat
 import numpy as np
@@ -13,7 +12,6 @@ from reprior.core.arrays import Array, Namespace, constant, namespace, to_numpy
 from reprior.core.binary import expand, is_single_score, resolve_class_axis
 from reprior.core.checks import (
     check_bounds,
-    check_class_axis,
     check_finite_number,
     check_kind,
     check_labels,
@@ -21,10 +19,10 @@ from reprior.core.checks import (
 )
 from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs, warn_if_single_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.exceptions import LabelsError, OptionError, ScoresError
+from reprior.exceptions import LabelsError, OptionError
 from reprior.tuning.rows import Rows
 
-__all__ = ["Reading", "anything_counts", "lazy_parts", "read"]
+__all__ = ["Reading", "anything_counts", "check_problem", "read", "refuse_nothing"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -60,17 +58,10 @@ def read(
     ``warn=False`` is for parts of a whole: whether logits look like probabilities is a question
     to all of them together.
     """
-    check_kind(kind)
-    low, high = check_bounds(bounds)
-    if resolution is not None:
-        resolution = check_finite_number("resolution", resolution, positive=True)
-    source = as_prior(source_prior, name="source_prior")
-    target = as_target_prior(target_prior, n_classes=source.size)
-    if low < 0 and (target == 0).any():
-        raise OptionError(
-            f"`bounds` must not reach below 0 where `target_prior` has a 0. Got bounds=({low:g}, "
-            f"{high:g}) and target_prior[{int(np.argmax(target == 0))}]=0. Start the bounds at 0."
-        )
+    source, target, limits, grid = check_problem(
+        source_prior=source_prior, target_prior=target_prior, kind=kind, bounds=bounds,
+        resolution=resolution,
+    )  # fmt: skip
     xp, z, host_labels, weight = _one_library(scores, labels, sample_weight)
     z = as_scores(z, xp)
     axis = resolve_class_axis(z.shape, source.size, class_axis)
@@ -95,59 +86,25 @@ def read(
     rows = replace(rows, scores=_class_axis_last(rows, axis, warn))
     if warn and kind == "logits":
         warn_if_probs(rows.scores, axis=-1, xp=xp)
-    return Reading(rows, source, target, slopes(source, target), (low, high), resolution)
+    return Reading(rows, source, target, slopes(source, target), limits, grid)
 
 
-def lazy_parts(
-    scores: Any, labels: Any, sample_weight: Any, *, class_axis: int, ignore_index: int | None
-) -> Iterator[tuple[int, Any, Any, Any]] | None:
-    """Dask arrays as a stream of NumPy parts, one per chunk of samples; None for any others.
-
-    A part is its first sample's index, scores, labels and weights. Parts with nothing to count
-    are left out, unless there is no other.
-    """
-    if not array_api_compat.is_dask_array(scores):
-        return None
-    namespace(scores, labels, sample_weight)
-    if np.isnan(scores.shape).any():
-        raise ScoresError(
-            f"`scores` must have chunks of known sizes. Got shape {scores.shape}. "
-            f"Call scores.compute_chunk_sizes() first."
+def check_problem(
+    *, source_prior: Any, target_prior: Any, kind: str, bounds: Any, resolution: float | None
+) -> tuple[Vector, Vector, tuple[float, float], float | None]:
+    """Check what does not depend on the samples: both priors, bounds and resolution."""
+    check_kind(kind)
+    low, high = check_bounds(bounds)
+    if resolution is not None:
+        resolution = check_finite_number("resolution", resolution, positive=True)
+    source = as_prior(source_prior, name="source_prior")
+    target = as_target_prior(target_prior, n_classes=source.size)
+    if low < 0 and (target == 0).any():
+        raise OptionError(
+            f"`bounds` must not reach below 0 where `target_prior` has a 0. Got bounds=({low:g}, "
+            f"{high:g}) and target_prior[{int(np.argmax(target == 0))}]=0. Start the bounds at 0."
         )
-    labels, sample_weight = _sliceable(labels), _sliceable(sample_weight)
-    if scores.ndim == 1 and np.shape(labels) != scores.shape:  # one sample
-        return iter([(0, _host(scores), _host(labels), _host(sample_weight))])
-    axis = 1 if scores.ndim > 1 and check_class_axis(scores.shape, class_axis) == 0 else 0
-    n_samples = scores.shape[axis]
-    for name, array in (("labels", labels), ("sample_weight", sample_weight)):
-        if array is not None and np.shape(array)[:1] != (n_samples,):
-            raise LabelsError(
-                f"`{name}` must have one entry per sample. Got shape {np.shape(array)} for "
-                f"scores of shape {scores.shape}. Check `class_axis`, and pass class indices."
-            )
-
-    def parts() -> Iterator[tuple[int, Any, Any, Any]]:
-        start, counted = 0, False
-        for length in scores.chunks[axis]:
-            piece = slice(start, start + length)
-            y = _host(labels[piece])
-            weight = None if sample_weight is None else _host(sample_weight[piece])
-            last = piece.stop == n_samples and not counted
-            if last or (length and anything_counts(y, weight, ignore_index)):
-                counted = True
-                yield start, _host(scores[(slice(None),) * axis + (piece,)]), y, weight
-            start = piece.stop
-
-    return parts()
-
-
-def _sliceable(values: Any) -> Any:
-    """Lists as arrays; arrays, and None, as they are."""
-    return np.asarray(values) if isinstance(values, list | tuple) else values
-
-
-def _host(array: Any) -> Any:
-    return None if array is None else np.asarray(array)
+    return source, target, (low, high), resolution
 
 
 def anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
@@ -218,7 +175,12 @@ def _check_samples(
     if weight is not None:
         check_sample_weight(weight, shape)
     if not anything_counts(labels, weight, ignore_index):
-        raise LabelsError(
-            f"`labels` must leave at least one sample to count. Got {labels.size} samples, all "
-            f"of them ignored or of weight 0. Check `ignore_index` and `sample_weight`."
-        )
+        refuse_nothing(labels.size)
+
+
+def refuse_nothing(n_samples: int) -> NoReturn:
+    """Say that no sample is left."""
+    raise LabelsError(
+        f"`labels` must leave at least one sample to count. Got {n_samples} samples, all "
+        f"of them ignored or of weight 0. Check `ignore_index` and `sample_weight`."
+    )

@@ -6,19 +6,41 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from reprior.exceptions import FileFormatError
-from reprior.files.archive import read_archive, write_archive
+from reprior.files.archive import pack_archive, read_archive, unpack_archive, write_archive
 from reprior.tuning.switches import BinnedSwitches, Switches
 
 if TYPE_CHECKING:
     from reprior.tuning.profile import StrengthProfile
 
-__all__ = ["read_profile", "write_profile"]
+__all__ = ["pack_profile", "read_profile", "unpack_profile", "write_profile"]
 
 _FORMAT, _FORMAT_VERSION = "reprior strength profile", 1
 
 
 def write_profile(path: str | PathLike[str], profile: StrengthProfile) -> None:
     """Write everything a profile is made of."""
+    write_archive(path, *_content(profile))
+
+
+def pack_profile(profile: StrengthProfile) -> bytes:
+    """Return what :func:`write_profile` would write."""
+    return pack_archive(*_content(profile))
+
+
+def read_profile(path: str | PathLike[str]) -> dict[str, Any]:
+    """Read back what :func:`write_profile` wrote, as the profile's constructor takes it."""
+    archive = read_archive(path, format_name=_FORMAT, version=_FORMAT_VERSION)
+    return _parts(path, *archive)
+
+
+def unpack_profile(content: bytes) -> dict[str, Any]:
+    """Read back what :func:`pack_profile` gave, as the profile's constructor takes it."""
+    name = f"{len(content)} bytes"
+    archive = unpack_archive(content, name=name, format_name=_FORMAT, version=_FORMAT_VERSION)
+    return _parts(name, *archive)
+
+
+def _content(profile: StrengthProfile) -> tuple[dict[str, Any], dict[str, Any]]:
     header = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
@@ -32,12 +54,12 @@ def write_profile(path: str | PathLike[str], profile: StrengthProfile) -> None:
         **({} if profile._sums is None else {"sums": profile._sums}),
         **{f"switch_{name}": column for name, column in profile._switches.arrays().items()},
     }
-    write_archive(path, header, arrays)
+    return header, arrays
 
 
-def read_profile(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read back what :func:`write_profile` wrote, as the profile's constructor takes it."""
-    header, arrays = read_archive(path, format_name=_FORMAT, version=_FORMAT_VERSION)
+def _parts(
+    path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Any]
+) -> dict[str, Any]:
     try:
         low, high = (float(bound) for bound in header["bounds"])
         binned = header["resolution"] is not None

@@ -23,7 +23,7 @@ from reprior.tuning.constants import fraction_bits
 from reprior.tuning.passes import compiles
 from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
 
-__all__ = ["Steps", "sweep", "value_of"]
+__all__ = ["Steps", "sweep", "sweep_rule", "value_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -68,8 +68,6 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
     tp, predicted, n_predicted, support = (
         (tally.sum(keepdims=True) if pooled else tally) for tally in tallies
     )
-    always = np.ones(1, bool) if pooled else _always(start, metric)
-    scale = _scale(support.size, metric)
     where, value = np.empty(len(switches) + 1), np.empty(len(switches) + 1)
     ordered = switches.ordered
     columns = (ordered.position, ordered.label, ordered.loser, ordered.winner)
@@ -77,10 +75,23 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
         (*columns, _or_empty(ordered.count, np.int64), _or_empty(ordered.weight, np.float64)),
         (tp.astype(np.float64), predicted.astype(np.float64), support.astype(np.float64),
          n_predicted.astype(np.int64)),
-        (always, metric.average == "seen", tuple(map(float, metric.form)), scale),
-        pooled, float(low), where, value,
+        sweep_rule(start, metric), pooled, float(low), where, value,
     )  # fmt: skip
     return Steps(where[:used].copy(), value[:used].copy())
+
+
+def sweep_rule(
+    counts: ClassCounts, metric: CountMetric
+) -> tuple[Vector, bool, tuple[float, ...], float]:
+    """What compiled sweeps have to know of a metric.
+
+    The classes that the average is over whatever is predicted, whether it is over the predicted
+    ones too, the coefficients of the ratio, and the fixed-point scale.
+    """
+    pooled = metric.average == "pooled"
+    always = np.ones(1, bool) if pooled else _always(counts, metric)
+    form = tuple(map(float, metric.form))  # of one type: compiled once for all metrics
+    return always, metric.average == "seen", form, _scale(always.size, metric)
 
 
 def _scale(n_classes: int, metric: CountMetric) -> float:

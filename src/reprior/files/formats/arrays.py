@@ -51,8 +51,11 @@ class Stored(Protocol):
         """Type of its entries."""
         ...
 
-    def blocks(self, rows: int) -> Iterator[Vector]:
-        """Give consecutive slices of at most ``rows`` rows, as arrays of their own."""
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
+        """Give consecutive slices of ``rows`` rows, as arrays of their own; the last may be less.
+
+        They begin at row ``first``, a multiple of ``rows``.
+        """
         ...
 
 
@@ -137,11 +140,11 @@ class ArrayReader:
         """Whether there are weights."""
         return self.weight is not None
 
-    def blocks(self, rows: int) -> Iterator[Block]:
-        """Give the file from its beginning in blocks of at most ``rows`` rows."""
-        labels = None if self.labels is None else self.labels.blocks(rows)
-        weight = None if self.weight is None else self.weight.blocks(rows)
-        for scores in self.scores.blocks(rows):
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+        """Give the file in blocks of at most ``rows`` rows, from row ``first`` on."""
+        labels = None if self.labels is None else self.labels.blocks(rows, first)
+        weight = None if self.weight is None else self.weight.blocks(rows, first)
+        for scores in self.scores.blocks(rows, first):
             yield Block(
                 scores=scores.astype(self.dtype, copy=False),
                 labels=None if labels is None else as_raw_labels(self.path, next(labels)),

@@ -14,7 +14,7 @@ import numpy as np
 
 from reprior.exceptions import FileFormatError, RepriorError, ScoresError, require
 from reprior.files.formats.columns import plan_columns, refuse_repeats
-from reprior.files.formats.reader import ReadOptions, Vector, damaged
+from reprior.files.formats.reader import ReadOptions, Vector, damaged, no_rows
 from reprior.files.formats.tables import TableReader
 
 __all__ = ["csv_batches", "csv_header", "line_finder", "open_csv", "parse_numbers"]
@@ -178,10 +178,7 @@ def open_csv(path: Path, options: ReadOptions) -> TableReader:
     batches = csv_batches(path, names, delimiter)
     sample = next(batches(1 << 10), None)
     if sample is None or not sample.num_rows:
-        raise FileFormatError(
-            f"{os.fspath(path)!r} must have rows. Got a header alone. "
-            f"Check that it was written to its end."
-        )
+        raise no_rows(path, "a header alone")
     line_of = line_finder(path, delimiter)
     plan = plan_columns(
         path,

@@ -1,12 +1,13 @@
-"""Arrays in npy files: the header is read, the data are mapped slice by slice."""
+"""Arrays in npy files: the header is read, and then the data slice by slice."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -40,8 +41,9 @@ def read_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.
 class StoredNpy:
     """An array in an npy file.
 
-    A window of the file is mapped for each slice and let go again, so that the memory in use
-    does not grow with the file.
+    Slices are read into memory of their own. Mapped ones would count as the program's memory for
+    as long as the map lives, and cost twice as much to copy. Only an array in Fortran's order,
+    whose rows are scattered, is mapped, anew for each slice.
     """
 
     path: Path
@@ -65,24 +67,36 @@ class StoredNpy:
             )
         return cls(path, offset, shape, fortran and len(shape) > 1, dtype)
 
-    def blocks(self, rows: int) -> Iterator[Vector]:
-        """Give consecutive slices of at most ``rows`` rows."""
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
+        """Give consecutive slices of at most ``rows`` rows, from row ``first`` on."""
         n = self.shape[0]
-        for start in range(0, n, rows):
-            yield self._slice(start, min(start + rows, n))
+        with open(self.path, "rb", buffering=0) as file:
+            for start in range(first, n, rows):
+                yield self._slice(file, start, min(start + rows, n))
 
-    def _slice(self, start: int, stop: int) -> Vector:
+    def _slice(self, file: FileIO, start: int, stop: int) -> Vector:
         rest = self.shape[1:]
         if 0 in self.shape or self.dtype.itemsize == 0:
             return np.zeros((stop - start, *rest), self.dtype)
+        native = self.dtype.newbyteorder("=")
         if self.fortran:
             whole = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order="F")
-            return np.array(whole[start:stop], dtype=self.dtype.newbyteorder("="), order="C")
-        row = self.dtype.itemsize * int(np.prod(rest, dtype=np.int64))
-        window = np.memmap(
-            self.path, self.dtype, "r", self.offset + start * row, (stop - start, *rest)
-        )
-        return np.array(window, dtype=self.dtype.newbyteorder("="))
+            return np.array(whole[start:stop], dtype=native, order="C")
+        values = np.empty((stop - start, *rest), self.dtype)
+        file.seek(self.offset + start * (values.nbytes // (stop - start)))
+        _fill(file, values, self.path)
+        return values.astype(native, copy=False)
+
+
+def _fill(file: FileIO, values: Vector, path: Path) -> None:
+    """Read exactly as many bytes as the array has."""
+    view = memoryview(cast(Any, values.reshape(-1).view(np.uint8)))
+    done = 0
+    while done < len(view):
+        got = file.readinto(view[done:])
+        if not got:
+            raise damaged(path, "npy", "it has become shorter while it was read")
+        done += got
 
 
 def open_npy(path: Path, options: ReadOptions) -> ArrayReader:

@@ -52,25 +52,29 @@ class StoredMember:
     fortran: bool
     dtype: np.dtype[Any]
 
-    def blocks(self, rows: int) -> Iterator[Vector]:
-        """Give consecutive slices of at most ``rows`` rows."""
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
+        """Give consecutive slices of at most ``rows`` rows, from row ``first`` on."""
         with (
             _refusing_damage(self.path),
             zipfile.ZipFile(self.path) as archive,
             archive.open(self.member) as file,
         ):
             read_header(file, self.path)
-            yield from self._turned(file, rows) if self.fortran else self._streamed(file, rows)
+            give = self._turned if self.fortran else self._streamed
+            yield from give(file, rows, first)
 
-    def _streamed(self, file: IO[bytes], rows: int) -> Iterator[Vector]:
+    def _streamed(self, file: IO[bytes], rows: int, first: int) -> Iterator[Vector]:
         n = self.shape[0]
-        for start in range(0, n, rows):
+        if first:  # an archive is not entered in the middle: what comes before is unpacked too
+            row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+            file.seek(first * row, os.SEEK_CUR)
+        for start in range(first, n, rows):
             values = np.empty((min(rows, n - start), *self.shape[1:]), self.dtype)
             _fill(file, values)
             yield values.astype(self.dtype.newbyteorder("="), copy=False)
         file.read(1)  # the end of the member, where its checksum is compared
 
-    def _turned(self, file: IO[bytes], rows: int) -> Iterator[Vector]:
+    def _turned(self, file: IO[bytes], rows: int, first: int) -> Iterator[Vector]:
         """Unpack an array whose rows are scattered to a temporary file, and map that."""
         with tempfile.TemporaryFile() as spool:
             copyfileobj(file, spool)
@@ -78,7 +82,7 @@ class StoredMember:
                 raise EOFError(f"{self.member!r} breaks off")
             spool.flush()
             whole = np.memmap(spool, self.dtype, "r", 0, self.shape, order="F")
-            for start in range(0, self.shape[0], rows):
+            for start in range(first, self.shape[0], rows):
                 yield np.array(whole[start : start + rows], self.dtype.newbyteorder("="), order="C")
 
 

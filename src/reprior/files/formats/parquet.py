@@ -19,6 +19,7 @@ from reprior.files.formats.reader import (
     ReadOptions,
     as_names,
     damaged,
+    no_rows,
     scores_dtype,
     written_kind,
 )
@@ -119,9 +120,7 @@ def _row_shape(path: Path, plan: Any, batches: Callable[[int], Iterator[Any]]) -
             return (length,)
     if plan.names:
         return (len(plan.names),)
-    raise FileFormatError(
-        f"{os.fspath(path)!r} must have rows. Got none. Check that it was written to its end."
-    )
+    raise no_rows(path)
 
 
 def _is_number(kind: Any) -> bool:

@@ -17,12 +17,14 @@ from reprior.exceptions import FileFormatError, OptionError, ScoresError
 __all__ = [
     "Block",
     "NamedLabels",
+    "NoRowsError",
     "ReadOptions",
     "Reader",
     "Vector",
     "as_names",
     "damaged",
     "few",
+    "no_rows",
     "scores_dtype",
     "written_kind",
 ]
@@ -33,6 +35,10 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 CLASS_NAMES_KEY = "reprior.class_names"
 #: Metadata key of tables and groups: what the scores are.
 KIND_KEY = "reprior.kind"
+
+
+class NoRowsError(FileFormatError):
+    """A file that is whole, and has no rows: an error by itself, and no loss among others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +102,11 @@ class Reader(Protocol):
     notes: tuple[str, ...]
     columns: tuple[str, ...]
 
-    def blocks(self, rows: int) -> Iterator[Block]:
-        """Give the file from its beginning in blocks of at most ``rows`` rows."""
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+        """Give the file in blocks of at most ``rows`` rows, from row ``first``, which begins one.
+
+        Where ``first`` is not 0, the blocks are those that begin there when all are given.
+        """
         ...
 
     def place(self, row: int) -> str:
@@ -117,6 +126,13 @@ def damaged(path: str | os.PathLike[str], what: str, error: object) -> FileForma
     return FileFormatError(
         f"{os.fspath(path)!r} must be a whole {what} file. It is truncated or damaged{because}. "
         f"Write or copy it again."
+    )
+
+
+def no_rows(path: str | os.PathLike[str], found: str = "none") -> NoRowsError:
+    """Return the error for a file without rows."""
+    return NoRowsError(
+        f"{os.fspath(path)!r} must have rows. Got {found}. Check that it was written to its end."
     )
 
 

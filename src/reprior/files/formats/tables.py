@@ -56,14 +56,15 @@ class TableReader:
         """Whether there is a weight column."""
         return self.plan.weight is not None
 
-    def blocks(self, rows: int) -> Iterator[Block]:
-        """Give the file from its beginning in blocks of at most ``rows`` rows."""
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Block]:
+        """Give the file in blocks of at most ``rows`` rows, from row ``first`` on."""
         start = 0
         for batch in self.batches(rows):
-            for first in range(0, batch.num_rows, rows):
-                block = self._block(batch.slice(first, rows), start)
-                yield block
-                start += len(block.scores)
+            for begin in range(0, batch.num_rows, rows):
+                part = batch.slice(begin, rows)
+                if start >= first:
+                    yield self._block(part, start)
+                start += part.num_rows
 
     def _block(self, batch: Any, start: int) -> Block:
         plan = self.plan

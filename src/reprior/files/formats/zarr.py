@@ -59,13 +59,13 @@ class StoredZarr:
         dtype: np.dtype[Any] = np.dtype(self.array.dtype)
         return dtype
 
-    def blocks(self, rows: int) -> Iterator[Vector]:
-        """Give consecutive slices of ``rows`` rows; the last one may have fewer.
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
+        """Give consecutive slices of ``rows`` rows from ``first`` on; the last may have fewer.
 
         Runs of whole stored chunks are read, so that each chunk is unpacked once.
         """
         held: Vector | None = None
-        for run in self._runs(rows):
+        for run in self._runs(rows, first):
             held = run if held is None or not len(held) else np.concatenate([held, run])
             whole = len(held) // rows * rows
             for start in range(0, whole, rows):
@@ -74,12 +74,12 @@ class StoredZarr:
         if held is not None and len(held):
             yield held.copy()
 
-    def _runs(self, rows: int) -> Iterator[Vector]:
+    def _runs(self, rows: int, first: int) -> Iterator[Vector]:
         n, stored = self.shape[0], int(self.array.chunks[0])
         run = max(stored, rows // max(stored, 1) * stored, 1)
-        for start in range(0, n, run):
+        for start in range(first // run * run, n, run):
             with _refusing_damage(self.path):
-                values = np.asarray(self.array[start : min(start + run, n)])
+                values = np.asarray(self.array[max(start, first) : min(start + run, n)])
             plain = values.dtype if values.dtype.kind == "T" else values.dtype.newbyteorder("=")
             yield values.astype(plain, order="C", copy=False)
 

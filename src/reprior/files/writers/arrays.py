@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -203,8 +204,8 @@ class NpzWriter:
 
     def abandon(self) -> None:
         """Let go of everything that is open."""
-        if self._direct is not None:
-            self._direct.close()
-        for spool in self._spools.values():
-            spool.close()
-        self._archive.close()
+        opened = [self._direct, *self._spools.values(), self._archive]
+        for each in opened:
+            if each is not None:
+                with suppress(OSError):  # of a full disk, which was told of already
+                    each.close()

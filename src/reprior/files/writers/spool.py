@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from shutil import copyfileobj
 from typing import IO, Any, cast
@@ -57,8 +58,9 @@ class NpyFile:
         self._file.close()
 
     def abandon(self) -> None:
-        """Close the file as it is."""
-        self._file.close()
+        """Close the file as it is, also on a full disk."""
+        with suppress(OSError):
+            self._file.close()
 
 
 class Spool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,8 @@ class ParquetWriter:
     def abandon(self) -> None:
         """Close the file; what is in it will not be used."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):
+                self._writer.close()
 
 
 class CsvWriter:
@@ -151,7 +153,8 @@ class CsvWriter:
 
     def abandon(self) -> None:
         """Close the file as it is."""
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
 
 
 def _flat(table: Any) -> Any:

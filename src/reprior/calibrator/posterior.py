@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from reprior.core.arrays import namespace, to_numpy
+from reprior.calibrator.document import document_of
+from reprior.calibrator.fitted import Fitted
+from reprior.calibrator.lazy_source import tuned_on
+from reprior.calibrator.options import check_map, check_options, full_problem
+from reprior.core.arrays import namespace
 from reprior.core.binary import is_single_score
-from reprior.core.prior import as_target_prior, slopes
-from reprior.core.rebalance import log_rebalance, rebalance
-from reprior.encoding import (
-    as_mapping,
-    check_options,
-    encode,
-    is_range,
-    score_array,
-    state_problem,
-)
-from reprior.exceptions import NotFittedError
+from reprior.core.decision import decide
+from reprior.core.prior import as_target_prior
+from reprior.core.score_map import ScoreMap
+from reprior.encoding import as_mapping, encode
 from reprior.files.calibrators import write_calibrator
 from reprior.metrics.count_metrics import CountMetric
 from reprior.summary import metric_name, summary_text
-from reprior.tuning.objective import Best
-from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = ["PosteriorCalibrator"]
 
@@ -36,7 +30,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 Self = TypeVar("Self", bound="PosteriorCalibrator")
 
 
-class PosteriorCalibrator:
+class PosteriorCalibrator(Fitted):
     r"""Re-sets the prior of a trained classifier, with the strength tuned on labelled scores.
 
     .. math:: P_f(k|x) ∝ \exp\bigl((z_k(x) + λ\,w_k) / T\bigr), \qquad
@@ -56,24 +50,32 @@ class PosteriorCalibrator:
     metric : str or CountMetric, default "balanced_accuracy"
         What λ maximises: ``accuracy``, ``balanced_accuracy``, ``mean_iou``,
         ``macro_precision``, ``macro_recall``, ``macro_f1``, or one class's, such as
-        ``"recall[3]"``.
+        ``"recall[3]"``. ``"log_loss"`` fits T and λ together for honest probabilities.
     subject_to : str or sequence of str, optional
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``; the baseline is
         the uncorrected model. They are judged on the tuning labels as they are: where those are
         balanced and the accuracy under the training mix is meant, weight them by the prior,
         ``sample_weight=source_prior[labels]``.
-    tune : {"strength"}
-        What is tuned: one strength for all classes.
-    selection : {"max"}
-        How λ is chosen from the profile: the middle of the interval of the largest value.
-    temperature : float, "fit" or None, default None
+    tune : {"strength", "per_class"}, default "strength"
+        What is tuned: one strength for all classes; or from the best strength on a bias for every
+        class, see :func:`reprior.tune_per_class`.
+    selection : str
+        How λ is chosen from the profile. "max": the middle of the interval of the largest value;
+        "smooth", "bagged", "one_se", "shrunk" and "balanced_log_loss" give up a little of it for a
+        λ that depends less on which samples the tuning labels are.
+    temperature : float, "fit", "bcts", "vector" or None, default None
         T: a number; or fitted by log-loss at the chosen strength, with the labels weighted from
         ``label_prior`` to the target prior, so judge it on that mix; or 1. It divides the
         correction too: the same posterior is
         ``rebalance(…, strength=strength_ / temperature_, temperature=temperature_)``.
+        "bcts" and "vector" fit a bias, or a scale and a bias, for every class by log-loss: for
+        ``metric="log_loss"``, or with ``separate=True``.
     label_prior : array-like of shape (K,), optional
-        What the tuning labels follow, for the fit of the temperature. Their own frequencies
-        where it is not given.
+        What the tuning labels follow, for fits by log-loss. Their own frequencies where it is not
+        given.
+    separate : bool, default False
+        Hold two maps: one for decisions, tuned for ``metric``, which :meth:`predict` uses; one for
+        probabilities, fitted by log-loss, which :meth:`predict_proba` uses.
     bounds : (float, float), default (0, 2)
         Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
     kind : {"logits", "probs", "log_probs"}, default "logits"
@@ -85,10 +87,12 @@ class PosteriorCalibrator:
         names are taken from a frame's columns, or sorted as scikit-learn sorts its classes.
     ignore_index : optional
         A label that marks samples to leave out.
-    cv : None
-        Reserved: the strength is tuned on all labels given.
-    random_state : int or None
-        Reserved for selections that draw at random; none does yet.
+    cv : int, integer array of the labels' shape, splitter or pairs of indices, optional
+        Also cross-validate: what is tuned without a fold is judged on it. λ is that of all labels.
+    n_bootstrap : int, default 0
+        Replicates of a bootstrap for intervals of λ, of the metric and of its gain; 1000 will do.
+    random_state : int, numpy Generator or None
+        Of folds and replicates. None is 0: the same data give the same calibrator.
 
     Attributes
     ----------
@@ -98,10 +102,29 @@ class PosteriorCalibrator:
         Strengths that do equally well on the tuning labels.
     temperature_ : float
         T.
+    biases_ : ndarray of shape (K,) or None
+        What is added to the log-scores in the place of λ·w, where it is tuned or fitted per class.
+    scales_ : ndarray of shape (K,) or None
+        By what the log-scores are multiplied before, under ``temperature="vector"``.
+    probability_map_ : ScoreMap or None
+        The map of the probabilities, with ``separate=True``; all of the above is then that of the
+        decisions.
+    shrinkage_ : float or None
+        How far the biases are held near the best strength, in labels; inf for all of the way.
     best_score_ : float
-        The metric at ``strength_`` *on the tuning labels*: judge the calibrator on others.
+        The metric *on the tuning labels*: judge the calibrator on others. A log-loss is better
+        when smaller.
+    log_loss_ : (float, float) or None
+        The log-loss before and after on the tuning labels, weighted to the target prior, where
+        probabilities were fitted.
+    counts_ : ClassCounts or None
+        What is decided on the tuning labels.
     profile_ : StrengthProfile
-        All counts for all strengths. None after :func:`reprior.load` and :meth:`retarget`.
+        All counts for all strengths.
+    cross_validation_ : CrossValidation or None
+        The score on samples that were not tuned on, where ``cv`` is given.
+    uncertainty_ : Uncertainty or None
+        Intervals that cover 90 %, where ``n_bootstrap`` is given.
     provenance_ : dict or None
         What it was tuned on, ``{"digest": …, "n_samples": …}``, where
         :func:`reprior.engines.fit` tuned it; None after :meth:`fit`.
@@ -109,6 +132,11 @@ class PosteriorCalibrator:
         The priors as used.
     classes_ : ndarray of shape (K,)
         The classes in the order of the scores.
+
+    Notes
+    -----
+    ``log_loss_``, ``counts_``, ``profile_``, ``cross_validation_`` and ``uncertainty_`` are None
+    after :func:`reprior.load` and :meth:`retarget`.
 
     References
     ----------
@@ -129,16 +157,6 @@ class PosteriorCalibrator:
     array([[0.426, 0.574]])
     """
 
-    strength_: float
-    strength_interval_: tuple[float, float]
-    temperature_: float
-    best_score_: float
-    profile_: StrengthProfile | None
-    provenance_: dict[str, Any] | None = None
-    source_prior_: Vector
-    target_prior_: Vector
-    classes_: Vector
-
     def __init__(
         self,
         source_prior: Any,
@@ -147,16 +165,18 @@ class PosteriorCalibrator:
         metric: str | CountMetric = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
         tune: str = "strength",
-        selection: str = "max",
-        temperature: float | Literal["fit"] | None = None,
+        selection: str = DEFAULT_SELECTION,
+        temperature: float | Literal["fit", "bcts", "vector"] | None = None,
         label_prior: Any = None,
+        separate: bool = False,
         bounds: tuple[float, float] = (0.0, 2.0),
         kind: str = "logits",
         class_axis: int = -1,
         classes: Any = None,
         ignore_index: Any = None,
-        cv: None = None,
-        random_state: int | None = None,
+        cv: Any = None,
+        n_bootstrap: int = 0,
+        random_state: Any = None,
     ) -> None:
         self.source_prior = source_prior
         self.target_prior = target_prior
@@ -166,12 +186,14 @@ class PosteriorCalibrator:
         self.selection = selection
         self.temperature = temperature
         self.label_prior = label_prior
+        self.separate = separate
         self.bounds = bounds
         self.kind = kind
         self.class_axis = class_axis
         self.classes = classes
         self.ignore_index = ignore_index
         self.cv = cv
+        self.n_bootstrap = n_bootstrap
         self.random_state = random_state
 
     def fit(self: Self, scores: Any, labels: Any, sample_weight: Any = None) -> Self:
@@ -180,7 +202,8 @@ class PosteriorCalibrator:
         Parameters
         ----------
         scores : array of shape (N, K), (N, K, H, W), … or (N,); or a frame with a column per class
-            The model's outputs.
+            The model's outputs. Dask arrays and dataframes are gone through where their chunks
+            are, in one round of tasks per pass.
         labels : array, series or list
             Class indices, or names from ``classes``; the scores' shape without the class axis.
         sample_weight : array of the labels' shape, optional
@@ -188,59 +211,85 @@ class PosteriorCalibrator:
         """
         check_options(self)
         data, terms = encode(self, scores, labels, sample_weight)
-        problem = state_problem(self, terms)
-        best, profile = problem.search(data.profile)
-        temperature = problem.temperature
-        if temperature == "fit":
-            temperature = data.temperature(best.strength, problem.label_prior)
-        problem.warn_of_absent(profile)
-        self._adopt(problem, best, profile, temperature)
+        problem = full_problem(self, terms)
+        found = tuned_on(problem, data)
+        found.say(stacklevel=2)
+        self._adopt(problem, found)
         return self
 
-    def predict_log_proba(self, scores: Any) -> Any:
-        """Return the log-posterior of every class, of the scores' shape, library and dtype."""
-        return log_rebalance(self._scores(scores), self.source_prior_, **self._map)
+    def predict_log_proba(self, scores: Any, *, map: str | None = None) -> Any:
+        """Return the log-posterior of every class, of the scores' shape, library and dtype.
 
-    def predict_proba(self, scores: Any) -> Any:
+        Parameters
+        ----------
+        scores : array, or a frame with a column per class
+            The model's outputs.
+        map : {"decision", "probability"}, optional
+            With ``separate=True``, by which map; by that of the probabilities if not given.
+        """
+        return self._posterior(scores, map, log=True)
+
+    def predict_proba(self, scores: Any, *, map: str | None = None) -> Any:
         """Return the posterior of every class, of the scores' shape, library and dtype.
 
         For two classes and one score per sample, the probability of the second class. A strength
         tuned for decisions need not give honest probabilities: with ``temperature="fit"`` the
-        decisions stay and the probabilities are fitted to the labels.
+        decisions stay and the probabilities are fitted to the labels; with ``separate=True`` they
+        have a map of their own. Parameters are those of :meth:`predict_log_proba`.
         """
-        return rebalance(self._scores(scores), self.source_prior_, **self._map)
+        return self._posterior(scores, map, log=False)
 
-    def predict(self, scores: Any) -> Any:
+    def predict(self, scores: Any, *, costs: Any = None) -> Any:
         """Return the class of the largest posterior: indices, or names where there are names.
 
         Indices come as an array of the scores' library, names as NumPy.
+
+        Parameters
+        ----------
+        scores : array, or a frame with a column per class
+            The model's outputs.
+        costs : array-like of shape (K, D), optional
+            ``costs[true, decided]``: return the decision of least expected cost instead, by the
+            probabilities, see :func:`reprior.decide`. Columns are the classes; where there are more
+            or fewer of them than classes, the column's index is returned.
         """
-        posterior = self.predict_proba(scores)
+        n_classes = self._fitted.source_prior_.size
+        if costs is not None:
+            index = decide(self.predict_proba(scores), costs, class_axis=self.class_axis)
+            if np.shape(costs)[1] != n_classes:
+                return index
+            return self._named(index)
+        posterior = self.predict_proba(scores, map="decision")
         xp = namespace(posterior)
-        if is_single_score(posterior.shape, self.source_prior_.size, self.class_axis):
+        if is_single_score(posterior.shape, n_classes, self.class_axis):
             index = xp.astype(posterior > 1 - posterior, xp.int64)
             index = index if index.ndim == 1 else xp.squeeze(index, axis=self.class_axis)
         else:
             index = xp.argmax(posterior, axis=self.class_axis)
-        return index if is_range(self.classes_) else self.classes_[to_numpy(index)]
+        return self._named(index)
 
     def retarget(self: Self, target_prior: Any) -> Self:
         """Return a calibrator for another deployment mix: the same strength, no refit.
+
+        Biases per class move by strength_·(log P_t' − log P_t), as one strength's would.
 
         Parameters
         ----------
         target_prior : "uniform", array-like of shape (K,), or {class: probability}
             The new P_t.
         """
-        self._check_fitted()
-        other = copy.copy(self)
+        other = copy.copy(self._fitted)
         other.target_prior = target_prior
         other.target_prior_ = as_target_prior(
             as_mapping(target_prior),
             n_classes=self.source_prior_.size,
             classes=self.classes_.tolist(),
         )
-        other.profile_, other.best_score_ = None, math.nan
+        old, new = self.target_prior_, other.target_prior_
+        other._hold(self._decision.retargeted(self.source_prior_, old, new))
+        if self.probability_map_ is not None:
+            other.probability_map_ = self.probability_map_.retargeted(self.source_prior_, old, new)
+        other._forget()
         return other
 
     def uncorrected(self: Self) -> Self:
@@ -248,89 +297,59 @@ class PosteriorCalibrator:
 
         It stands for "before" where this one is judged.
         """
-        self._check_fitted()
-        other = copy.copy(self)
-        other.strength_, other.strength_interval_, other.temperature_ = 0.0, (0.0, 0.0), 1.0
-        other.profile_, other.best_score_, other.provenance_ = None, math.nan, None
+        other = copy.copy(self._fitted)
+        other._hold(ScoreMap(0.0))
+        other.strength_interval_, other.probability_map_ = (0.0, 0.0), None
+        other._forget()
+        other.provenance_ = None
         return other
 
-    def as_affine(self) -> tuple[float, Vector]:
+    def one_map(self: Self, map: str | None = None) -> Self:
+        """Return a calibrator with one of the two maps alone; without ``separate``, itself.
+
+        Parameters
+        ----------
+        map : {"decision", "probability"}, optional
+            Which. It must be said where there are two.
+        """
+        separate = self._fitted.probability_map_ is not None
+        chosen = check_map(map, separate=separate, needed=True)
+        if self.probability_map_ is None:
+            return self
+        other = copy.copy(self)
+        other.separate, other.probability_map_ = False, None
+        if chosen == "probability":
+            at = self.probability_map_.strength
+            other._hold(self.probability_map_)
+            other._forget()
+            other.metric, other.strength_interval_ = "log_loss", (at, at)
+            other.tune, other.shrinkage_ = "strength", None
+        return other
+
+    def as_affine(self, map: str | None = None) -> tuple[Any, Vector]:
         """Return (scale, bias) so that ``softmax(scale·z + bias)`` is the posterior of scores z.
 
-        For probabilities, z is their logarithm. The bias is (K,), −inf for a class of target
-        prior 0.
+        For probabilities, z is their logarithm. The scale is a number; under
+        ``temperature="vector"`` it is (K,). The bias is (K,), −inf for a class of target prior 0.
+
+        Parameters
+        ----------
+        map : {"decision", "probability"}, optional
+            Which map is meant. With ``separate=True`` it must be said.
         """
-        self._check_fitted()
-        with np.errstate(invalid="ignore"):
-            bias = (
-                self.strength_ / self.temperature_ * slopes(self.source_prior_, self.target_prior_)
-            )
-        return 1.0 / self.temperature_, np.nan_to_num(bias, nan=0.0, neginf=-np.inf)
+        one = self.one_map(map)
+        return one._decision.affine(one.source_prior_, one.target_prior_)
 
     def summary(self) -> str:
         """Return what was tuned, and every count metric before and after, as text."""
-        self._check_fitted()
-        return summary_text(self)
+        return summary_text(self._fitted)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibrator to a JSON file, atomically. :func:`reprior.load` reads it."""
-        self._check_fitted()
-        write_calibrator(
-            path,
-            {
-                "strength": self.strength_,
-                "temperature": self.temperature_,
-                "source_prior": self.source_prior_.tolist(),
-                "target_prior": self.target_prior_.tolist(),
-                "kind": self.kind,
-                "metric": metric_name(self.metric),
-                "classes": None if is_range(self.classes_) else self.classes_.tolist(),
-                "class_axis": self.class_axis,
-                "strength_interval": list(self.strength_interval_),
-                "best_score": None if math.isnan(self.best_score_) else self.best_score_,
-                "provenance": self.provenance_,
-            },
-        )
+        write_calibrator(path, document_of(self._fitted))
 
     def __repr__(self) -> str:
         state = f"strength_={self.strength_:.4g}" if hasattr(self, "strength_") else "not fitted"
         return (
             f"PosteriorCalibrator(metric={metric_name(self.metric)!r}, kind={self.kind!r}, {state})"
         )
-
-    def _scores(self, scores: Any) -> Any:
-        self._check_fitted()
-        return score_array(scores, None if is_range(self.classes_) else self.classes_)
-
-    @property
-    def _map(self) -> dict[str, Any]:
-        """Options of ``rebalance``. Decisions are those of ``strength_`` at any temperature."""
-        return {
-            "target_prior": self.target_prior_,
-            "strength": self.strength_ / self.temperature_,
-            "temperature": self.temperature_,
-            "kind": self.kind,
-            "class_axis": self.class_axis,
-        }
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "strength_"):
-            raise NotFittedError(
-                "This PosteriorCalibrator is not fitted. Call fit(scores, labels), or "
-                "reprior.load(path), first."
-            )
-
-    def _adopt(
-        self,
-        problem: Problem,
-        best: Best,
-        profile: StrengthProfile,
-        temperature: float,
-        provenance: dict[str, Any] | None = None,
-    ) -> None:
-        """Become fitted: all at once, so that a fit that fails changes nothing."""
-        self.classes_, self.profile_ = problem.classes, profile
-        self.source_prior_, self.target_prior_ = problem.source_prior, problem.target_prior
-        self.strength_, self.strength_interval_ = best.strength, best.interval
-        self.best_score_, self.temperature_ = best.value, float(temperature)
-        self.provenance_ = provenance

@@ -1,0 +1,187 @@
+"""Files larger than memory: fit and apply against what any program must do with such a file.
+
+``fit`` is compared with reading the file once in chunks and taking each row's arg max, ``apply``
+with a copy through a softmax, both in NumPy. Then the time of a fit over four numbers of rows and
+of classes, each against the one before: a ratio of 2 is linear growth. Peak memory is that of a
+process of its own, against 600 MB.
+
+``python -m benchmarks.scale FOLDER ROWS CLASSES [MARGIN]`` measures one size, and keeps its files.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import Row, compare
+
+ROWS, CLASSES = 4_000_000, 14
+"""224 MB of float32: more than any cache, and little enough to be written by every run."""
+
+GROWING_ROWS = (500_000, 1_000_000, 2_000_000, 4_000_000)
+GROWING_CLASSES = (8, 16, 32, 64)
+ROWS_OF_CLASSES = 500_000
+
+MOST_MEMORY = 600e6
+"""Bytes that a fit may use at its peak, whatever the size of the file."""
+
+CHUNK = 1 << 23
+"""Bytes that the peers read at a time, as many as reprior does."""
+
+BLOCK = 1 << 18
+
+#: Runs a fit in a process of its own and prints its peak memory in bytes.
+MEASURED = """
+import sys
+from benchmarks.scale import fit
+from pathlib import Path
+fit(Path(sys.argv[1]))
+with open("/proc/self/status") as status:
+    print(1024 * int(next(line for line in status if line.startswith("VmHWM:")).split()[1]))
+"""
+
+
+def write(folder: Path, rows: int, classes: int, *, margin: float = 8.0) -> Path:
+    """Write scores, labels and counts of a model that is right in nearly all cases.
+
+    About a third of the rows switch once between the strengths 0 and 2.
+    """
+    rng = np.random.default_rng(0)
+    counts = np.rint(1e6 * 0.6 ** (np.arange(classes) * 13 / (classes - 1))).astype(int) + 1
+    prior = counts / counts.sum()
+    bias = np.log(prior).astype(np.float32)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "counts.json").write_text(json.dumps(counts.tolist()))
+    with open(folder / "scores.npy", "wb") as scores, open(folder / "labels.npy", "wb") as labels:
+        for file, dtype, shape in ((scores, "<f4", (rows, classes)), (labels, "|u1", (rows,))):
+            header = {"descr": dtype, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, rows, BLOCK):
+            n = min(BLOCK, rows - start)
+            y = rng.choice(classes, size=n, p=prior)
+            z = rng.standard_normal((n, classes), dtype=np.float32) * 1.5 + bias
+            z[np.arange(n), y] += margin
+            scores.write(z.tobytes())
+            labels.write(y.astype(np.uint8).tobytes())
+    return folder
+
+
+def chunks(folder: Path) -> Iterator[np.ndarray[Any, Any]]:
+    """The scores as NumPy reads them, chunk by chunk."""
+    with open(folder / "scores.npy", "rb") as file:
+        np.lib.format.read_magic(file)
+        (n, classes), _, dtype = np.lib.format.read_array_header_1_0(file)
+        rows = CHUNK // (classes * dtype.itemsize)
+        for start in range(0, n, rows):
+            m = min(rows, n - start)
+            yield np.fromfile(file, dtype, m * classes).reshape(m, classes)
+
+
+def read_and_decide(folder: Path) -> int:
+    """Read the file and take every row's arg max."""
+    return sum(int(chunk.argmax(axis=1)[0]) for chunk in chunks(folder))
+
+
+def copy_with_softmax(folder: Path) -> None:
+    """Write the softmax of every row to another file."""
+    with open(folder / "copy.npy", "wb") as file:
+        for chunk in chunks(folder):
+            chunk -= chunk.max(axis=1, keepdims=True)
+            np.exp(chunk, out=chunk)
+            chunk /= chunk.sum(axis=1, keepdims=True)
+            file.write(chunk.data)
+
+
+def fit(folder: Path, **options: Any) -> Any:
+    """Tune a calibrator on the file."""
+    import reprior as rp
+    from reprior.files.scores import open_scores
+
+    counts = json.loads((folder / "counts.json").read_text())
+    scores = open_scores(folder / "scores.npy", labels=folder / "labels.npy", kind="logits")
+    calibrator = rp.PosteriorCalibrator(rp.prior_from_counts(counts))
+    return rp.engines.fit(calibrator, scores, **{"resolution": 1e-4, **options})
+
+
+def apply(folder: Path) -> None:
+    """Run ``reprior apply`` on the file, in this process."""
+    from reprior.__main__ import main
+
+    if not (folder / "cal.json").exists():
+        fit(folder).save(folder / "cal.json")
+    done = main(
+        ["apply", str(folder / "cal.json"), str(folder / "scores.npy"), "--quiet",
+         "-o", str(folder / "out.npy")]
+    )  # fmt: skip
+    if done:
+        raise RuntimeError(f"reprior apply ended with code {done}")
+
+
+def rows() -> Iterator[Row]:
+    """What files cost, against reading and copying them, and how the cost grows."""
+    with tempfile.TemporaryDirectory() as room:
+        folder = write(Path(room) / "whole", ROWS, CLASSES)
+        what = f"{ROWS:,} × {CLASSES}"
+        yield compare(
+            f"fit {what} from npy", lambda: fit(folder), "reading and arg max, NumPy",
+            lambda: read_and_decide(folder), bar=1 / 0.7, pairs=9,
+        )  # fmt: skip
+        yield compare(
+            f"apply {what} to npy", lambda: apply(folder), "copy with softmax, NumPy",
+            lambda: copy_with_softmax(folder), bar=1 / 0.5, pairs=5,
+        )  # fmt: skip
+        yield peak(folder, f"peak memory of fit {what}")
+        yield from growth(Path(room))
+
+
+def peak(folder: Path, what: str) -> Row:
+    """Peak memory of a fit in a process of its own, as a share of what is allowed."""
+    found = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(folder)], capture_output=True, text=True, check=True
+    )
+    share = int(found.stdout.split()[-1]) / MOST_MEMORY
+    return Row(what, "600 MB", share, share, share, 1.0)
+
+
+def growth(room: Path) -> Iterator[Row]:
+    """Time of a fit at each size, against the size before, half as large."""
+    sizes = [(n, CLASSES) for n in GROWING_ROWS]
+    yield from _doublings(room, sizes)
+    yield from _doublings(room, [(ROWS_OF_CLASSES, k) for k in GROWING_CLASSES])
+
+
+def _doublings(room: Path, sizes: list[tuple[int, int]]) -> Iterator[Row]:
+    before: tuple[Path, str] | None = None
+    for n, k in sizes:
+        folder, name = write(room / f"{n}-{k}", n, k), f"{n:,} × {k}"
+        if before is not None:
+            less, half = before
+            yield compare(
+                f"fit {name}", lambda: fit(folder), f"fit {half}", lambda: fit(less),  # noqa: B023
+                bar=float("nan"), pairs=5,
+            )  # fmt: skip
+        before = folder, name
+
+
+def main() -> None:
+    """Write scores of a size of one's own, and print seconds and samples per second."""
+    folder, n, k = Path(sys.argv[1]), int(float(sys.argv[2])), int(sys.argv[3])
+    if not (folder / "scores.npy").exists():
+        write(folder, n, k, margin=float(sys.argv[4]) if len(sys.argv) > 4 else 8.0)
+    for name, work in (("read and arg max", read_and_decide), ("fit", fit)):
+        began, cpu = time.perf_counter(), time.process_time()
+        work(folder)
+        seconds, busy = time.perf_counter() - began, time.process_time() - cpu
+        print(f"{name:20} {seconds:8.2f} s, {busy:8.2f} s of processors, {n / seconds:,.0f} rows/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""From a problem and its data to the maps of a calibrator, and how far to trust them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.calibrator.sources import Source, joint_bounds
+from reprior.core.joint import LogLossFit
+from reprior.core.scaling import SCALINGS
+from reprior.core.score_map import ScoreMap
+from reprior.core.temperature import BOUNDS
+from reprior.exceptions import InfeasibleError, RepriorWarning
+from reprior.metrics.counts import ClassCounts
+from reprior.tuning.bootstrap import StrengthBootstrap
+from reprior.tuning.crossval import CrossValidation, cross_validate_reading
+from reprior.tuning.fold_options import folds_of, images_of
+from reprior.tuning.nested_biases import nested_biases
+from reprior.tuning.objective import Best
+from reprior.tuning.per_class import PerClassBiases, tune_biases
+from reprior.tuning.problem import Problem
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.selection import CURVE_RULES, select
+from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
+
+__all__ = ["CONFIDENCE", "Tuned", "tuned"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: What the intervals of a calibrator cover.
+CONFIDENCE = 0.9
+
+#: How far from a switch a rule's strength is kept, where there is room: far more than rounding of
+#: single precision moves a switch, and less than a strength is ever known to.
+ROOM = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What a fit found."""
+
+    decision: ScoreMap
+    """The only map, where ``probability`` is None."""
+    probability: ScoreMap | None
+    value: float
+    """Of the metric on the tuning labels."""
+    interval: tuple[float, float]
+    profile: StrengthProfile
+    counts: ClassCounts | None
+    log_loss: tuple[float, float] | None = None
+    """Before and after, where probabilities were fitted."""
+    shrinkage: float | None = None
+    cross_validation: CrossValidation | None = None
+    uncertainty: Uncertainty | None = None
+    sentences: list[str] = field(default_factory=list)
+    """What is to be said about it."""
+
+    def say(self, *, stacklevel: int) -> None:
+        """Warn; ``stacklevel`` is how many frames up from here the user's call is."""
+        for sentence in self.sentences:
+            warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
+
+
+def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: int = 2) -> Tuned:
+    """Tune what the problem asks for.
+
+    ``stacklevel`` is how many frames up from here the user's call is: 2 where the function that
+    the user calls has called this one.
+    """
+    if problem.log_loss:
+        found = _by_log_loss(problem, source)
+        problem.warn_of_absent(found.profile, stacklevel=stacklevel + 1)
+        return found
+    best, profile = _searched(problem, source, widen, stacklevel + 2)
+    found = _decisions(problem, source, best, profile)
+    found = replace(found, **_trust(problem, source, best, found))
+    names = problem.classes.tolist()
+    if problem.cv is not None or problem.n_bootstrap:
+        found.sentences.extend(
+            doubts(
+                profile, uncertain=found.uncertainty, validated=found.cross_validation,
+                classes=names,
+            )
+        )  # fmt: skip
+    if problem.separate:
+        fitted, loss = _probabilities(problem, source, found.sentences)
+        found = replace(found, probability=fitted, log_loss=loss)
+    elif problem.temperature == "fit":
+        found = _with_temperature(problem, source, found)
+    problem.warn_of_absent(profile, stacklevel=stacklevel + 1)
+    return found
+
+
+def _searched(
+    problem: Problem, source: Source, widen: bool, stacklevel: int
+) -> tuple[Best, StrengthProfile]:
+    """The strength that the rule chooses, and the profile it was chosen from."""
+    try:
+        best, profile = problem.search(source.profile, widen=widen, stacklevel=stacklevel)
+    except InfeasibleError as error:
+        if problem.tune != "per_class":
+            raise
+        # Biases may do what no strength does: they begin where the least is missing.
+        profile, nearest = source.profile(problem.bounds), error.strength
+        at = 1.0 if nearest is None else nearest
+        return Best(at, profile.evaluate(problem.metric, at), (at, at), False), profile
+    if problem.selection != "max" and not problem.flat:
+        looks = problem.selection not in CURVE_RULES
+        best = select(
+            profile,
+            problem.metric,
+            problem.selection,
+            subject_to=problem.constraints,
+            reading=source.reading(profile.bounds) if looks else None,
+        )
+        best = _inside(best, profile)
+    return best, profile
+
+
+def _inside(best: Best, profile: StrengthProfile) -> Best:
+    """A little away from where decisions change, so that rounding does not decide there."""
+    low, high = best.interval
+    room = min((high - low) / 2, ROOM)
+    if best.strength == 0.0 or profile.resolution is not None:
+        return best  # the model as it is; a point of the grid, where counts are exact
+    return replace(best, strength=min(max(best.strength, low + room), high - room))
+
+
+def _decisions(problem: Problem, source: Source, best: Best, profile: StrengthProfile) -> Tuned:
+    """The map for decisions, at the temperature that was given, and what it does."""
+    temperature = 1.0
+    if not problem.separate and not isinstance(problem.temperature, str):
+        temperature = float(problem.temperature)
+    if problem.tune == "per_class":
+        biased = _biases(problem, source, best, profile)
+        at = ScoreMap(best.strength, temperature, biases=biased.biases)
+        return Tuned(
+            at, None, biased.value, best.interval, profile, source.counts(at),
+            shrinkage=biased.shrinkage,
+        )  # fmt: skip
+    low, high = profile.bounds
+    inside = low <= best.strength <= high  # if not, no strength changes a decision
+    counts = profile.counts(best.strength) if inside else profile.baseline
+    at = ScoreMap(best.strength, temperature)
+    return Tuned(at, None, best.value, best.interval, profile, counts)
+
+
+def _biases(
+    problem: Problem, source: Source, best: Best, profile: StrengthProfile
+) -> PerClassBiases:
+    return tune_biases(
+        source.reading(profile.bounds),
+        best.strength,
+        metric=problem.metric,
+        constraints=problem.constraints,
+        seed=problem.seed,
+    )
+
+
+def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[str, Any]:
+    """What folds and bootstrap say, where they are asked."""
+    known: dict[str, Any] = {}
+    if problem.cv is None and not problem.n_bootstrap:
+        return known
+    reading = source.reading(found.profile.bounds)
+    if problem.cv is not None:
+        folds = folds_of(reading, problem.cv, np.random.default_rng(problem.seed))
+        with _named_fold():
+            if problem.tune == "per_class":
+                value = replace(best, value=found.value)
+                known["cross_validation"] = nested_biases(
+                    reading, folds, problem, best=value, profile=found.profile
+                )
+            else:
+                known["cross_validation"] = cross_validate_reading(
+                    reading, problem.metric, folds, rule=problem.selection,
+                    subject_to=problem.constraints,
+                )  # fmt: skip
+    if problem.n_bootstrap:
+        bootstrap = StrengthBootstrap.of(
+            reading, groups=images_of(reading), n_replicates=problem.n_bootstrap,
+            random_state=problem.seed,
+        )  # fmt: skip
+        known["uncertainty"] = _uncertainty(problem, bootstrap, best)
+    return known
+
+
+def _uncertainty(problem: Problem, bootstrap: StrengthBootstrap, best: Best) -> Uncertainty:
+    """Of the rule, where the replicates can follow it; otherwise of the strength as it is."""
+    metric, rule, (low, high) = problem.metric, problem.selection, bootstrap.profile.bounds
+    at: float | None = min(max(best.strength, low), high)
+    if rule in CURVE_RULES and not problem.flat:
+        free = _inside(select(bootstrap.profile, metric, rule), bootstrap.profile).strength
+        at = None if free == best.strength else at  # a constraint has moved it
+    return uncertainty(
+        bootstrap, metric, rule=rule if at is None else "max", strength=at, confidence=CONFIDENCE
+    )
+
+
+def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
+    shifts = found.decision.shifts(problem.source_prior, problem.target_prior)
+    fit = source.temperature(problem, shifts)
+    if fit.at_bound:
+        found.sentences.append(_at_temperature(fit.temperature))
+    return replace(found, decision=replace(found.decision, temperature=fit.temperature))
+
+
+def _by_log_loss(problem: Problem, source: Source) -> Tuned:
+    """One map, fitted by log-loss."""
+    sentences: list[str] = []
+    profile = source.profile(problem.bounds)
+    fitted, loss = _probabilities(problem, source, sentences)
+    at, (low, high) = fitted.strength, problem.bounds
+    if not low <= at <= high:
+        profile = source.profile((min(low, at), max(high, at)))
+    counts: ClassCounts | None = None
+    if not fitted.plain:
+        counts = source.counts(fitted)
+    elif profile.bounds[0] <= at <= profile.bounds[1]:  # or it could not be made wider
+        counts = profile.counts(at)
+    return Tuned(
+        fitted, None, loss[1], (at, at), profile, counts, log_loss=loss, sentences=sentences
+    )
+
+
+def _probabilities(
+    problem: Problem, source: Source, sentences: list[str]
+) -> tuple[ScoreMap, tuple[float, float]]:
+    """The map of least log-loss, and the log-loss before and after."""
+    before = source.log_loss(problem)
+    if problem.temperature not in SCALINGS:
+        joint = source.joint(problem)
+        _say_of_joint(problem, joint, sentences)
+        return ScoreMap(joint.decision_strength, joint.temperature), (before, joint.log_loss)
+    with _heard(sentences):
+        fit = source.scaling(problem)
+    at, t = fit.joint.decision_strength, fit.joint.temperature
+    if fit.joint.at_bound:  # it was held near the rule of Bayes then
+        at = t = 1.0
+    if problem.temperature == "bcts" and fit.scale[0] > 0:
+        t = 1.0 / float(fit.scale[0])
+        return ScoreMap(at, t, biases=fit.bias * t), (before, fit.log_loss)
+    return ScoreMap(at, t, biases=fit.bias * t, scales=fit.scale * t), (before, fit.log_loss)
+
+
+def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> None:
+    """Say where the strength says nothing, or T or λ is at a bound."""
+    if problem.flat and problem.log_loss:
+        sentences.append(
+            "The target prior is the source prior, as far as the classes in play go: the strength "
+            "says nothing, and the temperature alone is fitted."
+        )
+    if not fit.at_bound:
+        return
+    if fit.temperature in BOUNDS:
+        sentences.append(_at_temperature(fit.temperature))
+    if fit.strength in joint_bounds(problem):
+        sentences.append(
+            f"the log-loss still falls at the bound strength={fit.strength:g}. The model does not "
+            f"lean towards the classes that `source_prior` names frequent as it says: pass the mix "
+            f"that the model saw, class weights and sampling included, or wider `bounds`."
+        )
+
+
+def _at_temperature(end: float) -> str:
+    why = (
+        "every sample is classified right with room to spare"
+        if end == BOUNDS[0]
+        else "the scores say less about these labels than no scores would"
+    )
+    return (
+        f"the log-loss still falls at the bound T={end:g} of the temperature, as it does where "
+        f"{why}. Pass more or other validation data, or a number as `temperature`."
+    )
+
+
+@contextmanager
+def _heard(sentences: list[str]) -> Iterator[None]:
+    """Take down what is warned of, to be said where the user calls."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RepriorWarning)
+        yield
+    for each in caught:
+        if issubclass(each.category, RepriorWarning):
+            sentences.append(str(each.message))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+@contextmanager
+def _named_fold() -> Iterator[None]:
+    """Let an error in a fold say that it was there."""
+    try:
+        yield
+    except InfeasibleError as error:
+        raise InfeasibleError(
+            f"{error} That was without one of the folds of `cv`; on all labels it is possible.",
+            strength=error.strength,
+            shortfall=error.shortfall,
+            biases=error.biases,
+        ) from error

@@ -1,0 +1,192 @@
+"""What can be asked of a calibrator, and what cannot be asked together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from reprior.core.checks import check_choice, check_finite_number, check_kind
+from reprior.core.scaling import SCALINGS
+from reprior.encoding import Terms, state_problem
+from reprior.exceptions import OptionError
+from reprior.tuning.bootstrap import FEWEST_REPLICATES
+from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
+from reprior.tuning.selection import RULES
+
+__all__ = ["LOG_LOSS", "MAPS", "check_map", "check_options", "full_problem", "is_log_loss"]
+
+#: The metric that is a fit of probabilities, not of decisions.
+LOG_LOSS = "log_loss"
+
+#: The maps of a calibrator that holds two.
+MAPS = ("decision", "probability")
+
+
+def is_log_loss(metric: Any) -> bool:
+    """Whether probabilities are to be fitted, and no count metric tuned."""
+    return isinstance(metric, str) and metric == LOG_LOSS
+
+
+def check_options(options: Any) -> None:
+    """Refuse options of a calibrator that are wrong whatever the data are."""
+    check_kind(options.kind)
+    check_choice("tune", options.tune, TUNED)
+    check_choice("selection", options.selection, RULES)
+    if not isinstance(options.separate, bool | np.bool_):
+        raise OptionError(
+            f"`separate` must be True or False. Got {options.separate!r}. Pass separate=True for "
+            f"a map of decisions and another of probabilities."
+        )
+    _check_temperature(options.temperature)
+    _check_replicates(options.n_bootstrap)
+    _check_cv(options.cv)
+    if is_log_loss(options.metric):
+        _refuse_with_log_loss(options)
+    else:
+        _refuse_with_counts(options)
+
+
+def full_problem(options: Any, terms: Terms) -> Problem:
+    """Resolve all that a calibrator's ``options`` ask, in terms of the classes."""
+    fits = is_log_loss(options.metric)
+    problem = state_problem(options, terms, log_loss=fits)
+    if (fits or options.separate) and options.temperature is None:
+        problem = replace(problem, temperature="fit")  # with the strength of the probabilities
+    return replace(
+        problem,
+        log_loss=fits,
+        tune=options.tune,
+        selection=options.selection,
+        cv=options.cv,
+        n_bootstrap=int(options.n_bootstrap),
+        seed=seed_of(options.random_state),
+        separate=bool(options.separate),
+    )
+
+
+def check_map(name: Any, *, separate: bool, needed: bool) -> str:
+    """Return the name of a map; ``needed`` refuses to choose where there are two."""
+    if name is not None:
+        check_choice("map", name, MAPS)
+        return str(name)
+    if separate and needed:
+        raise OptionError(
+            "`map` must say which is meant: the calibrator holds a map for decisions and another "
+            "for probabilities (separate=True). Got None. Pass map='decision' for its labels, or "
+            "map='probability' for its probabilities."
+        )
+    return "probability"
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed: the number itself, one drawn from a generator, or 0 for None."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if random_state >= 0:
+            return int(random_state)
+    elif isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(1 << 31))
+    elif isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(1 << 31))
+    raise OptionError(
+        f"`random_state` must be None, a whole number of at least 0 or a generator of NumPy. Got "
+        f"{random_state!r}. Pass for example random_state=0."
+    )
+
+
+def _check_temperature(temperature: Any) -> None:
+    named = isinstance(temperature, str) and temperature in ("fit", *SCALINGS)
+    if temperature is not None and not named:
+        check_finite_number(
+            "temperature", temperature, positive=True, hint="Or pass 'fit', or None."
+        )
+
+
+def _check_replicates(n_bootstrap: Any) -> None:
+    whole = isinstance(n_bootstrap, int | np.integer) and not isinstance(n_bootstrap, bool)
+    if not whole or (n_bootstrap != 0 and n_bootstrap < FEWEST_REPLICATES):
+        raise OptionError(
+            f"`n_bootstrap` must be 0 or a whole number of at least {FEWEST_REPLICATES}. Got "
+            f"{n_bootstrap!r}. Pass n_bootstrap=1000 for intervals, or 0 for none."
+        )
+
+
+def _check_cv(cv: Any) -> None:
+    named = isinstance(cv, str)
+    if cv is None or (not named and (hasattr(cv, "split") or hasattr(cv, "__array__"))):
+        return
+    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        if cv < 2:
+            raise OptionError(
+                f"`cv` must be at least 2 folds. Got {cv}. Pass cv=3, as the paper, or None."
+            )
+        return
+    if named or not isinstance(cv, Iterable):
+        raise OptionError(
+            f"`cv` must be None, a number of folds, a splitter, the fold of every sample, or pairs "
+            f"of (train, test) indices. Got {cv!r}. Pass cv=5."
+        )
+
+
+def _refuse_with_log_loss(options: Any) -> None:
+    """Refuse what a fit of probabilities has no place for."""
+    if options.subject_to:
+        _refuse(
+            "subject_to", options.subject_to, "None", "the log-loss has no counts to limit",
+            "Tune a count metric under the constraint, and pass temperature='fit' for the "
+            "probabilities.",
+        )  # fmt: skip
+    if options.tune != "strength":
+        _refuse(
+            "tune", options.tune, "'strength'", "thresholds per class are tuned for decisions",
+            "Pass temperature='bcts' for a bias per class by log-loss.",
+        )  # fmt: skip
+    if options.selection != DEFAULT_SELECTION:
+        _refuse(
+            "selection", options.selection, "left out", "there is one minimum to choose from",
+            "Leave it out.",
+        )  # fmt: skip
+    if options.separate:
+        _refuse(
+            "separate", options.separate, "False", "the one map is that of the probabilities",
+            "Name the metric of the decisions instead; the probabilities are fitted beside.",
+        )  # fmt: skip
+    remedy = "Judge the calibrator on other data, by `reprior evaluate` or engines.evaluate."
+    if options.cv is not None:
+        _refuse("cv", options.cv, "None", "the folds are for metrics of decisions", remedy)
+    if options.n_bootstrap:
+        _refuse(
+            "n_bootstrap", options.n_bootstrap, "0", "the bootstrap is of metrics of decisions",
+            remedy,
+        )  # fmt: skip
+
+
+def _refuse(name: str, value: Any, rule: str, reason: str, remedy: str) -> NoReturn:
+    raise OptionError(
+        f"`{name}` must be {rule} with metric='log_loss': {reason}. Got {value!r}. {remedy}"
+    )
+
+
+def _refuse_with_counts(options: Any) -> None:
+    """Refuse what does not go with a metric of decisions."""
+    scaling = isinstance(options.temperature, str) and options.temperature in SCALINGS
+    if scaling and not options.separate:
+        raise OptionError(
+            f"`separate` must be True with temperature={options.temperature!r} and a metric of "
+            f"decisions, which a bias per class by log-loss would change. Got separate=False. Pass "
+            f"separate=True, or metric='log_loss', or temperature='fit', which keeps decisions."
+        )
+    if options.tune == "per_class" and options.n_bootstrap:
+        raise OptionError(
+            f"`n_bootstrap` must be 0 with tune='per_class': the bootstrap is of the strength. Got "
+            f"{options.n_bootstrap}. Pass cv=5 for an honest score of the biases."
+        )
+    if options.selection == "balanced_log_loss" and options.cv is not None:
+        raise OptionError(
+            "`selection` must look at profiles alone where `cv` divides them. Got "
+            "selection='balanced_log_loss', which looks at scores. Pass another rule, or cv=None."
+        )

@@ -1,0 +1,153 @@
+"""The data of a fit, and the passes over them: all in memory, or a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+from reprior.core.box_newton import ROUNDING, Quadratic
+from reprior.core.joint import (
+    STRENGTHS,
+    JointLoss,
+    LogLossFit,
+    best_jointly,
+    minimise_jointly,
+    refuse_lone_class,
+)
+from reprior.core.prior import slopes
+from reprior.core.scaling import ScalingFit, fit_scaling
+from reprior.core.score_map import ScoreMap
+from reprior.core.temperature import BOUNDS, TemperatureFit, best_temperature
+from reprior.metrics.counts import ClassCounts
+from reprior.tuning.data import TuningData
+from reprior.tuning.problem import Problem
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.reading import Reading
+
+__all__ = ["InMemory", "Source", "best_at_temperature", "joint_bounds"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class Source(Protocol):
+    """The passes over labelled scores that a fit may need, wherever these are."""
+
+    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        """Profile the samples within ``bounds``."""
+
+    def reading(self, bounds: tuple[float, float]) -> Reading:
+        """All samples, laid out for a pass."""
+
+    def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
+        """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
+
+    def log_loss(self, problem: Problem) -> float:
+        """The log-loss of the model as it is, the labels weighted to the target prior."""
+
+    def joint(self, problem: Problem) -> LogLossFit:
+        """The best T and λ of softmax(z/T + λ·w); λ alone where T is given."""
+
+    def scaling(self, problem: Problem) -> ScalingFit:
+        """A bias, or a scale and a bias, for every class."""
+
+    def counts(self, decisions: ScoreMap) -> ClassCounts:
+        """What a map decides on the samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Labelled scores in memory."""
+
+    data: TuningData
+
+    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        """Profile the data within ``bounds``."""
+        return self.data.profile(bounds)
+
+    def reading(self, bounds: tuple[float, float]) -> Reading:
+        """The data laid out for a pass over all samples."""
+        return self._here.reading(bounds)
+
+    def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
+        """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
+        kept = np.isfinite(shifts)
+        data = self._here.labelled(problem.label_prior).of_classes(kept)
+        return best_temperature(data.shifted(shifts[kept]), BOUNDS)
+
+    def log_loss(self, problem: Problem) -> float:
+        """The log-loss of the model as it is, the labels weighted to the target prior."""
+        data = self._here.labelled(problem.label_prior)
+        return JointLoss(data, np.zeros(data.n_classes))(1.0, 0.0).value
+
+    def joint(self, problem: Problem) -> LogLossFit:
+        """The best T and λ of softmax(z/T + λ·w); λ alone where T is given."""
+        refuse_lone_class(problem.target_prior)
+        possible = problem.target_prior > 0
+        data = self._here.labelled(problem.label_prior).of_classes(possible)
+        w = slopes(problem.source_prior, problem.target_prior)[possible]
+        if isinstance(problem.temperature, str):
+            return best_jointly(data, w, joint_bounds(problem))
+        loss = JointLoss(data, w)
+        return best_at_temperature(loss, problem, noise=loss.noise)
+
+    def scaling(self, problem: Problem) -> ScalingFit:
+        """A bias, or a scale and a bias, for every class."""
+        data = self._here
+        return fit_scaling(
+            data.scores,
+            data.labels,
+            scaling=str(problem.temperature),
+            source_prior=problem.source_prior,
+            target_prior=problem.target_prior,
+            label_prior=problem.label_prior,
+            sample_weight=data.weight,
+            kind=data.kind,
+            class_axis=data.class_axis,
+            ignore_index=data.ignore_index,
+        )
+
+    def counts(self, decisions: ScoreMap) -> ClassCounts:
+        """What a map decides on the samples."""
+        data = self._here
+        block = self.reading((0.0, 1.0)).rows.read((slice(None),))
+        rows = np.asarray(block.scores)
+        predicted = decisions.decisions(rows, data.source_prior, data.target_prior)
+        return ClassCounts.from_predictions(
+            block.labels, predicted, n_classes=data.source_prior.size, sample_weight=block.weights
+        )
+
+    @property
+    def _here(self) -> TuningData:
+        """The data as arrays that can be gone through at will: Dask's are computed."""
+        data = self.data
+        if not array_api_compat.is_dask_array(data.scores):
+            return data
+        return replace(
+            data,
+            scores=np.asarray(data.scores),
+            labels=np.asarray(data.labels),
+            weight=None if data.weight is None else np.asarray(data.weight),
+        )
+
+
+def joint_bounds(problem: Problem) -> tuple[float, float]:
+    """The range of λ: at once as far up as the bounds of a profile are widened."""
+    return problem.bounds[0], max(problem.bounds[1], STRENGTHS[1])
+
+
+def best_at_temperature(
+    loss: Callable[[float, float], Quadratic], problem: Problem, *, noise: float = ROUNDING
+) -> LogLossFit:
+    """The best λ at the temperature that is given; that of strength 1 where none matters."""
+    temperature, bounds = float(problem.temperature), joint_bounds(problem)
+    inverse = 1.0 / temperature
+    if problem.flat:
+        value = loss(inverse, inverse).value
+        return LogLossFit(temperature, inverse, value, True, 1, False)
+    fixed = temperature, temperature
+    found = minimise_jointly(loss, bounds, fixed, start=(inverse, 1.0), noise=noise)
+    return replace(found, at_bound=found.strength in bounds)

@@ -1,0 +1,129 @@
+"""Decisions that cost least: Bayes' rule with a cost for every mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import Array, Namespace, constant, namespace, to_numpy
+from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
+from reprior.core.checks import element, first_index
+from reprior.core.logspace import as_scores, probabilities
+from reprior.exceptions import OptionError
+
+__all__ = ["decide", "expected_costs"]
+
+
+def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
+    r"""Return the decision of least expected cost for every sample.
+
+    .. math:: d(x) = \arg\min_d \sum_k P(k|x)\, C_{kd}
+
+    where P is the posterior and C_kd what it costs to decide d where k is true. There may be more
+    decisions than classes, to abstain or to ask a human, or fewer. Costs of mistakes that depend
+    on the true class alone, :math:`C_{kd} = c_k [d \neq k]`, are a prior: the decision is then
+    the arg max of c·P.
+
+    It is as good as the probabilities are: fit them by log-loss
+    (:func:`reprior.core.joint.fit_log_loss`), not for decisions.
+
+    Parameters
+    ----------
+    posterior : array of shape (..., K, ...)
+        Probabilities that sum to 1 over ``class_axis``. For two classes also the probability of
+        class 1: shape (N,), or 1 on the class axis.
+    costs : array-like of shape (K, D)
+        ``costs[true, decided]``, finite; what is gained may be negative.
+    class_axis : int, default -1
+        The axis of the classes.
+
+    Returns
+    -------
+    integer array of the posterior's shape without the class axis
+        Indices of decisions, 0 … D−1, in the posterior's library; the lowest among equals.
+
+    References
+    ----------
+    .. [1] Elkan. "The Foundations of Cost-Sensitive Learning", IJCAI 2001: Eq. 1.
+    .. [2] Chow. "On Optimum Recognition Error and Reject Tradeoff", IEEE Transactions on
+       Information Theory 16, 1970: the decision to abstain.
+
+    Examples
+    --------
+    To miss class 1 costs five times a false alarm, and to ask a human half a false alarm:
+
+    >>> import numpy as np
+    >>> costs = [[0, 1, 0.5], [5, 0, 0.5]]
+    >>> decide(np.array([[0.95, 0.05], [0.85, 0.15], [0.3, 0.7]]), costs)
+    array([0, 2, 1])
+    """
+    xp = namespace(posterior)
+    expected, axis = _expected(posterior, costs, class_axis, xp)
+    return xp.argmin(expected, axis=axis)
+
+
+def expected_costs(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
+    r"""Return what every decision is expected to cost.
+
+    .. math:: \sum_k P(k|x)\, C_{kd}
+
+    where P is the posterior and C_kd what it costs to decide d where k is true.
+
+    Parameters
+    ----------
+    posterior, costs, class_axis
+        As for :func:`decide`.
+
+    Returns
+    -------
+    array of the posterior's shape, with the D decisions in the place of the K classes
+        Expected costs. For single probabilities of shape (N,), of shape (N, D).
+
+    References
+    ----------
+    .. [1] Elkan. "The Foundations of Cost-Sensitive Learning", IJCAI 2001: Eq. 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> expected_costs(np.array([[0.8, 0.2]]), [[0, 1], [5, 0]])
+    array([[1. , 0.8]])
+    """
+    return _expected(posterior, costs, class_axis, namespace(posterior))[0]
+
+
+def _expected(posterior: Any, costs: Any, class_axis: int, xp: Namespace) -> tuple[Array, int]:
+    """Return the expected costs, and the axis of the decisions."""
+    matrix = _cost_matrix(costs)
+    given = as_scores(posterior, xp, name="posterior")
+    axis = resolve_class_axis(given.shape, len(matrix), class_axis)
+    if is_single_score(given.shape, len(matrix), axis):
+        columns = expand(given, "probs", xp=xp, class_axis=axis, name="posterior")
+        given, axis = columns, expanded_axis(given.ndim, axis)
+    p = probabilities(given, axis=axis, xp=xp, name="posterior")
+    product = xp.matmul(xp.moveaxis(p, axis, -1), constant(matrix, xp, like=p, dtype=p.dtype))
+    return xp.moveaxis(product, -1, axis), axis
+
+
+def _cost_matrix(costs: Any) -> NDArray[np.float64]:
+    """Return the costs as float64 of shape (K, D), or refuse what is no cost matrix."""
+    host = to_numpy(costs)
+    remedy = "Pass costs[true][decided], one row per class and one column per decision."
+    if host.dtype.kind not in "iufb":
+        raise OptionError(f"`costs` must be numbers. Got dtype {host.dtype}. {remedy}")
+    if host.ndim != 2 or host.shape[0] < 2 or host.shape[1] < 2:
+        raise OptionError(
+            f"`costs` must have shape (K, D), with at least two classes and two decisions. Got "
+            f"shape {host.shape}. {remedy}"
+        )
+    matrix = host.astype(np.float64)
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        where = first_index(bad)
+        raise OptionError(
+            f"`costs` must be finite. Got {element('costs', where)}={matrix[where]:g}. Give a "
+            f"decision that must not be taken a cost far above the others."
+        )
+    return matrix

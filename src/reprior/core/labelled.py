@@ -1,0 +1,281 @@
+"""Labelled log-scores laid out for passes of a log-loss: rows, their own classes, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    accumulation_dtype,
+    constant,
+    device_of,
+    dtype_name,
+    is_floating,
+    is_numpy_namespace,
+    namespace,
+    to_numpy,
+)
+from reprior.core.binary import log_columns, resolve_class_axis
+from reprior.core.blocks import SHORT_ROW
+from reprior.core.checks import check_class_axis, check_labels, check_sample_weight
+from reprior.core.importance import importance_weights
+from reprior.core.logspace import as_scores
+from reprior.exceptions import LabelsError, ScoresError
+
+__all__ = ["Labelled", "exponential", "row_peaks", "row_sums"]
+
+BLOCK_ITEMS = 1 << 16
+"""Scores per block on NumPy: one block and its temporaries stay in the cache."""
+
+SAMPLE_FROM = 1 << 20
+"""From so many scores on a fit starts from where a sample of the rows leads. Fewer are gone
+through so soon that finding a start would take as long."""
+
+SAMPLE_ITEMS, SAMPLE_ROWS = 1 << 17, 1000
+"""What such a sample has at least: the start is then a few per cent off."""
+
+GOLDEN = (5**0.5 - 1) / 2
+
+ROUNDINGS = 8.0
+"""That may add up in the log-loss of a row; those of a mean over rows even out."""
+
+SAMPLE_SHARE = 12
+"""The sample is one row in so many at most, so that a dozen passes over it cost as one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Log-scores (n, K), the class of every row, and weights.
+
+    On NumPy, rows of few classes lie class by class in memory, so that sums over the classes run
+    along the samples.
+    """
+
+    rows: Array
+    labels: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    """They sum to 1, over all parts where this is a part of a whole."""
+    samples: NDArray[np.int64]
+    """Where the rows were among the flattened labels, for the sentences of errors."""
+    xp: Namespace
+
+    @classmethod
+    def read(
+        cls,
+        scores: Any,
+        labels: Any,
+        *,
+        sample_weight: Any,
+        kind: str,
+        class_axis: int,
+        ignore_index: int | None,
+        target_prior: NDArray[np.float64] | None = None,
+        label_prior: NDArray[np.float64] | None = None,
+    ) -> Labelled:
+        """Check the arguments and keep the samples that count.
+
+        With a ``target_prior`` the weights are those of importance, and the number of classes is
+        known; without one it is taken from the scores.
+        """
+        xp = namespace(scores, labels, sample_weight)
+        z = as_scores(scores, xp)
+        if target_prior is None:
+            axis = check_class_axis(z.shape, class_axis)
+        else:
+            axis = resolve_class_axis(z.shape, target_prior.size, class_axis)
+        if z.ndim == 1 and (target_prior is None or target_prior.size == 2):
+            z, axis = z[:, None], 1
+        shape = tuple(length for i, length in enumerate(z.shape) if i != axis)
+        n_classes = max(int(z.shape[axis]), 2)
+        y = to_numpy(labels)
+        check_labels(y, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
+        v = _weights(y, sample_weight, ignore_index)
+        if target_prior is not None:
+            v = importance_weights(y, v, target_prior=target_prior, label_prior=label_prior)
+            v /= v.sum()
+        log_z = log_columns(_masked(z, v > 0, kind, axis=axis, xp=xp), kind, axis=axis, xp=xp)
+        kept = np.flatnonzero(v)
+        rows = _laid_out(log_z, axis, kept if kept.size < v.size else None, xp)
+        y, v = y.reshape(-1)[kept].astype(np.int64), v.reshape(-1)[kept]
+        found = cls(rows, y, v, kept, xp)
+        found._refuse_impossible()
+        return found
+
+    @classmethod
+    def of_rows(
+        cls, rows: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
+    ) -> Labelled:
+        """Take NumPy log-scores (n, K) as one part of a sum over many such."""
+        if rows.shape[1] < SHORT_ROW:
+            rows = np.asfortranarray(rows)
+        found = cls(rows, labels, weights, np.arange(labels.size), namespace(rows))
+        found._refuse_impossible()
+        return found
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.rows.shape[1])
+
+    @property
+    def on_numpy(self) -> bool:
+        """Whether the rows are a NumPy array."""
+        return is_numpy_namespace(self.xp)
+
+    @cached_property
+    def wide(self) -> Any:
+        """The dtype to sum in."""
+        return accumulation_dtype(self.xp, device_of(self.rows))
+
+    @property
+    def noise(self) -> float:
+        """How exactly a log-loss of the rows is known, relative to its size or 1."""
+        return ROUNDINGS * float(np.finfo(dtype_name(self.rows.dtype)).eps)
+
+    @cached_property
+    def own(self) -> NDArray[np.float64]:
+        """The log-score of every sample's own class."""
+        if self.on_numpy:
+            own = self.rows[np.arange(self.labels.size), self.labels]
+        else:
+            place = constant(
+                np.arange(self.labels.size) * self.n_classes + self.labels, self.xp, like=self.rows
+            )
+            own = to_numpy(self.xp.take(self.xp.reshape(self.rows, (-1,)), place, axis=0))
+        return np.asarray(own, dtype=np.float64)
+
+    @cached_property
+    def has_impossible(self) -> bool:
+        """Whether some class is impossible for some sample: a log-score of −inf."""
+        return bool(self.xp.min(self.rows) == -self.xp.inf)
+
+    def blocks(self, within: slice) -> Iterator[slice]:
+        """Yield slices that cut some rows: cache-sized on NumPy, all at once elsewhere."""
+        step = max(1, BLOCK_ITEMS // self.n_classes) if self.on_numpy else within.stop
+        for start in range(within.start, within.stop, step):
+            yield slice(start, min(start + step, within.stop))
+
+    def sample(self) -> Labelled | None:
+        """Return some of the rows where there are many, for a start near the optimum."""
+        n, n_scores = self.labels.size, self.labels.size * self.n_classes
+        share = min(SAMPLE_SHARE, n_scores // SAMPLE_ITEMS, n // SAMPLE_ROWS)
+        return None if n_scores < SAMPLE_FROM or share < 2 else self.every(share)
+
+    def every(self, share: int) -> Labelled:
+        """Return one row of every ``share``, with weights that sum to 1.
+
+        Which one it is changes from one to the next, by the golden ratio: classes that come in
+        turns, 0, 1, 2, 0, 1, 2, would be missed by every third row.
+        """
+        if share == 1:
+            return self
+        turn = np.arange(self.labels.size // share)
+        place = share * turn + (share * (GOLDEN * turn % 1.0)).astype(np.int64)
+        v = self.weights[place]
+        if self.on_numpy:
+            rows = np.asarray(self.rows[place], order="F" if self.rows.flags.f_contiguous else "C")
+        else:
+            rows = self.xp.take(self.rows, constant(place, self.xp, like=self.rows), axis=0)
+        return Labelled(rows, self.labels[place], v / v.sum(), self.samples[place], self.xp)
+
+    def of_classes(self, kept: NDArray[np.bool_]) -> Labelled:
+        """Return the same without the other classes, none of which may have labels."""
+        if kept.all():
+            return self
+        index = constant(np.flatnonzero(kept), self.xp, like=self.rows)
+        rows = self.xp.take(self.rows, index, axis=1)
+        return replace(self, rows=rows, labels=(np.cumsum(kept) - 1)[self.labels])
+
+    def shifted(self, shift: NDArray[np.float64]) -> Labelled:
+        """Return the same with a number added to each class's log-scores."""
+        added = constant(shift, self.xp, like=self.rows, dtype=self.rows.dtype)
+        return replace(self, rows=self.rows + added)
+
+    def _refuse_impossible(self) -> None:
+        """Refuse samples whose own class has probability 0."""
+        impossible = np.isneginf(self.own)
+        if not impossible.any():
+            return
+        where = int(np.argmax(impossible))
+        raise ScoresError(
+            f"`scores` must leave every sample's own class possible, or the log-loss is infinite "
+            f"at any temperature. Got probability 0 for class {self.labels[where]} of sample "
+            f"{self.samples[where]} (counting along the flattened labels). Drop the sample, pass "
+            f"logits, or mix the probabilities p of such a model with a little of the uniform "
+            f"ones before: 0.999 * p + 0.001 / K."
+        )
+
+
+def exponential(x: Array, xp: Namespace) -> Array:
+    """Return exp(x); NumPy's takes the place of ``x``, which is not used again."""
+    return np.exp(x, out=x) if is_numpy_namespace(xp) else xp.exp(x)
+
+
+def row_sums(x: Array, wide: Any, xp: Namespace) -> Array:
+    """Return the sums over the classes, in the dtype ``wide``."""
+    if is_numpy_namespace(xp) and x.flags.c_contiguous:
+        # As exact as `sum(dtype=float64)` and twice as fast on rows.
+        return np.einsum("nk->n", x, dtype=wide, casting="unsafe")
+    return xp.sum(x, axis=1, dtype=wide)
+
+
+def row_peaks(x: Array, xp: Namespace) -> Array:
+    """Return the row maxima, of shape (n, 1)."""
+    if is_numpy_namespace(xp) and x.flags.c_contiguous:
+        # Half the time of `max`, whose inner loop is slow on rows of tens or hundreds.
+        return x[np.arange(len(x)), x.argmax(axis=1)][:, None]
+    return xp.max(x, axis=1, keepdims=True)
+
+
+def _laid_out(log_z: Array, axis: int, kept: NDArray[np.int64] | None, xp: Namespace) -> Array:
+    """Return the rows to keep, or all, as (n, K); see :class:`Labelled` for their order."""
+    n_classes = int(log_z.shape[axis])
+    first = is_numpy_namespace(xp) and n_classes < SHORT_ROW
+    rows = xp.moveaxis(log_z, axis, 0 if first else -1)
+    rows = xp.reshape(rows, (n_classes, -1) if first else (-1, n_classes))
+    if kept is not None:
+        rows = xp.take(rows, constant(kept, xp, like=rows), axis=1 if first else 0)
+    return np.ascontiguousarray(rows).T if first else rows
+
+
+def _weights(y: NDArray[Any], sample_weight: Any, ignore_index: int | None) -> NDArray[np.float64]:
+    """Return weights that sum to 1, 0 for ignored samples."""
+    v: NDArray[np.float64] = np.ones(y.shape)
+    if sample_weight is not None:
+        check_sample_weight(sample_weight, y.shape)
+        v = np.array(to_numpy(sample_weight), dtype=np.float64)
+    if ignore_index is not None:
+        v = np.where(y == ignore_index, 0.0, v)
+    if not v.any():
+        raise LabelsError(
+            "`labels` must hold at least one sample of positive weight that is not ignored. "
+            "Got none. Check `ignore_index` and `sample_weight`."
+        )
+    v /= v.max()  # first: the sum of huge weights is infinite
+    v /= v.sum()
+    return v
+
+
+def _masked(z: Array, keep: NDArray[np.bool_], kind: str, *, axis: int, xp: Namespace) -> Array:
+    """Return the scores with the rows to leave out, whatever they hold, made certain of class 0.
+
+    Such rows pass every check, and the others keep their place in the sentences of errors.
+    """
+    if keep.all():
+        return z
+    if not is_floating(z.dtype):
+        z = xp.astype(z, accumulation_dtype(xp, device_of(z)))
+    certain = np.zeros(int(z.shape[axis]))
+    certain[0] = 1.0
+    if kind == "log_probs":
+        certain = np.where(certain > 0, 0.0, -np.inf)
+    shape = tuple(-1 if i == axis else 1 for i in range(z.ndim))
+    row = xp.reshape(constant(certain, xp, like=z, dtype=z.dtype), shape)
+    return xp.where(constant(np.expand_dims(keep, axis), xp, like=z), z, row)

@@ -1,0 +1,123 @@
+"""What a calibrator does to scores: a scale and a bias for every class, and a temperature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprior.core.affine import affine_posterior
+from reprior.core.arrays import Array
+from reprior.core.prior import slopes
+from reprior.core.rebalance import log_rebalance, rebalance
+
+__all__ = ["ScoreMap"]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMap:
+    r"""The map from log-scores z to a posterior.
+
+    .. math:: P(k|x) ∝ \exp\bigl((a_k z_k(x) + b_k) / T\bigr)
+
+    with the temperature T; a = 1 and b = λ·w, with the slopes w = log P_t − log P_s of the target
+    and the source prior, unless it has others.
+
+    Attributes
+    ----------
+    strength : float
+        λ. Where there are biases, the strength that they started from.
+    temperature : float
+        T.
+    biases : ndarray of shape (K,) or None
+        b in the place of λ·w, −inf for a class that is not to be.
+    scales : ndarray of shape (K,) or None
+        a in the place of 1.
+
+    Examples
+    --------
+    >>> found = ScoreMap(0.5, temperature=2.0)
+    >>> found.affine([0.8, 0.2], [0.5, 0.5])
+    (0.5, array([-0.118,  0.229]))
+    """
+
+    strength: float
+    temperature: float = 1.0
+    biases: NDArray[np.float64] | None = None
+    scales: NDArray[np.float64] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether strength and temperature say all of it."""
+        return self.biases is None and self.scales is None
+
+    def shifts(self, source_prior: Any, target_prior: Any) -> NDArray[np.float64]:
+        """Return b: what is added to the log-score of every class, before the temperature."""
+        if self.biases is not None:
+            return self.biases
+        with np.errstate(invalid="ignore"):
+            bias = self.strength * slopes(np.asarray(source_prior), np.asarray(target_prior))
+        return np.nan_to_num(bias, nan=0.0, neginf=-np.inf)
+
+    def affine(
+        self, source_prior: Any, target_prior: Any
+    ) -> tuple[float | NDArray[np.float64], NDArray[np.float64]]:
+        """Return (scale, bias), so that softmax(scale·z + bias) is the posterior.
+
+        The scale is a number, or one per class where there are ``scales``.
+        """
+        scale: float | NDArray[np.float64] = 1.0 / self.temperature
+        if self.scales is not None:
+            scale = self.scales / self.temperature
+        return scale, self.shifts(source_prior, target_prior) / self.temperature
+
+    def posterior(
+        self,
+        scores: Any,
+        source_prior: Any,
+        target_prior: Any,
+        *,
+        kind: str,
+        class_axis: int,
+        log: bool = False,
+    ) -> Array:
+        """Return the posterior of scores, or its logarithm, as :func:`reprior.rebalance` does."""
+        if self.plain:
+            correct = log_rebalance if log else rebalance
+            return correct(
+                scores,
+                source_prior,
+                target_prior=target_prior,
+                # Decisions are those of the strength at any temperature.
+                strength=self.strength / self.temperature,
+                temperature=self.temperature,
+                kind=kind,
+                class_axis=class_axis,
+            )
+        scale, bias = self.affine(source_prior, target_prior)
+        return affine_posterior(scores, scale, bias, kind=kind, class_axis=class_axis, log=log)
+
+    def decisions(self, rows: NDArray[Any], source_prior: Any, target_prior: Any) -> NDArray[Any]:
+        """Return the class of the largest a·z + b of log-scores (n, K), lowest among equals."""
+        shift = self.shifts(source_prior, target_prior)
+        if self.scales is None:
+            return np.asarray(np.argmax(rows + shift, axis=1))
+        gone = np.isneginf(rows)
+        scaled = np.where(gone, 0.0, rows) * self.scales + shift
+        return np.asarray(np.argmax(np.where(gone, -np.inf, scaled), axis=1))
+
+    def retargeted(self, source_prior: Any, before: Any, after: Any) -> ScoreMap:
+        """Return the map for another target prior: biases move as λ·w does.
+
+        A class that had the target prior 0, and so no bias, gets λ·w.
+        """
+        if self.biases is None:
+            return self
+        old, new = np.asarray(before), np.asarray(after)
+        fresh = ScoreMap(self.strength).shifts(source_prior, new)
+        known = np.isfinite(self.biases) & (old > 0) & (new > 0)
+        ratio = np.divide(new, old, out=np.ones_like(new), where=known)
+        biases = np.where(known, self.biases + self.strength * np.log(ratio), fresh)
+        return replace(self, biases=biases)

@@ -1,0 +1,211 @@
+"""A fit that is put aside on disk as it goes, and taken up again where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from reprior.engines.fingerprint import Digest
+from reprior.engines.stream import as_chunk
+from reprior.exceptions import OptionError
+from reprior.files.archive import read_archive, write_archive
+from reprior.files.chunk import Chunk
+
+__all__ = ["Checkpoint", "Saved", "n_labels", "options_of", "rest_of", "sources_of"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+_FORMAT, _FORMAT_VERSION = "reprior checkpoint", 1
+
+PAUSE = 30.0
+"""Seconds between two savings, at least: what a kill may cost."""
+
+SHARE = 0.05
+"""Of the time that savings take, at most."""
+
+
+class Saved(NamedTuple):
+    """What was counted so far: ``header`` as JSON can hold it, and arrays."""
+
+    n_samples: int
+    finished: bool
+    header: dict[str, Any]
+    arrays: dict[str, Vector]
+
+
+class Checkpoint:
+    """A folder in which the passes of a fit are saved, one file each, whole or as before.
+
+    Parameters
+    ----------
+    folder : path
+        Made where it is not there. It belongs to one fit, and to one process at a time.
+    pause : float, default 30
+        Seconds between two savings, at least.
+    share : float, default 0.05
+        Of the time that savings take, at most: where one is slow, the next comes later.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, pause: float = PAUSE, share: float = SHARE
+    ) -> None:
+        self.folder, self.pause, self.share = Path(folder), pause, share
+        self._of: dict[str, Any] = {}
+        self._last, self._cost = time.monotonic(), 0.0
+
+    def begin(self, sources: Any, options: dict[str, Any]) -> None:
+        """Say what the fit is of; refuse a folder that holds another one."""
+        self._of = {"sources": sources, "options": options}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self._files():
+            self._refuse_another(path, read_archive(path, **_MARK)[0])
+
+    def load(self, bounds: tuple[float, float]) -> Saved | None:
+        """What is saved of the pass within ``bounds``, if anything is."""
+        path = self._path(bounds)
+        if not path.exists():
+            return None
+        header, arrays = read_archive(path, **_MARK)
+        self._refuse_another(path, header)
+        return Saved(int(header["n_samples"]), bool(header["finished"]), header["state"], arrays)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        rest = self._cost * (1 / self.share - 1)
+        return time.monotonic() - self._last >= max(self.pause, rest)
+
+    def save(self, bounds: tuple[float, float], saved: Saved) -> None:
+        """Replace what is saved of a pass."""
+        began = time.monotonic()
+        header = {
+            "format": _FORMAT, "format_version": _FORMAT_VERSION, **self._of,
+            "n_samples": saved.n_samples, "finished": saved.finished, "state": saved.header,
+        }  # fmt: skip
+        write_archive(self._path(bounds), header, saved.arrays)
+        self._last = time.monotonic()
+        self._cost = self._last - began
+
+    def remove(self) -> None:
+        """Delete what is saved, and the folder if nothing else is in it."""
+        for path in self._files():
+            path.unlink()
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("pass-*.npz"))
+
+    def _path(self, bounds: tuple[float, float]) -> Path:
+        low, high = bounds
+        return self.folder / f"pass-{low!r}-to-{high!r}.npz"
+
+    def _refuse_another(self, path: Path, header: dict[str, Any]) -> None:
+        for what, mine in self._of.items():
+            theirs: Any = header.get(what)
+            ours = json.loads(json.dumps(mine))
+            if theirs == ours:
+                continue
+            where = os.fspath(self.folder)
+            remedy = f"Delete the folder {where!r} to begin anew, or name another one."
+            if what == "options":
+                names = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
+                raise OptionError(
+                    f"`checkpoint` must be of a fit with the same options. {path.name!r} in "
+                    f"{where!r} was begun with another {' and '.join(names)}. {remedy}"
+                )
+            raise OptionError(
+                f"`checkpoint` must be of the same data. {path.name!r} in {where!r} was begun on "
+                f"{_difference(theirs, ours)}. {remedy}"
+            )
+
+
+_MARK: Any = {"format_name": _FORMAT, "version": _FORMAT_VERSION}
+
+
+def _difference(theirs: Any, ours: Any) -> str:
+    """Say in which file two lists of files differ."""
+    if not theirs or not ours:
+        return "other data"
+    for a, b in zip(theirs, ours, strict=False):
+        if a[0] != b[0]:
+            return f"other files, such as {a[0]!r}"
+        if a != b:
+            return f"another version of {a[0]!r}, which was {a[1]} bytes and is {b[1]} now"
+    return f"{len(theirs)} files instead of {len(ours)}"
+
+
+def sources_of(chunks: Any) -> list[list[Any]] | None:
+    """Path, size and time of change of every file; None where chunks do not come from files."""
+    paths = getattr(chunks, "paths", None)
+    if paths is None:
+        return None
+    return [_state_of(path) for path in (*paths, *getattr(chunks, "label_paths", ()))]
+
+
+def _state_of(path: Path) -> list[Any]:
+    every = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    states = [each.stat() for each in every]
+    size = sum(state.st_size for state in states)
+    return [os.fspath(path.absolute()), size, max((s.st_mtime_ns for s in states), default=0)]
+
+
+def options_of(stream: Any, resolution: Any) -> dict[str, Any]:
+    """The options that a profile depends on."""
+    options, terms = stream.options, stream.terms
+    return {
+        "kind": options.kind,
+        "class_axis": options.class_axis,
+        "ignore_index": None if options.ignore_index is None else str(options.ignore_index),
+        "classes": [str(name) for name in terms.classes.tolist()],
+        "source_prior": terms.source_prior.tolist(),
+        "target_prior": terms.target_prior.tolist(),
+        "resolution": resolution,
+    }
+
+
+def rest_of(
+    chunks: Iterable[Any], n: int, digest: Digest | None, expected: str | None
+) -> Iterator[Chunk]:
+    """The chunks from sample ``n`` on, with which one of them begins.
+
+    With a ``digest`` those before are read once more to take it, and must have the ``expected``
+    one. Without, a score file is entered at ``n``, and of other chunks those before are let go.
+    """
+    enter = getattr(chunks, "chunks", None)
+    if enter is not None and digest is None:
+        yield from enter(first=n)
+        return
+    done = 0
+    for given in chunks:
+        chunk = as_chunk(given, done)
+        if done >= n:
+            yield chunk
+            continue
+        if digest is not None:
+            digest.update(chunk)
+        done += n_labels(chunk)
+        if done > n or (done == n and digest is not None and digest.value != expected):
+            raise _other_data(done, n)
+    if done < n:
+        raise _other_data(done, n)
+
+
+def n_labels(chunk: Chunk) -> int:
+    """Number of samples by their labels."""
+    labels: Any = chunk.labels
+    shape = np.shape(labels)
+    return int(shape[0]) if shape else 1
+
+
+def _other_data(done: int, n: int) -> OptionError:
+    return OptionError(
+        f"`checkpoint` must be of the same data. Got {done} samples to pass by that are not the "
+        f"first {n}, which were counted. Delete its folder to begin anew."
+    )

@@ -1,0 +1,264 @@
+"""Tuning a calibrator on Dask: shards of files, or arrays, larger than one machine."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+import array_api_compat
+
+from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.fitting import tuned
+from reprior.calibrator.lazy_source import AUTO_BINS, LazySource, gathered
+from reprior.calibrator.options import check_options, full_problem
+from reprior.core.checks import check_choice, check_finite_number
+from reprior.encoding import Terms, encode
+from reprior.engines.dask_cluster import running_on
+from reprior.engines.dask_pieces import FilePieces, ShardJob
+from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_labels, read_head
+from reprior.engines.lookalike import Lookalike
+from reprior.engines.stream import settle_terms
+from reprior.exceptions import OptionError, RepriorWarning
+from reprior.tuning.lazy import (
+    ArrayPieces,
+    Bins,
+    Found,
+    Pieces,
+    ProfileTally,
+    delayed,
+    join_found,
+)
+from reprior.tuning.profile import StrengthProfile
+
+__all__ = ["dask_fit", "dask_profiles"]
+
+Calibrator = TypeVar("Calibrator", bound=PosteriorCalibrator)
+Resolution: TypeAlias = Any
+
+
+def dask_fit(
+    calibrator: Calibrator,
+    scores: Any,
+    *,
+    labels: Any = None,
+    reading: ShardOptions | None = None,
+    resolution: Resolution = "auto",
+    scheduler: str | None = None,
+    n_workers: int | None = None,
+    on_error: str = "raise",
+) -> Calibrator:
+    """Tune a calibrator on labelled scores in shards, each read and counted by one of Dask's tasks.
+
+    The result is that of ``calibrator.fit`` on all of them at once: to the bit for strength,
+    interval, score and counts, unless samples have fractional weights, whose sums then differ in
+    the last bits; for what is fitted by log-loss to 1e-6 of it. It depends neither on the number
+    of workers nor on the order of the shards.
+
+    A profile is all that comes back from a task, and a tree of tasks adds the profiles up. A
+    widening of the bounds is another round over all shards, and so is every Newton step of
+    ``temperature="fit"`` and ``metric="log_loss"``. What needs all scores at once is refused:
+    ``tune="per_class"``, ``cv``, ``n_bootstrap``, ``temperature="bcts"`` or ``"vector"`` and
+    ``selection="balanced_log_loss"``; for folds and replicates made of shards see
+    :func:`dask_profiles`.
+
+    Parameters
+    ----------
+    calibrator : PosteriorCalibrator
+        Its options say what is tuned. It is fitted in place.
+    scores : path, URL, pattern or list of these; or a tuple of Dask arrays
+        Score files as :func:`reprior.files.scores.open_scores` reads them, also by URL where
+        fsspec knows the protocol: ``"s3://bucket/val-*.parquet"``. A file is a shard, and a
+        task: some dozen million scores make good ones. Or (scores, labels[, weight]) as Dask
+        arrays.
+    labels : path, URL, pattern or list of these, optional
+        Files of labels, one for every shard, where these have none inside.
+    reading : ShardOptions, optional
+        How the files are read: columns, class names, ``storage`` options of fsspec.
+    resolution : float, "auto" or None, default "auto"
+        Sum switches in bins of this width; None keeps each. "auto" keeps up to ten million and
+        then sums in bins of 1e-4, with a warning.
+    scheduler : str, optional
+        The address of a Dask cluster, or "threads", "processes", "synchronous". By default the
+        Client that is active, or threads.
+    n_workers : int, optional
+        Start as many single-thread worker processes on this machine for this fit.
+    on_error : {"raise", "skip"}, default "raise"
+        What to do about a shard that cannot be read: refuse, naming it; or leave out all of it,
+        with a warning that names it. Shards of other classes are refused in any case.
+
+    Returns
+    -------
+    PosteriorCalibrator
+        The calibrator, fitted. Its ``provenance_`` is None: a digest needs the shards in a row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> folder = getfixture("tmp_path")
+    >>> for i in range(2):
+    ...     part = slice(2 * i, 2 * i + 2)
+    ...     np.savez(folder / f"{i}.npz", scores=logits[part], labels=[[0, 0], [1, 1]][i])
+    >>> calibrator = dask_fit(rp.PosteriorCalibrator([0.8, 0.2]), f"{folder}/*.npz")
+    >>> round(calibrator.strength_, 3)
+    0.505
+    """
+    check_options(calibrator)
+    bins = _bins(resolution)
+    with running_on(scheduler, n_workers):
+        source, terms = _source(calibrator, scores, labels, reading, bins, on_error)
+        found = tuned(full_problem(calibrator, terms), source)
+    _look_at(source.found, calibrator.kind).warn(stacklevel=2)
+    if resolution == "auto" and found.profile.resolution is not None:
+        warnings.warn(
+            f"There are more than {bins.exact_up_to} switches, too many to keep: they are summed "
+            f"in bins of {bins.resolution:g}. Pass resolution=None to keep each, or a number.",
+            RepriorWarning,
+            stacklevel=2,
+        )
+    found.say(stacklevel=2)
+    calibrator._adopt(full_problem(calibrator, terms), found)
+    return calibrator
+
+
+def dask_profiles(
+    calibrator: PosteriorCalibrator,
+    scores: Any,
+    *,
+    n_groups: int,
+    labels: Any = None,
+    reading: ShardOptions | None = None,
+    resolution: Resolution = "auto",
+    scheduler: str | None = None,
+    n_workers: int | None = None,
+    on_error: str = "raise",
+) -> list[StrengthProfile]:
+    """Profile shards in groups: what cross-validation and bootstrap at scale are made of.
+
+    The shards are dealt out to ``n_groups`` groups in turn, and the profiles of a group are added
+    up where they are made. Give the result to :func:`reprior.tuning.crossval.nested` for a score
+    on groups that were not tuned on, or to
+    :func:`reprior.tuning.block_bootstrap.bootstrap_profiles` for intervals. A group is then the
+    unit that is drawn: the answer is about new shards, days, users or hospitals, whatever a shard
+    is, and about new samples only if samples were dealt out to the shards at random.
+
+    Parameters
+    ----------
+    calibrator : PosteriorCalibrator
+        Its priors, bounds, kind and classes are those of the profiles. It is not fitted.
+    n_groups : int
+        How many profiles to make: 5 for folds; 20 or more for a bootstrap. At most as many as
+        there are shards.
+    scores, labels, reading, resolution, scheduler, n_workers, on_error
+        As :func:`dask_fit` takes them; files only.
+
+    Returns
+    -------
+    list of StrengthProfile
+        All exact, or all with the same bins.
+    """
+    check_options(calibrator)
+    bins = _bins(resolution)
+    with running_on(scheduler, n_workers):
+        pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
+        _check_groups(n_groups, len(pieces.shards))
+        bounds = full_problem(calibrator, terms).bounds
+        found: list[Found | None] = pieces.run_groups(
+            partial(ProfileTally, bounds, bins), partial(join_found, bins=bins), n_groups
+        )
+    profiles = [each.profile for each in found if each is not None and each.profile is not None]
+    if any(profile.resolution is not None for profile in profiles):
+        profiles = [profile.binned(bins.resolution) for profile in profiles]
+    return profiles
+
+
+def _check_groups(n_groups: Any, n_shards: int) -> None:
+    whole = isinstance(n_groups, int) and not isinstance(n_groups, bool)
+    if not whole or not 1 <= n_groups <= n_shards:
+        raise OptionError(
+            f"`n_groups` must be a whole number from 1 to the number of shards, {n_shards}. "
+            f"Got {n_groups!r}. Cut the data in more shards, or ask for fewer groups."
+        )
+
+
+def _source(
+    calibrator: PosteriorCalibrator,
+    scores: Any,
+    labels: Any,
+    reading: ShardOptions | None,
+    bins: Bins,
+    on_error: str,
+) -> tuple[LazySource, Terms]:
+    """The passes over what is given, and the classes."""
+    if isinstance(scores, tuple) and array_api_compat.is_dask_array(scores[0]):
+        arrays = (*scores, None)[:3]
+        encoded = encode(calibrator, *arrays)
+        pieces: Pieces = ArrayPieces(encoded.data)
+        source = LazySource(pieces, bins=bins, gather=partial(gathered, encoded.data))
+        return source, encoded.terms
+    pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
+    return LazySource(pieces, bins=bins, gather=_refuse_gathering), terms
+
+
+def _file_pieces(
+    calibrator: PosteriorCalibrator,
+    scores: Any,
+    labels: Any,
+    reading: ShardOptions | None,
+    on_error: str,
+) -> tuple[FilePieces, Terms]:
+    check_choice("on_error", on_error, ("raise", "skip"))
+    options, skip = reading or ShardOptions(), on_error == "skip"
+    shards = [Shard(url) for url in expand_urls(scores, "scores", options.storage)]
+    if labels is not None:
+        own = expand_urls(labels, "labels", options.storage)
+        shards = pair_labels([shard.url for shard in shards], own)
+    # On a worker too: that is where the files have to be readable.
+    head = delayed(read_head)(shards, options, skip=skip).compute()
+    terms = settle_terms(calibrator, _NoChunks(head.class_names))
+    blank = copy.copy(calibrator)
+    blank.__dict__ = {k: v for k, v in vars(calibrator).items() if not k.endswith("_")}
+    return FilePieces(shards, ShardJob(blank, terms, options, head, skip)), terms
+
+
+class _NoChunks(tuple[Any, ...]):
+    """What is known of the classes before any sample was read: the names in the files."""
+
+    class_names: Sequence[str] | None
+
+    def __new__(cls, class_names: Sequence[str] | None) -> _NoChunks:
+        """No chunks, with class names."""
+        empty = super().__new__(cls)
+        empty.class_names = class_names
+        return empty
+
+
+def _look_at(found: Found | None, kind: str) -> Lookalike:
+    look = Lookalike(kind)
+    if found is not None:
+        look.possible, look.single, look.n_samples = found.like_probs, found.single, found.n_samples
+    return look
+
+
+def _bins(resolution: Resolution) -> Bins:
+    if resolution is None or resolution == "auto":
+        return Bins.of(None) if resolution is None else AUTO_BINS
+    if isinstance(resolution, str):
+        raise OptionError(
+            f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}. "
+            f"Pass for example 0.0001."
+        )
+    return Bins.of(check_finite_number("resolution", resolution, positive=True))
+
+
+def _refuse_gathering() -> NoReturn:
+    raise OptionError(
+        "`calibrator` must ask for what adds up over shards. Got tune='per_class', cv, "
+        "n_bootstrap, selection='balanced_log_loss' or temperature='bcts' or 'vector', which need "
+        "all scores at once. Leave it out, or fit a sample with engines.fit; for folds and "
+        "replicates made of shards there is engines.dask_profiles."
+    )

@@ -1,0 +1,127 @@
+"""Shards of files as pieces of a fit: a task reads one, counts it, and gives a small result."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reprior.core.threads import one_thread
+from reprior.encoding import Terms
+from reprior.engines.dask_shards import (
+    Head,
+    Shard,
+    ShardOptions,
+    UnlikeShardError,
+    open_shard,
+)
+from reprior.engines.stream import Stream
+from reprior.exceptions import FileFormatError, RepriorWarning, require
+from reprior.tuning.lazy import Join, Tally, delayed, tree
+
+__all__ = ["FilePieces", "ShardJob"]
+
+#: Shards that a sentence names.
+NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class ShardJob:
+    """What every task has to know."""
+
+    options: Any
+    """The calibrator, not fitted: how scores and labels are meant."""
+    terms: Terms
+    reading: ShardOptions
+    head: Head
+    skip: bool
+
+
+class _Result(NamedTuple):
+    """What came of some shards, and which of them could not be read."""
+
+    value: Any
+    failures: tuple[tuple[str, str], ...]
+
+
+class FilePieces:
+    """Shards, each gone through by one task.
+
+    Under ``job.skip``, shards that cannot be read are left out, all of each, with a warning that
+    names them; the first pass decides which these are.
+    """
+
+    def __init__(self, shards: Sequence[Shard], job: ShardJob) -> None:
+        self.shards, self.job = list(shards), job
+        self._settled = False
+
+    def run(self, begin: Callable[[], Tally], join: Join) -> Any:
+        """What ``join`` makes of the results of all shards, each gone through by a new tally."""
+        return self.run_groups(begin, join, 1)[0]
+
+    def run_groups(self, begin: Callable[[], Tally], join: Join, n_groups: int) -> list[Any]:
+        """The same for every group by itself; shards are dealt out to the groups in turn."""
+        dask = require("dask", extra="dask", purpose="To read shards on Dask")
+        shared = delayed((begin, self.job, not self._settled), traverse=False)
+        work, joined = delayed(_on_shard), _Joined(join)
+        tasks = [work(shared, shard) for shard in self.shards]
+        groups = [tree(tasks[i::n_groups], joined) for i in range(n_groups)]
+        # A group of one shard has not been joined yet.
+        results: list[_Result] = [joined([each]) for each in dask.compute(*groups)]
+        self._settle([failure for result in results for failure in result.failures])
+        return [result.value for result in results]
+
+    def _settle(self, failures: Sequence[tuple[str, str]]) -> None:
+        """Leave out what could not be read, in every later pass too, and say so."""
+        self._settled = True
+        if not failures:
+            return
+        gone = {url for url, _ in failures}
+        self.shards = [shard for shard in self.shards if shard.url not in gone]
+        few = " ".join(sentence for _, sentence in failures[:NAMED])
+        more = f" And {len(failures) - NAMED} more." if len(failures) > NAMED else ""
+        if not self.shards:
+            raise FileFormatError(f"Some shard must be readable. Got none that is. {few}{more}")
+        warnings.warn(
+            f"{len(failures)} of {len(failures) + len(self.shards)} shards could not be read and "
+            f"were left out: {few}{more}",
+            RepriorWarning,
+            stacklevel=2,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Joined:
+    """Joins what came of shards that could be read."""
+
+    join: Join
+
+    def __call__(self, results: list[_Result]) -> _Result:
+        failures = tuple(failure for result in results for failure in result.failures)
+        known = [result.value for result in results if result.value is not None]
+        return _Result(self.join(known) if known else None, failures)
+
+
+def _on_shard(shared: tuple[Callable[[], Tally], ShardJob, bool], shard: Shard) -> _Result:
+    """Go through one shard: all of it, or nothing."""
+    begin, job, first = shared
+    tally = begin()
+    try:
+        with open_shard(shard, job.reading, job.head) as file, one_thread():
+            if file is not None:
+                stream = Stream(job.options, file, job.terms, may_be_empty=True)
+                for part in stream.parts():
+                    with part.located():
+                        tally.add(part.data)
+    except (FileFormatError, OSError) as error:
+        # What can be read and does not belong to the others is never passed over.
+        if not job.skip or not first or isinstance(error, UnlikeShardError):
+            raise
+        return _Result(None, ((shard.url, _sentence(error)),))
+    return _Result(tally.result(), ())
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,252 @@
+"""Score files anywhere that fsspec reaches, as shards: each read by one of Dask's tasks."""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorError, require
+from reprior.files.formats.reader import NoRowsError, Reader, few
+from reprior.files.score_file import ScoreFile
+from reprior.files.scores import expand_paths, open_scores
+
+__all__ = [
+    "Head",
+    "Shard",
+    "ShardOptions",
+    "UnlikeShardError",
+    "expand_urls",
+    "nearby",
+    "open_shard",
+    "pair_labels",
+    "read_head",
+]
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """How every shard is read; see :func:`reprior.files.scores.open_scores`.
+
+    ``storage`` is what fsspec is told about the place of the files: keys, endpoints.
+    """
+
+    kind: str | None = None
+    classes: Sequence[Any] | str | None = None
+    label_column: str = "label"
+    weight_column: str | None = None
+    ignore_index: int | str | None = None
+    scores_name: str | None = None
+    labels_name: str = "labels"
+    labels_as: str | None = None
+    class_axis: int | None = None
+    storage: dict[str, Any] = field(default_factory=dict)
+
+
+class Shard(NamedTuple):
+    """A score file, by path or URL, and the file of its labels where that is another."""
+
+    url: str
+    labels: str | None = None
+
+
+class UnlikeShardError(FileFormatError):
+    """A shard that can be read and has other classes, another shape or kind than the others."""
+
+
+class Head(NamedTuple):
+    """What all shards have in common, by the first that has rows."""
+
+    path: str
+    kind: str | None
+    class_names: tuple[str, ...] | None
+    row_shape: tuple[int, ...]
+    n_classes: int
+    class_axis: int
+    ignore_index: int | None
+
+    @classmethod
+    def of(cls, file: ScoreFile, url: str) -> Head:
+        """What a file says of itself."""
+        reader: Reader = file.readers[0]
+        return cls(
+            url, file.kind, file.class_names, reader.row_shape,
+            file.n_classes, file.class_axis, file.ignore_index,
+        )  # fmt: skip
+
+    def check(self, other: Head) -> None:
+        """Refuse a shard of other classes, shape or kind, naming both."""
+        for words, mine, theirs in (
+            ("number of classes", self.n_classes, other.n_classes),
+            ("class names", self.class_names, other.class_names),
+            ("shape per sample", self.row_shape, other.row_shape),
+            ("kind", self.kind, other.kind),
+        ):
+            if mine != theirs:
+                raise UnlikeShardError(
+                    f"All shards must have the same {words}. Got {_brief(mine)} in {self.path!r} "
+                    f"and {_brief(theirs)} in {other.path!r}. Make them alike, or fit them apart."
+                )
+
+
+def expand_urls(paths: Any, name: str, storage: dict[str, Any]) -> list[str]:
+    """Return the files that paths, URLs or patterns of these mean, those of a pattern sorted.
+
+    Examples
+    --------
+    >>> import fsspec
+    >>> files = fsspec.filesystem("memory")
+    >>> for each in "ba":
+    ...     files.pipe(f"/example/{each}.npy", b"")
+    >>> expand_urls("memory://example/*.npy", "paths", {})
+    ['memory:///example/a.npy', 'memory:///example/b.npy']
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(listed, Sequence) or not any(map(_is_url, listed)):
+        return [os.fspath(path) for path in expand_paths(listed, name)]
+    found: list[str] = []
+    for url in listed:
+        if not _is_url(url):
+            raise OptionError(
+                f"`{name}` must be all paths or all URLs. Got {os.fspath(url)!r} among URLs. Write "
+                f"file:// before paths of files."
+            )
+        system, path = _file_system(url, storage)
+        if not glob.has_magic(path):
+            found.append(str(url))
+            continue
+        matches = sorted(system.glob(path))
+        if not matches:
+            raise FileNotFoundError(2, "no file matches the pattern", str(url))
+        found.extend(str(system.unstrip_protocol(match)) for match in matches)
+    return found
+
+
+def read_head(shards: Sequence[Shard], options: ShardOptions, *, skip: bool) -> Head:
+    """Return what the first shard with rows says of itself; ``skip`` passes over damaged ones."""
+    for shard in shards:
+        try:
+            with open_shard(shard, options) as file:
+                if file is not None:
+                    return Head.of(file, shard.url)
+        except (FileFormatError, OSError):
+            if not skip:
+                raise
+    raise FileFormatError(
+        f"Some shard must have rows. Got {len(shards)} shards, each empty or unreadable, "
+        f"{shards[0].url!r} first. Check that they were written to their end."
+    )
+
+
+@contextmanager
+def open_shard(
+    shard: Shard, options: ShardOptions, head: Head | None = None
+) -> Iterator[ScoreFile | None]:
+    """Open a shard as a score file; None if it has no rows. Errors within name it.
+
+    A shard that is not on a local disk is copied there for as long as it is open.
+    """
+    with _named(shard.url), tempfile.TemporaryDirectory(prefix="reprior-") as room:
+        path = _local(shard.url, Path(room), options.storage)
+        labels = None
+        if shard.labels is not None:
+            labels = _local(shard.labels, Path(room) / "labels", options.storage)
+        try:
+            if head is not None and len(head.row_shape) > 1:
+                options = replace(options, class_axis=head.class_axis)
+            file = _open(path, labels, options)
+            if file is not None:
+                file.require_labels()
+                if head is not None:
+                    head.check(Head.of(file, shard.url))
+            yield file
+        except RepriorError as error:
+            text = str(error).replace(os.fspath(path), shard.url)
+            if labels is not None and shard.labels is not None:
+                text = text.replace(os.fspath(labels), shard.labels)
+            raise type(error)(text) from error
+
+
+@contextmanager
+def nearby(url: str | None, storage: dict[str, Any] | None = None) -> Iterator[Path | None]:
+    """Give a file's path on a local disk, copied there for as long if it is elsewhere."""
+    with tempfile.TemporaryDirectory(prefix="reprior-") as room:
+        yield None if url is None else _local(url, Path(room), storage or {})
+
+
+def pair_labels(urls: Sequence[str], labels: Sequence[str]) -> list[Shard]:
+    """Return shards with their own label files, one for each."""
+    if len(labels) != len(urls):
+        raise LabelsError(
+            f"`labels` must be as many files as there are shards, one for each. Got {len(labels)} "
+            f"for {len(urls)} shards. Put the labels into the shards, or cut them alike."
+        )
+    return [Shard(url, own) for url, own in zip(urls, labels, strict=True)]
+
+
+def _open(path: Path, labels: Path | None, options: ShardOptions) -> ScoreFile | None:
+    try:
+        return open_scores(
+            path,
+            labels=labels,
+            kind=options.kind,
+            classes=options.classes,
+            label_column=options.label_column,
+            weight_column=options.weight_column,
+            ignore_index=options.ignore_index,
+            scores_name=options.scores_name,
+            labels_name=options.labels_name,
+            labels_as=options.labels_as,
+            class_axis=options.class_axis,
+        )
+    except NoRowsError:  # a whole file, of nothing
+        return None
+
+
+def _brief(value: Any) -> str:
+    return few(value) if isinstance(value, tuple) and value else repr(value)
+
+
+@contextmanager
+def _named(url: str) -> Iterator[None]:
+    """Let every error name the shard."""
+    try:
+        yield
+    except RepriorError as error:
+        if url in str(error):
+            raise
+        raise type(error)(f"{error} It is in {url!r}.") from error
+    except OSError as error:
+        if error.filename == url:
+            raise
+        reason = error.strerror or f"it cannot be read ({error})"
+        code = error.errno or (2 if isinstance(error, FileNotFoundError) else 5)
+        raise OSError(code, reason, url) from error
+
+
+def _is_url(path: Any) -> bool:
+    return isinstance(path, str) and "://" in path
+
+
+def _file_system(url: Any, storage: dict[str, Any]) -> tuple[Any, str]:
+    core = require("fsspec.core", extra="dask", purpose="To read files by URL")
+    system, path = core.url_to_fs(str(url), **storage)
+    return system, str(path)
+
+
+def _local(url: str, room: Path, storage: dict[str, Any]) -> Path:
+    """Return where a shard is on a local disk, copied there if it has to be."""
+    if not _is_url(url):
+        return Path(url)
+    system, path = _file_system(url, storage)
+    if "file" in (system.protocol if isinstance(system.protocol, tuple) else [system.protocol]):
+        return Path(path)
+    room.mkdir(exist_ok=True)
+    target = room / Path(path).name
+    system.get(path, os.fspath(target), recursive=bool(system.isdir(path)))
+    return target

@@ -1,0 +1,105 @@
+"""Opening several score files, some of which may be empty or cannot be read."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from reprior.exceptions import FileFormatError
+from reprior.files.detect import detect_format
+from reprior.files.formats.reader import NoRowsError, Reader, ReadOptions
+from reprior.files.labels import LabelFile
+from reprior.files.walk import UNREADABLE, LeftOut
+
+__all__ = ["Opened", "open_all", "open_reader"]
+
+
+@dataclass(eq=False)
+class Opened:
+    """The files that have something to read, and what is to be said of the others."""
+
+    readers: list[Reader] = field(default_factory=list)
+    labels: list[LabelFile] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def open_reader(path: Path, options: ReadOptions) -> Reader:
+    """Open one file by the module of its format."""
+    found = detect_format(path)
+    module = importlib.import_module(f"reprior.files.formats.{found}")
+    return cast(Reader, getattr(module, f"open_{found}")(path, options))
+
+
+def open_all(
+    paths: Sequence[Path],
+    label_paths: Sequence[Path],
+    options: ReadOptions,
+    open_label: Callable[[Path, Reader], LabelFile],
+    *,
+    skip: bool,
+) -> Opened:
+    """Open score files and the files of their labels.
+
+    An empty one among several is passed over with a note, and with ``skip`` one that cannot be
+    opened too. Where there is a label file for each, that one goes with it.
+    """
+    found, paired = Opened(), len(paths) == len(label_paths)
+    nothing: NoRowsError | None = None
+    for i, path in enumerate(paths):
+        try:
+            reader = open_reader(path, options)
+            label = open_label(label_paths[i], reader) if paired else None
+        except NoRowsError as error:
+            nothing = nothing or error
+            found.notes.append(_passed_by(path))
+            continue
+        except UNREADABLE as error:
+            if not skip:
+                raise
+            _refuse_gap(path, label_paths, paired, error)
+            found.left_out.append(LeftOut(path, None, str(error)))
+            continue
+        if reader.n_rows == 0 and len(paths) > 1:
+            found.notes.append(_passed_by(path))
+            continue
+        found.readers.append(reader)
+        if label is not None:
+            found.labels.append(label)
+    if not found.readers:
+        raise nothing or _none_left(paths, found.left_out)
+    if not paired:
+        found.labels = [open_label(path, found.readers[0]) for path in label_paths]
+    return found
+
+
+def _passed_by(path: Path) -> str:
+    return f"{os.fspath(path)!r} has no rows, and is passed by."
+
+
+def _refuse_gap(
+    path: Path, label_paths: Sequence[Path], paired: bool, error: BaseException
+) -> None:
+    """Refuse to leave a file out whose labels stand among those of others."""
+    if label_paths and not paired:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} cannot be left out: the labels of all files are one sequence, "
+            f"and how many of them are its own is not known. Give a file of labels for each file "
+            f"of scores. It cannot be read because: {error}"
+        ) from error
+
+
+def _none_left(paths: Sequence[Path], left_out: Sequence[LeftOut]) -> FileFormatError:
+    if left_out:
+        return FileFormatError(
+            f"At least one score file must be readable. Got {len(paths)}, and none is. "
+            f"The first one: {left_out[0].reason}"
+        )
+    return NoRowsError(
+        f"Score files must have rows. Got none in any of {len(paths)} files. "
+        f"Check that they were written to their end."
+    )

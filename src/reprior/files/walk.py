@@ -1,0 +1,220 @@
+"""Going through score files from one chunk to the next, with the labels that belong to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError, LabelsError, ScoresError
+from reprior.files.chunk import Chunk
+from reprior.files.formats.reader import Block, Reader, Vector, few
+from reprior.files.labels import LabelCoder, LabelFile
+from reprior.files.own_labels import OwnLabels
+
+__all__ = ["UNREADABLE", "Group", "LeftOut", "Walk", "label_mismatch", "said_of"]
+
+#: What a file that cannot be read raises. Wrong values in a file that can be are no such fault.
+UNREADABLE = (OSError, FileFormatError)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file, or the end of one, that could not be read and was passed over.
+
+    ``rows`` is how many of its samples are missing, None where that cannot be known.
+    """
+
+    path: Path
+    rows: int | None
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Score files, and the label files whose labels are theirs one after another."""
+
+    readers: Sequence[Reader]
+    files: Sequence[LabelFile]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file of it."""
+        return (*(r.path for r in self.readers), *(f.path for f in self.files))
+
+
+class Walk:
+    """One pass over groups of files, from sample ``first`` on, which begins a chunk.
+
+    With ``skip`` a file that breaks is passed over from there on: ``left_out`` then tells so.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        coder: LabelCoder,
+        *,
+        rows: int,
+        dtype: np.dtype[Any],
+        check_labels: Callable[[tuple[int, ...]], None],
+        first: int = 0,
+        skip: bool = False,
+    ) -> None:
+        self._groups, self._coder, self._rows, self._dtype = groups, coder, rows, dtype
+        self._check_labels, self._first, self._skip = check_labels, first, skip
+        self.start, self.source = 0, 0
+        self.left_out: list[LeftOut] = []
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Give all chunks."""
+        for group in self._groups:
+            own = OwnLabels(group.files, self._coder, self._rows) if group.files else None
+            before, whole = self.start, True
+            for reader in group.readers:
+                done = self.start
+                try:
+                    yield from self._of_file(reader, group, own)
+                except UNREADABLE as error:
+                    if not self._skip:
+                        raise
+                    whole = False
+                    self._pass_over(reader, self.start - done, own, error, group)
+                self.source += 1
+            left = own.rest() if own is not None and whole else 0
+            if left:
+                n = self.start - before
+                raise LabelsError(label_mismatch(n + left, n, group))
+
+    def _of_file(self, reader: Reader, group: Group, own: OwnLabels | None) -> Iterator[Chunk]:
+        row = self._pass_by(reader, own)
+        if row is None:
+            return
+        for block in reader.blocks(self._rows, row):
+            labels = None if own is None else own.take(len(block.scores))
+            if own is not None and labels is None:
+                raise LabelsError(label_mismatch(own.taken, _count_rows(group.readers), group))
+            chunk = self._chunk(reader, block, row, labels)
+            row += len(chunk)
+            self.start += len(chunk)
+            yield chunk
+
+    def _pass_by(self, reader: Reader, own: OwnLabels | None) -> int | None:
+        """Pass samples by that are not wanted: the first row that is, or None if none is."""
+        wanted = self._first - self.start
+        if wanted <= 0:
+            return 0
+        if reader.n_rows is None:  # a table of text: it has to be read to be counted
+            for block in reader.blocks(self._rows):
+                if self.start >= self._first:
+                    break
+                self._count_by(len(block.scores), own)
+            return wanted if self.start >= self._first else None
+        self._count_by(min(wanted, reader.n_rows), own)
+        return wanted if wanted < reader.n_rows else None
+
+    def _count_by(self, n: int, own: OwnLabels | None) -> None:
+        self.start += n
+        if own is not None:
+            own.drop(n)
+
+    def _pass_over(
+        self,
+        reader: Reader,
+        done: int,
+        own: OwnLabels | None,
+        error: BaseException,
+        group: Group,
+    ) -> None:
+        """Note what is missing of a file, and bring labels of several files back into step."""
+        rows = None if reader.n_rows is None else reader.n_rows - done
+        if own is not None and len(group.readers) > 1:
+            if rows is None:
+                raise error
+            own.drop(rows)
+        self.left_out.append(LeftOut(reader.path, rows, str(error)))
+
+    def _chunk(self, reader: Reader, block: Block, row: int, labels: Vector | None) -> Chunk:
+        def where(i: int) -> str:
+            return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
+
+        scores = block.scores.astype(self._dtype, copy=False)
+        _check_scores(scores, reader, where)
+        if labels is None and block.labels is not None:
+            labels = self._coder.encode(block.labels, where)
+        if labels is not None:
+            self._check_labels(labels.shape[1:])
+        if block.weight is not None:
+            _check_weight(block.weight, where)
+        return Chunk(scores, labels, block.weight, self.start, block.extra, self.source)
+
+
+def label_mismatch(n: int, rows: int, group: Group) -> str:
+    """Say that there are more or fewer labels than scores."""
+    return (
+        f"`labels` must have one entry per sample. Got {n} labels in "
+        f"{few([os.fspath(file.path) for file in group.files], 3)} and {rows} rows of scores "
+        f"in {few([os.fspath(reader.path) for reader in group.readers], 3)}. "
+        f"Save both from the same samples, in the same order."
+    )
+
+
+def _count_rows(readers: Sequence[Reader]) -> int:
+    counts = [reader.n_rows for reader in readers]
+    if None not in counts:
+        return sum(n for n in counts if n is not None)
+    return sum(len(block.scores) for reader in readers for block in reader.blocks(1 << 16))
+
+
+def _check_scores(scores: Vector, reader: Reader, where: Callable[[int], str]) -> None:
+    """Refuse NaN and +inf, with row and column."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(scores.sum()):  # which any of them would spoil; half the time of looking
+            return
+    good = np.isfinite(scores)
+    if good.all():
+        return
+    bad = ~good & (scores != -np.inf)
+    if not bad.any():
+        return
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    value = "NaN" if np.isnan(scores[at]) else "+inf"
+    raise ScoresError(
+        f"`scores` must be finite numbers. Got {value} in {where(at[0])}, "
+        f"{reader.place_in_row(at[1:])}. Correct it, or drop the row."
+    )
+
+
+def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:
+    bad = ~np.isfinite(weight) | (weight < 0)
+    if bad.any():
+        row = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
+        raise LabelsError(
+            f"`weight` must be finite and not negative. Got {weight[row]} in {where(row)}. "
+            f"Correct it, or drop the row."
+        )
+
+
+def said_of(left_out: Sequence[LeftOut]) -> str:
+    """Say which files were left out, and how many samples are missing with them.
+
+    Examples
+    --------
+    >>> said_of([LeftOut(Path("b.npy"), 3, "it is truncated.")])
+    "1 file could not be read, and 3 samples were left out with it: 'b.npy'. it is truncated."
+    """
+    known = [each.rows for each in left_out if each.rows is not None]
+    n, unknown = len(left_out), len(left_out) - len(known)
+    samples = f"{sum(known):,} sample{'' if sum(known) == 1 else 's'}"
+    if unknown:
+        more = f"those of {unknown} file{'' if unknown == 1 else 's'} that nobody can count"
+        samples = f"{samples} and {more}" if known else more
+    verb = "was" if samples == "1 sample" else "were"
+    names = few([os.fspath(each.path) for each in left_out], 3)
+    return (
+        f"{n} file{'' if n == 1 else 's'} could not be read, and {samples} {verb} left out with "
+        f"{'it' if n == 1 else 'them'}: {names}. {left_out[0].reason}"
+    )

@@ -1,0 +1,229 @@
+"""The bootstrap of a profile: what it might have been with other samples.
+
+A replicate gives every sample, or every group of samples, a weight drawn from the Poisson
+distribution of mean 1, as if it had been met that many times. A replicate is a profile, so it has
+everything that a profile has; the scores are looked at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+from reprior.exceptions import LabelsError, OptionError
+from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.passes import _pool, compiles
+from reprior.tuning.paths import SamplePaths, sample_paths
+from reprior.tuning.reading import Reading, read
+from reprior.tuning.sweep import value_of
+
+__all__ = ["Replicates", "StrengthBootstrap"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Replicates that share a stream of random numbers. They are drawn together whoever works on them,
+#: so results depend neither on the number of threads nor on numba.
+CHUNK = 25
+
+#: Fewer have no tails to speak of.
+FEWEST_REPLICATES = 20
+
+#: Strengths at which the curve of every replicate is kept, both bounds among them.
+GRID = 401
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """A metric in R replicates. A replicate in which it is not defined is left out.
+
+    Parameters
+    ----------
+    strengths : ndarray of shape (G,)
+        An even grid over the bounds.
+    values : ndarray of shape (R, G)
+        The metric of each replicate there.
+    baseline : ndarray of shape (R,)
+        The metric at λ = 0.
+    best_strength, best_value : ndarray of shape (R,)
+        The raw maximum of each replicate, over the continuum of strengths.
+    best_interval : ndarray of shape (R, 2)
+        The strengths that do equally well.
+    """
+
+    strengths: Vector
+    values: Vector
+    baseline: Vector
+    best_strength: Vector
+    best_value: Vector
+    best_interval: Vector
+
+    def __len__(self) -> int:
+        return int(self.baseline.size)
+
+
+class StrengthBootstrap:
+    """Replicates of the profile of labelled scores, by Poisson weights.
+
+    Make one with :meth:`from_scores`. The same ``random_state`` gives the same replicates.
+
+    Attributes
+    ----------
+    profile : StrengthProfile
+        Of the samples as they are.
+    n_replicates : int
+        R.
+
+    References
+    ----------
+    .. [1] Hanley, MacGibbon. "Creating non-parametric bootstrap samples using Poisson
+       frequencies", Computer Methods and Programs in Biomedicine 83, 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> labels = (rng.random(400) < 0.2).astype(int)
+    >>> margin = rng.normal(2.0 * labels - 1.0) + np.log(0.2 / 0.8)
+    >>> logits = np.stack([np.zeros(400), margin], axis=1)
+    >>> bootstrap = StrengthBootstrap.from_scores(
+    ...     logits, labels, source_prior=[0.8, 0.2], n_replicates=200
+    ... )
+    >>> bootstrap.standard_error("balanced_accuracy", [0.0, 1.0]).round(3)
+    array([0.026, 0.021])
+    """
+
+    def __init__(self, paths: SamplePaths, *, n_replicates: int, random_state: Any) -> None:
+        self.n_replicates = _check_replicates(n_replicates)
+        self.profile = paths.profile(paths.size)
+        self._paths = paths
+        seed = int(np.random.default_rng(random_state).integers(1 << 62))
+        n_chunks = -(-self.n_replicates // CHUNK)
+        self._seeds = np.random.SeedSequence(seed).spawn(n_chunks)
+        self._replicates: dict[CountMetric, Replicates] = {}
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: Any,
+        labels: Any,
+        *,
+        source_prior: Any,
+        target_prior: Any = "uniform",
+        kind: str = "logits",
+        bounds: tuple[float, float] = (0.0, 2.0),
+        class_axis: int = -1,
+        ignore_index: int | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        n_replicates: int = 1000,
+        random_state: int | np.random.Generator = 0,
+    ) -> StrengthBootstrap:
+        """Follow labelled scores, once, and get ready to weight them anew.
+
+        Parameters
+        ----------
+        scores, labels, source_prior, target_prior, kind, bounds, class_axis, ignore_index, \
+sample_weight
+            As :meth:`reprior.StrengthProfile.from_scores` takes them. Dask arrays are loaded.
+        groups : array of the labels' shape, optional
+            Samples that are drawn together because they are not independent: an image's pixels,
+            a patient's records, several scores of one sample.
+        n_replicates : int, default 1000
+            R.
+        random_state : int or numpy Generator, default 0
+            Where the random numbers begin.
+        """
+        loaded = [
+            np.asarray(array) if array_api_compat.is_dask_array(array) else array
+            for array in (scores, labels, sample_weight)
+        ]
+        reading = read(
+            *loaded, source_prior=source_prior, target_prior=target_prior, kind=kind,
+            bounds=bounds, class_axis=class_axis, ignore_index=ignore_index, resolution=None,
+        )  # fmt: skip
+        return cls.of(reading, groups=groups, n_replicates=n_replicates, random_state=random_state)
+
+    @classmethod
+    def of(
+        cls,
+        reading: Reading,
+        *,
+        groups: Any = None,
+        n_replicates: int = 1000,
+        random_state: int | np.random.Generator = 0,
+    ) -> StrengthBootstrap:
+        """The same for scores that were laid out before."""
+        n_replicates = _check_replicates(n_replicates)
+        paths = sample_paths(reading, groups)
+        return cls(paths, n_replicates=n_replicates, random_state=random_state)
+
+    @property
+    def reading(self) -> Reading:
+        """The scores, labels, priors and bounds."""
+        return self._paths.reading
+
+    def replicates(self, metric: str | CountMetric) -> Replicates:
+        """What the metric does in every replicate; computed once."""
+        found = self.profile._metric(metric)
+        if found not in self._replicates:
+            if compiles(self._paths.n_switches * self.n_replicates):
+                import reprior.tuning.compiled  # noqa: F401 - from here on sweeps are compiled
+            grid = np.linspace(*self.profile.bounds, GRID)
+            first = range(0, self.n_replicates, CHUNK)
+            parts = list(_pool().map(partial(self._chunk, found, grid), self._seeds, first))
+            columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+            self._replicates[found] = _defined(Replicates(grid, *columns), found)
+        return self._replicates[found]
+
+    def standard_error(self, metric: str | CountMetric, strengths: Any) -> Any:
+        """The standard error of the metric at the given strengths: a number, or an array.
+
+        Between the grid of the replicates, which is fine, it is interpolated.
+        """
+        at = self.profile._within(strengths)
+        found = self.replicates(metric)
+        error = np.interp(at, found.strengths, found.values.std(axis=0, ddof=1))
+        return float(error) if np.ndim(at) == 0 else error
+
+    def _chunk(
+        self, metric: CountMetric, grid: Vector, seed: np.random.SeedSequence, first: int
+    ) -> tuple[Vector, ...]:
+        """The columns of :class:`Replicates` of those that are drawn from one seed."""
+        paths, n = self._paths, min(CHUNK, self.n_replicates - first)
+        drawn = np.random.default_rng(seed).poisson(paths.size, (n, paths.n_units))
+        values, points = np.full((n, GRID), np.nan), np.full((n, 5), np.nan)
+        for i, times in enumerate(drawn):
+            replicate = paths.profile(times)
+            labelled = replicate.baseline.labelled
+            if labelled[metric.of_class] if metric.average == "one" else labelled.any():
+                values[i] = replicate.evaluate(metric, grid)
+                best = replicate.best(metric)
+                base = value_of(replicate.baseline, metric)
+                points[i] = base, best.strength, best.value, *best.interval
+        return values, points[:, 0], points[:, 1], points[:, 2], points[:, 3:]
+
+
+def _defined(found: Replicates, metric: CountMetric) -> Replicates:
+    """Without the replicates in which no sample is left that the metric is about."""
+    kept = np.isfinite(found.baseline)
+    if kept.sum() < FEWEST_REPLICATES:
+        raise LabelsError(
+            f"`labels` must be enough to draw from. Got so few that {metric.name} is defined in "
+            f"{int(kept.sum())} of {kept.size} replicates. Add labelled samples."
+        )
+    columns = (getattr(found, field.name)[kept] for field in fields(found)[1:])
+    return Replicates(found.strengths, *columns)
+
+
+def _check_replicates(n_replicates: Any) -> int:
+    whole = isinstance(n_replicates, int | np.integer) and not isinstance(n_replicates, bool)
+    if not whole or n_replicates < FEWEST_REPLICATES:
+        raise OptionError(
+            f"`n_replicates` must be a whole number of at least {FEWEST_REPLICATES}. Got "
+            f"{n_replicates!r}. Pass 1000 for intervals, 200 for standard errors."
+        )
+    return int(n_replicates)

@@ -1,0 +1,113 @@
+"""An honest score of biases per class: tuned on all folds but one, judged on that one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import array_api_compat.numpy as np_compat
+import numpy as np
+
+from reprior.core.arrays import to_numpy
+from reprior.exceptions import InfeasibleError, OptionError
+from reprior.metrics.counts import ClassCounts
+from reprior.tuning.columns import Columns
+from reprior.tuning.crossval import CrossValidation
+from reprior.tuning.objective import Best
+from reprior.tuning.per_class import tune_biases
+from reprior.tuning.problem import Problem
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.reading import Reading
+from reprior.tuning.rows import Block, Rows
+from reprior.tuning.selection import select
+from reprior.tuning.sweep import value_of
+
+__all__ = ["nested_biases"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+def nested_biases(
+    reading: Reading, fold_of: Vector, problem: Problem, *, best: Best, profile: StrengthProfile
+) -> CrossValidation:
+    """Tune strength, biases and shrinkage without each fold in turn, and judge them on it.
+
+    Parameters
+    ----------
+    reading : Reading
+        All samples.
+    fold_of : integer array of the labels' shape
+        The fold of every sample.
+    problem : Problem
+        Metric, constraints, selection and seed.
+    best, profile : Best, StrengthProfile
+        What was tuned on all samples.
+
+    Returns
+    -------
+    CrossValidation
+        Its strengths are those that the biases started from.
+    """
+    rows = reading.rows
+    block = rows.read((slice(None),))
+    block = block._replace(scores=to_numpy(block.scores))
+    left_out = rows.left_out()
+    folds = fold_of.reshape(-1) if left_out is None else fold_of[~left_out]
+    numbers = np.unique(folds)
+    if numbers.size < 2:
+        raise OptionError(
+            f"`cv` must have at least two folds with samples. Got {numbers.size}. Something has to "
+            f"be left to tune on."
+        )
+    strengths, counts, plain = [], [], []
+    for number in numbers:
+        strength, biases = _tuned(reading, _taken(block, folds != number), problem)
+        judged = Columns(_taken(block, folds == number))
+        strengths.append(strength)
+        counts.append(judged.counts(judged.predictions(biases)))
+        plain.append(judged.counts(judged.predictions(np.zeros(rows.n_classes))))
+    return CrossValidation(
+        best=best,
+        profile=profile,
+        strengths=tuple(strengths),
+        scores=tuple(value_of(each, problem.metric) for each in counts),
+        baseline=tuple(value_of(each, problem.metric) for each in plain),
+        score=value_of(_summed(counts), problem.metric),
+        baseline_score=value_of(_summed(plain), problem.metric),
+    )
+
+
+def _tuned(reading: Reading, block: Block, problem: Problem) -> tuple[float, Vector]:
+    """The strength and the biases of some of the samples."""
+    rows = Rows(
+        scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
+        ignore_index=None, n_classes=reading.rows.n_classes, xp=np_compat,
+        possible=reading.rows.possible,
+    )  # fmt: skip
+    part = replace(reading, rows=rows)
+    profile = StrengthProfile._of(part)
+    strength = 1.0
+    if not problem.flat:
+        try:
+            strength = select(
+                profile, problem.metric, problem.selection, subject_to=problem.constraints
+            ).strength
+        except InfeasibleError as error:
+            nearest: Any = error.strength  # a profile always names one
+            strength = float(nearest)
+    biases = tune_biases(
+        part, strength, metric=problem.metric, constraints=problem.constraints, seed=problem.seed
+    ).biases
+    return strength, biases
+
+
+def _taken(block: Block, chosen: Vector) -> Block:
+    weights = None if block.weights is None else block.weights[chosen]
+    return Block(block.scores[chosen], block.labels[chosen], weights)
+
+
+def _summed(counts: list[ClassCounts]) -> ClassCounts:
+    total = counts[0]
+    for more in counts[1:]:
+        total = total + more
+    return total

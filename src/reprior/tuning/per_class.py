@@ -1,0 +1,312 @@
+"""Per-class biases: multi-class threshold tuning, from the best strength on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import array_api_compat.numpy as np_compat
+import numpy as np
+
+from reprior.core.checks import check_finite_number
+from reprior.exceptions import InfeasibleError, OptionError
+from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.tuning.bias_ascent import Ascent
+from reprior.tuning.bias_goal import Goal
+from reprior.tuning.columns import Columns
+from reprior.tuning.crossval import stratified_folds
+from reprior.tuning.objective import Constraint, SubjectTo
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.reading import Reading, read
+from reprior.tuning.rows import Rows
+from reprior.tuning.shrinkage import (
+    SHRINKAGES,
+    fold_counts,
+    label_numbers,
+    shrunk,
+)
+
+__all__ = ["PerClassBiases", "tune_biases", "tune_per_class"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Shrinkage: TypeAlias = float | Literal["cv"]
+
+#: Samples that are cross-validated at most, a stratified part of more. The shrinkage is in labels,
+#: and so does not depend on how many there are.
+CROSS_VALIDATED = 20_000
+
+#: Rounds after which the ascent stops. On 100,000 samples of 100 classes some 20 are needed.
+MAX_CYCLES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class PerClassBiases:
+    """Biases that are added to the log-scores before the largest is predicted.
+
+    Parameters
+    ----------
+    biases : ndarray of shape (K,)
+        b; −inf for a class of target prior 0. A constant added to all changes nothing.
+    value : float
+        The metric at ``biases``, *on the tuning labels*.
+    strength : float
+        The strength λ of the start.
+    start : ndarray of shape (K,)
+        λ·w, where the biases started.
+    start_value : float
+        The metric there.
+    shrinkage : float
+        κ, in labels: a class with κ labels went half the way from ``start`` to where it was tuned
+        to. 0 for all of the way, inf for none.
+    validated : dict of float to float
+        The cross-validated metric of every shrinkage that was tried; empty where it was given.
+        Below 0 where a constraint is missed: by how much, summed up.
+    history : ndarray
+        The metric at the start and after each step of the ascent, before shrinkage; it rises.
+        Below 0 while a constraint is missed.
+    converged : bool
+        Whether no other bias of any class would be better, over its whole line. Otherwise the
+        ascent was stopped.
+    n_cycles : int
+        How many times all classes were asked.
+    """
+
+    biases: Vector
+    value: float
+    strength: float
+    start: Vector
+    start_value: float
+    shrinkage: float
+    validated: dict[float, float] = field(repr=False)
+    history: Vector = field(repr=False)
+    converged: bool
+    n_cycles: int
+
+
+def tune_per_class(
+    scores: Any,
+    labels: Any,
+    *,
+    source_prior: Any,
+    target_prior: Any = "uniform",
+    metric: str | CountMetric = "balanced_accuracy",
+    subject_to: SubjectTo = None,
+    kind: str = "logits",
+    bounds: tuple[float, float] = (0.0, 2.0),
+    class_axis: int = -1,
+    ignore_index: int | None = None,
+    sample_weight: Any = None,
+    shrinkage: Shrinkage = "cv",
+    n_folds: int = 5,
+    seed: int = 0,
+    max_cycles: int = MAX_CYCLES,
+) -> PerClassBiases:
+    r"""Tune a bias for every class, by coordinate ascent from the best strength.
+
+    .. math:: \hat y(x) = \arg\max_k\; z_k(x) + b_k, \qquad
+        b^{(0)}_k = λ\,w_k, \quad w_k = \log P_t(k) - \log P_s(k)
+
+    with the model's log-scores z and the strength λ that is best for the metric. Each step moves
+    one class's bias to where the metric is largest, over the continuum: raising it takes every
+    sample at exactly one bias, so the metric along it is a step function whose steps are known.
+    Among equally good intervals the widest is taken, then the one nearest to the start, and of it
+    the middle. The steps end when no bias can be improved by more than rounding (2⁻⁴⁸).
+
+    K biases fit the tuning labels better than one strength does, and others perhaps not: a class
+    with few labels must not run away. So the biases are shrunk towards the start,
+    see :mod:`reprior.tuning.shrinkage`, by an amount that cross-validation chooses.
+
+    Parameters
+    ----------
+    scores, labels, source_prior, target_prior
+        As in :meth:`reprior.StrengthProfile.from_scores`.
+    metric : str or CountMetric, default "balanced_accuracy"
+        What to maximise.
+    subject_to : str or sequence of str, optional
+        Constraints such as ``"recall[2] >= 0.9"``. Where no strength satisfies them, biases may.
+    kind, bounds, class_axis, ignore_index, sample_weight
+        As in :meth:`reprior.StrengthProfile.from_scores`.
+    shrinkage : "cv" or float, default "cv"
+        κ, in labels: chosen by cross-validation, or given; 0 for the raw maximum. Never so little
+        or so much that the biases are worse than the best strength on the tuning labels, or miss
+        a constraint there. Unless it is 0, a class without labels stays at its start.
+    n_folds : int, default 5
+        Stratified folds of the cross-validation. In each, strength and biases are tuned anew.
+    seed : int, default 0
+        Deals the samples out to the folds.
+    max_cycles : int, default 100
+        Rounds over all classes after which the ascent stops.
+
+    Returns
+    -------
+    PerClassBiases
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(3, size=600)
+    >>> logits = rng.normal(size=(600, 3)) + 2 * np.eye(3)[labels] + [0.0, 1.0, -1.0]
+    >>> found = tune_per_class(logits, labels, source_prior=[0.2, 0.3, 0.5], metric="macro_f1")
+    >>> found.value >= found.start_value
+    True
+    >>> (found.biases - found.biases[0]).round()
+    array([ 0., -1.,  1.])
+    """
+    reading = read(
+        scores, labels, sample_weight, source_prior=source_prior, target_prior=target_prior,
+        kind=kind, bounds=bounds, class_axis=class_axis, ignore_index=ignore_index,
+        resolution=None,
+    )  # fmt: skip
+    n_classes = reading.source_prior.size
+    found = find_metric(metric, n_classes=n_classes)
+    constraints = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
+    profile = StrengthProfile._of(reading)
+    return tune_biases(
+        reading, _best_strength(profile, found, constraints), metric=found, constraints=constraints,
+        shrinkage=shrinkage, n_folds=n_folds, seed=seed, max_cycles=max_cycles,
+    )  # fmt: skip
+
+
+def tune_biases(
+    reading: Reading,
+    strength: float,
+    *,
+    metric: CountMetric,
+    constraints: Sequence[Constraint] = (),
+    shrinkage: Shrinkage = "cv",
+    n_folds: int = 5,
+    seed: int = 0,
+    max_cycles: int = MAX_CYCLES,
+) -> PerClassBiases:
+    """Tune biases from a strength that is known, on scores that have been read.
+
+    ``metric`` and those of the ``constraints`` are found already: class names are resolved. All
+    else is as in :func:`tune_per_class`.
+    """
+    _check_options(shrinkage, n_folds, max_cycles)
+    data = Columns(reading.rows.read((slice(None),)))
+    work = _Work(reading, strength, metric, constraints, shrinkage, max_cycles)
+    ascent = work.ascent(data, strength)
+    if ascent.rank < 0:
+        raise _infeasible(ascent, constraints, strength)
+    tried: dict[float, float] = {}
+    if isinstance(shrinkage, str):
+        tried = work.validated(data, n_folds, np.random.default_rng(seed))
+        order = sorted(tried, key=lambda kappa: (tried[kappa], kappa), reverse=True)
+    else:
+        order = [float(shrinkage), np.inf, 0.0]
+    kappa, biases, value = _chosen(data, ascent, order)
+    return PerClassBiases(
+        biases, value, strength, ascent.start, ascent.history[0], kappa, tried,
+        np.array(ascent.history), ascent.converged, ascent.n_cycles,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is to be done, on all samples or on those of some folds."""
+
+    reading: Reading
+    strength: float
+    metric: CountMetric
+    constraints: Sequence[Constraint]
+    shrinkage: Shrinkage
+    max_cycles: int
+
+    def ascent(self, data: Columns, strength: float) -> Ascent:
+        """Tune biases from a strength on, without shrinkage."""
+        slopes = self.reading.slopes
+        start = np.zeros_like(slopes) if strength == 0 else strength * slopes
+        baseline = None
+        if self.constraints:
+            baseline = data.counts(data.predictions(np.zeros_like(slopes)))
+        movable = np.isfinite(slopes)
+        if self.shrinkage != 0:
+            movable &= label_numbers(data) > 0
+        ascent = Ascent(data, Goal(self.metric, self.constraints, baseline), start, movable)
+        ascent.run(self.max_cycles)
+        return ascent
+
+    def validated(
+        self, data: Columns, n_folds: int, rng: np.random.Generator
+    ) -> dict[float, float]:
+        """The goal's rank of every shrinkage on the samples that the biases were not tuned on."""
+        parts = -(-data.n_samples // CROSS_VALIDATED)
+        if parts > 1:
+            data = data.taken(np.flatnonzero(stratified_folds(data.labels, parts, rng) == 0))
+        if data.n_samples < 2:
+            return {np.inf: 0.0}
+        folds = stratified_folds(data.labels, min(n_folds, data.n_samples), rng)
+        baseline = data.counts(data.predictions(np.zeros(data.n_classes)))
+        goal = Goal(self.metric, self.constraints, baseline)
+        ranks = map(goal.rank, fold_counts(data, folds, self._tuned))
+        return dict(zip(SHRINKAGES, ranks, strict=True))
+
+    def _tuned(self, data: Columns) -> tuple[Vector, Vector]:
+        ascent = self.ascent(data, self._best_strength(data))
+        return ascent.start, ascent.biases
+
+    def _best_strength(self, data: Columns) -> float:
+        """Of some folds; of all samples where these lack a class that is asked for by name."""
+        metrics: list[Any] = [self.metric, *(rule.metric for rule in self.constraints)]
+        named = [metric.of_class for metric in metrics if metric.of_class is not None]
+        if not np.isin(named, data.labels).all():
+            return self.strength
+        rows = Rows(
+            scores=data.rows, labels=data.labels.astype(np.int64), weights=data.weights,
+            kind="logits", ignore_index=None, n_classes=data.n_classes, xp=np_compat,
+        )  # fmt: skip
+        profile = StrengthProfile._of(replace(self.reading, rows=rows))
+        return _best_strength(profile, self.metric, self.constraints)
+
+
+def _best_strength(
+    profile: StrengthProfile, metric: CountMetric, constraints: Sequence[Constraint]
+) -> float:
+    """The best strength; where the constraints hold nowhere, the one that misses least."""
+    try:
+        return profile.best(metric, subject_to=list(constraints)).strength
+    except InfeasibleError as error:
+        nearest: Any = error.strength  # a profile always names one
+        return float(nearest)
+
+
+def _chosen(data: Columns, ascent: Ascent, order: Sequence[float]) -> tuple[float, Vector, float]:
+    """The first shrinkage that is no worse than the start, its biases and their value."""
+    labels = label_numbers(data)
+    for kappa in order:
+        biases = shrunk(ascent.start, ascent.biases, labels, kappa)
+        if kappa == 0:
+            rank = ascent.rank
+        else:
+            rank = ascent.goal.rank(data.counts(data.predictions(biases)))
+        if rank >= max(ascent.history[0], 0.0):
+            break
+    return kappa, biases, rank
+
+
+def _infeasible(
+    ascent: Ascent, constraints: Sequence[Constraint], strength: float
+) -> InfeasibleError:
+    missed = zip(constraints, ascent.goal.misses(ascent.counts), strict=True)
+    named = " and ".join(f"{rule.text!r} by {short:.3g}" for rule, short in missed if short)
+    return InfeasibleError(
+        f"`subject_to` must be possible. Got constraints that no biases were found to satisfy; the "
+        f"nearest ones, from strength {strength:.6g} on, miss {named}. Loosen the constraint.",
+        strength=strength,
+        shortfall=max(ascent.goal.misses(ascent.counts)),
+        biases=ascent.biases,
+    )
+
+
+def _check_options(shrinkage: Any, n_folds: Any, max_cycles: Any) -> None:
+    known = isinstance(shrinkage, str) and shrinkage == "cv"
+    if not known and shrinkage != np.inf:
+        check_finite_number("shrinkage", shrinkage, minimum=0, hint="Or pass 'cv', or inf.")
+    for name, value, least in (("n_folds", n_folds, 2), ("max_cycles", max_cycles, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise OptionError(
+                f"`{name}` must be an integer of at least {least}. Got {value!r}. "
+                f"Leave it out for the default."
+            )

@@ -1,0 +1,265 @@
+"""How far to trust a tuned strength: intervals of it, of its value and of its gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.checks import check_choice, check_finite_number
+from reprior.exceptions import OptionError
+from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.bootstrap import Replicates, StrengthBootstrap
+from reprior.tuning.crossval import CrossValidation
+from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.selection import CURVE_RULES, Curve, select
+from reprior.tuning.sweep import Steps, value_of
+
+__all__ = ["FEW_LABELS", "Uncertainty", "doubts", "uncertainty"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: A class with fewer labels than this is known to less than a tenth.
+FEW_LABELS = 10
+
+#: A maximum climbs the noise of its samples. A replicate's climbs that noise and its own, √2 of
+#: the one, and half of what it gains is its own. What climbing gains goes with the power 4/3 of the
+#: noise (cube-root asymptotics), so the truth is 2^(1/3) of what replicates show.
+OPTIMISM_FACTOR = 2.0 ** (1.0 / 3.0)
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """A chosen strength, and what it would be and do with other samples.
+
+    Parameters
+    ----------
+    strength : float
+        The chosen one.
+    value, gain : float
+        The metric there on the tuning labels, and by how much it exceeds that of λ = 0.
+    optimism : float
+        By how much both flatter, because the strength was chosen on the same labels.
+    standard_error : float
+        Of the value, at this strength.
+    confidence : float
+        What the intervals cover.
+    strength_interval : (float, float)
+        Of the strength that is best for all samples there are. Where the gain is not
+        distinguishable from 0 it reaches as far towards 0 as the bounds do.
+    value_interval, gain_interval : (float, float)
+        Of what the chosen strength does on other samples. Their middles are the value and the gain
+        less the optimism.
+    """
+
+    strength: float
+    value: float
+    gain: float
+    optimism: float
+    standard_error: float
+    confidence: float
+    strength_interval: tuple[float, float]
+    value_interval: tuple[float, float]
+    gain_interval: tuple[float, float]
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether the gain is above 0 with the confidence that was asked for."""
+        return self.gain_interval[0] > 0.0
+
+
+def uncertainty(
+    bootstrap: StrengthBootstrap,
+    metric: str | CountMetric,
+    *,
+    rule: str = "max",
+    strength: float | None = None,
+    confidence: float = 0.9,
+) -> Uncertainty:
+    r"""Intervals of a tuned strength, of the metric there, and of its gain over λ = 0.
+
+    Each replicate chooses a strength λ* of its own, as the tuning samples have chosen theirs. By
+    how much its metric at λ* exceeds that of the tuning samples at λ* is about by how much the
+    tuning samples' own exceeds that of all samples there are. The mean of that, o, with the
+    standard deviation s of the replicates' metric at the chosen strength, makes intervals
+
+    .. math:: M(\hat λ) - 2^{1/3}\,o \pm z\,s
+
+    with the normal quantile z; the factor is for the noise that the tuning samples have already.
+    The interval of the strength goes from quantile to quantile of what the replicates choose.
+
+    Parameters
+    ----------
+    bootstrap : StrengthBootstrap
+        Of the tuning samples.
+    metric : str or CountMetric
+        What was tuned.
+    rule : {"max", "smooth", "bagged", "one_se", "shrunk"}, default "max"
+        How the strength was chosen: a rule that looks at the curve alone.
+    strength : float, optional
+        A strength that was not chosen on these samples, or in another way: its value has no
+        optimism then, and the interval of the strength is that of the raw maximum.
+    confidence : float, default 0.9
+        What the intervals are to cover.
+
+    References
+    ----------
+    .. [1] Efron. "Estimating the Error Rate of a Prediction Rule", JASA 78, 1983.
+    .. [2] Kim, Pollard. "Cube Root Asymptotics", Annals of Statistics 18, 1990.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> labels = (rng.random(2000) < 0.1).astype(int)
+    >>> margin = 2.0 * rng.normal(2.0 * labels - 1.0) + np.log(0.1 / 0.9)
+    >>> logits = np.stack([np.zeros(2000), margin], axis=1)
+    >>> bootstrap = StrengthBootstrap.from_scores(logits, labels, source_prior=[0.9, 0.1])
+    >>> found = uncertainty(bootstrap, "balanced_accuracy")
+    >>> found.strength, np.round(found.strength_interval, 2)
+    (0.99, array([0.89, 1.19]))
+    >>> found.value, np.round(found.value_interval, 2), found.distinguishable
+    (0.86, array([0.83, 0.87]), True)
+    """
+    share, profile = _check_confidence(confidence), bootstrap.profile
+    found = profile._metric(metric)
+    replicates = bootstrap.replicates(found)
+    chosen, low, high, optimism = _draws(bootstrap, found, rule, strength)
+    value, base = profile.evaluate(found, chosen), value_of(profile.baseline, found)
+    there = replicates.values[:, _column(replicates, chosen)]
+    z = NormalDist().inv_cdf((1 + share) / 2)
+
+    def around(centre: float, drawn: Vector, least: float) -> tuple[float, float]:
+        reach = z * float(drawn.std(ddof=1))
+        low, high = centre - optimism - reach, centre - optimism + reach
+        return max(low, least), min(high, found.largest)
+
+    gains = around(value - base, there - replicates.baseline, -found.largest)
+    ends = np.quantile(low, (1 - share) / 2), np.quantile(high, (1 + share) / 2)
+    if gains[0] <= 0.0:
+        nearest = min(max(0.0, profile.bounds[0]), profile.bounds[1])
+        ends = min(ends[0], nearest), max(ends[1], nearest)
+    return Uncertainty(
+        strength=chosen,
+        value=value,
+        gain=value - base,
+        optimism=optimism,
+        standard_error=float(there.std(ddof=1)),
+        confidence=share,
+        strength_interval=(float(ends[0]), float(ends[1])),
+        value_interval=around(value, there, 0.0),
+        gain_interval=gains,
+    )
+
+
+def _draws(
+    bootstrap: StrengthBootstrap, metric: CountMetric, rule: str, strength: float | None
+) -> tuple[float, Vector, Vector, float]:
+    """The chosen strength, what the replicates choose, from and to, and the optimism."""
+    found, profile = bootstrap.replicates(metric), bootstrap.profile
+    low, high = found.best_interval.T
+    if strength is not None:
+        return float(profile._within(strength)), low, high, 0.0
+    check_choice("rule", rule, CURVE_RULES, hint="For another one, pass the strength it gave.")
+    chosen = select(profile, metric, rule).strength
+    if rule == "max":
+        excess = found.best_value - profile.evaluate(metric, found.best_strength)
+        return chosen, low, high, OPTIMISM_FACTOR * float(excess.mean())
+    drawn = np.array(
+        [
+            CURVE_RULES[rule](Curve(_steps(found.strengths, row), profile.bounds[1], best))
+            for row, best in zip(found.values, found.best_strength, strict=True)
+        ]
+    ).clip(*profile.bounds)
+    excess = _excess(profile, metric, found, drawn)
+    return chosen, drawn, drawn, OPTIMISM_FACTOR * float(excess.mean())
+
+
+def _steps(strengths: Vector, values: Vector) -> Steps:
+    """A curve on a grid as steps: neighbours differ."""
+    new = np.append(True, values[1:] != values[:-1])
+    return Steps(strengths[new], values[new])
+
+
+def _excess(
+    profile: StrengthProfile, metric: CountMetric, found: Replicates, drawn: Vector
+) -> Vector:
+    """The metric of each replicate less that of the tuning samples, on the grid next to λ*."""
+    column = _column(found, drawn)
+    there = profile.evaluate(metric, found.strengths[column])
+    return np.asarray(found.values[np.arange(column.size), column] - there)
+
+
+def _column(found: Replicates, strength: Any) -> Any:
+    """The grid point at or next below a strength."""
+    return np.searchsorted(found.strengths, strength, side="right") - 1
+
+
+def doubts(
+    profile: StrengthProfile,
+    *,
+    uncertain: Uncertainty | None = None,
+    validated: CrossValidation | None = None,
+    classes: Sequence[Any] | None = None,
+) -> list[str]:
+    """Sentences to warn with: classes of few labels, and a gain that may be none.
+
+    Parameters
+    ----------
+    profile : StrengthProfile
+        Of the tuning samples.
+    uncertain : Uncertainty, optional
+        What the bootstrap says.
+    validated : CrossValidation, optional
+        What the folds say.
+    classes : sequence, optional
+        The classes' names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> profile = StrengthProfile.from_scores(
+    ...     np.array([[2.0, 0.0], [1.0, 0.0]]), [0, 1], source_prior=[0.8, 0.2]
+    ... )
+    >>> print(doubts(profile)[0])
+    2 of 2 classes have fewer than 10 tuning labels (0 has 1): a strength tuned on them depends on
+    which samples these are. Add labels; strength 1, the rule of Bayes, needs none.
+    """
+    said = []
+    labelled = profile.baseline.n_labelled
+    number = profile.baseline.support if labelled is None else labelled
+    few = np.flatnonzero((number > 0) & (number < FEW_LABELS))
+    if few.size:
+        fewest = int(few[np.argmin(number[few])])
+        name = fewest if classes is None else classes[fewest]
+        said.append(
+            f"{few.size} of {profile.n_classes} classes have fewer than {FEW_LABELS} tuning labels "
+            f"({name!r} has {int(number[fewest])}): a strength tuned on them depends on which "
+            f"samples these are. Add labels; strength 1, the rule of Bayes, needs none."
+        )
+    if uncertain is not None and not uncertain.distinguishable:
+        low, high = uncertain.gain_interval
+        said.append(
+            f"The gain of strength {uncertain.strength:.3g} over the uncorrected model is not "
+            f"distinguishable from 0: its {uncertain.confidence:.0%} interval on other samples is "
+            f"{low:+.3g} to {high:+.3g}. Add labels, or leave the model as it is."
+        )
+    if validated is not None and validated.gain <= 0.0:
+        said.append(
+            f"On samples that were not tuned on, the strength does no better than the uncorrected "
+            f"model: {validated.score:.4g} instead of {validated.baseline_score:.4g}. Add labels, "
+            f"or leave the model as it is."
+        )
+    return said
+
+
+def _check_confidence(confidence: Any) -> float:
+    share = check_finite_number("confidence", confidence, positive=True, hint="Pass 0.9.")
+    if share >= 1.0:
+        raise OptionError(
+            f"`confidence` must be below 1. Got {confidence!r}. Pass 0.9 for nine in ten."
+        )
+    return share

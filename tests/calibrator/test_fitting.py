@@ -1,0 +1,263 @@
+"""The fits behind a calibrator: against the functions they are made of, and brute force."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import log_softmax
+from tests.calibrator.shared import PRIOR, K, case, fit
+
+import reprior as rp
+from reprior.calibrator import sources
+from reprior.tuning.problem import DEFAULT_SELECTION
+from reprior.tuning.selection import CURVE_RULES, select
+
+W = np.log(1 / K) - np.log(PRIOR)
+
+#: A generic optimiser's tolerance, and ours.
+FITTED = 1e-5
+
+
+def loss_at(scores, labels, temperature, shifts, label_prior=None):
+    """The log-loss of softmax((z + b) / T), the labels weighted to the uniform prior."""
+    own = np.bincount(labels, minlength=K) / labels.size if label_prior is None else label_prior
+    weight = (1 / K / own)[labels]
+    log_p = log_softmax((scores + shifts) / temperature, axis=1)
+    return -(weight * log_p[np.arange(labels.size), labels]).sum() / weight.sum()
+
+
+@pytest.mark.parametrize("label_prior", [None, PRIOR], ids=["own", "declared"])
+def test_log_loss_is_the_joint_optimum_of_a_generic_optimiser(label_prior):
+    scores, labels = case()
+    found = fit({"metric": "log_loss", "label_prior": label_prior})
+    wanted = minimize(
+        lambda x: loss_at(scores, labels, 1 / x[0], x[1] / x[0] * W, label_prior), [1.0, 1.0],
+        method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12},
+    )  # fmt: skip
+    assert found.temperature_ == pytest.approx(1 / wanted.x[0], rel=FITTED)
+    assert found.strength_ == pytest.approx(wanted.x[1] / wanted.x[0], rel=FITTED)
+    assert found.best_score_ == pytest.approx(wanted.fun, rel=1e-9)
+    before = loss_at(scores, labels, 1.0, 0.0, label_prior)
+    assert found.log_loss_ == pytest.approx((before, wanted.fun))
+    assert found.strength_interval_ == (found.strength_, found.strength_)
+    assert found.profile_.n_samples == labels.size
+
+
+def test_log_loss_is_fit_log_loss():
+    scores, labels = case()
+    found, same = fit({"metric": "log_loss"}), rp.fit_log_loss(scores, labels, source_prior=PRIOR)
+    assert (found.temperature_, found.strength_) == (same.temperature, same.decision_strength)
+
+
+def test_a_temperature_that_is_given_stays_and_the_strength_is_fitted_at_it():
+    scores, labels = case()
+    found = fit({"metric": "log_loss", "temperature": 2.5})
+    wanted = minimize_scalar(lambda s: loss_at(scores, labels, 2.5, s * W), bounds=(0, 5))
+    assert found.temperature_ == 2.5
+    assert found.strength_ == pytest.approx(wanted.x, rel=FITTED)
+
+
+@pytest.mark.parametrize("tune", ["strength", "per_class"])
+def test_the_temperature_is_the_best_one_at_the_decisions(tune):
+    scores, labels = case()
+    found = fit({"tune": tune, "temperature": "fit"})
+    shifts = found.as_affine()[1] * found.temperature_
+    wanted = minimize_scalar(lambda t: loss_at(scores, labels, t, shifts), bounds=(0.2, 5))
+    assert found.temperature_ == pytest.approx(wanted.x, rel=FITTED)
+    plain = fit({"tune": tune})
+    np.testing.assert_array_equal(found.predict(scores), plain.predict(scores))
+
+
+@pytest.mark.parametrize("scaling", ["bcts", "vector"])
+def test_scalings_are_fit_scaling(scaling):
+    scores, labels = case()
+    found = fit({"metric": "log_loss", "temperature": scaling})
+    same = rp.fit_scaling(scores, labels, scaling=scaling, source_prior=PRIOR)
+    scale, bias = found.as_affine()
+    np.testing.assert_allclose(scale * np.ones(K), same.scale)
+    np.testing.assert_allclose(bias, same.bias)
+    assert found.best_score_ == same.log_loss
+    assert (found.scales_ is None) == (scaling == "bcts")
+
+
+def test_per_class_is_tune_per_class():
+    scores, labels = case()
+    found = fit({"tune": "per_class", "metric": "macro_f1", "random_state": 3})
+    same = rp.tune_per_class(
+        scores, labels, source_prior=PRIOR, metric="macro_f1", seed=3,
+        bounds=found.profile_.bounds,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.biases_, same.biases)
+    assert (found.best_score_, found.shrinkage_) == (same.value, same.shrinkage)
+    assert found.best_score_ >= fit({"metric": "macro_f1"}).best_score_
+
+
+def test_biases_keep_constraints_that_no_strength_keeps():
+    scores, labels = case()
+    rules = ["recall[0] >= 0.62", "recall[1] >= 0.62", "recall[2] >= 0.6", "recall[3] >= 0.6"]
+    with pytest.raises(rp.InfeasibleError):
+        fit({"subject_to": rules})
+    found = fit({"subject_to": rules, "tune": "per_class"})
+    recall = [(found.predict(scores)[labels == k] == k).mean() for k in range(K)]
+    assert min(np.subtract(recall, [0.62, 0.62, 0.6, 0.6])) >= -1e-12
+
+
+@pytest.mark.parametrize("rule", list(CURVE_RULES))
+def test_the_selection_is_the_rules(rule):
+    scores, labels = case()
+    found = fit({"selection": rule})
+    wanted = select(found.profile_, "balanced_accuracy", rule)
+    assert found.strength_ == pytest.approx(wanted.strength, abs=1.01e-4)
+    low, high = wanted.interval
+    assert low <= found.strength_ <= high
+    assert found.best_score_ == wanted.value
+    assert (f"balanced_accuracy, by {rule}" in found.summary()) == (rule != DEFAULT_SELECTION)
+    assert rp.metrics.evaluate("balanced_accuracy", labels, found.predict(scores)) == pytest.approx(
+        wanted.value
+    )
+
+
+def test_folds_give_an_honest_score():
+    scores, labels = case()
+    folds = np.arange(labels.size) % 4
+    found = fit({"cv": folds, "selection": "smooth"})
+    same = rp.cross_validate(
+        scores, labels, source_prior=PRIOR, cv=folds, rule="smooth", bounds=found.profile_.bounds
+    )
+    validated = found.cross_validation_
+    assert (validated.score, validated.strengths) == (same.score, same.strengths)
+    assert found.strength_ == pytest.approx(same.best.strength, abs=1.01e-4)
+    assert f"{validated.score:.4f}, {validated.baseline_score:.4f} before" in found.summary()
+
+
+def test_folds_are_drawn_by_the_seed():
+    a, b, c = (fit({"cv": 3, "random_state": seed}).cross_validation_ for seed in (0, None, 5))
+    assert a.strengths == b.strengths
+    assert a.strengths != c.strengths
+
+
+def test_the_bootstrap_gives_intervals():
+    scores, labels = case()
+    found = fit({"n_bootstrap": 60, "random_state": 2})
+    bootstrap = rp.StrengthBootstrap.from_scores(
+        scores, labels, source_prior=PRIOR, bounds=found.profile_.bounds, n_replicates=60,
+        random_state=2,
+    )  # fmt: skip
+    assert found.uncertainty_ == rp.uncertainty(bootstrap, "balanced_accuracy")
+    text = found.summary()
+    assert "90% sure     strength" in text
+    assert "gain" in text
+
+
+def test_where_a_constraint_has_moved_the_strength_the_interval_is_that_of_the_strength():
+    data = case(labels_prior=PRIOR)
+    free = fit({"n_bootstrap": 20}, *data)
+    bound = fit({"n_bootstrap": 20, "subject_to": "accuracy >= baseline - 0.01"}, *data)
+    assert bound.strength_ < free.strength_
+    assert bound.uncertainty_.strength == bound.strength_
+    assert bound.uncertainty_.optimism == 0.0 < free.uncertainty_.optimism
+
+
+def test_doubts_are_said_where_the_user_calls():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(K), 5)
+    noise = rng.normal(size=(labels.size, K))
+    with pytest.warns(rp.RepriorWarning) as said:
+        rp.PosteriorCalibrator(PRIOR, n_bootstrap=50, bounds=(0, 8)).fit(noise, labels)
+    text = " ".join(str(each.message) for each in said)
+    assert "fewer than 10 tuning labels" in text
+    assert all(each.filename == __file__ for each in said)
+
+
+def test_warnings_of_every_fit_name_the_users_line():
+    scores, labels = case()
+    cases = [
+        ({"target_prior": PRIOR, "metric": "log_loss"}, "the strength says nothing"),
+        ({"bounds": (0.0, 0.1)}, "searching up to"),
+        ({"target_prior": PRIOR}, "no strength changes a decision"),
+    ]
+    for options, words in cases:
+        with pytest.warns(rp.RepriorWarning, match=words) as said:
+            rp.PosteriorCalibrator(PRIOR, **options).fit(scores, labels)
+        assert all(each.filename == __file__ for each in said)
+    perfect = 30.0 * np.eye(K)[labels]
+    for options in ({"temperature": "fit"}, {"metric": "log_loss"}, {"separate": True}):
+        with pytest.warns(rp.RepriorWarning, match="log-loss still falls at the bound") as said:
+            rp.PosteriorCalibrator(PRIOR, **options).fit(perfect, labels)
+        assert all(each.filename == __file__ for each in said)
+
+
+def test_a_strength_at_the_end_of_its_range_is_said():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(K, size=400)
+    wrong = rng.normal(size=(400, K)) + 2 * np.eye(K)[labels] - 30 * W
+    with pytest.warns(rp.RepriorWarning, match="falls at the bound strength=8.*source_prior"):
+        rp.PosteriorCalibrator(PRIOR, metric="log_loss", temperature=1.0).fit(wrong, labels)
+
+
+@pytest.mark.parametrize("category", [rp.RepriorWarning, RuntimeWarning])
+def test_what_a_scaling_warns_of_is_heard(monkeypatch, category):
+    def warns(*args, **options):
+        warnings.warn("not at rest", category, stacklevel=1)
+        return rp.fit_scaling(*args, **options)
+
+    monkeypatch.setattr(sources, "fit_scaling", warns)
+    calibrator = rp.PosteriorCalibrator(PRIOR, metric="log_loss", temperature="bcts")
+    with pytest.warns(category, match="not at rest") as said:
+        calibrator.fit(*case())
+    assert len(said) == 1
+    assert said[0].filename == __file__
+
+
+def test_a_scale_below_0_is_no_temperature(monkeypatch):
+    def upside_down(*args, **options):
+        found = rp.fit_scaling(*args, **options)
+        joint = replace(found.joint, at_bound=True)
+        return replace(found, scale=-found.scale, joint=joint)
+
+    monkeypatch.setattr(sources, "fit_scaling", upside_down)
+    found = fit({"metric": "log_loss", "temperature": "bcts"})
+    assert (found.temperature_, found.strength_) == (1.0, 1.0)
+    assert (found.scales_ < 0).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tune": "per_class"},
+        {"metric": "log_loss", "temperature": 1.5},
+        {"cv": 2, "n_bootstrap": 20},
+        {"separate": True},
+    ],
+)
+def test_where_the_priors_are_equal_strength_is_1(options):
+    found = fit({**options, "target_prior": PRIOR, "bounds": (0.0, 0.5)})
+    assert found.strength_ == 1.0
+    if options.get("tune"):
+        assert found.best_score_ > fit({"target_prior": PRIOR}).best_score_
+
+
+def test_an_infeasible_fold_says_that_it_is_one():
+    scores, labels = case()
+    right = fit({}).predict(scores) == labels
+    rule = f"accuracy >= {right.mean()}"
+    fit({"subject_to": rule})
+    with pytest.raises(rp.InfeasibleError, match="without one of the folds of `cv`") as caught:
+        fit({"subject_to": rule, "cv": right.astype(int)})
+    assert caught.value.strength is not None
+
+
+def test_a_fit_that_fails_changes_nothing():
+    calibrator = rp.PosteriorCalibrator(PRIOR, metric="log_loss")
+    calibrator.fit(*case())
+    before = dict(vars(calibrator))
+    calibrator.label_prior = [1.0, 0.0, 0.0, 0.0]
+    with pytest.raises(rp.PriorError, match="`label_prior` must be positive"):
+        calibrator.fit(*case())
+    assert {name: vars(calibrator)[name] for name in before if name != "label_prior"} == {
+        name: value for name, value in before.items() if name != "label_prior"
+    }

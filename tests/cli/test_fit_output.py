@@ -1,0 +1,37 @@
+"""What fit shows of a calibrator that has nothing to show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.cli.shared import data
+
+import reprior as rp
+from reprior.cli.fit_output import show_fit
+from reprior.cli.session import Session
+from reprior.exceptions import NotFittedError
+
+
+def fitted(**options):
+    val = data(0)
+    return rp.PosteriorCalibrator([0.9, 0.09, 0.01], **options).fit(val.scores, val.labels)
+
+
+def test_a_calibrator_without_tuning_data_is_refused():
+    calibrator = fitted().retarget([0.5, 0.3, 0.2])
+    with pytest.raises(NotFittedError, match="must be fitted to be shown"):
+        show_fit(Session(quiet=True, json=True), calibrator, "cal.json")
+
+
+@pytest.mark.parametrize("options", [{}, {"metric": "log_loss", "temperature": "vector"}])
+def test_the_document_has_what_is_applied(capsys, options):
+    import json
+
+    calibrator = fitted(**options)
+    show_fit(Session(quiet=True, json=True), calibrator, "cal.json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["strength"] == calibrator.strength_
+    assert ("scales" in document) == bool(options)
+    if options:
+        np.testing.assert_allclose(document["scales"], calibrator.scales_)
+        assert document["metrics"]["log_loss"]["after"] == calibrator.best_score_

@@ -1,0 +1,136 @@
+"""The most likely prior where EM crawls."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.shifted import world
+
+from reprior.core import shift_em, shift_newton
+from reprior.core.shift_em import CHANGE_TOLERANCE, Climb, Likelihood, climb
+from reprior.core.shift_newton import _nonnegative, most_likely, newton_climb
+
+GAP = 1e-9
+"""By how much the likelihood may be below its maximum, which the slopes bound from above."""
+
+CLOSE = 1e-8
+"""EM ends where less than 1e-9 is to come, by an estimate of what is to come."""
+
+
+def at(prior):
+    """As if EM had led there."""
+    return Climb(prior[None], np.array([1.0]), np.array([1.0]), np.array([0]))
+
+
+def gap(likelihood, prior):
+    """Return what the likelihood can still rise by: it is concave."""
+    return float((likelihood.ratio / (likelihood.ratio @ prior)[:, None]).mean(axis=0).max() - 1)
+
+
+def likelihood_of(seed, n, n_classes, separation, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    here = world(rng, n_classes, separation)
+    scores, _ = here.draw(rng, n, here.target)
+    return Likelihood(scores.astype(dtype), here.source), here.source
+
+
+@given(
+    st.integers(0, 300),
+    st.sampled_from([3, 60]),
+    st.sampled_from([2, 4, 10]),
+    st.sampled_from([0.0, 0.1, 0.7, 4.0]),
+)
+def test_it_is_the_maximum(seed, n, n_classes, separation):
+    likelihood, source = likelihood_of(seed, n, n_classes, separation)
+    found = newton_climb(likelihood, at(source))
+    assert gap(likelihood, found.priors[0]) <= GAP
+    assert found.left[0] <= CHANGE_TOLERANCE
+    assert found.priors.min() >= 0
+    assert found.priors.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_em_ends_at_the_same(seed):
+    likelihood, source = likelihood_of(seed, 400, 4, 2.0)
+    expected = climb(likelihood, source[None])
+    found = newton_climb(likelihood, at(source))
+    np.testing.assert_allclose(found.priors, expected.priors, atol=CLOSE)
+    assert found.iterations[0] < expected.iterations[0]
+
+
+def test_a_class_that_em_has_given_up_comes_back():
+    likelihood, source = likelihood_of(1, 400, 4, 2.0)
+    expected = climb(likelihood, source[None]).priors
+    found = newton_climb(likelihood, at(np.array([0.0, 0.5, 0.5, 0.0])))
+    np.testing.assert_allclose(found.priors, expected, atol=CLOSE)
+
+
+def test_an_impossible_sample_is_not_stepped_into():
+    # All of the mass on class 1 would make the last sample impossible.
+    likelihood = Likelihood(np.log([[0.5, 0.5], [0.01, 0.99], [0.01, 0.99]]), np.full(2, 0.5))
+    likelihood.ratio = np.array([[1e-3, 1.0]] * 500 + [[1.0, 0.0]])
+    found = newton_climb(likelihood, at(np.array([0.999, 0.001])))
+    assert gap(likelihood, found.priors[0]) <= GAP
+    assert 0 < found.priors[0, 0] < 0.01
+
+
+def test_blocks_and_float32(monkeypatch):
+    whole, source = likelihood_of(2, 300, 3, 1.5)
+    narrow, _ = likelihood_of(2, 300, 3, 1.5, np.float32)
+    expected = newton_climb(whole, at(source)).priors
+    monkeypatch.setattr(shift_em, "BLOCK_ITEMS", 50)
+    np.testing.assert_allclose(newton_climb(whole, at(source)).priors, expected, atol=CLOSE)
+    np.testing.assert_allclose(newton_climb(narrow, at(source)).priors, expected, atol=1e-4)
+
+
+def test_an_interrupted_climb_says_so(monkeypatch):
+    likelihood, source = likelihood_of(0, 60, 4, 0.7)
+    monkeypatch.setattr(shift_newton, "MAX_STEPS", 1)
+    assert newton_climb(likelihood, at(source)).left[0] > CHANGE_TOLERANCE
+
+
+@given(st.integers(0, 1000), st.integers(1, 5))
+def test_the_quadratic_model_is_minimised_on_the_positive_numbers(seed, size):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(size + 1, size))
+    curvature, target = root.T @ root + 1e-3 * np.eye(size), rng.normal(size=size)
+    start = np.maximum(rng.normal(size=size), 0)
+    found = _nonnegative(curvature, target, start)
+    best = 0.0
+    for n_free in range(1, size + 1):  # every choice of what is held at 0
+        for free in map(list, combinations(range(size), n_free)):
+            q = np.linalg.solve(curvature[np.ix_(free, free)], target[free])
+            if (q >= 0).all():
+                best = min(best, -0.5 * target[free] @ q)
+    assert (found >= 0).all()
+    assert 0.5 * found @ curvature @ found - target @ found == pytest.approx(best, abs=1e-9)
+
+
+class TestMostLikely:
+    def test_em_alone_where_it_comes_to_rest(self):
+        likelihood, source = likelihood_of(3, 400, 3, 3.0)
+        found, expected = most_likely(likelihood, source), climb(likelihood, source[None])
+        np.testing.assert_array_equal(found.priors, expected.priors)
+        assert found.iterations == expected.iterations
+
+    def test_newton_where_em_crawls(self, monkeypatch):
+        likelihood, source = likelihood_of(0, 60, 4, 0.7)
+        monkeypatch.setattr(shift_newton, "PATIENCE", 6)
+        found = most_likely(likelihood, source)
+        assert gap(likelihood, found.priors[0]) <= GAP
+        assert 6 < found.iterations[0] < 50
+
+    def test_em_goes_on_where_classes_are_many(self, monkeypatch):
+        likelihood, source = likelihood_of(3, 400, 3, 3.0)
+        monkeypatch.setattr(shift_newton, "PATIENCE", 6)
+        monkeypatch.setattr(shift_newton, "MOST_CLASSES", 2)
+        found = most_likely(likelihood, source)
+        expected = climb(likelihood, source[None])
+        np.testing.assert_allclose(found.priors, expected.priors, atol=CLOSE)
+        assert found.iterations[0] > 6
+        monkeypatch.setattr(shift_em, "MAX_ITERATIONS", 6)
+        assert most_likely(likelihood, source).iterations.tolist() == [6]

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from functools import cache
+
+import pytest
+
+from reprior.core import threads
+
+
+def test_results_come_in_order_and_the_first_item_is_done_here():
+    here = threading.get_ident()
+    found = threads.in_threads(lambda item: (item, threading.get_ident()), [1, 2, 3])
+    assert [item for item, _ in found] == [1, 2, 3]
+    assert found[0][1] == here
+    assert all(thread != here for _, thread in found[1:])
+
+
+def test_an_error_of_another_thread_comes_through():
+    with pytest.raises(ZeroDivisionError):
+        threads.in_threads(lambda item: 1 // item, [1, 0])
+
+
+def test_the_number_of_cores_may_be_told(monkeypatch):
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
+    assert threads.n_cores() == 3
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "none")
+    assert threads.n_cores() >= 1
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert threads.n_cores() == (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    "installed, loaded, expected",
+    [
+        (True, True, [False, True, True]),
+        (True, False, [False, False, True]),
+        (False, True, [False] * 3),
+    ],
+)
+def test_small_work_is_compiled_only_where_numba_is_loaded(
+    installed, loaded, expected, monkeypatch
+):
+    monkeypatch.setattr(threads, "has_numba", lambda: installed)
+    monkeypatch.setitem(sys.modules, "numba", sys)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "numba")
+    found = [threads.compiles(size, worth=10, worth_loading=100) for size in (9, 99, 100)]
+    assert found == expected
+
+
+def test_numba_is_looked_for_but_not_loaded():
+    assert threads.has_numba() is True
+
+
+def test_an_error_here_takes_back_what_has_not_begun(monkeypatch):
+    # One thread, which is held until the error has come: the second item never begins.
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
+    monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+    held, done = threading.Event(), []
+
+    def work(item):
+        if item == 0:
+            raise KeyboardInterrupt
+        held.wait(10)
+        done.append(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.in_threads(work, [0, 1, 2])
+    held.set()
+    threads._pool().shutdown(wait=True)
+    assert done == [1]
+
+
+def test_threads_that_ask_for_threads_do_not_wait_for_each_other(monkeypatch):
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
+    monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+    found = threads.in_threads(lambda i: sum(threads.in_threads(abs, [-i, -i, -i])), [1, 2, 3])
+    assert found == [3, 6, 9]
+    threads._pool().shutdown(wait=True)
+
+
+def test_one_thread_does_all_of_its_work_itself():
+    here = threading.get_ident()
+    with threads.one_thread():
+        assert not threads.shares_out()
+        with threads.one_thread():
+            pass
+        assert not threads.shares_out()
+        assert set(threads.in_threads(lambda _: threading.get_ident(), [1, 2, 3])) == {here}
+    assert threads.shares_out()
+
+
+def test_where_no_thread_can_be_started_the_work_is_done_here(monkeypatch):
+    class Ended:
+        def submit(self, *_):
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(threads, "_pool", Ended)
+    assert threads.in_threads(abs, [-1, -2, -3]) == [1, 2, 3]
+
+
+def run(program: str) -> str:
+    """Return what a Python program prints that ends well, and without a word of complaint."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+# In processes of their own: other libraries, such as JAX, warn of any fork once they are loaded,
+# and rightly so.
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_child_starts_threads_of_its_own():
+    program = """
+import os, warnings
+from reprior.core import threads
+warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
+threads.in_threads(abs, [1, 2])
+child = os.fork()
+if child == 0:
+    os._exit(0 if threads.in_threads(abs, [-1, -2]) == [1, 2] else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threads.in_threads(abs, [-3, -4]))
+"""
+    assert run(program) == "0 [3, 4]\n"
+
+
+def test_work_that_is_asked_for_while_the_interpreter_ends_is_done():
+    program = """
+import atexit
+from reprior.core import threads
+threads.in_threads(abs, [1, 2])
+atexit.register(lambda: print(threads.in_threads(abs, [-1, -2])))
+"""
+    assert run(program) == "[1, 2]\n"

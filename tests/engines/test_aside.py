@@ -1,0 +1,46 @@
+"""Work beside the caller's: in order, and its errors are not lost."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from reprior.engines.aside import Aside
+
+
+def fail() -> None:
+    raise ValueError("no")
+
+
+def test_calls_run_elsewhere_in_their_order():
+    seen, where = [], set()
+
+    def note(n: int) -> None:
+        where.add(threading.get_ident())
+        seen.append(n)
+
+    with Aside() as aside:
+        for n in range(20):
+            aside.call(note, n)
+    assert seen == list(range(20))
+    assert where.isdisjoint({threading.get_ident()})
+
+
+def test_an_error_is_raised_by_the_next_call_or_the_end():
+    with pytest.raises(ValueError, match="no"), Aside() as aside:
+        aside.call(fail)
+    with Aside() as aside:
+        aside.call(fail)
+        with pytest.raises(ValueError, match="no"):
+            aside.call(print)
+
+
+def test_the_block_s_own_error_wins():
+    def both() -> None:
+        with Aside() as aside:
+            aside.call(fail)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        both()

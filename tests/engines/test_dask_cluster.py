@@ -1,0 +1,65 @@
+"""Where tasks run: what is asked for, and nothing is left running."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import dask
+import pytest
+
+from reprior.engines.dask_cluster import running_on
+from reprior.exceptions import MissingDependencyError, OptionError
+
+
+def test_without_a_wish_nothing_changes():
+    with running_on():
+        assert dask.config.get("scheduler", None) is None
+
+
+def test_schedulers_of_dask():
+    with running_on("synchronous"):
+        assert dask.delayed(threading.get_ident)().compute() == threading.get_ident()
+    assert dask.config.get("scheduler", None) is None
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ({"scheduler": ""}, "`scheduler` must be an address such as"),
+        ({"scheduler": 8786}, "`scheduler` must be an address such as"),
+        ({"n_workers": 0}, "`n_workers` must be a whole number of at least 1. Got 0"),
+        ({"n_workers": True}, "`n_workers` must be a whole number"),
+        ({"n_workers": 2, "scheduler": "threads"}, "`n_workers` must be left out where"),
+    ],
+)
+def test_words(options, sentence):
+    with pytest.raises(OptionError, match=sentence), running_on(**options):
+        pass
+
+
+def test_a_cluster_needs_distributed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    words = pytest.raises(MissingDependencyError, match=r"distributed must be installed")
+    with words, running_on(n_workers=1):
+        pass
+
+
+def test_an_address_is_connected_to():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        with running_on(cluster.scheduler_address):
+            here = dask.delayed(distributed.get_worker)().address.compute()
+            assert here == cluster.workers[0].address
+        with pytest.raises(ValueError, match=r"No global client"):
+            distributed.get_client()
+
+
+def test_an_address_that_does_not_answer():
+    pytest.importorskip("distributed")
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+    words = pytest.raises(OptionError, match=r"that answers\. Got 'tcp://127\.0\.0\.1:9'")
+    with soon, words, running_on("tcp://127.0.0.1:9"):
+        pass

@@ -1,0 +1,180 @@
+"""Faults of shards: each is named, and counted wholly or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.engines.dask_files import NAMES, named, parquet_bytes, write_shards
+from tests.engines.shared import Data, assert_same_fit, flat, quietly
+
+from reprior.engines.dask_engine import dask_fit
+from reprior.engines.dask_pieces import NAMED
+from reprior.exceptions import FileFormatError, LabelsError, RepriorWarning, ScoresError
+
+
+def without(data: Data, a: int, b: int):
+    """The fit in memory without some samples."""
+    kept = np.r_[0:a, b:60]
+    labels = np.array(NAMES)[data.labels[kept]]
+    return quietly(named(data).fit, data.scores[kept], labels)[0]
+
+
+def fit(data, paths, **options):
+    return dask_fit(named(data), paths, scheduler="synchronous", **options)
+
+
+def break_off(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def damage_a_page(path):
+    """Leave header and footer whole, so that only reading the rows finds out."""
+    content = bytearray(path.read_bytes())
+    content[40:140] = bytes(100)
+    path.write_bytes(content)
+
+
+def lose(path):
+    path.unlink()
+
+
+FAULTS = {
+    break_off: (FileFormatError, "truncated|damaged|broken|complete"),
+    damage_a_page: (FileFormatError, "damaged|truncated|broken|complete"),
+    lose: (FileNotFoundError, "No such file"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("which", [0, 3])
+def test_a_shard_that_cannot_be_read_is_named(tmp_path, fault, which):
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    fault(paths[which])
+    error, words = FAULTS[fault]
+    with pytest.raises(error, match=words) as raised:
+        fit(data, paths)
+    assert str(paths[which]) in str(raised.value)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("which, rows", [(0, (0, 10)), (3, (25, 40))])
+def test_the_rest_goes_on_when_asked(tmp_path, fault, which, rows):
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    fault(paths[which])
+    found, said = quietly(fit, data, paths, on_error="skip")
+    assert_same_fit(found, without(data, *rows))
+    (sentence,) = (each for each in said if "could not be read" in each)
+    assert sentence.startswith("1 of 5 shards could not be read and were left out: ")
+    assert str(paths[which]) in sentence
+
+
+def test_a_shard_left_out_stays_out_in_later_passes(tmp_path):
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    break_off(paths[3])
+    calibrator = named(data, temperature="fit", bounds=(0.0, 0.1))  # widened, and Newton's passes
+    found, said = quietly(dask_fit, calibrator, paths, on_error="skip", scheduler="synchronous")
+    kept = np.r_[0:25, 40:60]
+    same = named(data, temperature="fit", bounds=(0.0, 0.1))
+    want, _ = quietly(same.fit, data.scores[kept], np.array(NAMES)[data.labels[kept]])
+    assert_same_fit(found, want)
+    assert sum("could not be read" in each for each in said) == 1
+
+
+def test_a_shard_that_breaks_after_the_first_pass_is_no_longer_passed_over(tmp_path, monkeypatch):
+    from reprior.engines import dask_pieces
+
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    settle = dask_pieces.FilePieces._settle
+
+    def then_break(self, failures):
+        settle(self, failures)
+        lose(paths[4]) if paths[4].exists() else None
+
+    monkeypatch.setattr(dask_pieces.FilePieces, "_settle", then_break)
+    calibrator = named(data, temperature="fit")
+    with pytest.raises(FileNotFoundError, match=r"part-004\.parquet"):
+        quietly(dask_fit, calibrator, paths, on_error="skip", scheduler="synchronous")
+    assert not hasattr(calibrator, "strength_")
+
+
+def test_many_damaged_shards_are_not_all_named(tmp_path):
+    data = flat(3)
+    paths = write_shards(tmp_path, data, range(5, 60, 5))
+    for path in paths[: NAMED + 2]:
+        break_off(path)
+    _, said = quietly(fit, data, paths, on_error="skip")
+    assert any(each.endswith(" And 2 more.") for each in said)
+
+
+def test_no_readable_shard_is_left(tmp_path):
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    for path in paths:
+        break_off(path)
+    with pytest.raises(
+        FileFormatError, match=r"Some shard must have rows. Got 5 shards, each empty"
+    ):
+        fit(data, paths, on_error="skip")
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_shards_of_other_classes_are_refused_in_any_case(tmp_path, on_error):
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    fewer = Data(data.scores[:, :3], np.minimum(data.labels, 2))
+    paths[2].write_bytes(parquet_bytes(fewer, slice(0, 20)))
+    with pytest.raises(FileFormatError) as raised:
+        fit(data, paths, on_error=on_error)
+    assert str(raised.value) == (
+        f"All shards must have the same number of classes. Got 4 in {str(paths[0])!r} and 3 in "
+        f"{str(paths[2])!r}. Make them alike, or fit them apart."
+    )
+
+
+def test_empty_shards_are_fine_first_and_last(tmp_path):
+    data = flat(3)
+    paths = write_shards(tmp_path, data, (0, 30, 60))
+    found, said = quietly(fit, data, paths)
+    labels = np.array(NAMES)[data.labels]
+    want, words = quietly(named(data).fit, data.scores, labels)
+    assert_same_fit(found, want)
+    assert said == words
+
+
+def test_a_wrong_label_is_never_passed_over_and_names_the_shard(tmp_path):
+    data = flat(3)
+    for i in range(2):
+        np.savez(tmp_path / f"{i}.npz", scores=data.scores[:30], labels=data.labels[:30] + 2 * i)
+    with pytest.raises(LabelsError, match=r"1\.npz"):
+        dask_fit(data.calibrator(), str(tmp_path / "*.npz"), on_error="skip")
+
+
+def test_a_score_that_is_no_number_names_the_shard(tmp_path):
+    data = flat(3)
+    scores = data.scores.copy()
+    scores[40, 1] = np.nan
+    for i in range(2):
+        rows = slice(30 * i, 30 * i + 30)
+        np.savez(tmp_path / f"{i}.npz", scores=scores[rows], labels=data.labels[rows])
+    with pytest.raises(ScoresError, match=r"NaN in .*1\.npz"):
+        dask_fit(data.calibrator(), str(tmp_path / "*.npz"), on_error="skip")
+
+
+def test_the_warning_is_a_reprior_warning(tmp_path):
+    data = flat(3)
+    paths = write_shards(tmp_path, data)
+    break_off(paths[1])
+    with pytest.warns(RepriorWarning, match=r"left out"):
+        quietly_named(data, paths)
+
+
+def quietly_named(data, paths):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(classes have no|upper bound).*")
+        fit(data, paths, on_error="skip")

@@ -1,0 +1,159 @@
+"""Shards by path and by URL: found, copied where they are far, and named in errors."""
+
+from __future__ import annotations
+
+import fsspec
+import numpy as np
+import pytest
+from tests.engines.dask_files import in_memory, npz_shards, parquet_bytes
+from tests.engines.shared import flat
+
+from reprior.engines.dask_shards import (
+    Head,
+    Shard,
+    ShardOptions,
+    UnlikeShardError,
+    expand_urls,
+    open_shard,
+    pair_labels,
+    read_head,
+)
+from reprior.exceptions import FileFormatError, LabelsError, OptionError
+
+
+def test_patterns_of_urls_are_sorted_and_lists_keep_their_order():
+    pattern = in_memory(flat(), "expand")
+    found = expand_urls(pattern, "paths", {})
+    assert [url.rsplit("/")[-1] for url in found] == [f"part-{i:03d}.parquet" for i in range(5)]
+    assert expand_urls(found[::-1], "paths", {}) == found[::-1]
+
+
+def test_paths_are_paths(tmp_path):
+    pattern = npz_shards(tmp_path, flat(), 3)
+    assert expand_urls(pattern, "paths", {}) == [str(tmp_path / f"00{i}.npz") for i in range(3)]
+
+
+def test_no_url_matches():
+    with pytest.raises(FileNotFoundError, match=r"no file matches the pattern"):
+        expand_urls("memory://nothing-here/*.npz", "paths", {})
+
+
+def test_urls_and_paths_do_not_mix(tmp_path):
+    with pytest.raises(OptionError, match=r"`paths` must be all paths or all URLs. Got 'b.npz'"):
+        expand_urls(["memory://a.npz", "b.npz"], "paths", {})
+    with pytest.raises(OptionError, match=r"`paths` must be a path"):
+        expand_urls(np.zeros(3), "paths", {})
+
+
+def test_files_by_url_are_read_in_place(tmp_path):
+    npz_shards(tmp_path, flat(), 1)
+    with open_shard(Shard(f"file://{tmp_path}/000.npz"), ShardOptions()) as file:
+        assert file is not None
+        assert file.paths == (tmp_path / "000.npz",)
+
+
+def test_a_far_shard_is_copied_and_the_copy_goes(tmp_path):
+    (url, *_) = expand_urls(in_memory(flat(), "copied", (30,)), "paths", {})
+    with open_shard(Shard(url), ShardOptions()) as file:
+        assert file is not None
+        (path,) = file.paths
+        assert path.exists()
+        assert file.n_samples == 30
+    assert not path.exists()
+
+
+def test_errors_in_a_far_shard_name_its_url_not_the_copy():
+    files = fsspec.filesystem("memory")
+    files.pipe("/bad/one.parquet", parquet_bytes(flat(), slice(0, 9))[:-9])
+    with (
+        pytest.raises(FileFormatError, match=r"'memory:///bad/one.parquet'") as raised,
+        open_shard(Shard("memory:///bad/one.parquet"), ShardOptions()),
+    ):
+        pass
+    assert "reprior-" not in str(raised.value)
+
+
+def test_a_far_shard_that_is_gone():
+    with (
+        pytest.raises(FileNotFoundError, match=r"memory://gone/one.npz") as raised,
+        open_shard(Shard("memory://gone/one.npz"), ShardOptions()),
+    ):
+        pass
+    assert raised.value.filename == "memory://gone/one.npz"
+
+
+def test_labels_of_a_far_shard():
+    data, files = flat(), fsspec.filesystem("memory")
+    for name, array in (("scores", data.scores), ("labels", data.labels)):
+        with files.open(f"/apart/{name}/0.npy", "wb") as target:
+            np.save(target, array)
+    shard = Shard("memory://apart/scores/0.npy", "memory://apart/labels/0.npy")
+    with open_shard(shard, ShardOptions()) as file:
+        assert file is not None
+        (chunk,) = file.chunks()
+    np.testing.assert_array_equal(chunk.labels, data.labels)
+    with files.open("/apart/labels/0.npy", "wb") as target:
+        np.save(target, data.labels[:-1])
+    with (
+        pytest.raises(LabelsError, match=r"59 labels in 'memory://apart/labels/0.npy'"),
+        open_shard(shard, ShardOptions()),
+    ):
+        pass
+
+
+def test_a_folder_by_url():
+    zarr = pytest.importorskip("zarr")
+    files = fsspec.filesystem("memory")
+    store = zarr.storage.MemoryStore()
+    group = zarr.create_group(store=store)
+    for name, array in (("scores", flat().scores), ("labels", flat().labels)):
+        group.create_array(name, data=array)
+    for key, value in store._store_dict.items():
+        files.pipe(f"/folder/all.zarr/{key}", value.to_bytes())
+    with open_shard(Shard("memory://folder/all.zarr"), ShardOptions()) as file:
+        assert file is not None
+        assert (file.format, file.n_samples) == ("zarr", 60)
+
+
+def test_the_head_is_that_of_the_first_with_rows():
+    urls = expand_urls(in_memory(flat(), "head", (0, 30)), "paths", {})
+    head = read_head([Shard(url) for url in urls], ShardOptions(), skip=False)
+    assert head.path == urls[1]
+    assert (head.n_classes, head.kind, head.row_shape) == (4, "logits", (4,))
+
+
+HEAD = Head("a", "logits", ("x", "y"), (2,), 2, -1, None)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"n_classes": 3}, "number of classes. Got 2 in 'a' and 3 in 'b'"),
+        ({"class_names": ("x", "z")}, "class names. Got 'x', 'y' in 'a' and 'x', 'z' in 'b'"),
+        ({"class_names": None}, "class names. Got 'x', 'y' in 'a' and None in 'b'"),
+        ({"row_shape": (2, 5)}, "shape per sample. Got 2 in 'a' and 2, 5 in 'b'"),
+        ({"kind": "probs"}, "kind. Got 'logits' in 'a' and 'probs' in 'b'"),
+    ],
+)
+def test_unlike_shards(change, words):
+    with pytest.raises(UnlikeShardError) as raised:
+        HEAD.check(HEAD._replace(path="b", **change))
+    assert str(raised.value) == (
+        f"All shards must have the same {words}. Make them alike, or fit them apart."
+    )
+    HEAD.check(HEAD._replace(path="b"))
+
+
+def test_labels_pair_with_shards():
+    assert pair_labels(["a", "b"], ["c", "d"]) == [Shard("a", "c"), Shard("b", "d")]
+    with pytest.raises(LabelsError, match=r"Got 1 for 2 shards"):
+        pair_labels(["a", "b"], ["c"])
+
+
+def test_a_shard_without_labels_says_so(tmp_path):
+    np.save(tmp_path / "a.npy", flat().scores)
+    with (
+        pytest.raises(LabelsError, match=r"`labels` must be given"),
+        open_shard(Shard(str(tmp_path / "a.npy")), ShardOptions()),
+    ):
+        pass

@@ -1,0 +1,69 @@
+"""A disk that is full while an output is written: an error, and what was there is there still.
+
+The system's limit on the size of a file stands for the disk: writing beyond it fails in the same
+place and with an error of the same kind, whoever writes, Python or Arrow.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reprior.files.output import open_output, output_paths
+from reprior.files.scores import open_scores
+
+resource = pytest.importorskip("resource")
+ROWS, CLASSES = 4000, 5
+LIMIT = 1 << 15
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def write(target: Path) -> None:
+    file = open_scores(target.parent.parent / "scores.npy", kind="probs")
+    with open_output(target, like=file) as writer:
+        for chunk in file.chunks(1 << 14):
+            writer.write(chunk, chunk.scores, chunk.scores.argmax(axis=1))
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "csv", "parquet", "zarr"])
+@pytest.mark.parametrize("old", [False, True])
+def test_the_old_output_survives(tmp_path, form, old):
+    rng = np.random.default_rng(0)
+    scores = rng.dirichlet(np.ones(CLASSES), ROWS)  # does not compress
+    np.save(tmp_path / "scores.npy", scores)
+    room = tmp_path / "room"
+    room.mkdir()
+    target = room / f"out.{form}"
+    if old:
+        write(target)
+    before = contents(room)
+    assert bool(before) == old
+    with full_disk(), pytest.raises(OSError, match=r"(?i)too large|write"):
+        write(target)
+    assert contents(room) == before
+    assert {path.name for path in room.iterdir()} <= {
+        path.name for path in output_paths(target, form)
+    }
+    write(target)  # with room again
+    assert sum(map(len, open_scores(target))) == ROWS

@@ -1,0 +1,167 @@
+"""Files are entered in the middle, broken ones passed over only when asked, and named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.files.shared import FORMATS, write
+
+from reprior.exceptions import FileFormatError, LabelsError, ScoresError
+from reprior.files import score_file
+from reprior.files.scores import open_scores
+from reprior.files.walk import said_of
+
+ROWS, CLASSES = 50, 3
+
+
+def arrays(seed=0, n=ROWS):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, CLASSES)), rng.integers(CLASSES, size=n)
+
+
+def all_of(file, **how):
+    chunks = list(file.chunks(file.n_classes * 8 * 8, **how))  # eight rows of float64 each
+    if not chunks:
+        return np.empty((0, file.n_classes)), np.empty(0, int), []
+    scores = np.concatenate([chunk.scores for chunk in chunks])
+    return scores, np.concatenate([c.labels for c in chunks]), [c.start for c in chunks]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("first", [8, 48, 50, 58, 100])
+def test_from_the_middle_on(tmp_path, name, first):
+    made = [write(tmp_path, name, n=ROWS, seed=i, stem=f"s{i}") for i in range(2)]
+    own = [how["labels"] for _, how in made] if name == "npy" else None
+    file = open_scores([path for path, _ in made], kind="logits", labels=own)
+    whole, labels, starts = all_of(file)
+    rest, rest_labels, rest_starts = all_of(file, first=first)
+    np.testing.assert_array_equal(rest, whole[first:])
+    np.testing.assert_array_equal(rest_labels, labels[first:])
+    assert rest_starts == [start for start in starts if start >= first]
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("first", [0, 8, 50, 58])
+def test_labels_of_their_own_go_along(tmp_path, first, together):
+    every = [arrays(i) for i in range(2)]
+    for i, (scores, labels) in enumerate(every):
+        np.save(tmp_path / f"s{i}.npy", scores)
+        np.save(tmp_path / f"l{i}.npy", labels)
+    np.save(tmp_path / "all.npy", np.concatenate([labels for _, labels in every]))
+    own = [tmp_path / "all.npy"] if together else [tmp_path / "l0.npy", tmp_path / "l1.npy"]
+    file = open_scores([tmp_path / "s0.npy", tmp_path / "s1.npy"], labels=own, kind="logits")
+    scores, labels, _ = all_of(file, first=first)
+    np.testing.assert_array_equal(scores, np.concatenate([s for s, _ in every])[first:])
+    np.testing.assert_array_equal(labels, np.concatenate([y for _, y in every])[first:])
+
+
+def test_few_classes_make_chunks_of_at_most_so_many_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(score_file, "MAX_ROWS", 7)
+    np.save(tmp_path / "a.npy", np.zeros((20, 2)))
+    assert [len(chunk) for chunk in open_scores(tmp_path / "a.npy")] == [7, 7, 6]
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Three npz files, and three parquet files of row groups of ten."""
+    for i in range(3):
+        scores, labels = arrays(i)
+        np.savez(tmp_path / f"{i}.npz", scores=scores, labels=labels)
+        table = pa.table({**{f"c{k}": scores[:, k] for k in range(CLASSES)}, "label": labels})
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=10)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["npz", "parquet"])
+def test_a_file_that_cannot_be_opened_is_named_and_left_out_when_asked(three, name):
+    bad = three / f"1.{name}"
+    bad.write_bytes(bad.read_bytes()[:-40])  # without the end, where both formats are entered
+    pattern = str(three / f"*.{name}")
+    with pytest.raises(FileFormatError, match=rf"1\.{name}.*truncated or damaged"):
+        open_scores(pattern, kind="logits")
+    file = open_scores(pattern, kind="logits", skip_unreadable=True)
+    scores, _, _ = all_of(file)
+    np.testing.assert_array_equal(scores, np.concatenate([arrays(0)[0], arrays(2)[0]]))
+    (left,) = file.left_out
+    assert left.path == bad
+    assert left.rows is None
+    assert "those of 1 file that nobody can count" in said_of(file.left_out)
+
+
+def test_a_file_that_breaks_in_the_middle_counts_up_to_there(three):
+    bad = three / "1.parquet"
+    data, row_groups = bytearray(bad.read_bytes()), pq.ParquetFile(bad).metadata
+    start = row_groups.row_group(3).column(0).data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    bad.write_bytes(bytes(data))
+    pattern = str(three / "*.parquet")
+    with pytest.raises(FileFormatError, match=r"1\.parquet"):
+        all_of(open_scores(pattern, kind="logits"))
+    file = open_scores(pattern, kind="logits", skip_unreadable=True)
+    for _ in range(2):  # every pass the same
+        scores, labels, _ = all_of(file)
+        (left,) = file.left_out
+        read = ROWS - left.rows
+        assert 0 < read < ROWS
+        expected = [arrays(0)[0], arrays(1)[0][:read], arrays(2)[0]]
+        np.testing.assert_array_equal(scores, np.concatenate(expected))
+        assert len(labels) == len(scores) == file.n_samples
+    assert f"{left.rows} samples were left out with it" in said_of(file.left_out)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_labels_stay_in_step_behind_a_gap(tmp_path, together):
+    every = [arrays(i) for i in range(3)]
+    for i, (scores, labels) in enumerate(every):
+        np.save(tmp_path / f"s{i}.npy", scores)
+        np.save(tmp_path / f"l{i}.npy", labels)
+    np.save(tmp_path / "all.npy", np.concatenate([labels for _, labels in every]))
+    own = str(tmp_path / ("all.npy" if together else "l*.npy"))
+    file = open_scores(
+        str(tmp_path / "s*.npy"), labels=own, kind="logits", skip_unreadable=True
+    )  # fmt: skip
+    broken = tmp_path / "s1.npy"
+    broken.write_bytes(broken.read_bytes()[: 128 + 8 * CLASSES * 20])  # 20 rows are left
+    scores, labels, _ = all_of(file)
+    (left,) = file.left_out
+    assert (left.path, left.rows) == (broken, ROWS - 16)  # two chunks of eight were whole
+    np.testing.assert_array_equal(
+        labels, np.concatenate([every[0][1], every[1][1][:16], every[2][1]])
+    )
+    assert len(scores) == len(labels)
+
+
+def test_a_gap_of_unknown_length_in_common_labels_is_refused(tmp_path):
+    for i in range(2):
+        np.save(tmp_path / f"s{i}.npy", arrays(i)[0])
+    np.save(tmp_path / "all.npy", np.zeros(2 * ROWS, int))
+    (tmp_path / "s1.npy").write_bytes(b"no array")
+    with pytest.raises(FileFormatError, match="cannot be left out: the labels of all files are"):
+        open_scores(
+            str(tmp_path / "s*.npy"), labels=tmp_path / "all.npy", skip_unreadable=True
+        )  # fmt: skip
+
+
+def test_wrong_values_are_no_reason_to_go_on(tmp_path):
+    scores, labels = arrays()
+    scores[30, 1] = np.nan
+    np.savez(tmp_path / "a.npz", scores=scores, labels=labels)
+    np.savez(tmp_path / "b.npz", scores=arrays()[0], labels=labels + 5)
+    with pytest.raises(ScoresError, match="Got NaN in row 30"):
+        all_of(open_scores(tmp_path / "a.npz", skip_unreadable=True))
+    with pytest.raises(LabelsError, match="class indices"):
+        all_of(open_scores(tmp_path / "b.npz", skip_unreadable=True))
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, arrays()[0])
+    file = open_scores(path, kind="logits")
+    chunks = file.chunks(CLASSES * 8 * 8)
+    next(chunks)
+    with open(path, "r+b") as stream:
+        stream.truncate(128 + 8 * CLASSES * 30)
+    with pytest.raises(FileFormatError, match="it has become shorter while it was read"):
+        list(chunks)

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import oracles
+from tests.tuning.bias_cases import ROUNDING, arrays_only
+from tests.tuning.shared import cases, random_case
+
+import reprior as rp
+from reprior.exceptions import InfeasibleError, LabelsError, OptionError, ScoresError
+from reprior.metrics.count_metrics import find_metric
+from reprior.tuning import per_class
+from reprior.tuning.objective import Constraint
+from reprior.tuning.per_class import tune_biases, tune_per_class
+from reprior.tuning.reading import read
+from reprior.tuning.shrinkage import SHRINKAGES, shrunk
+
+
+def tuned(case, metric="macro_f1", **options):
+    settings = {
+        "source_prior": case.source,
+        "target_prior": case.target,
+        "bounds": case.bounds,
+        "sample_weight": case.weights,
+        "metric": metric,
+    }
+    return tune_per_class(case.scores, case.labels, **(settings | options))
+
+
+def value_at(case, metric, biases):
+    predictions = (np.asarray(case.scores, np.float64) + biases).argmax(axis=1)
+    return rp.metrics.evaluate(
+        metric,
+        case.labels,
+        predictions,
+        n_classes=case.source.size,
+        sample_weight=case.weights,
+    )
+
+
+# ------------------------------------------------------------------- without regularisation
+
+
+@settings(max_examples=100)
+@given(cases(), st.sampled_from(oracles.METRICS))
+def test_never_below_the_best_strength_on_its_own_objective(case, metric):
+    found = tuned(case, metric, shrinkage=0)
+    best = case.profile().best(metric)
+    assert found.strength == best.strength
+    assert found.value >= best.value - ROUNDING
+    assert found.value == pytest.approx(value_at(case, metric, found.biases), abs=ROUNDING)
+    assert found.history[0] == found.start_value
+    assert found.history[-1] == found.value
+    assert (np.diff(found.history) > 0).all()
+    assert found.converged
+
+
+@given(cases(), st.sampled_from(oracles.METRICS))
+def test_nor_with_it(case, metric):
+    found = tuned(case, metric, n_folds=2)
+    assert found.value >= case.profile().best(metric).value - ROUNDING
+    assert found.value == pytest.approx(value_at(case, metric, found.biases), abs=ROUNDING)
+
+
+def test_two_classes_end_where_the_strength_does(rng):
+    # One number decides two classes, whether it is called a strength or a bias.
+    case = random_case(rng, 300, 2)
+    found = tuned(case, "balanced_accuracy", shrinkage=0)
+    best = case.profile().best("balanced_accuracy")
+    assert found.value == best.value
+    np.testing.assert_array_equal(found.biases, best.strength * case.slopes)
+
+
+def test_it_is_better_where_the_prior_is_wrong(rng):
+    case = random_case(rng, 3000, 5)
+    shifted = case.scores + np.array([0.0, 2.0, -2.0, 1.0, -1.0])
+    case = type(case)(shifted, case.labels, case.source, case.target)
+    found = tuned(case, "balanced_accuracy")
+    assert found.value > found.start_value + 0.05
+    assert found.shrinkage < np.inf
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_array_code_finds_the_same(rng, weighted):
+    case = random_case(rng, 400, 6, weighted=weighted)
+    if weighted:  # of integers, whose sums do not round
+        case = type(case)(
+            case.scores, case.labels, case.source, case.target, weights=np.ceil(case.weights)
+        )
+    compiled = tuned(case)
+    with arrays_only():
+        arrays = tuned(case)
+    np.testing.assert_array_equal(compiled.biases, arrays.biases)
+    assert compiled.validated == arrays.validated
+    assert (compiled.value, compiled.shrinkage) == (arrays.value, arrays.shrinkage)
+
+
+# ------------------------------------------------------------------------------ regularised
+
+
+def test_the_shrinkage_is_the_best_of_the_cross_validated_ones(rng):
+    case = random_case(rng, 400, 5)
+    found = tuned(case)
+    assert tuple(found.validated) == SHRINKAGES
+    best = max(found.validated.values())
+    assert found.shrinkage == max(k for k, v in found.validated.items() if v == best)
+    raw = tuned(case, shrinkage=0)
+    labels = np.bincount(case.labels, minlength=5)
+    want = shrunk(raw.start, raw.biases, labels, found.shrinkage)
+    np.testing.assert_array_equal(found.biases, want)
+    np.testing.assert_array_equal(found.history, raw.history)
+
+
+def test_the_seed_deals_the_folds(rng):
+    case = random_case(rng, 200, 4)
+    assert tuned(case, seed=1).validated == tuned(case, seed=1).validated
+    assert tuned(case, seed=1).validated != tuned(case, seed=2).validated
+
+
+@pytest.mark.parametrize("shrinkage", [0, 1, 10.0, 1e9, np.inf])
+def test_a_given_shrinkage_is_taken(rng, shrinkage):
+    case = random_case(rng, 300, 4)
+    found = tuned(case, shrinkage=shrinkage)
+    assert found.shrinkage == shrinkage
+    assert found.validated == {}
+    if shrinkage > 1e6:
+        np.testing.assert_allclose(found.biases, found.start, atol=1e-6)
+        assert found.value == found.start_value
+
+
+def test_a_shrinkage_that_is_worse_than_the_start_is_not_taken(rng):
+    for seed in range(200):
+        case = random_case(np.random.default_rng(seed), 12, 4)
+        found = tuned(case, "accuracy", shrinkage=5.0)
+        raw = tuned(case, "accuracy", shrinkage=0)
+        labels = np.bincount(case.labels, minlength=4)
+        half_way = value_at(case, "accuracy", shrunk(raw.start, raw.biases, labels, 5.0))
+        if half_way < found.start_value - ROUNDING:
+            assert found.shrinkage == np.inf
+            assert found.value == found.start_value
+            return
+    pytest.fail("no such case among 200")
+
+
+def test_a_class_without_labels_stays_unless_the_raw_maximum_is_asked_for(rng):
+    case = random_case(rng, 200, 4)
+    labels = np.where(case.labels == 3, 0, case.labels)
+    case = type(case)(case.scores + np.array([0, 0, 0, 3.0]), labels, case.source, case.target)
+    for shrinkage in ("cv", 10.0):
+        found = tuned(case, "mean_iou", shrinkage=shrinkage)
+        assert found.biases[3] == found.start[3]
+    raw = tuned(case, "mean_iou", shrinkage=0)
+    assert raw.biases[3] < raw.start[3]
+
+
+def test_a_part_of_many_samples_is_cross_validated(rng, monkeypatch):
+    case = random_case(rng, 300, 4)
+    whole = tuned(case)
+    monkeypatch.setattr(per_class, "CROSS_VALIDATED", 100)
+    part = tuned(case)
+    np.testing.assert_array_equal(part.history, whole.history)
+    assert part.validated != whole.validated
+
+
+def test_one_sample_cannot_be_cross_validated():
+    found = tune_per_class(np.array([[0.0, 1.0, 2.0]]), [1], source_prior=[0.5, 0.3, 0.2])
+    assert found.shrinkage == np.inf
+    assert found.validated == {np.inf: 0.0}
+
+
+def test_a_class_asked_for_by_name_may_be_missing_in_a_fold(rng):
+    case = random_case(rng, 60, 3)
+    labels = np.where(case.labels == 2, 0, case.labels)
+    labels[7] = 2
+    case = type(case)(case.scores, labels, case.source, case.target)
+    found = tuned(case, "accuracy", subject_to="recall[2] >= 1")
+    assert value_at(case, "recall[2]", found.biases) == 1.0
+
+
+# ------------------------------------------------------------------------------ constraints
+
+
+def test_constraints_hold_at_the_biases(rng):
+    case = random_case(rng, 500, 5)
+    rules = ["accuracy >= baseline - 0.02", "recall[4] >= 0.6"]
+    found = tuned(case, "balanced_accuracy", subject_to=rules)
+    baseline = value_at(case, "accuracy", np.zeros(5))
+    assert value_at(case, "accuracy", found.biases) >= baseline - 0.02 - ROUNDING
+    assert value_at(case, "recall[4]", found.biases) >= 0.6 - ROUNDING
+    assert found.value >= case.profile().best("balanced_accuracy", subject_to=rules).value
+
+
+def test_biases_may_satisfy_what_no_strength_does(rng):
+    case = random_case(rng, 400, 4)
+    profile = case.profile()
+    tops = [profile.best(f"recall[{k}]").value for k in range(4)]
+    middle = profile.evaluate("recall[1]", 1.0)
+    rules = [f"recall[1] >= {middle + 0.15}", f"recall[3] >= {tops[3] - 0.1}"]
+    with pytest.raises(InfeasibleError):
+        profile.best("accuracy", subject_to=rules)
+    found = tuned(case, "accuracy", subject_to=rules)
+    assert found.history[0] < 0 < found.value
+    for rule in rules:
+        name, _, threshold = rule.split()
+        assert value_at(case, name, found.biases) >= float(threshold) - ROUNDING
+
+
+def test_what_no_biases_satisfy_is_answered_with_the_nearest(rng):
+    case = random_case(rng, 200, 3)
+    with pytest.raises(InfeasibleError, match="no biases were found to satisfy") as caught:
+        tuned(case, "accuracy", subject_to=["accuracy >= 1.5", "recall[0] >= 0"])
+    error = caught.value
+    best = value_at(case, "accuracy", error.biases)
+    assert error.shortfall == pytest.approx(1.5 - best)
+    assert f"miss 'accuracy >= 1.5' by {1.5 - best:.3g}. Loosen" in str(error)
+    assert error.strength == pytest.approx(case.profile().best("accuracy").strength)
+
+
+def test_names_of_classes_are_resolved_by_the_caller(rng):
+    case = random_case(rng, 200, 3)
+    names = ["road", "sky", "traffic light"]
+    reading = read(
+        case.scores, case.labels, None, source_prior=case.source, target_prior="uniform",
+        kind="logits", bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
+    )  # fmt: skip
+    rule = Constraint.parse("recall[traffic light] >= 0.8").resolved(n_classes=3, classes=names)
+    metric = find_metric("accuracy", n_classes=3)
+    found = tune_biases(reading, 1.0, metric=metric, constraints=[rule])
+    assert value_at(case, "recall[2]", found.biases) >= 0.8 - ROUNDING
+    assert found.strength == 1.0
+
+
+# ------------------------------------------------------------------------------------ input
+
+
+def test_any_layout_kind_and_left_out_samples(rng):
+    case = random_case(rng, 240, 4)
+    want = tuned(case, shrinkage=0)
+    options = {"source_prior": case.source, "metric": "macro_f1", "shrinkage": 0}
+    images = case.scores.reshape(10, 24, 4)
+    marked = np.where(np.arange(240) % 5 == 0, 255, case.labels).reshape(10, 24)
+    kept = np.arange(240) % 5 != 0
+    less = tuned(case.rows(kept), shrinkage=0)
+    for scores, axis in ((images, -1), (np.moveaxis(images, -1, 1), 1)):
+        found = tune_per_class(scores, case.labels.reshape(10, 24), class_axis=axis, **options)
+        np.testing.assert_array_equal(found.biases, want.biases)
+        found = tune_per_class(scores, marked, class_axis=axis, ignore_index=255, **options)
+        np.testing.assert_array_equal(found.biases, less.biases)
+    probs = rp.rebalance(case.scores, case.source, strength=0.0)
+    for kind, scores in (("probs", probs), ("log_probs", np.log(probs))):
+        found = tune_per_class(scores, case.labels, kind=kind, **options)
+        assert found.value == pytest.approx(want.value, abs=0.01)
+
+
+def test_one_score_for_two_classes(rng):
+    case = random_case(rng, 200, 2)
+    single = case.scores[:, 1] - case.scores[:, 0]
+    found = tune_per_class(single, case.labels, source_prior=case.source, shrinkage=0)
+    want = tuned(case, "balanced_accuracy", shrinkage=0)
+    assert found.value == want.value
+
+
+def test_a_target_prior_of_0_keeps_its_class_out(rng):
+    case = random_case(rng, 200, 4)
+    labels = np.where(case.labels == 2, 0, case.labels)
+    target = np.array([0.4, 0.3, 0.0, 0.3])
+    found = tune_per_class(case.scores, labels, source_prior=case.source, target_prior=target)
+    assert found.biases[2] == -np.inf
+    assert np.isfinite(np.delete(found.biases, 2)).all()
+
+
+def test_at_strength_0_a_class_of_target_prior_0_does_not_move(rng):
+    case = random_case(rng, 60, 3)
+    reading = read(
+        case.scores, case.labels, None, source_prior=case.source, target_prior=[0.5, 0.5, 0.0],
+        kind="logits", bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
+    )  # fmt: skip
+    metric = find_metric("accuracy", n_classes=3)
+    found = tune_biases(reading, 0.0, metric=metric, shrinkage=0)
+    assert found.start.tolist() == [0.0, 0.0, 0.0]
+    assert found.biases[2] == 0.0
+
+
+def test_rounds_can_be_limited(rng):
+    case = random_case(rng, 500, 6)
+    short, full = tuned(case, shrinkage=0, max_cycles=1), tuned(case, shrinkage=0)
+    assert (short.n_cycles, short.converged) == (1, False)
+    assert full.converged
+    assert short.history.tolist() == full.history[: short.history.size].tolist()
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"shrinkage": -1}, OptionError, "`shrinkage` must be a finite number of at least 0"),
+        ({"shrinkage": "auto"}, OptionError, "Or pass 'cv', or inf."),
+        ({"shrinkage": np.nan}, OptionError, "`shrinkage` must be a finite number"),
+        ({"n_folds": 1}, OptionError, "`n_folds` must be an integer of at least 2. Got 1."),
+        ({"n_folds": 2.5}, OptionError, "`n_folds` must be an integer of at least 2. Got 2.5."),
+        ({"max_cycles": 0}, OptionError, "`max_cycles` must be an integer of at least 1. Got 0."),
+        ({"max_cycles": True}, OptionError, "`max_cycles` must be an integer"),
+        ({"metric": "auroc"}, OptionError, "must be decided by hard labels"),
+        ({"metric": "recall[9]"}, LabelsError, "must name a class that exists"),
+        ({"subject_to": "accuracy > 0.5"}, OptionError, "must read like 'mean_iou >= baseline"),
+        ({"subject_to": "recall[9] >= 0.5"}, LabelsError, "must name a class that exists"),
+    ],
+)
+def test_wrong_options_are_refused(rng, options, error, words):
+    with pytest.raises(error) as caught:
+        tuned(random_case(rng, 20, 3), **options)
+    assert words in str(caught.value)
+
+
+def test_wrong_scores_are_refused(rng):
+    case = random_case(rng, 20, 3)
+    case.scores[7, 1] = np.nan
+    with pytest.raises(ScoresError, match=r"NaN or \+inf. Got scores\[7, 1\]"):
+        tuned(case)
