@@ -95,7 +95,7 @@ def evaluate(
 
     Predictions are those of :meth:`PosteriorCalibrator.predict`, probabilities those of
     :meth:`PosteriorCalibrator.predict_proba`; the values are those of the functions in
-    :mod:`reprior.metrics` on all posteriors at once, to rounding. The log-loss is that of the
+    ``reprior.metrics`` on all posteriors at once, to rounding. The log-loss is that of the
     log-posterior: it is finite where a probability is too small for its dtype.
 
     Parameters
