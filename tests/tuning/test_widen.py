@@ -77,6 +77,28 @@ def test_constraints_are_kept_while_widening():
     assert profile.evaluate("recall[0]", best.strength) == 1.0
 
 
+def test_what_no_strength_allows_is_looked_for_further_up():
+    profile_of, seen = profiles_of([4.0, 1.0, 9.0], [1, 1, 0])  # class 1 wins the first from 2.9 on
+    rule = Constraint.parse("recall[1] >= 1").resolved(n_classes=2)
+    with pytest.warns(rp.RepriorWarning) as caught:
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
+    assert seen == [(0.0, 2.0), (0.0, 4.0)]
+    assert best.strength > 4.0 / np.log(4.0)
+    assert profile.evaluate("recall[1]", best.strength) == 1.0
+    assert [str(w.message) for w in caught] == [
+        "No strength up to 2 satisfies `subject_to`: searching up to 4."
+    ]
+
+
+def test_what_nothing_allows_is_refused_with_the_nearest():
+    profile_of, seen = profiles_of([100.0, 1.0], [1, 1])
+    rule = Constraint.parse("recall[1] >= 1").resolved(n_classes=2)
+    with pytest.raises(rp.InfeasibleError) as caught:
+        best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
+    assert seen[-1] == (0.0, 8.0)
+    assert caught.value.shortfall == 0.5
+
+
 def test_the_largest_value_is_the_metrics_own():
     double = rp.CountMetric("double_recall", gain=2, support=1, average="labelled")
     profile_of, seen = profiles_of([1.0, 1.2, 1.4], [1, 1, 1])

@@ -98,6 +98,7 @@ def _expected(posterior: Any, costs: Any, class_axis: int, xp: Namespace) -> tup
     """Return the expected costs, and the axis of the decisions."""
     matrix = _cost_matrix(costs)
     given = as_scores(posterior, xp, name="posterior")
+    _check_rows(matrix, given.shape, class_axis)
     axis = resolve_class_axis(given.shape, len(matrix), class_axis)
     if is_single_score(given.shape, len(matrix), axis):
         columns = expand(given, "probs", xp=xp, class_axis=axis, name="posterior")
@@ -105,6 +106,19 @@ def _expected(posterior: Any, costs: Any, class_axis: int, xp: Namespace) -> tup
     p = probabilities(given, axis=axis, xp=xp, name="posterior")
     product = xp.matmul(xp.moveaxis(p, axis, -1), constant(matrix, xp, like=p, dtype=p.dtype))
     return xp.moveaxis(product, -1, axis), axis
+
+
+def _check_rows(matrix: NDArray[np.float64], shape: tuple[int, ...], class_axis: int) -> None:
+    """Refuse costs of other classes than the posterior has."""
+    axis = class_axis if len(shape) > 1 else 0
+    if not -len(shape) <= axis < len(shape) or shape[axis] == len(matrix):
+        return
+    if len(matrix) == 2 and (len(shape) == 1 or shape[axis] == 1):  # one score of two classes
+        return
+    raise OptionError(
+        f"`costs` must have a row for each of the {shape[axis]} classes. Got shape {matrix.shape}. "
+        f"Pass costs[true][decided], one row per class and one column per decision."
+    )
 
 
 def _cost_matrix(costs: Any) -> NDArray[np.float64]:

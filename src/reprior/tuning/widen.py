@@ -1,11 +1,11 @@
-"""The best strength, looked for further up where it lies at the upper bound."""
+"""The best strength, looked for further up where it is at the upper bound, or none is allowed."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 
-from reprior.exceptions import RepriorWarning
+from reprior.exceptions import InfeasibleError, RepriorWarning
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.objective import Best, Constraint
 from reprior.tuning.profile import StrengthProfile
@@ -26,15 +26,21 @@ def best_widened(
 ) -> tuple[Best, StrengthProfile]:
     """Profile within ``bounds``, and again with the upper bound doubled while the best is at it.
 
-    The lower bound stays. Each doubling is said in a warning. Where no strength up to the cap
-    changes the metric, the result is that of the bounds as given. ``stacklevel`` is how many
-    frames up from here the user's call is.
+    So it is while no strength satisfies the constraints. The lower bound stays. Each doubling is
+    said in a warning. Where no strength up to the cap changes the metric, the result is that of
+    the bounds as given. ``stacklevel`` is how many frames up from here the user's call is.
     """
     low, high = bounds
     profile = profile_of((low, high))
-    best = profile.best(metric, subject_to=constraints)
-    narrow = best, profile
     sentences = []
+    while (best := _allowed(profile, metric, constraints)) is None:
+        wider = _doubled(high)
+        sentences.append(
+            f"No strength up to {high:g} satisfies `subject_to`: searching up to {wider:g}."
+        )
+        high = wider
+        profile = profile_of((low, high))
+    narrow = best, profile
     while _at_the_top(best, high, metric):
         if high >= WIDEST_BOUND:
             sentences.append(
@@ -43,7 +49,7 @@ def best_widened(
                 f"`source_prior` is not what the model was trained on."
             )
             break
-        wider = min(2 * high, WIDEST_BOUND) if high > 0 else WIDEST_BOUND
+        wider = _doubled(high)
         sentences.append(
             f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}."
         )
@@ -56,6 +62,22 @@ def best_widened(
     for sentence in sentences:
         warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
     return best, profile
+
+
+def _allowed(
+    profile: StrengthProfile, metric: CountMetric, constraints: Sequence[Constraint]
+) -> Best | None:
+    """The best strength; None where none is allowed, but others are left to look at."""
+    try:
+        return profile.best(metric, subject_to=constraints)
+    except InfeasibleError:
+        if profile.bounds[1] >= WIDEST_BOUND:
+            raise
+        return None
+
+
+def _doubled(high: float) -> float:
+    return min(2 * high, WIDEST_BOUND) if high > 0 else WIDEST_BOUND
 
 
 def best_within(
