@@ -206,6 +206,11 @@ def _show(
     heads = ("class", "source prior", "prior", "from", "to")
     session.say(Grid(heads, shortened(rows), title).rich())
     session.say(*report.facts())
+    if report.calibration is not None:
+        session.note(
+            "EM's intervals take its calibration as given: with few validation labels they are "
+            "too narrow"
+        )
     condition, fitted = report.conditioning, report.calibration
     session.result(
         {
