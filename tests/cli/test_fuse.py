@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.cli.shared import COUNTS, Data, data, is_one_sentence, read_output, write
+from tests.fusion.shared import ORDERS, made
 
 import reprior as rp
 from reprior.cli.fuse import aligned
@@ -52,6 +53,78 @@ def test_flatten_and_calibrate_each_input(fitted, run):
     flat = rp.flatten(b.scores, reference)
     expected = rp.fuse([calibrator.predict_proba(a.scores), softmax(flat)])
     assert np.allclose(read_output(fitted / "out.csv")[0], expected, atol=TEXT_DIGITS)
+
+
+def _of(scores, axis):
+    """The shape of labels."""
+    return np.take(scores, 0, axis=axis).shape
+
+
+class TestOrder:
+    """--order is that of ModalityFusion: δ is made of the model's own posterior in both."""
+
+    def fused(self, run, folder, *order):
+        """Both inputs corrected by a strength of their own, and flattened."""
+        result = run(
+            "fuse", folder / "a.npz", folder / "b.npz", "--calibrator", folder / "a.json",
+            "--calibrator", folder / "b.json", "--flatten", folder / "known-a.npz",
+            "--flatten", folder / "known-b.npz", *order, "-o", folder / "out.npz",
+        )  # fmt: skip
+        assert result.code == 0, result.err
+        with np.load(folder / "out.npz") as file:
+            return file["posterior"]
+
+    def made(self, folder, prior, known, scores, strengths, **options):
+        """Write what the command reads; return the fusion that does the same."""
+        references = {}
+        for name, z in scores.items():
+            np.savez(folder / f"known-{name}.npz", scores=known[name], kind="logits")
+            np.savez(folder / f"{name}.npz", scores=z, kind="logits")
+            axis = options.get("class_axis", -1)
+            calibrator = rp.PosteriorCalibrator(prior, **options)
+            calibrator.fit(z, np.arange(z.size // z.shape[axis]).reshape(_of(z, axis)) % len(prior))
+            calibrator.strength_ = strengths[name]
+            calibrator.save(folder / f"{name}.json")
+            found = EntropyReference.fit(known[name], class_axis=axis)
+            references[name] = (found.mean, found.std)
+        return lambda order: made(prior, references, strengths, order=order, **options)
+
+    @pytest.mark.parametrize("shape, axis", [((40, 3), -1), ((8, 3, 4, 5), 1), ((40, 1), -1)])
+    def test_is_that_of_the_library(self, tmp_path, run, shape, axis):
+        rng = np.random.default_rng(7)
+        n = max(shape[1], 2)
+        prior = np.array([0.7, 0.2, 0.1][:n]) / sum([0.7, 0.2, 0.1][:n])
+        known = {name: 4 * rng.standard_normal(shape) for name in "ab"}
+        scores = {name: rng.standard_normal(shape) for name in "ab"}
+        fusion = self.made(
+            tmp_path, prior, known, scores, {"a": 0.8, "b": 0.3},
+            **({"class_axis": 1} if axis == 1 else {}),
+        )  # fmt: skip
+        found = {order: self.fused(run, tmp_path, "--order", order) for order in ORDERS}
+        for order, each in found.items():
+            expected = fusion(order).predict_proba(scores)
+            np.testing.assert_allclose(each, expected, rtol=0, atol=1e-12, err_msg=order)
+        assert np.abs(found["rebalance_first"] - found["flatten_first"]).max() > 0.01
+        assert np.array_equal(self.fused(run, tmp_path), found["rebalance_first"])
+
+    def test_a_class_that_is_not_to_be(self, tmp_path, run):
+        """log 0 stays so, whatever it is scaled by."""
+        rng = np.random.default_rng(8)
+        z = rng.standard_normal((20, 3))
+        np.savez(tmp_path / "a.npz", scores=z, kind="logits")
+        np.savez(tmp_path / "known.npz", scores=5 * z, kind="logits")
+        calibrator = rp.PosteriorCalibrator([0.6, 0.3, 0.1], target_prior=[0.5, 0.5, 0.0])
+        calibrator.fit(z, np.arange(20) % 3)
+        calibrator.strength_ = 0.5
+        calibrator.save(tmp_path / "cal.json")
+        same = ["--calibrator", tmp_path / "cal.json", "--flatten", tmp_path / "known.npz"] * 2
+        result = run(
+            "fuse", tmp_path / "a.npz", tmp_path / "a.npz", *same, "-o", tmp_path / "out.npz"
+        )
+        assert result.code == 0, result.err
+        found = read_output(tmp_path / "out.npz")[0]
+        assert (found[:, 2] == 0).all()
+        assert np.allclose(found.sum(1), 1)
 
 
 @pytest.mark.parametrize("options", [{"tune": "per_class"}, {"separate": True}])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tests.cli.fusing import both, counts, maps, write_both, write_maps
 from tests.cli.shared import data, is_one_sentence
 
 import reprior as rp
+from reprior.cli import fuse_evaluate as own
 from reprior.metrics import ClassCounts
 from reprior.metrics.count_metrics import COUNT_METRICS
 
@@ -77,6 +80,73 @@ def test_what_is_said_of_the_data(tmp_path, run, fitted):
     fusion.provenance_ = None
     fusion.save(path)
     assert "not known" in run("fuse", "evaluate", path, *val).out
+
+
+def test_a_part_of_the_tuning_data_is_recognised(tmp_path, run, fitted):
+    """One modality left out, exchanged for other scores, or under the other's name."""
+    val, test = write_both(tmp_path, 0, "val"), write_both(tmp_path, 1, "test")
+    np.savez(tmp_path / "new.npz", scores=both(0)["depth"] + 1, labels=data(0).labels,
+             kind="logits")  # fmt: skip
+    path = fitted(val)
+    swapped = [f"depth={val[0].partition('=')[2]}", f"rgb={val[1].partition('=')[2]}"]
+    for named in (val[:1], val[1:], [val[0], f"depth={tmp_path}/new.npz"], swapped):
+        result = run("fuse", "evaluate", path, *named, "--missing", "leave_out")
+        assert "labels: the tuning data" in result.out
+        assert "tuned on: the result is optimistic" in result.err
+    for named in (test[:1], [f"depth={tmp_path}/new.npz"]):
+        result = run("fuse", "evaluate", path, *named, "--missing", "leave_out")
+        assert "not recognised" in result.out
+        assert not result.err
+
+
+class TestNarrow:
+    """No number and no name is cut, however narrow the terminal is and long the names are."""
+
+    names = ("left_camera", "right_camera", "thermal-infrared", "radar_front")
+
+    def values(self, names):
+        metrics = (*own.SHOWN, "recall[owl]")
+        rng = np.random.default_rng(0)
+        return {
+            metric: dict(zip((*names, "before", "after"), rng.random(len(names) + 2).tolist(),
+                             strict=True))
+            for metric in metrics
+        }  # fmt: skip
+
+    def shown(self, values, width):
+        out = io.StringIO()
+        console = Console(width=width, file=out, markup=False, highlight=False)
+        console.print(own._Fitting(own._grid(values, "measured on labels")))
+        assert max(map(len, out.getvalue().splitlines())) <= width
+        return out.getvalue()
+
+    @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+    def test_all_is_there(self, width):
+        values = self.values(self.names)
+        out = self.shown(values, width)
+        for sides in values.values():
+            assert all(f"{value:.4f}" in out for value in sides.values())
+            assert f"{sides['after'] - sides['before']:+.4f}" in out
+        words = re.findall(r"[^\s─]+", out)
+        assert set(self.names) <= set(words)
+        assert {"before", "after", "change"} <= set(words)
+
+    def test_at_80_it_is_one_table(self):
+        out = self.shown(self.values(self.names), 80)
+        assert out.count("─\n") == 1
+        assert [line.split()[0] for line in out.splitlines()[4:] if line.strip()] == [
+            *self.names, "before", "after", "change",
+        ]  # fmt: skip
+        assert out.count("measured on labels") == 1
+
+    def test_it_is_turned_only_where_it_must_be(self):
+        out = self.shown(self.values(("rgb", "depth")), 80)
+        assert out.splitlines()[1].split() == [
+            "metric", "rgb", "depth", "before", "after", "change",
+        ]  # fmt: skip
+
+    def test_what_is_no_number_and_no_change(self):
+        assert [own._signed(v) for v in (float("nan"), 1e-9, -0.25)] == ["–", "0.0000", "-0.2500"]
 
 
 def test_one_modality_of_two(tmp_path, run, fitted):

@@ -10,7 +10,7 @@ from tests.cli.fusing import PRIOR, both, counts, maps, write_both, write_maps
 from tests.cli.shared import Data, data, is_one_sentence, write
 
 import reprior as rp
-from reprior.cli.fuse_inputs import named_files
+from reprior.cli.fuse_inputs import as_calibrator, named_files
 
 
 @pytest.fixture
@@ -148,6 +148,48 @@ class TestKnown:
         assert is_one_sentence(result)
         assert "needs several passes" in result.err
 
+    @pytest.mark.parametrize("command", ["fit", "apply", "evaluate"])
+    def test_what_users_call_things_stays(self, fitted, run, command):
+        first = counts(fitted) if command == "fit" else [fitted / "fusion.json"]
+        more = [] if command == "evaluate" else ["-o", fitted / "out.json"]
+        for name in ("my-calibrator.csv", "reprior fit.csv", "a calibrator's.csv"):
+            named = [f"rgb={fitted}/{name}", f"depth={fitted}/test-depth.npz"]
+            result = run("fuse", command, *first, *named, *more)
+            assert is_one_sentence(result)
+            assert name in result.err
+
+    @pytest.mark.parametrize(
+        "values, options, words",
+        [
+            ({"kind": "probs"}, [], "scores of the fusion's kind, logits. Got probs. Give scores "
+             "of that kind, or fit a fusion on probs."),
+            ({}, ["--classes", "classes.txt"], "must name the fusion's classes in its order, "
+             "cat, dog, owl. Got cat, dog, calibrator. Drop --classes: the fusion knows"),
+        ],
+    )  # fmt: skip
+    def test_sentences_are_about_the_fusion(self, fitted, run, monkeypatch, values, options, words):
+        monkeypatch.chdir(fitted)
+        (fitted / "classes.txt").write_text("cat\ndog\ncalibrator\n")
+        np.savez("calibrator.npz", **{"scores": np.zeros((5, 3)), "kind": "logits", **values})
+        named = ["rgb=calibrator.npz", "depth=calibrator.npz"]
+        result = run("fuse", "apply", "fusion.json", *named, *options, "-o", "out.npz")
+        assert is_one_sentence(result)
+        assert words in result.err
+
+    def test_rows_of_no_probabilities(self, fitted, fit, run):
+        """The kind is the fusion's: no option would change it."""
+        named = []
+        for name, z in both(0).items():
+            p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+            np.savez(fitted / f"p-{name}.npz", scores=p, labels=data(0).labels, kind="probs")
+            np.savez(fitted / f"odd-{name}.npz", scores=2 * p, kind="probs")
+            named.append(f"{name}={fitted}/p-{name}.npz")
+        assert fit(*named).code == 0
+        odd = [word.replace("p-", "odd-") for word in named]
+        result = run("fuse", "apply", fitted / "fusion.json", *odd, "-o", fitted / "out.npz")
+        assert is_one_sentence(result)
+        assert "under the fusion's kind, probs" in result.err
+
     def test_other_classes(self, fitted, run):
         for name in ("rgb", "depth"):
             np.savez(fitted / f"{name}.npz", scores=np.zeros((5, 4)), kind="logits")
@@ -156,6 +198,21 @@ class TestKnown:
         assert is_one_sentence(result)
         assert "4" in result.err
         assert "calibrator" not in result.err
+
+
+def test_a_fusion_as_a_calibrator():
+    """What is asked of a calibrator before scores are read, and none of what it does to them."""
+    fusion = rp.ModalityFusion(PRIOR, classes=["cat", "dog", "owl"], class_axis=1, ignore_index=255)
+    scores, labels = maps(0)
+    names = np.array(["cat", "dog", "owl"], dtype=object)
+    fusion.fit(scores, np.where(labels == 255, 255, names[np.minimum(labels, 2)]))
+    found = as_calibrator(fusion)
+    assert (found.kind, found.class_axis, found.ignore_index) == ("logits", 1, 255)
+    assert found.classes_.tolist() == ["cat", "dog", "owl"]
+    assert np.array_equal(found.source_prior_, fusion.source_prior_)
+    assert np.array_equal(found.target_prior_, fusion.target_prior_)
+    with pytest.raises(rp.NotFittedError):
+        found.predict(scores["rgb"])
 
 
 def test_one_file_of_several(tmp_path, fit):

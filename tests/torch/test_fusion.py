@@ -194,6 +194,32 @@ class TestImpossibleClasses:
         assert all(torch.isfinite(t.grad).all() for t in z.values())
 
 
+class TestWhatNumpyRefuses:
+    """No value is looked at: what NumPy raises for comes through, as the docstrings say."""
+
+    def test_no_class_is_left_by_the_product(self):
+        scores = {
+            "rgb": torch.tensor([[0.0, -torch.inf, -torch.inf, -torch.inf], [1.0, 0, 0, 0]]),
+            "depth": torch.tensor([[-torch.inf, 0.0, 0.0, 0.0], [0.0, 1, 0, 0]]),
+        }
+        fusion = fusion_of(rule="product", class_axis=-1)
+        with pytest.raises(rp.ScoresError):
+            fusion.predict_log_proba({n: z.numpy() for n, z in scores.items()})
+        got = ModalityFusion(fusion)(scores)
+        assert got[0].isnan().all()
+        assert got[1].isfinite().all()
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_probabilities_act_like_those_divided_by_their_sum(self, rng, rule):
+        fusion = fusion_of(rule=rule, kind="probs", class_axis=-1)
+        p = {n: torch.tensor(rng.dirichlet(np.ones(K), size=5)) for n in KNOWN}
+        double = {n: 2 * z for n, z in p.items()}
+        with pytest.raises(rp.ScoresError):
+            fusion.predict_log_proba({n: z.numpy() for n, z in double.items()})
+        module = ModalityFusion(fusion)
+        torch.testing.assert_close(module(double), module(p), **EXACT)
+
+
 class TestGradients:
     @pytest.mark.parametrize("rule", RULES)
     @pytest.mark.parametrize("order", ORDERS)

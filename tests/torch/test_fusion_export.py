@@ -166,6 +166,39 @@ def test_a_fixed_length_in_a_graph_is_refused():
         own._refuse_held([held], scores, {"rgb": {0: "batch"}})
 
 
+@pytest.mark.parametrize("names, got", [(["rgb", "depth.1"], "'rgb', 'depth.1'"), ([], "none")])
+def test_inputs_that_the_exporter_renamed_are_refused(names, got):
+    helper = pytest.importorskip("onnx.helper")
+    scores = {n: torch.randn(2, K) for n in KNOWN}
+    values = [helper.make_tensor_value_info(name, 1, ["batch", K]) for name in names]
+    with pytest.raises(rp.FoldError, match=rf"every modality, 'rgb', 'depth'\. Got {got}: the"):
+        own._refuse_held(values, scores, {n: {0: "batch"} for n in scores})
+
+
+class TestDtypesWithoutNumpy:
+    def test_of_inputs(self, tmp_path, exported_once):
+        """Nothing is exported first; without a comparison it is."""
+        _, module, tensors = exported_once
+        coarse = {n: z.bfloat16() for n, z in tensors.items()}
+        path = tmp_path / "fusion.onnx"
+        words = r"`inputs` must be of a dtype that NumPy has, .* Got bfloat16 for 'rgb'\. Pass"
+        with pytest.raises(rp.ScoresError, match=words):
+            export_fusion(module, coarse, path)
+        assert not path.exists()
+        assert export_fusion(module, coarse, path, verify=False).samples is None
+        assert path.exists()
+
+    def test_of_what_networks_give(self, tmp_path, exported_once, monkeypatch):
+        """The graph does not matter here: the scores are looked at before it is run."""
+        _, module, tensors = exported_once
+        given = {n: z.bfloat16() for n, z in tensors.items()}
+        monkeypatch.setattr(ModalityFusion, "_scores", lambda *_: given)
+        words = r"What the networks give must be of a dtype that NumPy has, .* Got bfloat16"
+        with pytest.raises(rp.ScoresError, match=words):
+            export_fusion(module, tensors, tmp_path / "fusion.onnx")
+        assert not list(tmp_path.iterdir())
+
+
 class TestWords:
     scores = {n: torch.randn(2, K) for n in KNOWN}  # noqa: RUF012 - not written to
 
@@ -184,6 +217,14 @@ class TestWords:
         numbers = {n: z.numpy() for n, z in self.scores.items()}
         self.refused(rp.ScoresError, r"`inputs\['rgb'\]` must be a tensor", inputs=numbers)
         self.refused(rp.ScoresError, r"Got none for 'depth'", inputs={"rgb": self.scores["rgb"]})
+
+    def test_a_modality_called_as_the_output(self):
+        known = {"rgb": (0.3, 0.05), "log_posterior": (0.5, 0.1)}
+        module = ModalityFusion(made(PRIOR, known, dict.fromkeys(known, 0.5), class_axis=1))
+        self.refused(
+            rp.OptionError, r"must not be called 'log_posterior', .* Got 'rgb', 'log_posterior'\.",
+            module, {n: torch.randn(2, K) for n in known},
+        )  # fmt: skip
 
     @pytest.mark.parametrize("axes", [None, {0: "batch"}])
     def test_one_sample(self, axes):

@@ -29,11 +29,13 @@ from reprior.cli.options import (
 from reprior.cli.outputs import check_output
 from reprior.cli.same_rows import refuse_other_rows
 from reprior.cli.session import Session, session_options
-from reprior.core.flatten import EntropyReference, flatten, image_entropy
+from reprior.core.arrays import namespace
+from reprior.core.binary import log_columns
+from reprior.core.flatten import EntropyReference, flatten, flattening_factor, image_entropy
 from reprior.core.fuse import RULES, fuse
-from reprior.core.rebalance import rebalance
 from reprior.core.score_map import ScoreMap
 from reprior.exceptions import OptionError, RepriorError, ScoresError
+from reprior.fusion.options import ORDERS
 
 if TYPE_CHECKING:
     from reprior.files.chunk import Chunk
@@ -83,8 +85,7 @@ class _FilesOrCommand(SentenceGroup):
             except BrokenPipeError:
                 raise
             except (RepriorError, OSError, MemoryError) as error:
-                sentence = sentence_of(error, command).replace("reprior fit", "reprior fuse fit")
-                raise Failure(sentence.replace("calibrator", "fusion")) from error
+                raise Failure(sentence_of(error, command)) from error
 
 
 @click.group(
@@ -106,7 +107,7 @@ class _FilesOrCommand(SentenceGroup):
     type=PATH,
     multiple=True,
     metavar="CAL",
-    help="Correct an input first by what fit wrote: once per input and in their order, or 'none'.",
+    help="Correct an input by what fit wrote: once per input and in their order, or 'none'.",
 )
 @click.option(
     "--flatten",
@@ -117,6 +118,14 @@ class _FilesOrCommand(SentenceGroup):
     help="Flatten an input where its model is less sure than on these scores of known data: once "
     "per input and in their order, or 'none'.",
 )
+@click.option(
+    "--order",
+    type=Names(ORDERS),
+    default="rebalance_first",
+    show_default=True,
+    help="What is done first to an input that is flattened and corrected. flatten_first is the "
+    "paper's: there a flattened input is corrected the more.",
+)
 @reading_options(labels=False)
 @output_option("Where to write: arrays posterior and prediction, or columns.")
 @session_options
@@ -126,15 +135,16 @@ def command(
     rule: str,
     calibrators: Sequence[str],
     references: Sequence[str],
+    order: str,
     reading: Reading,
     output: str,
 ) -> None:
     """Fuse the posteriors of several models on the same samples.
 
     SCORES are two or more files, one per model or modality, whose rows are the same samples in the
-    same order: labels, or ids under one name, that differ are an error. Each is flattened
-    (--flatten), corrected (--calibrator) and then fused with the others. Files are read in pieces,
-    so they may be larger than memory.
+    same order: labels, or ids under one name, that differ are an error. Each is corrected
+    (--calibrator) and flattened (--flatten), by how unsure its model is without a correction, and
+    then fused with the others. Files are read in pieces, so they may be larger than memory.
 
     The commands below do more: fuse fit tunes one correction on the fused decision, and fuse apply
     and fuse evaluate use it. A file that has the name of one of them is written with its folder,
@@ -159,7 +169,7 @@ def command(
         open_output(output, like=first, classes=first.class_names) as writer,
     ):
         for chunks in aligned([each.file for each in inputs]):
-            posteriors = [each.posterior(c) for each, c in zip(inputs, chunks, strict=True)]
+            posteriors = [each.posterior(c, order) for each, c in zip(inputs, chunks, strict=True)]
             fused = fuse(posteriors, rule=rule, class_axis=_axis(posteriors[0], first))
             index = decide(fused, n_classes=first.n_classes, class_axis=_axis(fused, first))
             writer.write(chunks[0], fused, index)
@@ -204,23 +214,49 @@ class _Input:
     ) -> None:
         self.file, self.calibrator, self.reference = file, calibrator, reference
 
-    def posterior(self, chunk: Chunk) -> Any:
-        """Flatten, then correct."""
+    def posterior(self, chunk: Chunk, order: str) -> Any:
+        """Flatten and correct in the given order; the doubt is that of the model as it is."""
         scores, kind, axis = chunk.scores, str(self.file.kind), self.file.class_axis
         if scores.ndim == 1:
             scores, axis = scores[:, None], -1
-        if self.reference is not None:
-            scores = flatten(scores, self.reference, kind=kind, class_axis=axis)
-            kind = "logits"
-        n = self.file.n_classes
-        uniform, cal = np.full(n, 1 / n), self.calibrator
+        if self.reference is None:
+            return self._corrected(scores, kind, axis)
+        if self.calibrator is None or order == "flatten_first":
+            flat = flatten(scores, self.reference, kind=kind, class_axis=axis)
+            return self._corrected(flat, "logits", axis)
+        delta = flattening_factor(scores, self.reference, kind=kind, class_axis=axis)
+        return _flattened(self._corrected(scores, kind, axis, log=True), delta, axis)
+
+    def _corrected(self, scores: Any, kind: str, axis: int, *, log: bool = False) -> Any:
+        """The calibrator's posterior, or its logarithm; the model's own where there is none."""
+        cal = self.calibrator
         if cal is None:
-            return rebalance(scores, uniform, strength=0.0, kind=kind, class_axis=axis)
+            return ScoreMap(0.0).posterior(
+                scores, *_uniform(self.file.n_classes), kind=kind, class_axis=axis, log=log
+            )
         decision = ScoreMap(cal.strength_, cal.temperature_, cal.biases_, cal.scales_)
         at = decision if cal.probability_map_ is None else cal.probability_map_
         return at.posterior(
-            scores, cal.source_prior_, cal.target_prior_, kind=kind, class_axis=axis, log=False
+            scores, cal.source_prior_, cal.target_prior_, kind=kind, class_axis=axis, log=log
         )
+
+
+def _flattened(log_p: Any, delta: Any, axis: int) -> Any:
+    """softmax(δ·log p), with a δ per image; one score of two classes stays one."""
+    axis %= log_p.ndim
+    columns = log_columns(log_p, "log_probs", axis=axis, xp=namespace(log_p))
+    shape = [1] * columns.ndim
+    shape[1 if axis == 0 else 0] = -1
+    scaled = columns * delta.astype(columns.dtype).reshape(shape)
+    found = ScoreMap(0.0).posterior(
+        scaled, *_uniform(columns.shape[axis]), kind="logits", class_axis=axis
+    )
+    return found if log_p.shape[axis] > 1 else np.take(found, [1], axis=axis)
+
+
+def _uniform(n: int) -> tuple[Any, Any]:
+    """Source and target prior of what is not corrected."""
+    return np.full(n, 1 / n), np.full(n, 1 / n)
 
 
 def _per_input(option: str, given: Sequence[str], n: int) -> list[str | None]:

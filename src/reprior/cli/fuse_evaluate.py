@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.measure import Measurement
 
 from reprior.cli.evaluate import FORMATS, SAID, SAME
 from reprior.cli.examples import shows
@@ -36,6 +40,12 @@ SHOWN = ("accuracy", "balanced_accuracy", "mean_iou", "macro_precision", "macro_
 """Count metrics that are always told."""
 
 BEFORE, AFTER = "before", "after"
+
+UNBOUNDED = 10_000
+"""A width that cuts no table."""
+
+HEAD = 10
+"""Characters in a line of a turned table's heads."""
 
 
 @click.command(
@@ -76,7 +86,8 @@ def command(
     was tuned on. Where they are the same, the result says so.
 
     A modality's column is its model as it is; before is the fusion without a correction, after the
-    one with it. JSON is {metric: {NAME: …, "before": …, "after": …}}.
+    one with it. On a narrow terminal the table is turned, with a row for each of them. JSON is
+    {metric: {NAME: …, "before": …, "after": …}}.
     """
     session.json = session.json or style == "json"
     named = named_files(modalities)
@@ -99,7 +110,7 @@ def command(
     if style == "csv":
         session.say(grid.csv())
     else:
-        session.say(grid.markdown() if style == "markdown" else grid.rich())
+        session.say(grid.markdown() if style == "markdown" else _Fitting(grid))
 
 
 def _counts(
@@ -137,7 +148,7 @@ def _counts(
             "Check --ignore-index and --weight-column."
         )
     known = model.provenance_
-    return total, None if not known else mark.value == known.get("digest")
+    return total, None if not known else mark.recognised(str(known.get("digest")))
 
 
 def _column(name: str) -> str:
@@ -180,3 +191,52 @@ def _grid(values: dict[str, dict[str, float]], title: str) -> Grid:
         (name, *(of[side] for side in sides), of[AFTER] - of[BEFORE]) for name, of in values.items()
     ]
     return Grid(("metric", *sides, CHANGE), rows, title)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """A table of metrics that is turned, and cut into several, where the terminal is narrow."""
+
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What rich shows."""
+        unbounded = options.update_width(UNBOUNDED)
+
+        def fits(grid: Grid) -> bool:
+            table = replace(grid, title="").rich()
+            return Measurement.get(console, unbounded, table).maximum <= options.max_width
+
+        if fits(self.grid):
+            yield self.grid.rich()
+            return
+        for n in range(len(self.grid.rows), 0, -1):
+            tables = _turned(self.grid, n)
+            if all(map(fits, tables)):
+                break
+        yield Group(*(part for table in tables for part in (table.rich(), "")))
+
+
+def _turned(grid: Grid, n: int) -> list[Grid]:
+    """Tables of ``n`` metrics, a row for every model, the fusion and the change.
+
+    Heads of several lines keep them narrow.
+    """
+    found = []
+    for start in range(0, len(grid.rows), n):
+        part = grid.rows[start : start + n]
+        heads = (str(row[0]).replace("_", " ").replace("[", " [") for row in part)
+        rows: list[tuple[Any, ...]] = []
+        for i, side in enumerate(grid.columns[1:], start=1):
+            values = [row[i] for row in part]
+            rows.append((side, *(map(_signed, values) if side == CHANGE else values)))
+        columns = (" ".join(textwrap.wrap(head, HEAD)) for head in heads)
+        found.append(Grid(("model", *columns), rows, "" if start else grid.title))
+    return found
+
+
+def _signed(value: float) -> str:
+    """A change, as in the table that is not turned."""
+    if value != value:
+        return "–"
+    return f"{value:+.4f}" if round(value, 4) else f"{0:.4f}"

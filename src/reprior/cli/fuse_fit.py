@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprior.cli.examples import shows
-from reprior.cli.fuse_inputs import Modalities, modalities_argument, named_files, open_to_tune
+from reprior.cli.fuse_inputs import (
+    Modalities,
+    as_calibrator,
+    modalities_argument,
+    named_files,
+    open_to_tune,
+)
 from reprior.cli.honesty import (
     SOURCE_PRIOR_PAGE,
     note_counts_of_tuning_labels,
@@ -21,6 +27,7 @@ from reprior.cli.options import (
     Names,
     PriorChoice,
     Reading,
+    collected,
     counts_options,
     output_option,
     reading_options,
@@ -51,6 +58,95 @@ SEARCHED = {
 }
 
 
+@dataclass(frozen=True)
+class Fusing:
+    """How modalities are fused, and what is tuned."""
+
+    metric: str
+    subject_to: tuple[str, ...]
+    rule: str
+    flatten: bool
+    order: str
+    flatten_by: str
+    strengths: str
+    strength: tuple[str, ...]
+    bounds: tuple[float, float]
+    missing: str
+
+
+_FUSING = (
+    click.option(
+        "--metric",
+        default="balanced_accuracy",
+        show_default=True,
+        metavar="NAME",
+        help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as "
+        "'recall[cat]'.",
+    ),
+    click.option(
+        "--subject-to",
+        multiple=True,
+        metavar="RULE",
+        help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
+    ),
+    click.option(
+        "--rule", type=Names(RULES), default="noisy_or", show_default=True, help="How to fuse."
+    ),
+    click.option(
+        "--flatten/--no-flatten",
+        default=True,
+        show_default=True,
+        help="Whether to flatten a modality where it is less sure than on these samples.",
+    ),
+    click.option(
+        "--order",
+        type=Names(ORDERS),
+        default="rebalance_first",
+        show_default=True,
+        help="What is done first. flatten_first is the paper's: there a flattened modality is "
+        "corrected the more.",
+    ),
+    click.option(
+        "--flatten-by",
+        type=Names(FLATTEN_BY),
+        default="image",
+        show_default=True,
+        help="Whether a map is flattened as a whole, or each pixel by itself.",
+    ),
+    click.option(
+        "--strengths",
+        type=Names(STRENGTHS),
+        default="shared",
+        show_default=True,
+        help="Tune one strength for all, or one per modality.",
+    ),
+    click.option(
+        "--strength",
+        multiple=True,
+        metavar="NUMBER|NAME=NUMBER",
+        help="Do not tune: one number for all, or one per modality, repeated.",
+    ),
+    click.option(
+        "--bounds",
+        nargs=2,
+        type=float,
+        default=(0.0, 2.0),
+        show_default=True,
+        metavar="LOW HIGH",
+        help="Strengths to search.",
+    ),
+    click.option(
+        "--missing",
+        type=Names(MISSING),
+        default="error",
+        show_default=True,
+        help="What apply does about a modality that is not given.",
+    ),
+)
+
+_fusing_options = collected(Fusing, "fusing", _FUSING)
+
+
 @click.command(
     "fit",
     short_help="Tune a fusion on labelled scores.",
@@ -75,72 +171,7 @@ SEARCHED = {
     metavar="uniform|FILE",
     help="The class mix that the correction aims at.",
 )
-@click.option(
-    "--metric",
-    default="balanced_accuracy",
-    show_default=True,
-    metavar="NAME",
-    help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as 'recall[cat]'.",
-)
-@click.option(
-    "--subject-to",
-    multiple=True,
-    metavar="RULE",
-    help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
-)
-@click.option(
-    "--rule", type=Names(RULES), default="noisy_or", show_default=True, help="How to fuse."
-)
-@click.option(
-    "--flatten/--no-flatten",
-    default=True,
-    show_default=True,
-    help="Whether to flatten a modality where it is less sure than on these samples.",
-)
-@click.option(
-    "--order",
-    type=Names(ORDERS),
-    default="rebalance_first",
-    show_default=True,
-    help="What is done first. flatten_first is the paper's: there a flattened modality is "
-    "corrected the more.",
-)
-@click.option(
-    "--flatten-by",
-    type=Names(FLATTEN_BY),
-    default="image",
-    show_default=True,
-    help="Whether a map is flattened as a whole, or each pixel by itself.",
-)
-@click.option(
-    "--strengths",
-    type=Names(STRENGTHS),
-    default="shared",
-    show_default=True,
-    help="Tune one strength for all, or one per modality.",
-)
-@click.option(
-    "--strength",
-    multiple=True,
-    metavar="NUMBER|NAME=NUMBER",
-    help="Do not tune: one number for all, or one per modality, repeated.",
-)
-@click.option(
-    "--bounds",
-    nargs=2,
-    type=float,
-    default=(0.0, 2.0),
-    show_default=True,
-    metavar="LOW HIGH",
-    help="Strengths to search.",
-)
-@click.option(
-    "--missing",
-    type=Names(MISSING),
-    default="error",
-    show_default=True,
-    help="What apply does about a modality that is not given.",
-)
+@_fusing_options
 @reading_options(labels=True)
 @output_option("The fusion, as JSON.")
 @session_options
@@ -151,9 +182,8 @@ def command(
     source_prior: str | None,
     target_prior: str,
     reading: Reading,
+    fusing: Fusing,
     output: str,
-    strength: Sequence[str],
-    **options: Any,
 ) -> None:
     """Tune a fusion on labelled validation scores, a file per modality.
 
@@ -167,7 +197,7 @@ def command(
     is measured on the same samples: judge the result on others, with fuse evaluate.
     """
     named = named_files(modalities)
-    fixed = _strengths(strength, named)
+    fixed = _strengths(fusing.strength, named)
     found = open_to_tune(session, named, reading)
     scores = found.first
     counting = replace(
@@ -180,11 +210,13 @@ def command(
     prior, names, _ = source_of(session, counting, source_prior, scores)
     _refuse_estimate(target_prior)
     target = target_prior_of(session, target_prior, (), prior, names, scores, reading)
-    _refuse_metrics(options["metric"], options["subject_to"], scores.n_classes, names)
-    options["subject_to"] = list(options["subject_to"]) or None
+    _refuse_metrics(fusing.metric, fusing.subject_to, scores.n_classes, names)
     fusion = ModalityFusion(
-        prior, target_prior=target, strength=fixed, classes=names, kind=str(scores.kind),
-        class_axis=scores.class_axis, ignore_index=scores.ignore_index, **options,
+        prior, target_prior=target, metric=fusing.metric,
+        subject_to=list(fusing.subject_to) or None, rule=fusing.rule, flatten=fusing.flatten,
+        order=fusing.order, flatten_by=fusing.flatten_by, strengths=fusing.strengths,
+        strength=fixed, bounds=fusing.bounds, missing=fusing.missing, classes=names,
+        kind=str(scores.kind), class_axis=scores.class_axis, ignore_index=scores.ignore_index,
     )  # fmt: skip
     _fit(session, fusion, found)
     fusion.save(output)
@@ -276,8 +308,7 @@ def _show(session: Session, fusion: ModalityFusion, output: str) -> None:
     shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
     tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)
     shown.setdefault(tuned.name, tuned)
-    calibrator: Any = fusion  # what is asked of one, a fusion has too
-    note_mix_of_the_metric(session, calibrator, tuned, before)
+    note_mix_of_the_metric(session, as_calibrator(fusion), tuned, before)
     if fusion.search_ != "fixed" and not tuned(after) > tuned(before):
         session.note(
             f"no strength does better than 0, the models as they are: check that the counts are in "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 import numpy as np
 
+from reprior.calibrator import PosteriorCalibrator
 from reprior.cli.agreement import few, shown_paths
 from reprior.cli.fuse_rows import aligned
 from reprior.cli.inputs import open_for, open_to_fit
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Modalities",
+    "as_calibrator",
     "load_fusion",
     "modalities_argument",
     "named_files",
@@ -94,6 +96,13 @@ class Fingerprint:
         """The digests of all, with their names."""
         return " ".join(f"{name}={digest.value}" for name, digest in self._digests.items())
 
+    def recognised(self, whole: str) -> bool:
+        """Whether any modality's scores are among those of which ``whole`` was the value.
+
+        Under whatever name: a result is optimistic where one of them was tuned on.
+        """
+        return any(f"={digest.value} " in f"{whole} " for digest in self._digests.values())
+
     @property
     def n_samples(self) -> int:
         """Samples so far."""
@@ -151,14 +160,30 @@ def open_known(
 ) -> Modalities:
     """Open the files of modalities that a fusion knows, with its classes."""
     _refuse_unknown(fusion, named)
-    calibrator: Any = fusion  # what is asked of one, a fusion has too
+    calibrator = as_calibrator(fusion)
     having = _labelled(named, reading) if labelled else None
     order = sorted(named, key=lambda name: name != having)
     files = {
         name: open_for(calibrator, session, [named[name]], reading, labelled=name == having)
         for name in order
     }
+    # What the files say of themselves.
+    fusion.class_axis, fusion.ignore_index = calibrator.class_axis, calibrator.ignore_index
     return _agreeing(Modalities({name: files[name] for name in named}, having))
+
+
+def as_calibrator(fusion: ModalityFusion) -> PosteriorCalibrator:
+    """Return a calibrator of the fusion's classes, priors and kind of scores.
+
+    It corrects nothing, and stands where the commands of one model ask what files must hold.
+    """
+    found = PosteriorCalibrator(
+        fusion.source_prior_, target_prior=fusion.target_prior_, kind=fusion.kind,
+        class_axis=fusion.class_axis, ignore_index=fusion.ignore_index,
+    )  # fmt: skip
+    found.source_prior_, found.target_prior_ = fusion.source_prior_, fusion.target_prior_
+    found.classes_ = fusion.classes_
+    return found
 
 
 def load_fusion(path: str, missing: str | None) -> ModalityFusion:

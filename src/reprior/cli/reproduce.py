@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import click
 
 from reprior.cli.examples import shows
 from reprior.cli.failures import SentenceGroup
-from reprior.cli.options import PATH, Names
+from reprior.cli.options import PATH, Names, collected
 from reprior.cli.session import Session, session_options
 from reprior.cli.settings import read_settings
 from reprior.cli.tables import Grid
@@ -148,9 +149,22 @@ def cifar(
     )  # fmt: skip
 
 
-def _of_networks(function: Command) -> Command:
-    """Add the options of an experiment with SYNTHIA's networks."""
-    options = (
+@dataclass(frozen=True)
+class Networks:
+    """How SYNTHIA's networks are trained."""
+
+    root: str | None
+    protocol: str
+    seed: int
+    settings: tuple[str, ...]
+    jobs: int
+    tables_only: bool
+
+
+_of_networks = collected(
+    Networks,
+    "networks",
+    (
         click.option(
             "--root", type=PATH, metavar="DIR",
             help="The folder of SYNTHIA-SF or SYNTHIA-Sequences. Needed to train.",
@@ -169,43 +183,41 @@ def _of_networks(function: Command) -> Command:
             "--no-train", "tables_only", is_flag=True,
             help="Make tables of the networks that are finished.",
         ),
-    )  # fmt: skip
-    for option in reversed(options):
-        function = option(function)
-    return function
+    ),
+)  # fmt: skip
 
 
 @_experiment("synthia-rgb", "reprior reproduce synthia-rgb --root SYNTHIA-SF --jobs 2 -o synthia")
 @_of_networks
-def synthia_rgb(folder: Path, progress: Progress, **options: Any) -> Reproduction:
+def synthia_rgb(folder: Path, progress: Progress, networks: Networks) -> Reproduction:
     """Table 4: losses for imbalanced pixels, and IC, on colour alone."""
     from reprior.experiments.synthia.rgb import reproduce
 
-    return _of_settings(reproduce, folder, progress, **options)
+    return _of_settings(reproduce, folder, progress, networks)
 
 
 @_experiment("synthia-rgbd", "reprior reproduce synthia-rgbd --root SYNTHIA-SF --jobs 2 -o synthia")
 @_of_networks
-def synthia_rgbd(folder: Path, progress: Progress, **options: Any) -> Reproduction:
+def synthia_rgbd(folder: Path, progress: Progress, networks: Networks) -> Reproduction:
     """Table 5: colour and depth fused under weather that no network has seen."""
     from reprior.experiments.synthia.rgbd import reproduce
 
-    return _of_settings(reproduce, folder, progress, **options)
+    return _of_settings(reproduce, folder, progress, networks)
 
 
 def _of_settings(
     reproduce: Callable[..., Reproduction],
     folder: Path,
     progress: Progress,
-    *,
-    settings: Sequence[str],
-    tables_only: bool,
-    **options: Any,
+    networks: Networks,
 ) -> Reproduction:
-    if not tables_only:
+    if not networks.tables_only:
         _need_torch()
-    own = read_settings(settings, ("seed",))
-    return reproduce(folder, settings=own, train=not tables_only, progress=progress, **options)
+    return reproduce(
+        folder, root=networks.root, protocol=networks.protocol, seed=networks.seed,
+        settings=read_settings(networks.settings, ("seed",)), jobs=networks.jobs,
+        train=not networks.tables_only, progress=progress,
+    )  # fmt: skip
 
 
 @_experiment("inaturalist", "reprior reproduce inaturalist --simulate -o inaturalist")

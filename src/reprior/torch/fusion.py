@@ -15,6 +15,7 @@ from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.prior import slopes
 from reprior.exceptions import NotFittedError, OptionError, ScoresError
 from reprior.torch.batches import scores_in
+from reprior.torch.buffers import exact_buffers
 from reprior.torch.fusion_steps import Layout, columns, compute_dtype, fused, posterior_of
 
 __all__ = ["ModalityFusion"]
@@ -67,7 +68,10 @@ class ModalityFusion(nn.Module):
     The module has no parameter of its own to train; gradients flow through it to the networks.
     16-bit scores are computed in float32, under autocast too, and come back in their own dtype.
     The buffers keep their precision when the module is cast. The values of the scores are not
-    looked at, so that nothing is copied to the host: NaN in, NaN out.
+    looked at, so that nothing is copied to the host: NaN in, NaN out. Two things that NumPy
+    refuses are therefore not refused here: a sample of which the product rule leaves no class
+    possible comes back as NaN, and rows of kind="probs" or "log_probs" that do not sum to 1 are
+    taken as they are.
 
     With uncertainty="mutual_information" or "smaller" scores have a leading axis of passes, and
     networks have to give that: (passes, N, K, …), with dropout switched on.
@@ -275,16 +279,8 @@ class ModalityFusion(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ModalityFusion:
         """Follow the networks to their device, not to a coarser dtype."""
-        kept = {name: value for name, value in self._buffers.items() if value is not None}
-        for name, value in kept.items():
-            setattr(self, name, value.float())
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
-        for name, value in kept.items():
-            device = getattr(self, name).device
-            if device.type == "meta" or value.device.type == "meta":
-                continue
-            exact = torch.float32 if device.type == "mps" else torch.float64
-            setattr(self, name, value.to(device=device, dtype=exact))
+        with exact_buffers(self):
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
         return self
 
     def _load_from_state_dict(

@@ -104,7 +104,8 @@ def export_fusion(
 
     Notes
     -----
-    Needs onnx and onnxscript; written for the exporter of PyTorch 2.7 and later.
+    Needs onnx and onnxscript; written for the exporter of PyTorch 2.7 and later. NumPy has no
+    bfloat16: what takes or gives it can be written with ``verify=False`` alone.
 
     Examples
     --------
@@ -119,6 +120,8 @@ def export_fusion(
     """
     _require(verify)
     given = _checked(module, inputs)
+    if verify:
+        _refuse_unknown_to_numpy(given, "`inputs`")
     free = _free_axes(module, given, dynamic_axes)
     with evaluating(module), torch.no_grad():
         program = _exported(module, given, free)
@@ -154,7 +157,12 @@ def _checked(module: Any, inputs: Any) -> dict[str, Tensor]:
             f"`module` must be a reprior.torch.ModalityFusion. Got {type(module).__name__}. Pass "
             f"ModalityFusion(fusion, networks)."
         )
-    given = module._named(inputs)
+    given: dict[str, Tensor] = module._named(inputs)
+    if OUTPUT in given:
+        raise OptionError(
+            f"The modalities must not be called {OUTPUT!r}, as the output of the graph is. Got "
+            f"{', '.join(map(repr, given))}. Rename it in the fit."
+        )
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise ScoresError(
@@ -162,6 +170,19 @@ def _checked(module: Any, inputs: Any) -> dict[str, Tensor]:
                 f"torch.as_tensor(…); a network of several inputs needs a module around it."
             )
     return given
+
+
+def _refuse_unknown_to_numpy(tensors: Mapping[str, Tensor], what: str) -> None:
+    """Refuse dtypes by which nothing can be compared, such as bfloat16."""
+    for name, z in tensors.items():
+        try:
+            torch.empty(0, dtype=z.dtype).numpy()
+        except TypeError as error:
+            raise ScoresError(
+                f"{what} must be of a dtype that NumPy has, to compare the file with it. Got "
+                f"{str(z.dtype).removeprefix('torch.')} for {name!r}. Pass float32, with "
+                f"module.float() where there are networks, or verify=False."
+            ) from error
 
 
 def _free_axes(module: ModalityFusion, given: Mapping[str, Tensor], wanted: Any) -> dict[str, Axes]:
@@ -216,6 +237,13 @@ def _exported(module: ModalityFusion, given: dict[str, Tensor], free: dict[str, 
 
 def _refuse_held(values: Any, given: Mapping[str, Tensor], free: Mapping[str, Axes]) -> None:
     """Refuse a graph whose inputs have a fixed length where it was to be free."""
+    names = [value.name for value in values]
+    if set(names) != set(free):
+        raise FoldError(
+            f"The graph must have an input for every modality, {', '.join(map(repr, free))}. Got "
+            f"{', '.join(map(repr, names)) or 'none'}: the exporter renamed or dropped one. Rename "
+            f"it in the fit, to a plain word, or use networks that depend on their input."
+        )
     for value in values:
         for axis, name in free[value.name].items():
             if value.type.tensor_type.shape.dim[axis].WhichOneof("value") != "dim_param":
@@ -254,6 +282,7 @@ def _compared(
     samples, worst = 0, 0.0
     for batch in batches:
         scores = module._scores(batch)
+        _refuse_unknown_to_numpy(scores, "What the networks give")
         wanted = _by_numpy(module, scores)
         feed = {name: z.detach().cpu().numpy() for name, z in batch.items()}
         found = np.exp(session.run([OUTPUT], feed)[0].astype(np.float64))

@@ -41,7 +41,11 @@ def compute_dtype(given: Sequence[Tensor]) -> torch.dtype:
 
 
 def columns(z: Tensor, layout: Layout) -> Tensor:
-    """Log-scores with K entries on the class axis."""
+    """Log-scores with K entries on the class axis.
+
+    Rows of "probs" and "log_probs" that do not sum to 1 are taken as they are, where
+    :mod:`reprior.fusion` raises: they act like those divided by their sum.
+    """
     axis = layout.axis + layout.passes
     if not layout.single:
         return _log(z) if layout.kind == "probs" else z
@@ -76,7 +80,11 @@ def posterior_of(module: Any, m: int, log_z: Tensor, layout: Layout) -> Tensor:
 
 
 def fused(own: Sequence[Tensor], rule: str, axis: int) -> Tensor:
-    """One log-posterior from those of the modalities."""
+    """One log-posterior from those of the modalities.
+
+    Under "product" a sample of which every class is impossible to some modality has no posterior,
+    and is NaN, where :mod:`reprior.fusion` raises: no value is looked at here.
+    """
     if len(own) == 1:
         return own[0]
     total = own[0]

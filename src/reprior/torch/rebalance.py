@@ -16,6 +16,7 @@ from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.checks import KINDS, check_kind
 from reprior.exceptions import OptionError, ScoresError
 from reprior.torch.affine import Affine, affine_of, affine_of_prior
+from reprior.torch.buffers import exact_buffers
 
 __all__ = ["Rebalance"]
 
@@ -204,16 +205,8 @@ class Rebalance(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rebalance:
         """Follow the network to its device, not to a coarser dtype."""
-        kept = {"scale": self.scale, "bias": self.bias}
-        for name, value in kept.items():
-            setattr(self, name, value.float())
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
-        for name, value in kept.items():
-            device = getattr(self, name).device
-            if device.type == "meta" or value.device.type == "meta":
-                continue
-            exact = torch.float32 if device.type == "mps" else torch.float64
-            setattr(self, name, value.to(device=device, dtype=exact))
+        with exact_buffers(self):
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
         return self
 
     def _load_from_state_dict(

@@ -14,6 +14,7 @@ from tests.experiments.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import FileFormatError
 from reprior.experiments.synthia.correction import CURVE, WAYS, read_correction
+from reprior.experiments.synthia.origins import digests_of
 from reprior.experiments.synthia.plan import home_of, rgb_networks
 from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.scores import read_scores
@@ -51,6 +52,11 @@ def test_it_is_that_of_the_scores(made, loss):
         assert gains == pytest.approx([a - b for a, b in zip(after, as_trained, strict=True)])
     assert found.raw["bayes"].strength == 1.0
     assert (found.n_held_out, found.n_test) == (4, 6)
+
+
+def test_it_says_which_scores_it_is_of(made):
+    found, _, home = opened(made, "ce")
+    assert found.scores == digests_of(home, ("held_out", "clear"))
 
 
 def test_the_strength_is_the_best_of_the_held_out_frames(made):
@@ -96,7 +102,7 @@ def test_it_is_read_as_it_was_written(made, tmp_path):
     [
         (lambda document: "{", "JSONDecodeError"),
         (lambda document: "[]", "AttributeError|TypeError"),
-        (lambda document: json.dumps({**document, "format_version": 2}), "another format_version"),
+        (lambda document: json.dumps({**document, "format_version": 1}), "another format_version"),
         (lambda document: json.dumps({**document, "strengths": [0.0]}), "at other strengths"),
         (lambda document: json.dumps({**document, "raw": {"tuned": {}}}), "KeyError"),
     ],

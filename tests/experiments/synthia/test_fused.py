@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +16,14 @@ from tests.experiments.synthia.test_frame_counts import metrics
 from tests.experiments.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import FileFormatError
+from reprior.experiments.synthia.correction import WAYS
+from reprior.experiments.synthia.frame_counts import METRICS
 from reprior.experiments.synthia.fused import (
+    ALONE,
     CHOICES,
     FUSIONS,
     MODALITIES,
+    decide,
     fit_fusion,
     fusion_home,
     read_fusion,
@@ -25,6 +31,7 @@ from reprior.experiments.synthia.fused import (
 )
 from reprior.experiments.synthia.plan import home_of, rgbd_networks
 from reprior.experiments.synthia.runs import NetworkRun
+from reprior.fusion import ModalityFusion
 
 NETWORKS = rgbd_networks(settings=SETTINGS)
 
@@ -109,6 +116,40 @@ def test_one_modality_alone_is_its_own_decision(homes, place, prior):
         assert tuple(read_fusion(place).judged[name]["fog"].values()) == pytest.approx(values)
 
 
+def test_one_modality_corrected_is_so_by_a_strength_of_its_own(homes, place, prior):
+    found = read_fusion(place)
+    for row, name in ALONE.items():
+        held_out, truth = logits(homes, "held_out")
+        scores, labels = logits(homes, "rain")
+
+        def value(scores, labels, strength, name=name):
+            corrected = scores[name] - strength * np.log(prior)[:, None, None]
+            return metrics(labels, corrected.argmax(axis=1), prior.size)
+
+        for way in WAYS:
+            strength = found.strengths[f"{row}/{way}"]
+            values = tuple(found.judged[f"{row}/{way}"]["rain"].values())
+            assert values == pytest.approx(value(scores, labels, strength), abs=0.02)
+        best = max(value(held_out, truth, strength)[1] for strength in np.linspace(0, 2, 81))
+        assert value(held_out, truth, found.strengths[f"{row}/tuned"])[1] >= best - 0.002
+
+
+def test_decisions_are_of_single_precision(homes, prior):
+    held_out = read_pair(homes, "held_out")
+    fusion = fit_fusion("uno", held_out, prior)
+    pair = read_pair(homes, "clear")
+    single = {name: each.scores.astype(np.float32) for name, each in pair.items()}
+    decided = decide(fusion, pair)
+    assert np.array_equal(decided, fusion.predict(single))
+    # Posteriors that are told apart in single precision, and equal in half.
+    scores = np.tile(np.array([0.0, 1e-4], np.float16).reshape(1, 2, 1, 1), (1, 1, 1, 2))
+    near = dict.fromkeys(MODALITIES, SimpleNamespace(scores=scores, labels=scores[:, 0]))
+    plain = ModalityFusion(np.array([0.5, 0.5]), class_axis=1, flatten=False, strength=0.0)
+    plain.fit(dict.fromkeys(MODALITIES, scores.astype(np.float32)), np.array([[[0, 1]]]))
+    assert plain.predict(dict.fromkeys(MODALITIES, scores)).tolist() == [[[0, 0]]]
+    assert decide(plain, near).tolist() == [[[1, 1]]]
+
+
 def test_factors_are_the_mean_of_delta(homes, place):
     found = read_fusion(place)
     scores, _ = logits(homes, "winter")
@@ -137,14 +178,14 @@ def test_gains_are_differences_of_means_over_the_seven(place):
     assert set(found.conditions) - set(found.averaged) == {"night"}
     assert len(found.averaged) == 7
     assert found.simulated
-    for pair, gains in found.gains.items():
-        one, other = pair.split(" over ")
-        for metric, gain in gains.items():
-            means = [
-                np.mean([found.judged[row][name][metric] for name in found.averaged])
-                for row in (one, other)
-            ]
-            assert gain.value == pytest.approx(means[0] - means[1])
+    for gains, over in ((found.gains, found.averaged), (found.clear_gains, ["clear"])):
+        for pair, metric in itertools.product(gains, METRICS):
+            one, other = (
+                np.mean([found.judged[row][name][metric] for name in over])
+                for row in pair.split(" over ")
+            )
+            gain = gains[pair][metric]
+            assert gain.value == pytest.approx(one - other)
             assert gain.low <= gain.value + 1e-9
             assert gain.high >= gain.value - 1e-9
 
@@ -166,12 +207,23 @@ def test_it_is_read_as_it_was_written(place, tmp_path):
 @pytest.mark.parametrize(
     "text, words",
     [("{", "JSONDecodeError"), ('{"format_version": 9}', "another format_version"),
-     ('{"format_version": 1}', "KeyError")],
+     ('{"format_version": 2}', "KeyError")],
 )  # fmt: skip
 def test_a_damaged_file_is_named(tmp_path, text, words):
     (tmp_path / "fusion.json").write_text(text)
     with pytest.raises(FileFormatError, match=rf"{words}.*fusion\.json"):
         read_fusion(tmp_path)
+
+
+def test_it_is_of_its_score_files_and_conditions_alone(homes, place, tmp_path):
+    found = read_fusion(place)
+    assert found.is_of(homes, tuple(found.n_test))
+    assert not found.is_of(homes, ("clear", "fog"))
+    assert found.is_of(dict.fromkeys(homes, tmp_path), tuple(found.n_test))
+    shutil.copytree(homes["depth"] / "scores", tmp_path / "scores")
+    assert found.is_of({**homes, "depth": tmp_path}, tuple(found.n_test))
+    shutil.copy(homes["rgb"] / "scores/fog.npz", tmp_path / "scores/fog.npz")
+    assert not found.is_of({**homes, "depth": tmp_path}, tuple(found.n_test))
 
 
 def test_numbers_are_plain_json(place):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from tests.experiments.synthia.shared import write_sf
 from tests.experiments.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import FileFormatError, OptionError
@@ -13,6 +17,7 @@ from reprior.experiments.cells import claimed
 from reprior.experiments.synthia import network_jobs
 from reprior.experiments.synthia.network_jobs import (
     NetworkJob,
+    check_frames,
     finished_run,
     run_network,
     run_networks,
@@ -63,6 +68,41 @@ def test_without_training_only_what_is_finished_is_scored(drives, tmp_path):
 def test_what_another_process_is_at_is_left_to_it(drives, tmp_path):
     with claimed(home_of(tmp_path, NETWORK)):
         assert run_network(tmp_path, NetworkJob(NETWORK, DataSource(drives), weather=False)) is None
+
+
+def other_drives(root, train, test):
+    write_sf(root, "train", train, poles=[train[i] for i in (2, 3, 7, 8, 12, 17)])
+    write_sf(root, "test", test, poles=[test[2]])
+    return DataSource(root)
+
+
+def test_networks_of_other_frames_are_refused(made, tmp_path):
+    check_frames(made.folder, [NETWORK], DataSource(made.root))
+    other = other_drives(tmp_path, [*range(100, 110), *range(150, 160)], range(20, 26))
+    with pytest.raises(OptionError, match=r"learnt from others.*another folder, with -o"):
+        check_frames(made.folder, [NETWORK], other)
+    with pytest.raises(OptionError, match="learnt from others"):
+        run_network(made.folder, NetworkJob(NETWORK, other, weather=True, train=False))
+    check_frames(tmp_path / "empty", [NETWORK], other)
+
+
+def test_scores_of_other_frames_are_refused(made, tmp_path):
+    other = other_drives(tmp_path, [*range(10), *range(50, 60)], range(30, 36))
+    with pytest.raises(OptionError, match=r"scores of the frames of `root`. Got .*clear\.npz"):
+        check_frames(made.folder, [NETWORK], other)
+
+
+def test_a_network_of_another_recipe_is_refused(made, tmp_path):
+    home = home_of(tmp_path, NETWORK)
+    home.mkdir(parents=True)
+    shutil.copy(home_of(made.folder, NETWORK) / "run.json", home)
+    document = json.loads((home / "run.json").read_text())
+    (home / "run.json").write_text(json.dumps({**document, "recipe": 1}))
+    with pytest.raises(OptionError, match=r"recipe, 2. Got .*of recipe 1.*with -o"):
+        finished_run(tmp_path, NETWORK)
+    del document["recipe"]
+    (home / "run.json").write_text(json.dumps(document))
+    assert finished_run(tmp_path, NETWORK).recipe == 2
 
 
 def test_bad_input(tmp_path):

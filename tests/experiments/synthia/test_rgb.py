@@ -8,10 +8,12 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from tests.experiments.synthia.shared import write_sf
 from tests.experiments.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import OptionError
 from reprior.experiments.synthia import rgb
+from reprior.experiments.synthia.correction import read_correction
 
 
 def small_files(folder, copy):
@@ -45,6 +47,27 @@ def test_a_correction_that_was_lost_is_made_from_the_scores(made, tmp_path):
     for path in copy.glob("networks/*/correction.json"):
         path.unlink()
     assert rgb.reproduce(copy, settings=SETTINGS, train=False).tables == made.rgb.tables
+
+
+def test_a_correction_of_other_scores_is_made_anew(made, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(made.folder / "networks", copy / "networks")
+    home = next(copy.glob("networks/rgb-ce-*"))
+    other = next(copy.glob("networks/rgb-focal-*"))
+    for part in ("held_out", "clear"):
+        shutil.copy(other / "scores" / f"{part}.npz", home / "scores" / f"{part}.npz")
+    rgb.reproduce(copy, settings=SETTINGS, train=False)
+    found, focal = read_correction(home), read_correction(other)
+    assert found.scores == focal.scores
+    assert found.as_trained == focal.as_trained
+
+
+def test_frames_of_another_folder_are_refused(made, tmp_path):
+    poles = [102, 103, 107, 108, 152, 157]
+    write_sf(tmp_path, "train", [*range(100, 110), *range(150, 160)], poles=poles)
+    write_sf(tmp_path, "test", range(20, 26), poles=[22])
+    with pytest.raises(OptionError, match="learnt from others"):
+        rgb.reproduce(made.folder, root=tmp_path, settings=SETTINGS, train=False)
 
 
 def test_what_is_not_finished_is_said(made, tmp_path):

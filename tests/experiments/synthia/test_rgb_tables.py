@@ -6,7 +6,7 @@ import pytest
 
 from reprior.experiments.synthia.correction import CURVE, JudgedFrames, NetworkCorrection
 from reprior.experiments.synthia.frame_counts import Gain
-from reprior.experiments.synthia.rgb_tables import RgbResult, make_tables
+from reprior.experiments.synthia.rgb_tables import PROTOCOL, RgbResult, make_tables
 from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.settings import NetworkSettings
 
@@ -30,7 +30,7 @@ def result(loss, *, effective=None):
     )  # fmt: skip
     as_trained = {"mean_iou": 0.46, "balanced_accuracy": 0.5}
     shares = {"before": [0.9, 0.1, None], "after": [0.8, 0.6, None]}
-    return RgbResult(run, NetworkCorrection(30, 40, as_trained, raw, other, curves, shares))
+    return RgbResult(run, NetworkCorrection(30, 40, as_trained, raw, other, curves, shares, {}))
 
 
 RESULTS = {"ce": result("ce"), "max_ce": result("max_ce", effective=0.44)}
@@ -63,6 +63,15 @@ def test_table_four(tables):
     assert table.notes[1] == "Absent from the 3 frames of validation: pole."
     assert table.notes[-1] == "1 of 5 networks are not finished: rgb-ldam/s0."
     assert "50 steps of 4 parts" in table.title
+    assert PROTOCOL not in table.notes
+
+
+def test_how_the_compact_protocol_was_come_by_is_said():
+    found = result("ce")
+    run = found.run.updated(settings=NetworkSettings())
+    table = make_tables({"ce": RgbResult(run, found.correction)})[0]
+    assert PROTOCOL in table.notes
+    assert "earlier trials whose test figures had been seen" in PROTOCOL
 
 
 def test_gains_and_ways(tables):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -45,6 +46,50 @@ def test_a_fusion_that_was_lost_is_made_from_the_scores(made, tmp_path):
     shutil.copytree(made.folder / "networks", copy / "networks")
     found = rgbd.reproduce(copy, settings=SETTINGS, train=False)
     assert found.tables == made.rgbd.tables
+
+
+def with_scores(made, tmp_path):
+    copy = tmp_path / "copy"
+    for part in ("networks", "fusions"):
+        shutil.copytree(made.folder / part, copy / part)
+    return copy
+
+
+def test_a_fusion_of_other_scores_is_made_anew(made, tmp_path):
+    copy = with_scores(made, tmp_path)
+    for home in copy.glob("networks/*-ce-*"):
+        shutil.copy(home / "scores/rain.npz", home / "scores/fog.npz")
+    tables = {table.name: table for table in rgbd.reproduce(
+        copy, settings=SETTINGS, train=False).tables}  # fmt: skip
+    for _, cells in tables["synthia-rgbd-miou"].rows:
+        values = dict(zip(tables["synthia-rgbd-miou"].columns, cells, strict=True))
+        assert values["fog"].value == values["rain"].value
+
+
+def test_a_fusion_of_some_conditions_is_not_kept(made, tmp_path):
+    copy = with_scores(made, tmp_path)
+    shutil.rmtree(copy / "fusions")
+    lost = next(copy.glob("networks/depth-*")) / "scores" / "soft_rain.npz"
+    kept = lost.read_bytes()
+    lost.unlink()
+    found = rgbd.reproduce(copy, settings=SETTINGS, train=False)
+    assert found.notes[0].startswith("The tables are without soft rain:")
+    assert not (copy / "fusions").exists()
+    lost.write_bytes(kept)
+    found = rgbd.reproduce(copy, settings=SETTINGS, train=False)
+    assert found.tables == made.rgbd.tables
+    assert list(copy.glob("fusions/*/fusion.json"))
+
+
+def test_a_fusion_of_fewer_conditions_than_the_frames_have_is_made_anew(made, tmp_path):
+    copy = with_scores(made, tmp_path)
+    path = next(copy.glob("fusions/*/fusion.json"))
+    document = json.loads(path.read_text())
+    del document["n_test"]["fog"]
+    path.write_text(json.dumps(document))
+    found = rgbd.reproduce(copy, root=made.root, settings=SETTINGS, train=False)
+    assert found.tables == made.rgbd.tables
+    assert "fog" in json.loads(path.read_text())["n_test"]
 
 
 def test_networks_that_are_not_there_are_named(made, tmp_path):

@@ -22,6 +22,9 @@ def test_written_and_read(tmp_path):
     document = json.loads((tmp_path / "run.json").read_text())
     assert document["id"] == run.settings.id
     assert run.identity["data"] == "ab"
+    assert run.identity["recipe"] == document.pop("recipe") == 2
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    assert NetworkRun.read(tmp_path) == run, "what does not say is of the first recipe"
     assert not run.finished
     assert run.updated(status="finished").finished
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from reprior.exceptions import OptionError
-from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.settings import FIRST_RECIPE, RECIPE, NetworkSettings
 from reprior.experiments.training.schedules import learning_rate
 
 
@@ -23,6 +23,25 @@ def test_names_tell_networks_apart():
     others = [plain.differing(seed=1), plain.differing(steps=7), plain.differing(modality="depth")]
     assert len({plain.id, *(other.id for other in others)}) == 4
     assert plain.id.startswith("rgb-ce-small-s0-")
+
+
+def test_ids_of_networks_that_are_trained_stay():
+    assert NetworkSettings().id == "rgb-ce-small-s0-2e16f087"
+    assert NetworkSettings(modality="depth").id == "depth-ce-small-s0-b0a1f5a1"
+
+
+def test_the_recipe_goes_up_with_what_it_is_of():
+    pytest.importorskip("torch", reason="torch is not installed")
+    from reprior.experiments.synthia import batches, networks, scores
+
+    found = (
+        networks.SMALL["small"], networks.DILATIONS, batches.ZOOM, batches.LIGHT, batches.GAMMA,
+        batches.SKY, scores.STRIDE,
+    )  # fmt: skip
+    # Who changes one of these adds a recipe to the table, and leaves the others as they are.
+    recipes = {2: ((24, 32, 64, 32), (2, 4, 8), (0.95, 1.5), 0.3, (0.75, 4 / 3), 999.0, 2)}
+    assert found == recipes[RECIPE]
+    assert min(recipes) == FIRST_RECIPE
 
 
 def test_only_a_cosine_is_scaled_to_a_logit():

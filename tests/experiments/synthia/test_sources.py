@@ -77,12 +77,35 @@ def test_sequences_without_unseen_conditions_have_them_simulated(tmp_path, small
     assert not {*found["clear"]} & {*parts.data.train.names, *found["held_out"]}
 
 
-def test_one_stretch_is_parted_in_its_middle(drives):
+def test_one_stretch_is_parted_in_its_middle_with_a_gap(drives, monkeypatch):
     frames = DataSource(drives).open().data.test
     first, second = sources._stretches(frames)
-    assert (first.names, second.names) == (frames.names[:3], frames.names[3:])
+    assert (first.names, second.names) == (frames.names[:2], frames.names[4:])
+    first, second = sources._stretches(frames.subset([0, 1]))
+    assert (first.names, second.names) == (frames.names[:1], frames.names[1:2])
+    # Nothing is lost where the way has a gap that is wide enough.
+    first, second = sources._stretches(frames.subset([0, 1, 2, 5]))
+    assert (first.names, second.names) == (frames.names[:3], frames.names[5:])
+    monkeypatch.setattr(sources, "GAP", 1)
+    first, second = sources._stretches(frames)
+    assert (first.names, second.names) == (frames.names[:2], frames.names[3:])
     with pytest.raises(FileFormatError, match="must be of two places at least"):
         sources._stretches(frames.subset([0]))
+
+
+def test_names_that_tell_no_place_are_refused():
+    assert sources._number("SUMMER/000012") == 12
+    with pytest.raises(FileFormatError, match=r"must end in a number.*Got 'SUMMER/last'"):
+        sources._number("SUMMER/last")
+
+
+def test_names_of_frames_are_those_of_the_conditions(drives, tmp_path, small):
+    parts = DataSource(drives).open()
+    assert {n: list(v) for n, v in parts.frame_names().items()} == names_of(parts.conditions())
+    for condition, numbers in (("SUMMER", range(60)), ("FOG", range(3))):
+        write_sequence(tmp_path, condition, numbers)
+    parts = DataSource(tmp_path).open()
+    assert {n: list(v) for n, v in parts.frame_names().items()} == names_of(parts.conditions())
 
 
 @pytest.mark.parametrize("root, got", [(None, "none, and nothing is downloaded"), ("x", "'")])

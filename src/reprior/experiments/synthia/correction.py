@@ -22,6 +22,7 @@ from reprior.experiments.synthia.frame_counts import (
     values_of,
 )
 from reprior.experiments.synthia.frames import IGNORED
+from reprior.experiments.synthia.origins import digests_of
 from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.sources import CLEAR, HELD_OUT
 from reprior.experiments.training.runfile import write_json
@@ -41,13 +42,15 @@ __all__ = [
     "JudgedFrames",
     "NetworkCorrection",
     "correct_network",
+    "count_corrected",
+    "find_strengths",
     "read_correction",
 ]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Bounds: TypeAlias = tuple[float, float]
 
-CORRECTION, FORMAT_VERSION = "correction.json", 1
+CORRECTION, FORMAT_VERSION = "correction.json", 2
 
 #: How a strength is come by: the best mean accuracy of the held-out frames; the best that costs at
 #: most half a point of their mean IoU; the rule of Bayes, nothing tuned.
@@ -104,6 +107,8 @@ class NetworkCorrection:
     classes : mapping of str to sequence of float or None
         "before" and "after": the share of each class's test pixels that are found, as trained and
         at the tuned strength, with raw counts; None for a class that the test frames lack.
+    scores : mapping of str to str
+        By part the digest of the score file that all this is from.
     """
 
     n_held_out: int
@@ -113,6 +118,7 @@ class NetworkCorrection:
     effective: Mapping[str, JudgedFrames]
     curves: Mapping[str, Mapping[str, Sequence[float]]]
     classes: Mapping[str, Sequence[float | None]]
+    scores: Mapping[str, str]
 
     def write(self, home: Path) -> None:
         """Write ``correction.json`` into a network's folder."""
@@ -156,7 +162,7 @@ def correct_network(run: NetworkRun, home: Path) -> NetworkCorrection:
 
     tuning, judging = (read_scores(home, part) for part in (HELD_OUT, CLEAR))
     raw = prior_from_counts(run.class_counts)
-    before = _counted(judging, raw, 0.0)
+    before = count_corrected(judging, raw, 0.0)
     by_raw = _corrected(tuning, judging, raw, before)
     effective = as_prior(run.effective_prior, name="effective_prior", n_classes=raw.size)
     by_effective = (
@@ -164,7 +170,7 @@ def correct_network(run: NetworkRun, home: Path) -> NetworkCorrection:
         if np.allclose(effective, raw, rtol=UNIFORM)
         else _corrected(tuning, judging, effective, before)
     )
-    after = _counted(judging, raw, by_raw["tuned"].strength)
+    after = count_corrected(judging, raw, by_raw["tuned"].strength)
     curves = {
         part: _curves(_profile(scores, raw)(BOUNDS))
         for part, scores in ((HELD_OUT, tuning), (CLEAR, judging))
@@ -172,6 +178,7 @@ def correct_network(run: NetworkRun, home: Path) -> NetworkCorrection:
     return NetworkCorrection(
         len(tuning.names), len(judging.names), values_of(before), by_raw, by_effective, curves,
         {"before": found_shares(before), "after": found_shares(after)},
+        digests_of(home, (HELD_OUT, CLEAR)),
     )  # fmt: skip
 
 
@@ -182,18 +189,22 @@ def _corrected(
         # Nothing to correct by: rounding alone would decide between equal scores.
         nothing = {name: Gain(0.0, 0.0, 0.0) for name in METRICS}
         return dict.fromkeys(WAYS, JudgedFrames(1.0, **values_of(before), gains=nothing))
+    found = {}
+    for way, strength in find_strengths(tuning, prior).items():
+        after = count_corrected(judging, prior, strength)
+        gains = {name: gain_of([before], [after], name) for name in METRICS}
+        found[way] = JudgedFrames(strength, **values_of(after), gains=gains)
+    return found
+
+
+def find_strengths(tuning: ConditionScores, prior: Array) -> dict[str, float]:
+    """Return the strength of each of :data:`WAYS`, from the scores of the held-out frames."""
     profile = _profile(tuning, prior)
-    strengths = {
+    return {
         "tuned": _best(profile, ()),
         "kept": _best(profile, (Constraint.parse(KEPT),)),
         "bayes": 1.0,
     }
-    found = {}
-    for way, strength in strengths.items():
-        after = _counted(judging, prior, strength)
-        gains = {name: gain_of([before], [after], name) for name in METRICS}
-        found[way] = JudgedFrames(strength, **values_of(after), gains=gains)
-    return found
 
 
 def _best(profile: Callable[[Bounds], StrengthProfile], constraints: Sequence[Constraint]) -> float:
@@ -229,8 +240,8 @@ def _profile(scores: ConditionScores, prior: Array) -> Callable[[Bounds], Streng
     return within
 
 
-def _counted(scores: ConditionScores, prior: Array, strength: float) -> Array:
-    """Return the counts of every frame at a strength."""
+def count_corrected(scores: ConditionScores, prior: Array, strength: float) -> Array:
+    """Return the counts of every frame, (N, 3, K), corrected by a strength."""
     shift = strength * slopes(prior, as_target_prior("uniform", n_classes=prior.size))
     added = shift.astype(np.float32)[:, None, None]
     decided = [(frame.astype(np.float32) + added).argmax(axis=0) for frame in scores.scores]

@@ -13,7 +13,7 @@ from reprior.core.prior import prior_from_counts
 from reprior.exceptions import require
 from reprior.experiments.synthia.frame_counts import STRETCH
 from reprior.experiments.synthia.frames import IGNORED
-from reprior.experiments.synthia.fused import FusionResult, fit_fusion, read_pair
+from reprior.experiments.synthia.fused import FusionResult, decide, fit_fusion, read_pair
 from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.sources import HELD_OUT
 
@@ -78,8 +78,7 @@ def choose_examples(
     found: list[Example] = []
     for condition in _most_gained(result):
         pair = read_pair(homes, condition)
-        scores = {name: each.scores for name, each in pair.items()}
-        decided = {row: fusions[row].predict(scores) for row in SHOWN}
+        decided = {row: decide(fusions[row], pair) for row in SHOWN}
         labels = pair["rgb"].labels
         regions = [
             recovered(labels[i], decided[WORSE][i], decided[BETTER][i], small)

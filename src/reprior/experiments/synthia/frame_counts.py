@@ -95,6 +95,9 @@ def gain_of(before: Sequence[Array], after: Sequence[Array], metric: str, *, see
     the same ones before and after, and the same ones under every condition that has as many; the
     interval is from the 2.5 % to the 97.5 % quantile of the gains. Strengths are taken as given.
 
+    Both sides are averaged over the same classes: those with labels, and for the mean IoU those
+    that either side predicts too. A class that a draw has not is left out of it on both sides.
+
     Parameters
     ----------
     before, after : sequence of int (N, 3, K)
@@ -125,14 +128,13 @@ def _weights(n_stretches: int, seed: int) -> Array:
 
 def _gains(before: Array, after: Array, metric: CountMetric, weights: Array) -> Array:
     """Return the gain of each draw, from the counts of each stretch."""
-    values = []
-    for counts in (before, after):
-        drawn = np.tensordot(weights, counts, axes=1)
-        hits, predicted, support = np.moveaxis(drawn, 1, 0)
-        there = support > 0 if metric.average == "labelled" else support + predicted > 0
-        ratio = metric.ratio(hits, predicted, support)
-        # A draw may miss every frame with any label: it has no metric, and no gain.
-        n_there = np.maximum(there.sum(axis=1), 1)
-        values.append(np.where(there, ratio, 0.0).sum(axis=1) / n_there)
-    gained: Array = values[1] - values[0]
+    drawn = [np.moveaxis(np.tensordot(weights, counts, axes=1), 1, 0) for counts in (before, after)]
+    there = drawn[0][2] > 0
+    if metric.average != "labelled":
+        # One set of classes for both sides. Were it each side's own, a class that one of them
+        # alone predicts, and a draw has no labels of, would divide one sum by one more.
+        there = there | (drawn[0][1] > 0) | (drawn[1][1] > 0)
+    was, became = (np.where(there, metric.ratio(*each), 0.0).sum(axis=1) for each in drawn)
+    # A draw may miss every frame with any label: it has no metric, and no gain.
+    gained: Array = (became - was) / np.maximum(there.sum(axis=1), 1)
     return gained

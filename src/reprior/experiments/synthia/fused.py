@@ -16,7 +16,7 @@ from reprior.core.flatten import EntropyReference, flattening_factor
 from reprior.core.prior import prior_from_counts
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.experiments.paper import paper_columns
-from reprior.experiments.synthia.correction import KEPT
+from reprior.experiments.synthia.correction import KEPT, count_corrected, find_strengths
 from reprior.experiments.synthia.frame_counts import (
     METRICS,
     Gain,
@@ -26,6 +26,7 @@ from reprior.experiments.synthia.frame_counts import (
     values_of,
 )
 from reprior.experiments.synthia.frames import IGNORED
+from reprior.experiments.synthia.origins import changed, digests_of, score_path
 from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.sources import CLEAR, HELD_OUT
 from reprior.experiments.training.runfile import write_json
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from reprior.experiments.synthia.scores import ConditionScores
 
 __all__ = [
+    "ALONE",
     "CHOICES",
     "COMPARED",
     "FUSIONS",
     "MODALITIES",
     "FusionResult",
+    "decide",
     "fit_fusion",
     "fuse_networks",
     "fusion_home",
@@ -53,6 +56,10 @@ Pair: TypeAlias = Mapping[str, "ConditionScores"]
 Made = TypeVar("Made")
 
 MODALITIES = ("rgb", "depth")
+
+#: One modality alone, corrected: what a fusion that is corrected has to be better than. Its
+#: strengths are chosen in the ways of :mod:`~reprior.experiments.synthia.correction`.
+ALONE = {"rgb-ic": "rgb", "depth-ic": "depth"}
 
 #: Rows of Table 5 as settings of ModalityFusion. UNO-IC comes in two orders: "uno-ic" is the
 #: paper's, which flattens first.
@@ -82,9 +89,12 @@ COMPARED = (
     ("uno-ic-rebalanced/kept", "uno"),
     ("uno-ic-rebalanced/tuned", "ic/tuned"),
     ("uno-ic-rebalanced/tuned", "uno-ic/tuned"),
+    ("depth-ic/tuned", "depth"),
+    ("uno-ic-rebalanced/tuned", "depth"),
+    ("uno-ic-rebalanced/tuned", "depth-ic/tuned"),
 )
 
-FOLDER, FILE, FORMAT_VERSION = "fusions", "fusion.json", 1
+FOLDER, FILE, FORMAT_VERSION = "fusions", "fusion.json", 2
 
 #: Frames that are fused at once.
 AT_ONCE = 32
@@ -109,14 +119,17 @@ class FusionResult:
     strengths : mapping of str to float
         λ of every row with a correction, by ROW/CHOICE.
     judged : mapping of str to mapping of str to mapping of str to float
-        By "rgb", "depth", ROW or ROW/CHOICE, and condition: the metrics.
+        By "rgb", "depth", ROW or ROW/CHOICE (ROW of :data:`FUSIONS` or :data:`ALONE`), and
+        condition: the metrics.
     factors : mapping of str to mapping of str to float
         By condition and modality: the mean of δ over the frames.
-    gains : mapping of str to mapping of str to Gain
+    gains, clear_gains : mapping of str to mapping of str to Gain
         By "ONE over OTHER" of :data:`COMPARED`: what it gains, the mean over
-        :attr:`averaged`.
+        :attr:`averaged`, and on the clear frames.
     classes : mapping of str to sequence of float or None
         By row: the share of each class's pixels that are found under :attr:`averaged`.
+    scores : mapping of str to mapping of str to str
+        By modality and condition the digest of the score file that all this is from.
     """
 
     networks: Mapping[str, str]
@@ -128,7 +141,9 @@ class FusionResult:
     judged: Mapping[str, Mapping[str, Mapping[str, float]]]
     factors: Mapping[str, Mapping[str, float]]
     gains: Mapping[str, Mapping[str, Gain]]
+    clear_gains: Mapping[str, Mapping[str, Gain]]
     classes: Mapping[str, Sequence[float | None]]
+    scores: Mapping[str, Mapping[str, str]]
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -139,6 +154,11 @@ class FusionResult:
     def averaged(self) -> tuple[str, ...]:
         """The conditions that averages are over: the paper's, where any of them is there."""
         return _averaged(self.conditions)
+
+    def is_of(self, homes: Mapping[str, Path], conditions: Sequence[str]) -> bool:
+        """Return whether it is under just these conditions, and of the score files there are."""
+        unchanged = not any(changed(self.scores[name], home) for name, home in homes.items())
+        return unchanged and set(self.n_test) == set(conditions)
 
     def write(self, home: Path) -> None:
         """Write ``fusion.json`` into the fusion's folder."""
@@ -170,10 +190,11 @@ def read_fusion(home: Path) -> FusionResult | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format_version")
-        document["gains"] = {
-            pair: {metric: Gain(*gain) for metric, gain in gains.items()}
-            for pair, gains in document["gains"].items()
-        }
+        for part in ("gains", "clear_gains"):
+            document[part] = {
+                pair: {metric: Gain(*gain) for metric, gain in gains.items()}
+                for pair, gains in document[part].items()
+            }
         return FusionResult(**document)
     except FileNotFoundError:
         return None
@@ -207,6 +228,7 @@ def fuse_networks(
     tell = _counting(progress, len(rows) + len(conditions))
     fusions = {row: tell(fit_fusion(row, held_out, prior)) for row in rows}
     known = fusions["uno"].references_
+    alone = _strengths_alone(held_out, prior)
     counted: dict[str, dict[str, Array]] = {}
     factors: dict[str, dict[str, float]] = {}
     frames: dict[str, tuple[str, ...]] = {}
@@ -214,7 +236,7 @@ def fuse_networks(
         pair = read_pair(homes, condition)
         frames[condition] = pair["rgb"].names
         factors[condition] = {name: _mean_factor(pair[name], known[name]) for name in pair}
-        for row, counts in tell(_counted(fusions, pair, prior.size)).items():
+        for row, counts in tell(_counted(fusions, alone, pair, prior)).items():
             counted.setdefault(row, {})[condition] = counts
     unseen = [name for name in conditions if name != CLEAR]
     averaged = _averaged(unseen)
@@ -224,19 +246,28 @@ def fuse_networks(
         n_test={name: len(names) for name, names in frames.items()},
         simulated=all(frames[name] == frames.get(CLEAR) for name in unseen),
         references={name: (each.mean, each.std) for name, each in known.items()},
-        strengths={row: float(f.strengths_["rgb"]) for row, f in fusions.items() if "/" in row},
-        judged={
-            row: {name: values_of(counts) for name, counts in by.items()}
-            for row, by in counted.items()
-        },
+        strengths=alone
+        | {row: float(f.strengths_["rgb"]) for row, f in fusions.items() if "/" in row},
+        judged={row: {c: values_of(each) for c, each in by.items()} for row, by in counted.items()},
         factors=factors,
-        gains={f"{one} over {other}": _gains(counted, one, other, averaged)
-               for one, other in COMPARED},
-        classes={
-            row: found_shares(np.concatenate([by[name] for name in averaged]))
-            for row, by in counted.items()
-        },
-    )  # fmt: skip
+        gains=_gains(counted, averaged),
+        clear_gains=_gains(counted, [CLEAR]),
+        classes={row: _found(by, averaged) for row, by in counted.items()},
+        scores={name: digests_of(home, (HELD_OUT, *conditions)) for name, home in homes.items()},
+    )
+
+
+def _strengths_alone(held_out: Pair, prior: Array) -> dict[str, float]:
+    """Return the strengths of each modality alone, by ROW/CHOICE."""
+    return {
+        f"{row}/{way}": strength
+        for row, name in ALONE.items()
+        for way, strength in find_strengths(held_out[name], prior).items()
+    }
+
+
+def _found(by: Mapping[str, Array], conditions: Sequence[str]) -> list[float | None]:
+    return found_shares(np.concatenate([by[name] for name in conditions]))
 
 
 def _counting(progress: Callable[[int, int], None] | None, total: int) -> Callable[[Made], Made]:
@@ -275,7 +306,7 @@ def fit_fusion(
         options = {key: value for key, value in options.items() if key != "subject_to"}
         options["strength"] = strength
     fusion = ModalityFusion(prior, class_axis=1, ignore_index=IGNORED, **options)
-    scores = {modality: each.scores for modality, each in held_out.items()}
+    scores = {modality: each.scores.astype(np.float32) for modality, each in held_out.items()}
     with warnings.catch_warnings():
         # Bounds that are widened are in the strength, absent classes in the run's notes.
         warnings.simplefilter("ignore", RepriorWarning)
@@ -293,7 +324,7 @@ def _rows() -> list[str]:
 
 def read_pair(homes: Mapping[str, Path], condition: str) -> dict[str, ConditionScores]:
     """Return the scores of all modalities under a condition: of the same frames and pixels."""
-    from reprior.experiments.synthia.scores import read_scores, score_path
+    from reprior.experiments.synthia.scores import read_scores
 
     pair = {name: read_scores(home, condition) for name, home in homes.items()}
     first = pair["rgb"]
@@ -307,25 +338,43 @@ def read_pair(homes: Mapping[str, Path], condition: str) -> dict[str, ConditionS
     return pair
 
 
-def _counted(fusions: Fusions, pair: Pair, n_classes: int) -> dict[str, Array]:
+def decide(fusion: ModalityFusion, pair: Pair) -> Array:
+    """Return the decisions of a fusion on the frames of a pair, (N, h, w).
+
+    Scores are kept in half precision. They are fused in single: a posterior that is rounded to
+    half has ties, and the first class would win them.
+    """
+    decided = []
+    for i in range(0, len(pair["rgb"].labels), AT_ONCE):
+        some = {n: each.scores[i : i + AT_ONCE].astype(np.float32) for n, each in pair.items()}
+        decided.append(np.asarray(fusion.predict(some)))
+    return np.concatenate(decided)
+
+
+def _counted(
+    fusions: Fusions, alone: Mapping[str, float], pair: Pair, prior: Array
+) -> dict[str, Array]:
     """Return the counts of every frame, for each modality alone and each row."""
-    parts: dict[str, list[Array]] = {}
-    labels = pair["rgb"].labels
-    for start in range(0, len(labels), AT_ONCE):
-        some = slice(start, start + AT_ONCE)
-        scores = {name: each.scores[some] for name, each in pair.items()}
-        decided = {name: each.argmax(axis=1) for name, each in scores.items()}
-        decided |= {row: fusion.predict(scores) for row, fusion in fusions.items()}
-        for row, each in decided.items():
-            parts.setdefault(row, []).append(count_frames(labels[some], each, n_classes))
-    return {row: np.concatenate(each) for row, each in parts.items()}
+    found = {name: count_corrected(each, prior, 0.0) for name, each in pair.items()}
+    for row, strength in alone.items():
+        own = pair[ALONE[row.partition("/")[0]]]
+        found[row] = count_corrected(own, prior, strength)
+    for row, fusion in fusions.items():
+        found[row] = count_frames(pair["rgb"].labels, decide(fusion, pair), prior.size)
+    return found
 
 
 def _gains(
-    counted: Mapping[str, Mapping[str, Array]], one: str, other: str, conditions: Sequence[str]
-) -> dict[str, Gain]:
-    before, after = ([counted[row][name] for name in conditions] for row in (other, one))
-    return {metric: gain_of(before, after, metric) for metric in METRICS}
+    counted: Mapping[str, Mapping[str, Array]], conditions: Sequence[str]
+) -> dict[str, dict[str, Gain]]:
+    """Return what each of :data:`COMPARED` gains, the mean over conditions."""
+    found = {}
+    for one, other in COMPARED:
+        before, after = ([counted[row][name] for name in conditions] for row in (other, one))
+        found[f"{one} over {other}"] = {
+            metric: gain_of(before, after, metric) for metric in METRICS
+        }
+    return found
 
 
 def _mean_factor(scores: ConditionScores, reference: EntropyReference) -> float:

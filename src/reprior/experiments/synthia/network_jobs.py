@@ -10,12 +10,13 @@ from reprior.exceptions import OptionError
 from reprior.experiments.cell_jobs import train_at_once
 from reprior.experiments.cells import claimed
 from reprior.experiments.reproduction import Progress
+from reprior.experiments.synthia.origins import score_path, scored_names
 from reprior.experiments.synthia.plan import home_of
 from reprior.experiments.synthia.runs import NetworkRun
-from reprior.experiments.synthia.settings import NetworkSettings
-from reprior.experiments.synthia.sources import CLEAR, HELD_OUT, DataSource
+from reprior.experiments.synthia.settings import RECIPE, NetworkSettings
+from reprior.experiments.synthia.sources import CLEAR, HELD_OUT, DataSource, Parts
 
-__all__ = ["NetworkJob", "finished_run", "run_network", "run_networks"]
+__all__ = ["NetworkJob", "check_frames", "finished_run", "run_network", "run_networks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +47,45 @@ class NetworkJob:
 
 
 def finished_run(folder: Path, settings: NetworkSettings) -> NetworkRun | None:
-    """Return the run of a network, or None where it is not finished."""
+    """Return the run of a network, or None where it is not finished.
+
+    A network of another recipe is refused: it has the same id, and is another network.
+    """
+    home = home_of(folder, settings)
     try:
-        run = NetworkRun.read(home_of(folder, settings))
+        run = NetworkRun.read(home)
     except FileNotFoundError:
         return None
+    if run.recipe != RECIPE:
+        raise OptionError(
+            f"`folder` must have networks of the present recipe, {RECIPE}. Got {str(home)!r}, "
+            f"which is of recipe {run.recipe}. Take another folder, with -o."
+        )
     return run if run.finished else None
+
+
+def check_frames(folder: Path, chosen: Sequence[NetworkSettings], source: DataSource) -> None:
+    """Refuse finished networks and score files that are of other frames than the source has."""
+    for settings in chosen:
+        run = finished_run(folder, settings)
+        if run is not None:
+            _check_frames(run, home_of(folder, settings), source.open())
+
+
+def _check_frames(run: NetworkRun, home: Path, parts: Parts) -> None:
+    if run.data != parts.data.digest:
+        raise OptionError(
+            f"`folder` must have networks that learnt from the frames of `root`. Got "
+            f"{str(home)!r}, which learnt from others: their digest is {run.data}, not "
+            f"{parts.data.digest}. Take another folder, with -o."
+        )
+    for condition, names in parts.frame_names().items():
+        path = score_path(home, condition)
+        if path.exists() and scored_names(home, condition) != names:
+            raise OptionError(
+                f"`folder` must have scores of the frames of `root`. Got {str(path)!r}, which is "
+                f"of others. Take another folder, with -o, or remove the file."
+            )
 
 
 def run_networks(
@@ -79,7 +113,7 @@ def run_network(
 
     A network that is not to be trained is None too, unless it is finished.
     """
-    from reprior.experiments.synthia.scores import score_path, write_scores
+    from reprior.experiments.synthia.scores import write_scores
     from reprior.experiments.synthia.training import load_network, train_network
 
     home = home_of(folder, job.settings)
@@ -93,6 +127,7 @@ def run_network(
         if run is None:
             steps = _told(progress, title)
             run = train_network(parts.data, job.settings, home, resume=True, progress=steps)
+        _check_frames(run, home, parts)
         wanted = {
             name: frames
             for name, frames in parts.conditions(weather=job.weather).items()
@@ -113,8 +148,8 @@ def _is_done(folder: Path, job: NetworkJob) -> bool:
         return not job.train
     if job.weather:
         return False  # which conditions there are, the frames say
-    scores = home_of(folder, job.settings) / "scores"
-    return all((scores / f"{name}.npz").exists() for name in (HELD_OUT, CLEAR))
+    home = home_of(folder, job.settings)
+    return all(score_path(home, name).exists() for name in (HELD_OUT, CLEAR))
 
 
 def _told(progress: Progress | None, title: str) -> Callable[[int, int], None] | None:

@@ -10,7 +10,13 @@ from typing import Any
 from reprior.exceptions import OptionError
 from reprior.experiments.reproduction import Progress, Reproduction
 from reprior.experiments.synthia.correction import correct_network, read_correction
-from reprior.experiments.synthia.network_jobs import NetworkJob, finished_run, run_networks
+from reprior.experiments.synthia.network_jobs import (
+    NetworkJob,
+    check_frames,
+    finished_run,
+    run_networks,
+)
+from reprior.experiments.synthia.origins import changed, score_path
 from reprior.experiments.synthia.plan import home_of, rgb_networks
 from reprior.experiments.synthia.rgb_tables import RgbResult, make_tables
 from reprior.experiments.synthia.settings import NetworkSettings
@@ -52,6 +58,8 @@ def reproduce(
 
     folder, source = Path(folder), DataSource(root)
     chosen = rgb_networks(protocol=protocol, seed=seed, settings=settings)
+    if root is not None:
+        check_frames(folder, chosen, source)
     waiting = [
         NetworkJob(each, source, weather=False, train=train)
         for each in chosen
@@ -82,15 +90,16 @@ def no_network(folder: Path, n: int) -> OptionError:
 
 
 def _result(folder: Path, settings: NetworkSettings) -> RgbResult | None:
-    run = finished_run(folder, settings)
-    found = None if run is None else read_correction(home_of(folder, settings))
-    return None if run is None or found is None else RgbResult(run, found)
+    """Return what is finished: a correction of other scores than those that are there is not."""
+    home, run = home_of(folder, settings), finished_run(folder, settings)
+    found = None if run is None else read_correction(home)
+    if run is None or found is None or changed(found.scores, home):
+        return None
+    return RgbResult(run, found)
 
 
 def _correct(folder: Path, settings: NetworkSettings) -> RgbResult | None:
     """Make the correction of a network's score files, where they are there."""
-    from reprior.experiments.synthia.scores import score_path
-
     home, run = home_of(folder, settings), finished_run(folder, settings)
     if run is None or not all(score_path(home, part).exists() for part in (HELD_OUT, CLEAR)):
         return None

@@ -11,6 +11,7 @@ from reprior.experiments.synthia.correction import JudgedFrames, NetworkCorrecti
 from reprior.experiments.synthia.frame_counts import METRICS, STRETCH, Gain
 from reprior.experiments.synthia.plan import LABELS
 from reprior.experiments.synthia.runs import NetworkRun
+from reprior.experiments.synthia.settings import NetworkSettings
 from reprior.experiments.tables import Cell, Table
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "gain_cell",
     "make_tables",
     "missing_note",
+    "protocol_note",
     "trained_note",
 ]
 
@@ -40,7 +42,11 @@ WAY_HEADS = {
 
 INTERVALS = (
     f"In brackets the 95 % interval of the bootstrap over stretches of up to {STRETCH} test "
-    f"frames, the strengths taken as given."
+    f"frames, the strengths and the networks taken as given: each was trained once, from one seed."
+)
+PROTOCOL = (
+    "The compact protocol was set by reasoning, without a search, after earlier trials whose test "
+    "figures had been seen."
 )
 KEPT_NOTE = (
     "λ is that of the best mean accuracy of the held-out frames; where it says mIoU kept, of the "
@@ -90,6 +96,7 @@ def _table_four(results: Results, missing: Sequence[str]) -> Table:
             *_frames_notes(results),
             KEPT_NOTE,
             "IC with raw counts of training pixels as the source prior.",
+            *protocol_note(result.run for result in results.values()),
             *missing_note(missing, len(LABELS)),
         ),
         corner="method",
@@ -238,6 +245,22 @@ def trained_note(runs: Iterable[NetworkRun]) -> str:
     return " and ".join(sorted(said))
 
 
+def protocol_note(runs: Iterable[NetworkRun]) -> list[str]:
+    """Say how the compact protocol was come by, where a network is of it.
+
+    Examples
+    --------
+    >>> protocol_note([NetworkRun(NetworkSettings(loss="focal"))]) == [PROTOCOL]
+    True
+    >>> protocol_note([NetworkRun(NetworkSettings(steps=40))])
+    []
+    """
+    own = NetworkSettings()
+    said = {"modality": own.modality, "loss": own.loss, "seed": own.seed}
+    compact = any(run.settings.differing(**said) == own for run in runs)
+    return [PROTOCOL] if compact else []
+
+
 def missing_note(missing: Sequence[str], n: int) -> list[str]:
     """Say which networks are not finished.
 
@@ -258,6 +281,8 @@ def gain_cell(gain: Gain) -> Cell:
     --------
     >>> gain_cell(Gain(0.021, 0.012, 0.03)).shown()
     '+2.10 [+1.20, +3.00]'
+    >>> gain_cell(Gain(-1e-6, -0.002, 0.001)).shown()
+    '+0.00 [-0.20, +0.10]'
     """
-    value, low, high = (100.0 * each for each in gain)
+    value, low, high = (round(100.0 * each, 2) + 0.0 for each in gain)  # there is no -0.00
     return Cell(text=f"{value:+.2f} [{low:+.2f}, {high:+.2f}]")

@@ -16,7 +16,13 @@ from reprior.experiments.synthia.fused import (
     fusion_home,
     read_fusion,
 )
-from reprior.experiments.synthia.network_jobs import NetworkJob, finished_run, run_networks
+from reprior.experiments.synthia.network_jobs import (
+    NetworkJob,
+    check_frames,
+    finished_run,
+    run_networks,
+)
+from reprior.experiments.synthia.origins import score_path, scored_conditions
 from reprior.experiments.synthia.plan import home_of, rgbd_networks
 from reprior.experiments.synthia.rgb import no_network
 from reprior.experiments.synthia.rgbd_tables import make_tables
@@ -65,8 +71,11 @@ def reproduce(
     """
     folder, source = Path(folder), DataSource(root)
     chosen = rgbd_networks(protocol=protocol, seed=seed, settings=settings)
+    homes = {each.modality: home_of(folder, each) for each in chosen}
+    if root is not None:
+        check_frames(folder, chosen, source)
     place = fusion_home(folder, [each.id for each in chosen])
-    result = read_fusion(place)
+    result = _kept(place, homes, source)
     if result is None and (train or root is not None):
         waiting = [NetworkJob(each, source, weather=True, train=train) for each in chosen]
         run_networks(folder, waiting, jobs, progress)
@@ -74,14 +83,50 @@ def reproduce(
     known = {name: run for name, run in runs.items() if run is not None}
     if len(known) < len(runs):
         raise _unfinished(folder, [name for name in runs if name not in known])
-    homes = {each.modality: home_of(folder, each) for each in chosen}
+    partial: tuple[str, ...] = ()
     if result is None:
         result = fuse_networks(known, homes, _scored(homes), _told(progress))
-        result.write(place)
+        partial = _partial(result, source)
+        if not partial:
+            result.write(place)
     tables = make_tables(result, [known[name] for name in MODALITIES])
     files = [path for table in tables for path in write_table(table, folder)]
     drawn, notes = _examples(folder, result, known, homes, source)
-    return Reproduction(tables, (*files, *drawn), notes)
+    return Reproduction(tables, (*files, *drawn), (*partial, *notes))
+
+
+def _kept(place: Path, homes: Mapping[str, Path], source: DataSource) -> FusionResult | None:
+    """Return the fusion that is kept, unless there are other scores or conditions by now."""
+    result = read_fusion(place)
+    if result is None:
+        return None
+    if source.root is not None:
+        conditions = _conditions(source)
+    else:
+        # Without the frames, what is scored tells: nothing where results are kept without scores.
+        conditions = list(
+            {*result.n_test, *scored_conditions(homes.values(), (CLEAR, *CONDITIONS))}
+        )
+    return result if result.is_of(homes, conditions) else None
+
+
+def _conditions(source: DataSource) -> list[str]:
+    """Return what a fusion is judged on: all that the frames have, or may have if not given."""
+    if source.root is None:
+        return [CLEAR, *CONDITIONS]
+    return [name for name in source.open().frame_names() if name != HELD_OUT]
+
+
+def _partial(result: FusionResult, source: DataSource) -> tuple[str, ...]:
+    """Say which conditions a fusion lacks: it is not kept then, to be whole the next time."""
+    lacking = [name for name in _conditions(source) if name not in result.n_test]
+    if not lacking:
+        return ()
+    words = ", ".join(name.replace("_", " ") for name in lacking)
+    return (
+        f"The tables are without {words}: not both networks are scored there. The fusion is not "
+        f"kept, and made anew the next time.",
+    )
 
 
 def _unfinished(folder: Path, lacking: list[str]) -> OptionError:
@@ -95,19 +140,14 @@ def _unfinished(folder: Path, lacking: list[str]) -> OptionError:
 
 def _scored(homes: Mapping[str, Path]) -> list[str]:
     """Return the conditions under which all networks are scored."""
-    from reprior.experiments.synthia.scores import score_path
-
-    def there(condition: str) -> bool:
-        return all(score_path(home, condition).exists() for home in homes.values())
-
-    conditions = [name for name in (CLEAR, *CONDITIONS) if there(name)]
-    if not there(HELD_OUT) or conditions[:1] != [CLEAR] or len(conditions) < 2:
+    found = scored_conditions(homes.values(), (HELD_OUT, CLEAR, *CONDITIONS))
+    if found[:2] != [HELD_OUT, CLEAR] or len(found) < 3:
         raise OptionError(
             "`root` must be given for the networks to be scored. Got none, and no score files of "
             "the held-out frames, the clear ones and an unseen condition. Pass the folder of "
             "SYNTHIA."
         )
-    return conditions
+    return found[1:]
 
 
 def _told(progress: Progress | None) -> Any:
@@ -124,8 +164,6 @@ def _examples(
     source: DataSource,
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Write the figure of examples where the frames and scores are there; else say so."""
-    from reprior.experiments.synthia.scores import score_path
-
     wanted = (HELD_OUT, *result.conditions)
     scored = all(score_path(home, name).exists() for home in homes.values() for name in wanted)
     if source.root is None or not scored:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 
 from reprior.experiments.paper import paper_columns, paper_note, paper_value
 from reprior.experiments.synthia.frame_counts import METRICS
-from reprior.experiments.synthia.fused import CHOICES, COMPARED, FUSIONS, MODALITIES, FusionResult
+from reprior.experiments.synthia.fused import (
+    ALONE,
+    COMPARED,
+    FUSIONS,
+    MODALITIES,
+    FusionResult,
+)
 from reprior.experiments.synthia.rgb_tables import (
     HEADS,
     INTERVALS,
     KEPT_NOTE,
     class_rows,
     gain_cell,
+    protocol_note,
     trained_note,
 )
 from reprior.experiments.synthia.runs import NetworkRun
@@ -25,7 +33,9 @@ __all__ = ["ROWS", "make_tables"]
 #: How rows are printed.
 ROWS = {
     "rgb": "RGB alone",
+    "rgb-ic": "RGB alone, IC",
     "depth": "depth alone",
+    "depth-ic": "depth alone, IC",
     "softave": "SoftAve",
     "uno": "UNO",
     "ic": "IC",
@@ -42,7 +52,7 @@ CHOICE_HEADS = {
 }
 
 #: Rows of the table by class.
-BY_CLASS = ("depth", "softave", "uno", "ic/tuned", "uno-ic-rebalanced/tuned")
+BY_CLASS = ("depth", "depth-ic/tuned", "softave", "uno", "ic/tuned", "uno-ic-rebalanced/tuned")
 
 AVERAGE = "average"
 
@@ -87,9 +97,10 @@ def _table_five(result: FusionResult, runs: Sequence[NetworkRun], metric: str) -
             f"Reference entropies and λ are from {result.n_held_out} clear frames held out of "
             f"training, λ for their mean accuracy; everything is judged on other frames.",
             f"The average is over {', '.join(map(_words, result.averaged))}.",
-            "UNO-IC of the paper flattens first.",
+            "UNO-IC of the paper flattens first. It prints no modality alone.",
             SIMULATED if result.simulated else RECORDED,
             *_misprints(f"synthia_rgbd_{head.lower()}"),
+            *protocol_note(runs),
             *runs[0].notes,
         ),
         corner="method",
@@ -105,7 +116,18 @@ def _ordered(result: FusionResult) -> list[str]:
 
 def _tuned(row: str) -> str:
     """Return under which name a row was measured at its tuned strength."""
-    return f"{row}/tuned" if row in FUSIONS and "strength" not in FUSIONS[row] else row
+    return f"{row}/tuned" if row in _corrected() else row
+
+
+def _corrected() -> list[str]:
+    """Return the rows that have a strength, one modality alone first."""
+    return [*ALONE, *(row for row in FUSIONS if "strength" not in FUSIONS[row])]
+
+
+def _same_as_tuned(result: FusionResult, row: str) -> bool:
+    """Whether the tuned strength keeps mean IoU of itself: then it is not printed twice."""
+    tuned, kept = (result.strengths[f"{row}/{choice}"] for choice in ("tuned", "kept"))
+    return math.isclose(tuned, kept, rel_tol=1e-9)
 
 
 def _words(condition: str) -> str:
@@ -131,21 +153,39 @@ def _gains(result: FusionResult) -> Table:
     rows = tuple(
         (
             f"{_row_words(one)} over {_row_words(other)}",
-            tuple(gain_cell(result.gains[f"{one} over {other}"][metric]) for metric in METRICS),
+            tuple(
+                gain_cell(gains[f"{one} over {other}"][metric])
+                for gains in (result.gains, result.clear_gains)
+                for metric in METRICS
+            ),
         )
         for one, other in COMPARED
+        if not (one.endswith("/kept") and _same_as_tuned(result, one.removesuffix("/kept")))
     )
     return Table(
         "synthia-rgbd-gains",
-        f"What is gained (points), the mean over {len(result.averaged)} unseen conditions",
-        tuple(HEADS.values()),
+        f"What is gained (points), the mean over {len(result.averaged)} unseen conditions, and on "
+        f"clear frames",
+        _heads(),
         rows,
-        notes=(
-            INTERVALS,
-            KEPT_NOTE,
-        ),
+        notes=(INTERVALS, KEPT_NOTE, *_not_bound(result)),
         corner="compared",
     )
+
+
+def _heads() -> tuple[str, ...]:
+    return tuple(f"{head}, {part}" for part in (AVERAGE, CLEAR) for head in HEADS.values())
+
+
+def _not_bound(result: FusionResult) -> list[str]:
+    """Say of which rows mean IoU is kept without asking."""
+    same = [ROWS[row] for row in _corrected() if _same_as_tuned(result, row)]
+    if not same:
+        return []
+    return [
+        f"The tuned λ keeps the mean IoU of the held-out frames of itself, so mIoU kept is the "
+        f"same and not printed, for: {'; '.join(same)}."
+    ]
 
 
 def _row_words(row: str) -> str:
@@ -155,9 +195,11 @@ def _row_words(row: str) -> str:
 
 def _choices(result: FusionResult) -> Table:
     rows = []
-    for row in (row for row in FUSIONS if "strength" not in FUSIONS[row]):
-        for choice in CHOICES:
-            measured = result.judged[f"{row}/{choice}"]
+    for row in _corrected():
+        for choice, words in CHOICE_HEADS.items():
+            measured = result.judged.get(f"{row}/{choice}")
+            if measured is None or (choice == "kept" and _same_as_tuned(result, row)):
+                continue
             means = [
                 100.0 * fmean(measured[name][metric] for name in result.averaged)
                 for metric in METRICS
@@ -165,14 +207,17 @@ def _choices(result: FusionResult) -> Table:
             clear = [100.0 * measured[CLEAR][metric] for metric in METRICS]
             strength = Cell(text=f"{result.strengths[f'{row}/{choice}']:.2f}")
             cells = (strength, *(Cell(value) for value in (*means, *clear)))
-            rows.append((f"{ROWS[row]}, {CHOICE_HEADS[choice]}", cells))
-    heads = [f"{head}, {part}" for part in (AVERAGE, CLEAR) for head in HEADS.values()]
+            rows.append((f"{ROWS[row]}, {words}", cells))
     return Table(
         "synthia-rgbd-strengths",
         "Strengths λ by how they are chosen, and what they give (%)",
-        ("λ", *heads),
+        ("λ", *_heads()),
         tuple(rows),
-        notes=(KEPT_NOTE, "The first two choices are made on the held-out frames."),
+        notes=(
+            KEPT_NOTE,
+            "Tuned and mIoU kept are chosen on the held-out frames; the other two are not tuned.",
+            *_not_bound(result),
+        ),
         corner="method, strength",
         best="max",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import FileFormatError
-from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.settings import FIRST_RECIPE, RECIPE, NetworkSettings
 from reprior.experiments.training.runfile import RUN_FILE, write_json
 
 __all__ = ["NetworkRun"]
@@ -49,6 +49,8 @@ class NetworkRun:
         Of Python and the packages.
     notes : sequence of str
         What is absent where in the data.
+    recipe : int
+        :data:`~reprior.experiments.synthia.settings.RECIPE` when it was trained.
     """
 
     settings: NetworkSettings
@@ -63,6 +65,7 @@ class NetworkRun:
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    recipe: int = RECIPE
 
     @property
     def finished(self) -> bool:
@@ -72,7 +75,7 @@ class NetworkRun:
     @property
     def identity(self) -> dict[str, Any]:
         """What the result depends on."""
-        return {**self.settings.to_dict(), "data": self.data}
+        return {**self.settings.to_dict(), "data": self.data, "recipe": self.recipe}
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``run.json`` into a folder, whole or not at all.
@@ -107,7 +110,7 @@ class NetworkRun:
                 own: dict[str, Any] = {
                     k: tuple(v) if isinstance(v, list) else v for k, v in document.items()
                 }
-                return cls(settings, **own)
+                return cls(settings, **{"recipe": FIRST_RECIPE, **own})
         except FileNotFoundError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:

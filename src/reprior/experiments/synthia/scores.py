@@ -17,6 +17,7 @@ from reprior.exceptions import FileFormatError, OptionError
 from reprior.experiments.synthia.batches import batch_of
 from reprior.experiments.synthia.frames import IGNORED, Frame, FrameSource
 from reprior.experiments.synthia.networks import finer
+from reprior.experiments.synthia.origins import score_path
 from reprior.experiments.synthia.settings import NetworkSettings
 from reprior.files.archive import DAMAGE
 from reprior.files.atomic import atomic_write
@@ -34,8 +35,6 @@ __all__ = [
 ]
 
 Array: TypeAlias = np.ndarray[Any, Any]
-
-SCORES = "scores"
 
 #: Frames that are scored at once.
 BATCH = 8
@@ -61,17 +60,6 @@ class ConditionScores:
     scores: Array
     labels: Array
     names: tuple[str, ...]
-
-
-def score_path(folder: str | os.PathLike[str], condition: str) -> Path:
-    """Return where the scores of a network under a condition are.
-
-    Examples
-    --------
-    >>> score_path("runs/rgb-ce", "fog").as_posix()
-    'runs/rgb-ce/scores/fog.npz'
-    """
-    return Path(folder) / SCORES / f"{condition}.npz"
 
 
 def predict_scores(

@@ -14,7 +14,13 @@ from reprior.exceptions import OptionError
 from reprior.experiments.synthia.inputs import DEPTH_CODES, MODALITIES
 from reprior.experiments.training.recipes import LOSSES
 
-__all__ = ["PROTOCOLS", "NetworkSettings"]
+__all__ = ["FIRST_RECIPE", "PROTOCOLS", "RECIPE", "NetworkSettings"]
+
+#: Which recipe this is, of all that shapes a network and its scores and is no setting: the widths
+#: and dilations of its layers, how parts are zoomed and lit, the stride of the scores. It goes up
+#: with any of them; a network of another recipe is not gone on with. Run files that do not say are
+#: of the first that was kept.
+RECIPE = FIRST_RECIPE = 2
 
 #: What differs from the defaults in the protocol of the paper.
 PROTOCOLS: dict[str, dict[str, Any]] = {

@@ -23,6 +23,7 @@ from reprior.experiments.synthia.data import (
 from reprior.experiments.synthia.frames import Frames, FrameSource
 from reprior.experiments.synthia.readers import open_sequences
 from reprior.experiments.synthia.splits import places_of
+from reprior.experiments.synthia.weather import CONDITIONS
 
 __all__ = ["CLEAR", "HELD_OUT", "DataSource", "Parts"]
 
@@ -31,6 +32,10 @@ HELD_OUT = "held_out"
 
 #: Height and width of the frames of SYNTHIA-Sequences, as in the paper.
 SIZE = (384, 768)
+
+#: Places between those to tune on and those to judge on that are in neither, a third of all at
+#: most: neighbouring frames are all but equal.
+GAP = 10
 
 WHERE = (
     "Get SYNTHIA-SF or SYNTHIA-Sequences from https://synthia-dataset.net. Lay SYNTHIA-SF out as "
@@ -59,6 +64,13 @@ class Parts:
         """Return what is to be scored: "held_out", "clear", and the unseen conditions."""
         found: dict[str, FrameSource] = {HELD_OUT: self.data.validation, CLEAR: self.data.test}
         return found | self.data.conditions() if weather else found
+
+    def frame_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the frames under each condition of :meth:`conditions`."""
+        data = self.data
+        known = {HELD_OUT: data.validation.names, CLEAR: data.test.names}
+        unseen = {name: frames.names for name, frames in data.recorded.items()}
+        return known | (unseen or dict.fromkeys(CONDITIONS, data.test.names))
 
 
 class DataSource:
@@ -142,26 +154,40 @@ def _sequences(home: Path, there: dict[str, bool]) -> SegmentationData:
     tuning, judging = _stretches(data.validation)
     note = (
         f"Of the {len(data.validation)} frames held out, {len(tuning)} are tuned on and the "
-        f"{len(judging)} of another stretch of the drive are judged on."
+        f"{len(judging)} of another stretch of the drive are judged on; those between are in "
+        f"neither."
     )
     return replace(data, validation=tuning, test=judging, notes=(*data.notes, note))
 
 
 def _stretches(frames: Frames) -> tuple[Frames, Frames]:
     """Part frames of several drives along the same way where the way has its largest gap."""
-    numbers = np.array([int(match[0]) for name in frames.names if (match := _number(name))])
+    numbers = np.array([_number(name) for name in frames.names])
     places = np.unique(numbers)
     if len(places) < 2:
         raise FileFormatError(
             f"The frames held out must be of two places at least, to tune on one and judge on the "
             f"other. Got {len(places)}. Take a longer drive."
         )
-    steps = np.diff(places)
-    # Where the way goes on without a gap, its middle is as good as any.
-    cut = int(np.argmax(steps)) if steps.max() > 1 else (len(places) - 2) // 2
-    first = numbers <= places[cut]
-    return frames.subset(np.flatnonzero(first)), frames.subset(np.flatnonzero(~first))
+    steps, gap = np.diff(places), min(GAP, len(places) // 3)
+    if steps.max() > gap:
+        cut = int(np.argmax(steps))
+        last, first = places[cut], places[cut + 1]
+    else:
+        # The way goes on without a gap that is wide enough: one is left in its middle.
+        cut = (len(places) - gap) // 2
+        last, first = places[cut - 1], places[cut + gap]
+    return (
+        frames.subset(np.flatnonzero(numbers <= last)),
+        frames.subset(np.flatnonzero(numbers >= first)),
+    )
 
 
-def _number(name: str) -> re.Match[str] | None:
-    return re.search(r"\d+$", name)
+def _number(name: str) -> int:
+    match = re.search(r"\d+$", name)
+    if match is None:
+        raise FileFormatError(
+            f"Names of frames must end in a number to tell their places. Got {name!r}. Leave the "
+            f"files as they were published."
+        )
+    return int(match[0])

@@ -22,7 +22,7 @@ from reprior.experiments.synthia.inputs import n_channels
 from reprior.experiments.synthia.networks import build_network
 from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.scores import BATCH, measured, predict_scores
-from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.settings import FIRST_RECIPE, NetworkSettings
 from reprior.experiments.training.checkpoints import (
     Checkpoint,
     checkpoint_path,
@@ -86,7 +86,7 @@ def train_network(
     write_json(folder / COUNTS, dict(zip(data.classes, counts, strict=True)))
     state = newest(folder / CHECKPOINTS) if resume else None
     if state is not None:
-        _check_same(run.identity, state.identity, folder)
+        _check_same(run.identity, {"recipe": FIRST_RECIPE, **state.identity}, folder)
     with _seeds_kept():
         network = _network(run, state).to(_device(device))
         run = _Loop(run, network, data, folder, state).fit(progress)
