@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from hypothesis import given
 from tests.engines.shared import cuts, flat, images
 
 import reprior as rp
+from reprior.engines.fingerprint import BLOCK
 
 
 @given(cuts(6))
@@ -42,3 +45,29 @@ def test_everything_else_does():
     ]
     found = [rp.engines.digest([other]) for other in others]
     assert len(set(found)) == len(others)
+
+
+def test_chunks_that_cut_through_blocks_do_not_matter():
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=(5 * BLOCK // 24, 3)), rng.integers(3, size=5 * BLOCK // 24)
+    edges = [0, 1, BLOCK // 24, BLOCK // 24 + 1, 2 * BLOCK // 24 + 7, labels.size]
+    parts = [(scores[a:b], labels[a:b]) for a, b in pairwise(edges)]
+    assert rp.engines.digest(parts) == rp.engines.digest([(scores, labels)])
+
+
+def test_one_bit_anywhere_matters():
+    rng = np.random.default_rng(1)
+    n = 2 * BLOCK // 24 + 5
+    scores, labels = rng.normal(size=(n, 3)), rng.integers(3, size=n)
+    known = rp.engines.digest([(scores, labels)])
+    for row, bit in zip(rng.integers(n, size=20), rng.integers(64, size=20), strict=True):
+        other = scores.copy()
+        other[row, 1:2].view(np.uint64)[:] ^= np.uint64(1) << np.uint64(bit)
+        assert rp.engines.digest([(other, labels)]) != known
+
+
+def test_signs_turned_round_in_pairs_matter():
+    scores, labels = np.random.default_rng(2).normal(size=(100, 2)), np.zeros(100, int)
+    known = rp.engines.digest([(scores, labels)])
+    assert rp.engines.digest([(-scores, labels)]) != known
+    assert rp.engines.digest([(scores[:, ::-1], labels)]) != known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,9 @@ from reprior.files.chunk import Chunk
 
 __all__ = ["Digest", "digest"]
 
+BLOCK = 1 << 16
+"""Bytes of one checksum. Above 5 KB the interpreter is let go while it is taken."""
+
 
 def digest(chunks: Iterable[Any], *, class_axis: int = -1) -> str:
     """Return the digest of labelled scores.
@@ -21,7 +25,7 @@ def digest(chunks: Iterable[Any], *, class_axis: int = -1) -> str:
     The same scores in the same dtype and order, with the same labels, have the same digest
     however they are cut into chunks. :func:`reprior.engines.fit` keeps that of its tuning data as
     ``calibrator.provenance_["digest"]``. Weights, and whether labels are ignored, have no part
-    in it.
+    in it. It is made to know data again, not to withstand forgery.
 
     Parameters
     ----------
@@ -52,7 +56,7 @@ class Digest:
     def __init__(self, class_axis: int) -> None:
         self.class_axis = class_axis
         self.n_samples = 0
-        self._scores, self._labels = (hashlib.blake2b(digest_size=16) for _ in range(2))
+        self._scores, self._labels = _Sequence(), _Sequence()
         self._layout = ""
 
     def update(self, chunk: Chunk) -> None:
@@ -71,13 +75,42 @@ class Digest:
         if labels.dtype.kind in "iub":
             self._labels.update(_bytes(labels.astype(np.int64)))
         else:
-            self._labels.update("".join(f"{name}\0" for name in labels.reshape(-1)).encode())
+            names = "".join(f"{name}\0" for name in labels.reshape(-1))
+            self._labels.update(memoryview(names.encode()))
 
     @property
     def value(self) -> str:
         """The digest of what came so far, in hexadecimal digits."""
         both = self._layout.encode() + self._scores.digest() + self._labels.digest()
         return hashlib.blake2b(both, digest_size=16).hexdigest()
+
+
+class _Sequence:
+    """The digest of a sequence of bytes: BLAKE2 of the CRC-32 of its blocks.
+
+    A checksum of the processor's is four times as quick as BLAKE2 of all bytes, which would cost
+    more than counting them does. It misses no change of up to 32 neighbouring bits in a block, and
+    any other with probability 2⁻³².
+    """
+
+    def __init__(self) -> None:
+        self._sums = hashlib.blake2b(digest_size=16)
+        self._sum = self._filled = 0
+
+    def update(self, data: memoryview) -> None:
+        while data:
+            piece = data[: BLOCK - self._filled]
+            data = data[len(piece) :]
+            self._sum = zlib.crc32(piece, self._sum)
+            self._filled += len(piece)
+            if self._filled == BLOCK:
+                self._sums.update(self._sum.to_bytes(4, "little"))
+                self._sum = self._filled = 0
+
+    def digest(self) -> bytes:
+        found = self._sums.copy()
+        found.update(self._sum.to_bytes(4, "little") + self._filled.to_bytes(4, "little"))
+        return found.digest()
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
