@@ -497,7 +497,7 @@ def test_a_scalar_prior_is_refused_in_words(logits):
 
 def test_a_label_prior_is_checked(logits):
     with pytest.raises(rp.PriorError, match="label_prior"):
-        rp.PosteriorCalibrator(PRIOR, label_prior=[0.5, 0.5]).fit(*logits)
+        rp.PosteriorCalibrator(PRIOR, temperature="fit", label_prior=[0.5, 0.5]).fit(*logits)
 
 
 def test_uncorrected_is_the_model_as_it_is(logits, fitted):

@@ -62,3 +62,33 @@ def test_files_of_before_still_load(tmp_path):
     z = case()[0]
     expected = rp.rebalance(z, PRIOR, strength=0.5, temperature=1.5)
     np.testing.assert_array_equal(old.predict_proba(z), expected)
+
+
+@pytest.mark.parametrize("name", [name for name in VALID if name != "plain"])
+def test_another_fit_of_what_was_loaded_is_the_same(tmp_path, name):
+    asked, (scores, labels) = VALID[name], case(n=300)
+    fit(asked, scores, labels).save(tmp_path / "cal.json")
+    found = rp.load(tmp_path / "cal.json").temperature
+    fits = asked.get("metric") == "log_loss" or asked.get("separate")
+    assert found == asked.get("temperature", "fit" if fits else 1.0)
+
+
+def test_files_that_do_not_tell_how_a_temperature_came_about():
+    fields = document_of(fit({"metric": "log_loss"}))
+    assert fields.pop("temperature_option") == "fit"
+    assert options_of(fields)["temperature"] == "fit"
+    assert options_of({**fields, "biases": [0.0] * K})["temperature"] == "bcts"
+    vectors = {"biases": [0.0] * K, "scales": [1.0] * K}
+    assert options_of({**fields, **vectors})["temperature"] == "vector"
+    count = document_of(fit({"temperature": 1.7}))
+    assert "temperature_option" not in count
+    assert options_of(count)["temperature"] == 1.7
+
+
+@pytest.mark.parametrize("map", ["decision", "probability"])
+def test_one_map_of_two_can_be_fitted_again(map):
+    one = fit({"separate": True, "temperature": "bcts"}).one_map(map)
+    assert one.temperature == {"decision": None, "probability": "bcts"}[map]
+    again = rp.PosteriorCalibrator(PRIOR, **options_of(document_of(one)), metric=one.metric)
+    again.fit(*case())
+    np.testing.assert_allclose(again.as_affine()[1], one.as_affine()[1], atol=1e-9)

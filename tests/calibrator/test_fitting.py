@@ -191,12 +191,113 @@ def test_warnings_of_every_fit_name_the_users_line():
         assert all(each.filename == __file__ for each in said)
 
 
-def test_a_strength_at_the_end_of_its_range_is_said():
+def said_by(options, scores, labels):
+    """The calibrator, and what is warned of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", rp.RepriorWarning)
+        found = rp.PosteriorCalibrator(PRIOR, **options).fit(scores, labels)
+    assert all(each.filename == __file__ for each in said)
+    return found, [str(each.message) for each in said]
+
+
+@pytest.mark.parametrize("temperature", [1.0, "bcts"])
+def test_a_strength_at_the_end_of_its_range_is_said(temperature):
     rng = np.random.default_rng(0)
     labels = rng.integers(K, size=400)
     wrong = rng.normal(size=(400, K)) + 2 * np.eye(K)[labels] - 30 * W
-    with pytest.warns(rp.RepriorWarning, match="falls at the bound strength=8.*source_prior"):
-        rp.PosteriorCalibrator(PRIOR, metric="log_loss", temperature=1.0).fit(wrong, labels)
+    options = {"metric": "log_loss", "temperature": temperature}
+    _, said = said_by({**options, "bounds": (0.0, 10.0)}, wrong, labels)
+    assert not any("searching" in each for each in said)
+    assert any("falls at the bound strength=10. " in each for each in said)
+    _, said = said_by(options, wrong, labels)
+    assert said[:2] == [
+        "The best strength lay at the upper bound 2: searching up to 4.",
+        "The best strength lay at the upper bound 4: searching up to 8.",
+    ]
+    assert any("falls at the bound strength=8. The model does not lean" in each for each in said)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"metric": "log_loss"},
+        {"metric": "log_loss", "temperature": 1.2},
+        {"metric": "log_loss", "temperature": "bcts"},
+        {"separate": True},
+    ],
+)
+def test_bounds_of_a_fit_by_log_loss_are_tried_first_and_widened_aloud(options):
+    scores, labels = case()
+    wide, said = said_by({**options, "bounds": (0.0, 2.0)}, scores, labels)
+    assert not any("searching" in each for each in said)
+    of_probabilities = {**options, "bounds": (0.0, 0.3)}
+    found, said = said_by(of_probabilities, scores, labels)
+    assert "The best strength lay at the upper bound 0.3: searching up to 0.6." in said
+    np.testing.assert_allclose(found.predict_proba(scores), wide.predict_proba(scores), atol=FITTED)
+
+
+@pytest.mark.parametrize("gone", range(K))
+@pytest.mark.parametrize("scaling", ["bcts", "vector"])
+def test_the_log_loss_is_that_of_the_posterior_whatever_class_is_gone(gone, scaling):
+    scores, labels = case()
+    target = np.where(np.arange(K) == gone, 0.0, 1 / (K - 1))
+    found = fit({"metric": "log_loss", "temperature": scaling, "target_prior": target})
+    kept = labels != gone
+    weight = 1.0 / np.bincount(labels, minlength=K)[labels[kept]]
+    log_p = found.predict_log_proba(scores[kept])[np.arange(kept.sum()), labels[kept]]
+    assert -(weight @ log_p) / weight.sum() == pytest.approx(found.best_score_, rel=1e-9)
+
+
+@pytest.mark.parametrize("temperature", ["fit", "bcts"])
+def test_labels_that_neither_target_nor_label_prior_has_count_nothing(temperature):
+    scores, labels = case()
+    own = np.bincount(labels, minlength=K)
+    options = {"metric": "log_loss", "temperature": temperature, "bounds": (0.0, 8.0)}
+    options["target_prior"] = [0.5, 0.3, 0.2, 0.0]
+    known = np.where(np.arange(K) < 3, own / own[:3].sum(), 0.0)
+    found, said = said_by({**options, "label_prior": known}, scores, labels)
+    assert said == []
+    same = fit(options)
+    assert found.best_score_ == pytest.approx(same.best_score_, rel=1e-9)
+    assert (found.strength_, found.temperature_) == pytest.approx(
+        (same.strength_, same.temperature_), rel=FITTED
+    )
+
+
+def test_a_label_prior_is_that_of_the_selection_too():
+    scores, labels = case()
+    options = {"selection": "balanced_log_loss", "bounds": (0.0, 4.0)}
+    found = fit({**options, "label_prior": PRIOR})
+    wanted = minimize_scalar(
+        lambda s: loss_at(scores, labels, 1.0, s * W, PRIOR), bounds=(0.0, 4.0), method="bounded"
+    )
+    # A little away from a switch, so that rounding does not decide.
+    assert found.strength_ == pytest.approx(wanted.x, abs=2e-4)
+    assert abs(found.strength_ - fit(options).strength_) > 0.01
+
+
+@pytest.mark.parametrize("tune", ["strength", "per_class"])
+def test_the_log_loss_is_known_where_the_temperature_was_fitted(tune):
+    scores, labels = case()
+    found = fit({"tune": tune, "temperature": "fit"})
+    shifts = found.as_affine()[1] * found.temperature_
+    after = loss_at(scores, labels, found.temperature_, shifts)
+    assert found.log_loss_ == pytest.approx((loss_at(scores, labels, 1.0, 0.0), after))
+    assert "log_loss (target mix)" in found.summary()
+    assert fit({"tune": tune}).log_loss_ is None
+
+
+@pytest.mark.parametrize("options", [{"metric": "log_loss"}, {"separate": True}])
+def test_a_fit_that_did_not_come_to_rest_is_said(monkeypatch, options):
+    monkeypatch.setattr("reprior.core.box_newton.MAX_PASSES", 2)
+    _, said = said_by(options, *case())
+    assert any("did not come to rest in 2 passes" in each for each in said)
+
+
+def test_a_temperature_that_did_not_come_to_rest_is_said(monkeypatch):
+    monkeypatch.setattr("reprior.core.temperature.MAX_ITERATIONS", 1)
+    _, said = said_by({"temperature": "fit"}, *case())
+    assert any("did not come to rest" in each for each in said)
 
 
 @pytest.mark.parametrize("category", [rp.RepriorWarning, RuntimeWarning])

@@ -8,6 +8,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from tests.calibrator.shared import K, case, fit
 from tests.engines.shared import assert_same_fit, flat, images, quietly, weighted
 
 from reprior.calibrator import lazy_source
@@ -164,3 +165,14 @@ def test_counts_leave_out_chunks_in_which_nothing_counts():
     want = ClassCounts.from_predictions(labels[26:], shifted.argmax(1), n_classes=4)
     assert found.predicted.tolist() == want.predicted.tolist()
     assert join_sums([None, None]) is None
+
+
+@pytest.mark.parametrize("options", [{"metric": "log_loss"}, {"temperature": "fit"}])
+def test_labels_that_neither_target_nor_label_prior_has_count_nothing(options):
+    scores, labels = case()
+    options = {**options, "target_prior": [0.5, 0.3, 0.2, 0.0], "label_prior": [0.2, 0.3, 0.5, 0.0]}
+    known = fit(options, scores, labels)
+    assert np.isfinite(known.log_loss_).all()
+    there = fit(options, da.from_array(scores, chunks=(300, K)), da.from_array(labels, 300))
+    assert there.log_loss_ == pytest.approx(known.log_loss_, rel=1e-9)
+    assert there.temperature_ == pytest.approx(known.temperature_, rel=1e-6)

@@ -41,7 +41,11 @@ INVALID = [
     ({"cv": "kfold"}, "`cv` must be None, a number of folds.*Got 'kfold'"),
     ({"cv": True}, "`cv` must be None, a number"),
     ({"cv": 2.5}, "`cv` must be None, a number"),
-    ({"temperature": "platt"}, "`temperature` must be a finite number above 0. Got 'platt'"),
+    ({"temperature": "platt"}, "`temperature` must be a finite number above 0. Got 'platt'.*"
+     "'fit', 'bcts', 'vector' or None"),
+    ({"label_prior": [0.25] * 4}, "`label_prior` must be left out where nothing is fitted by "
+     "log-loss.*pass temperature='fit'"),
+    ({"label_prior": [0.25] * 4, "temperature": 2.0}, "`label_prior` must be left out"),
     ({"tune": "perclass"}, "Did you mean 'per_class'"),
     ({"selection": "one-se"}, "Did you mean 'one_se'"),
     ({"metric": "nll"}, "metric of probabilities"),

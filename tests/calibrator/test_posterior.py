@@ -144,6 +144,44 @@ def test_biases_are_retargeted_by_the_strength(fitted):
     assert moved.strength_ == calibrator.strength_
 
 
+OTHER = np.array([0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.mark.parametrize("name", [name for name in VALID if "log_loss-" in name or "separ" in name])
+def test_probabilities_are_retargeted_by_the_rule_of_bayes(fitted, fresh, name):
+    calibrator = fitted[name]
+    p = calibrator.predict_proba(fresh) * OTHER
+    moved = calibrator.retarget(OTHER)
+    wanted = p / p.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(moved.predict_proba(fresh), wanted, atol=ROUNDING)
+    back = moved.retarget("uniform")
+    np.testing.assert_allclose(
+        back.predict_proba(fresh), calibrator.predict_proba(fresh), atol=ROUNDING
+    )
+    if calibrator.separate and calibrator.biases_ is None:
+        decisions = fresh + calibrator.strength_ * (np.log(OTHER) - np.log(PRIOR))
+        np.testing.assert_array_equal(moved.predict(fresh), decisions.argmax(1))
+
+
+def test_retargeted_probabilities_are_the_truth():
+    """A source prior that names the frequent twice as frequent, in logarithms: λ is a half."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(K, size=40_000)
+    evidence = 1.5 * (rng.normal(size=(labels.size, K)) + 1.5 * np.eye(K)[labels])
+    scores = 2.0 * (evidence + np.log(PRIOR))
+    said = PRIOR**2 / (PRIOR**2).sum()
+    found = rp.PosteriorCalibrator(said, metric="log_loss").fit(scores, labels)
+    assert found.strength_ / found.temperature_ == pytest.approx(0.5, abs=0.02)
+    truth = softmax(evidence + np.log(OTHER), axis=1)
+    error = np.abs(found.retarget(OTHER).predict_proba(scores) - truth).max()
+    assert error < 0.02  # what 40,000 labels leave; by the strength it would be 0.2
+
+
+def test_the_uncorrected_model_stays_so_for_any_target(fitted, fresh):
+    plain = fitted["log_loss"].uncorrected().retarget(OTHER)
+    np.testing.assert_allclose(plain.predict_proba(fresh), softmax(fresh, 1), atol=ROUNDING)
+
+
 @pytest.mark.parametrize("name", VALID)
 def test_uncorrected_is_the_model_as_it_is(fitted, fresh, name):
     plain = fitted[name].uncorrected()
@@ -226,11 +264,16 @@ def test_maps_with_ignored_pixels():
     dense[:, 0, 0] = 255
     options = {"class_axis": 1, "ignore_index": 255}
     kept = dense.reshape(-1) != 255
-    for name in ("log_loss-vector", "per_class-fit", "separate"):
+    for name in ("log_loss-vector", "separate"):
         a = fit({**VALID[name], **options}, maps, dense)
         b = fit(VALID[name], scores[kept], labels[kept])
         np.testing.assert_allclose(a.as_affine("decision")[1], b.as_affine("decision")[1])
         assert a.predict(maps).shape == dense.shape
+    # Shrinkage is validated on whole images there, on any samples here.
+    biased = fit({**VALID["per_class-fit"], **options}, maps, dense)
+    at = {"source_prior": PRIOR, "class_axis": 1, "ignore_index": 255}
+    np.testing.assert_array_equal(biased.biases_, rp.tune_per_class(maps, dense, **at).biases)
+    assert biased.predict(maps).shape == dense.shape
     both = fit({**options, "cv": 5, "n_bootstrap": 20}, maps, dense)
     assert len(both.cross_validation_.scores) == 5
 

@@ -30,9 +30,18 @@ def test_counts_are_those_of_the_decisions():
     np.testing.assert_array_equal(counts.support, np.bincount(labels, minlength=K))
 
 
-def test_the_range_of_a_fitted_strength_is_as_wide_as_bounds_are_made():
-    assert joint_bounds(source(metric="log_loss")[1]) == (0.0, 8.0)
-    assert joint_bounds(source(metric="log_loss", bounds=(0.5, 20.0))[1]) == (0.5, 20.0)
+@pytest.mark.parametrize("temperature", ["fit", 1.0])
+def test_a_fitted_strength_keeps_to_the_bounds(temperature):
+    found, problem = source(metric="log_loss", temperature=temperature, bounds=(0.0, 0.3))
+    assert joint_bounds(problem) == (0.0, 0.3)
+    fit = found.joint(problem)
+    assert (fit.strength, fit.at_bound) == (0.3, True)
+
+
+def test_so_does_that_which_a_scaling_begins_with():
+    found, problem = source(metric="log_loss", temperature="bcts", bounds=(0.0, 0.3))
+    joint = found.scaling(problem).joint
+    assert (joint.strength, joint.at_bound) == (0.3, True)
 
 
 def test_a_lone_class_is_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from tests.cli.shared import COUNTS, NAMES, Data, is_one_sentence, write
+from tests.cli.shared import COUNTS, NAMES, Data, data, is_one_sentence, write
 
 import reprior as rp
 from reprior.cli.target import sample_rows
@@ -48,11 +48,41 @@ def test_an_estimate(run, job):
         run, job, "--target-prior", "estimate", "--target-scores", job / "unlabelled.parquet"
     )
     assert result.code == 0, result.err
+    val = data(0)
+    expected = rp.estimate_target_prior(
+        target().scores, source_prior=rp.prior_from_counts(COUNTS), kind="logits",
+        validation=(val.scores, val.labels),
+    )  # fmt: skip
+    assert np.allclose(result.json["target_prior"], expected)
+    (note,) = (note for note in result.json["notes"] if "from all 4,000 rows" in note)
+    assert f"once they are calibrated by {len(val.labels):,} labels of VAL" in note
+
+
+def test_an_estimate_of_a_model_that_is_too_sure_is_right(run, job):
+    val, unlabelled = data(0, 2000), target()
+    write(job / "val.csv", Data(3.0 * val.scores, val.labels))
+    write(job / "sure.parquet", Data(3.0 * unlabelled.scores, unlabelled.labels))
+    result = fit(run, job, "--target-prior", "estimate", "--target-scores", job / "sure.parquet")
+    plain = rp.estimate_target_prior(
+        3.0 * unlabelled.scores, source_prior=rp.prior_from_counts(COUNTS), kind="logits"
+    )
+    off = np.abs(np.array(result.json["target_prior"]) - MIX).max()
+    assert off < 0.05 < np.abs(plain - MIX).max()
+
+
+def test_validation_that_lacks_a_class_calibrates_nothing(run, job):
+    val = data(0)
+    kept = val.labels != 2
+    write(job / "val.csv", Data(val.scores[kept], val.labels[kept]))
+    write(job / "unlabelled.parquet", target())
+    result = fit(
+        run, job, "--target-prior", "estimate", "--target-scores", job / "unlabelled.parquet"
+    )
     expected = rp.estimate_target_prior(
         target().scores, source_prior=rp.prior_from_counts(COUNTS), kind="logits"
     )
     assert np.allclose(result.json["target_prior"], expected)
-    assert any("from all 4,000 rows" in note for note in result.json["notes"])
+    assert any("VAL cannot calibrate them (`" in note for note in result.json["notes"])
 
 
 def test_an_estimate_needs_scores(run, job):

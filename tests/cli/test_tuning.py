@@ -66,7 +66,8 @@ def test_options_are_those_of_the_api(job, run, options, same):
 def test_a_label_prior_of_a_file(job, run):
     (job / "mix.json").write_text(json.dumps({"owl": 0.2, "cat": 0.5, "dog": 0.3}))
     result = fit(run, job, "--metric", "log_loss", "--label-prior", job / "mix.json")
-    expected = in_python(metric="log_loss", label_prior=[0.5, 0.3, 0.2])
+    with pytest.warns(rp.RepriorWarning, match="searching up to 4"):
+        expected = in_python(metric="log_loss", label_prior=[0.5, 0.3, 0.2])
     assert result.json["temperature"] == pytest.approx(expected.temperature_, rel=1e-6)
 
 

@@ -30,6 +30,29 @@ def test_sentences_speak_of_options(sentence, told):
 
 
 @click.command()
+@click.argument("fusion")
+def of_a_fusion():
+    """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "sentence, told",
+    [
+        ("Write it again with save().", "Write it again with reprior fuse fit."),
+        ("must sum to 1 under kind='probs'.", "must sum to 1 under the fusion's kind, probs."),
+        ("Got JSON, which calibrators and counts are in.", "Got JSON, which fusions and counts "
+         "are in."),
+        ("x is not a number a calibrator can hold", "x is not a number a fusion can hold"),
+        ("that the calibrator was fitted for.", "that the fusion was fitted for."),
+        ("'the calibrator.csv' has the class calibrator.", None),
+        ("'with reprior fit.csv' does not exist.", None),
+    ],
+)  # fmt: skip
+def test_what_holds_of_fusions_is_said_of_them(sentence, told):
+    assert in_options(sentence, of_a_fusion) == (sentence if told is None else told)
+
+
+@click.command()
 @click.argument("cal")
 @click.option("--kind")
 @click.option("--resolution")

@@ -163,3 +163,16 @@ def test_passes_are_limited(monkeypatch):
     found = minimise_in_box(exponentials(np.random.default_rng(0)), WIDE, (100.0, 5.0))
     assert not found.converged
     assert found.n_iterations >= 2
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_a_fit_that_is_cut_short_at_a_bound_says_that_it_is_there(monkeypatch, end):
+    monkeypatch.setattr(box_newton, "MAX_PASSES", 1)
+    sign = 1.0 if end == "low" else -1.0
+
+    def function(x, y):
+        return Quadratic(1.0 + sign * y, 0.0, sign, 1.0, 0.0, 1e-3)
+
+    y = float(getattr(WIDE, end)[1])
+    found = minimise_in_box(function, WIDE, (1.0, y))
+    assert (found.converged, found.at_bound) == (False, (False, True))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprior.core.importance import importance_weights
+from reprior.core.importance import importance_ratio, importance_weights
 from reprior.exceptions import LabelsError, PriorError, RepriorError
 
 TARGET = np.array([0.2, 0.3, 0.5])
@@ -40,7 +40,28 @@ def test_a_class_that_the_target_lacks_counts_nothing():
     np.testing.assert_allclose(found, [0.0, 2.0])
 
 
+def test_nor_does_one_that_the_label_prior_lacks_too():
+    found = importance_weights(
+        np.array([0, 1, 2]),
+        np.ones(3),
+        target_prior=np.array([0.5, 0.5, 0.0]),
+        label_prior=np.array([0.25, 0.75, 0.0]),
+    )
+    np.testing.assert_allclose(found, [2.0, 2 / 3, 0.0])
+    assert importance_ratio(np.array([0.0, 1.0]), np.array([0.0, 0.0])).tolist() == [0.0, 0.0]
+
+
 WORDS = {
+    "label prior next to 0": (
+        lambda: importance_weights(
+            np.array([0, 1]),
+            np.ones(2),
+            target_prior=TARGET,
+            label_prior=np.array([1.0, 1e-310, 0.0]),
+        ),
+        PriorError,
+        "`label_prior` must be positive for every class that has labels. Got label_prior[1]=1e-310",
+    ),
     "label prior of 0": (
         lambda: importance_weights(
             np.array([0, 1]), np.ones(2), target_prior=TARGET, label_prior=np.array([1.0, 0, 0])

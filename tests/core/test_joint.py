@@ -354,3 +354,12 @@ def test_words(options, error, words):
         fit_log_loss(given_.pop("scores"), given_.pop("labels"), **given_)
     assert isinstance(caught.value, RepriorError)
     assert isinstance(caught.value, ValueError)
+
+
+def test_a_fit_that_does_not_come_to_rest_is_said(rng, monkeypatch):
+    monkeypatch.setattr("reprior.core.box_newton.MAX_PASSES", 2)
+    z, y, prior = drawn(rng, 300, 3, temperature=3.0, imbalance=20)
+    with pytest.warns(RepriorWarning, match=r"did not come to rest in \d passes") as said:
+        fit = fit_log_loss(z, y, source_prior=prior)
+    assert not fit.converged
+    assert said[0].filename == __file__

@@ -254,3 +254,33 @@ def test_words(options, error, words):
     with pytest.raises(error, match=words) as caught:
         fit_scaling(np.array([[1.0, 2.0], [2.0, 1.0]]), given_.pop("labels"), **given_)
     assert isinstance(caught.value, RepriorError)
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_bcts_has_one_scale_whatever_class_is_gone(rng, gone):
+    # Of four classes: of two, the joint fit is this one.
+    z, y, prior = drawn(rng, 400, 4, temperature=2.0, imbalance=10)
+    target = np.where(np.arange(4) == gone, 0.0, 1 / 3)
+    fit = fit_scaling(z, y, source_prior=prior, target_prior=target)
+    assert np.unique(fit.scale).size == 1
+    assert 1.0 / fit.scale[gone] != pytest.approx(fit.joint.temperature, rel=1e-6)
+    kept = y != gone
+    p = affine_posterior(z[kept], fit.scale, fit.bias, kind="logits", class_axis=-1, log=True)
+    v = 1.0 / np.bincount(y, minlength=4)[y[kept]]
+    loss = -(v @ p[np.arange(v.size), y[kept]]) / v.sum()
+    assert loss == pytest.approx(fit.log_loss, rel=1e-9)
+
+
+def test_bounds_are_those_of_the_joint_fit(rng):
+    z, y, prior = drawn(rng, 400, 3, temperature=2.0, imbalance=10)
+    fit = fit_scaling(z, y, source_prior=prior, bounds=(0.0, 0.2))
+    assert (fit.joint.strength, fit.joint.at_bound) == (0.2, True)
+    with pytest.raises(PriorError, match="divide by 0"):
+        fit_scaling(z, y, source_prior=prior, target_prior=[0.5, 0.5, 0.0], bounds=(-1.0, 1.0))
+
+
+def test_a_joint_fit_that_does_not_come_to_rest_is_said(rng, monkeypatch):
+    monkeypatch.setattr("reprior.core.box_newton.MAX_PASSES", 2)
+    z, y, prior = drawn(rng, 400, 3, temperature=3.0, imbalance=20)
+    with pytest.warns(RepriorWarning, match="did not come to rest"):
+        assert not fit_scaling(z, y, source_prior=prior).joint.converged

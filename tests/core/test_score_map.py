@@ -86,3 +86,28 @@ def test_classes_that_come_and_go_with_the_target_prior():
     assert moved[0] == -np.inf
     assert moved[1] == pytest.approx(3.0 + 2.0 * np.log(0.4 / 0.5))
     assert moved[2] == pytest.approx(2.0 * np.log(0.6 / 0.1))
+
+
+@given(st.floats(-1, 3), st.floats(0.2, 5))
+def test_honest_maps_move_by_the_rule_of_bayes(strength, temperature):
+    other, z = np.array([0.6, 0.4, 0.0]), np.array([[1.0, -2.0, 0.5]])
+    at = ScoreMap(strength, temperature)
+    moved = at.retargeted(SOURCE, TARGET, other, honest=True)
+    p = posterior(at, z) * other / TARGET
+    found = moved.posterior(z, SOURCE, other, kind="logits", class_axis=-1)
+    np.testing.assert_allclose(found, p / p.sum(), atol=ROUNDING)
+    assert moved.biases[2] == -np.inf
+    assert at.retargeted(SOURCE, TARGET, TARGET, honest=True) is at
+
+
+def test_an_honest_map_knows_nothing_of_a_class_that_comes_but_the_priors():
+    old, new = np.array([0.5, 0.5, 0.0]), np.array([0.2, 0.2, 0.6])
+    moved = ScoreMap(2.0, 3.0).retargeted(SOURCE, old, new, honest=True).biases
+    assert moved[0] == pytest.approx(2.0 * np.log(0.5 / 0.7) + 3.0 * np.log(0.2 / 0.5))
+    assert moved[2] == pytest.approx(2.0 * np.log(0.6 / 0.1))
+
+
+def test_untouched():
+    assert ScoreMap(0.0).untouched
+    touched = [ScoreMap(0.1), ScoreMap(0.0, 2.0), ScoreMap(0.0, biases=np.zeros(3))]
+    assert not any(each.untouched for each in touched)

@@ -101,7 +101,7 @@ def test_a_source_that_was_not_profiled_profiles_itself():
     calibrator = data.calibrator(metric="log_loss")
     terms = passes_terms(calibrator)
     stream = rp.engines.stream.Stream(calibrator, data.chunks(CUTS), terms)
-    profiler = rp.engines.chunked.Profiler(stream, None)
+    profiler = rp.engines.chunked.Profiler(stream, rp.tuning.merging.ProfileSum)
     source = passes.ChunkedSource(stream, profiler.profile)
     problem = rp.calibrator.options.full_problem(calibrator, terms)
     known = data.calibrator(metric="log_loss").fit(data.scores, data.labels)

@@ -23,7 +23,7 @@ FIELDS = {
 }
 
 #: What only files of version 2 have.
-NOT_THERE = {"biases": None, "scales": None, "probability_map": None}
+NOT_THERE = {"biases": None, "scales": None, "probability_map": None, "temperature_option": None}
 
 
 def test_round_trip(tmp_path):
@@ -233,3 +233,19 @@ def test_json_that_is_no_object_and_bytes_that_are_no_text(tmp_path):
 def test_a_missing_file_is_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_calibrator(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize("option", ["fit", "bcts", "vector", 2.5, None])
+def test_how_a_temperature_came_about(tmp_path, option):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, "temperature_option": option})
+    found = read_calibrator(path)
+    assert (found["temperature_option"], found["format_version"]) == (option, 1)
+
+
+@pytest.mark.parametrize("option", ["platt", 0, -1.0, [], True])
+def test_how_it_cannot_come_about(tmp_path, option):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, "temperature_option": option})
+    with pytest.raises(FileFormatError, match="a positive number or one of fit, bcts, vector"):
+        read_calibrator(path)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from tests.sklearn.shared import NAMES, three_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV, fold_into
 from reprior.sklearn.batch import for_batch
+from reprior.sklearn.tuning import FOUND
 
 X, Y = three_classes(900)
 MODEL = LogisticRegression()
@@ -64,7 +68,8 @@ def test_the_mix_of_a_batch_is_estimated_from_it():
     meta = fitted(metric="log_loss")
     batch = X[np.concatenate([np.flatnonzero(Y == 2), np.flatnonzero(Y == 0)[:20]])]
     scores = meta.estimator_.predict_log_proba(batch)
-    prior = rp.estimate_target_prior(scores, source_prior=meta.source_prior_, kind="log_probs")
+    honest = meta.calibrator_.predict_log_proba(scores)
+    prior = rp.estimate_target_prior(honest, source_prior=meta.target_prior_, kind="log_probs")
     same = meta.calibrator_.retarget(prior)
     found = meta.predict_proba(batch, target_prior="estimate")
     np.testing.assert_allclose(found, same.predict_proba(scores))
@@ -73,6 +78,95 @@ def test_the_mix_of_a_batch_is_estimated_from_it():
     np.testing.assert_allclose(np.exp(log), found)
     assert prior[2] > 0.5 > meta.target_prior_[2]
     np.testing.assert_array_equal(meta.target_prior_, [1 / 3] * 3)  # the classifier stays
+
+
+class TooSure(ClassifierMixin, BaseEstimator):
+    """Scores of three Gaussian classes that are 2.5 times too large; X is the scores it has."""
+
+    classes_ = np.arange(3)
+
+    def fit(self, X, y):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def predict_log_proba(self, X):
+        return log_softmax(2.5 * np.asarray(X), axis=1)
+
+
+SEEN, MIX = np.array([0.7, 0.2, 0.1]), np.array([0.2, 0.3, 0.5])
+
+
+def exact_scores(n, mix, seed):
+    """Log-posteriors under ``SEEN`` of samples in the ratio of ``mix``, and their classes."""
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(3, size=n, p=mix)
+    x = rng.normal(size=(n, 3)) + 1.5 * np.eye(3)[labels]
+    return 1.5 * x + np.log(SEEN), labels
+
+
+@pytest.mark.parametrize(
+    "options, target",
+    [
+        ({"metric": "log_loss"}, "uniform"),
+        ({"metric": "log_loss", "temperature": "vector"}, "uniform"),
+        ({"metric": "log_loss"}, [0.5, 0.5, 0.0]),
+        ({"separate": True, "metric": "macro_f1"}, "uniform"),
+        ({"separate": True, "tune": "per_class"}, [0.3, 0.3, 0.4]),
+        ({"temperature": "fit"}, "uniform"),
+        ({"temperature": 2.5}, "uniform"),
+    ],
+    ids=str,
+)
+def test_the_estimate_of_a_model_that_is_too_sure_is_right(options, target):
+    known, labels = exact_scores(6000, SEEN, 0)
+    batch, _ = exact_scores(6000, MIX, 1)
+    meta = RebalancedClassifierCV(
+        FrozenEstimator(TooSure()),
+        source_prior=SEEN,
+        target_prior=target,
+        bounds=(0, 4),
+        **options,
+    ).fit(known, labels)
+    scores = meta.estimator_.predict_log_proba(batch)
+    found = for_batch(meta.calibrator_, scores, "estimate").target_prior_
+    np.testing.assert_allclose(found, MIX, atol=0.035)
+    raw = rp.estimate_target_prior(scores, source_prior=SEEN, kind="log_probs")
+    assert np.abs(raw - MIX).max() > 2 * np.abs(found - MIX).max()
+
+
+def test_an_estimate_that_trusts_the_model_says_so():
+    meta = fitted()
+    scores = meta.estimator_.predict_log_proba(X)
+    prior = rp.estimate_target_prior(scores, source_prior=meta.source_prior_, kind="log_probs")
+    want = meta.calibrator_.retarget(prior)
+    for name in ("predict", "predict_proba", "predict_log_proba"):
+        with pytest.warns(rp.RepriorWarning, match="Pass separate=True, metric='log_l") as told:
+            found = getattr(meta, name)(X, target_prior="estimate")
+        assert len(told) == 1
+        assert told[0].filename == __file__
+        np.testing.assert_allclose(found, getattr(want, name)(scores))
+
+
+def test_what_the_calibrator_knows_is_shown():
+    meta = fitted(separate=True, temperature="vector", n_bootstrap=20)
+    for name in FOUND:
+        assert getattr(meta, name) is getattr(meta.calibrator_, name)
+    assert meta.probability_map_.scales.shape == (3,)
+    assert meta.log_loss_[1] < meta.log_loss_[0]
+    assert fitted(metric="log_loss", temperature="vector").scales_.shape == (3,)
+
+
+def test_decisions_of_least_cost():
+    meta = fitted(NAMES[Y], separate=True)
+    costs = np.array([[0, 1, 4.0], [2, 0, 1], [9, 3, 0]])
+    found = meta.predict(X, costs=costs)
+    np.testing.assert_array_equal(found, NAMES[(meta.predict_proba(X) @ costs).argmin(axis=1)])
+    assert (found != meta.predict(X)).any()
+    asking = np.column_stack([costs, np.full(3, 0.2)])
+    want = (meta.predict_proba(X, target_prior=[0.6, 0.2, 0.2]) @ asking).argmin(axis=1)
+    np.testing.assert_array_equal(meta.predict(X, costs=asking, target_prior=[0.6, 0.2, 0.2]), want)
 
 
 @pytest.mark.parametrize(

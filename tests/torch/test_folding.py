@@ -499,8 +499,8 @@ def test_a_scale_per_class_of_transposed_convolutions(groups):
 def test_a_scale_per_class_of_one_score():
     z, y = logits_and_labels(300, n_classes=2)
     margin = z[:, 1] - z[:, 0]
-    cal = rp.PosteriorCalibrator([0.7, 0.3], metric="log_loss", temperature="vector")
-    cal.fit(margin, y)
+    options = {"metric": "log_loss", "temperature": "vector", "bounds": (0.0, 8.0)}
+    cal = rp.PosteriorCalibrator([0.7, 0.3], **options).fit(margin, y)
     head = nn.Linear(4, 1).double()
     inputs = torch.randn(30, 4, dtype=torch.float64)
     folded = fold_into(head, cal, inputs=inputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -82,3 +84,25 @@ def test_samples_that_are_left_out(rng, monkeypatch):
     half.labels[30:] = 255
     found = log_loss_strength(reading_of(half, ignore_index=255))
     assert found == log_loss_strength(reading_of(case.rows(slice(0, 30))))
+
+
+def test_a_prior_of_the_labels_that_is_known(rng):
+    case = random_case(rng, 300, 3, bounds=(-1.0, 4.0))
+    reading = reading_of(case)
+    own = np.bincount(case.labels, minlength=3)
+    same = log_loss_strength(replace(reading, label_prior=own / own.sum()))
+    assert same == pytest.approx(log_loss_strength(reading), abs=CLOSE)
+    prior = np.array([0.2, 0.1, 0.7])
+    weight = 1.0 / prior[case.labels]
+    weighted = Case(case.scores, case.labels, case.source, case.target, case.bounds, weights=weight)
+    # Weights v make the definition divide by Σ v of the class: take that off again.
+    total = np.bincount(case.labels, weight, minlength=3)
+    known = minimize_scalar(
+        lambda x: sum(
+            loss_of(weighted, x, np.flatnonzero(case.labels == k)) * total[k] for k in range(3)
+        ),
+        bounds=case.bounds, method="bounded", options={"xatol": 1e-10},
+    ).x  # fmt: skip
+    found = log_loss_strength(replace(reading, label_prior=prior))
+    assert found == pytest.approx(known, abs=CLOSE)
+    assert abs(found - same) > 1e-3

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from sklearn.model_selection import ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
 from reprior.exceptions import OptionError
-from reprior.tuning.fold_options import folds_of, images_of
+from reprior.tuning.fold_options import counted_images, folds_of, images_of
 from reprior.tuning.reading import read
 
 
@@ -46,12 +48,28 @@ def test_a_splitter_is_asked():
 
 
 def test_images_stay_whole():
-    found = folds([(None, [0, 2]), (None, [1, 3])], (4, 2, 3))
+    found = folds([([1, 3], [0, 2]), ([0, 2], [1, 3])], (4, 2, 3))
     np.testing.assert_array_equal(found[:, 0, 0], [0, 1, 0, 1])
     assert (found == found[:, :1, :1]).all()
     images = images_of(reading((4, 2, 3)))
     assert images.shape == (4, 2, 3)
     assert images_of(reading()) is None
+    np.testing.assert_array_equal(counted_images(reading((4, 2, 3))), np.repeat(range(4), 6))
+    assert counted_images(reading()) is None
+
+
+def test_ignored_pixels_belong_to_no_image():
+    given = reading((3, 2, 2))
+    labels = given.rows.labels.copy()
+    labels[1, 0, 1] = labels[2] = 255
+    marked = replace(given, rows=replace(given.rows, labels=labels, ignore_index=255))
+    np.testing.assert_array_equal(counted_images(marked), [0, 0, 0, 0, 1, 1, 1])
+
+
+def test_pairs_may_be_marked():
+    test = np.arange(24) % 2 == 0
+    found = folds([(~test, test), (np.flatnonzero(test), np.flatnonzero(~test))])
+    np.testing.assert_array_equal(found, np.arange(24) % 2)
 
 
 class KFoldOfImages:
@@ -68,7 +86,12 @@ def test_splitters_divide_images():
     "cv, words",
     [
         (ShuffleSplit(3, random_state=0), "Got sample .* in .* of them. Pass a splitter"),
-        ([([0], [0, 1])], "Got sample 2 in 0 of them"),
+        ([(list(range(2, 24)), [0, 1])], "Got sample 2 in 0 of them"),
+        ([([5], [0, 1])], "pair 0 with 21 of 22 others left out of its train part, and 0 samples"),
+        ([(np.arange(24), [0, 1])], "pair 0 with 0 of 22 others .* and 2 samples in both parts"),
+        ([(None, [0, 1])], "must have indices of 24 samples .* Got None in pair 0"),
+        ([(np.arange(2, 24), [0, 24])], r"Got \[0, 24\] in pair 0. Pass a splitter"),
+        (GroupKFold(3), "GroupKFold.*'groups' parameter should not be None.*split.X, y, groups"),
         ([1.5, 2.5], "Got an entry 1.5. Pass cv=5"),
         (["ab", 0], "Got an entry 'ab'"),
         (1, "from 2 to the number"),

@@ -15,7 +15,7 @@ from reprior.tuning import per_class
 from reprior.tuning.objective import Constraint
 from reprior.tuning.per_class import tune_biases, tune_per_class
 from reprior.tuning.reading import read
-from reprior.tuning.shrinkage import SHRINKAGES, shrunk
+from reprior.tuning.shrinkage import SHRINKAGES, fold_counts, shrunk
 
 
 def tuned(case, metric="macro_f1", **options):
@@ -164,6 +164,43 @@ def test_a_part_of_many_samples_is_cross_validated(rng, monkeypatch):
     assert part.validated != whole.validated
 
 
+def images_with_offsets(rng, n_images=8, n_pixels=60):
+    """Images whose every pixel is shifted alike: pixels of one image tell of one another."""
+    labels = rng.integers(3, size=(n_images, n_pixels))
+    scores = 1.5 * np.eye(3)[labels] + rng.normal(size=(n_images, n_pixels, 3))
+    return scores + 2.0 * rng.normal(size=(n_images, 1, 3)), labels
+
+
+def test_images_stay_whole_in_the_folds_of_the_shrinkage(rng, monkeypatch):
+    scores, labels = images_with_offsets(rng)
+    labels[0, ::2] = 255
+    image_of = {tuple(z): i for i, image in enumerate(scores) for z in image}
+    seen = []
+
+    def spied(data, folds, tuned):
+        own = np.array([image_of[tuple(z)] for z in data.rows])
+        seen.extend(len(set(folds[own == i].tolist())) for i in range(len(scores)))
+        return fold_counts(data, folds, tuned)
+
+    monkeypatch.setattr(per_class, "fold_counts", spied)
+    options = {"source_prior": [0.5, 0.3, 0.2], "ignore_index": 255, "metric": "macro_f1"}
+    whole = tune_per_class(scores, labels, **options)
+    monkeypatch.setattr(per_class, "CROSS_VALIDATED", 200)  # and of a part of the pixels too
+    tune_per_class(scores, labels, **options)
+    assert seen == [1] * 16
+    # Dealt out by pixel, biases seem to hold for others that do not.
+    flat = tune_per_class(scores.reshape(-1, 3), labels.reshape(-1), **options)
+    assert max(flat.validated.values()) > max(whole.validated.values())
+
+
+def test_one_image_cannot_be_cross_validated(rng):
+    scores, labels = images_with_offsets(rng, n_images=1)
+    found = tune_per_class(scores, labels, source_prior=[0.5, 0.3, 0.2])
+    assert (found.shrinkage, found.validated) == (np.inf, {np.inf: 0.0})
+    given = tune_per_class(scores, labels, source_prior=[0.5, 0.3, 0.2], shrinkage=10.0)
+    assert given.value > found.value
+
+
 def test_one_sample_cannot_be_cross_validated():
     found = tune_per_class(np.array([[0.0, 1.0, 2.0]]), [1], source_prior=[0.5, 0.3, 0.2])
     assert found.shrinkage == np.inf
@@ -202,6 +239,7 @@ def test_biases_may_satisfy_what_no_strength_does(rng):
         profile.best("accuracy", subject_to=rules)
     found = tuned(case, "accuracy", subject_to=rules)
     assert found.history[0] < 0 < found.value
+    assert found.start_value == pytest.approx(value_at(case, "accuracy", found.start))
     for rule in rules:
         name, _, threshold = rule.split()
         assert value_at(case, name, found.biases) >= float(threshold) - ROUNDING

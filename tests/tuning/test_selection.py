@@ -165,15 +165,36 @@ def test_a_choice_that_breaks_a_constraint_goes_to_the_nearest_that_does_not(rng
 def test_binned_profiles_are_chosen_from_on_their_grid(rng):
     case = random_case(rng, 4000, 3)
     exact, binned = case.profile(), case.profile(resolution=0.01)
-    for rule in CURVE_RULES:
-        found = select(binned, METRIC, rule)
+    reading = reading_of(case)
+    for rule in ("max", "balanced_log_loss"):
+        found = select(binned, METRIC, rule, reading=reading)
         assert found.strength == pytest.approx(0.01 * round(found.strength / 0.01), abs=1e-12)
         assert found.value == pytest.approx(exact.evaluate(METRIC, found.strength))
-        assert found.uncertainty >= 0.0
-    assert select(binned, METRIC, "smooth").uncertainty > 0.0
-    assert select(exact, METRIC, "smooth").uncertainty == 0.0
+        assert found.uncertainty > 0.0
+    assert select(exact, METRIC, "balanced_log_loss", reading=reading).uncertainty == 0.0
     odd = case.profile(resolution=0.3, bounds=(0.05, 0.1))  # no multiple of it within
-    assert 0.05 <= select(odd, METRIC, "smooth").strength <= 0.1
+    assert 0.05 <= select(odd, METRIC, "balanced_log_loss", reading=reading).strength <= 0.1
+
+
+def test_bins_make_rules_cautious_where_the_curve_is_steep(rng):
+    # One bin's jump is that of all its switches: where the curve rises steadily its square is
+    # many times the sum of theirs.
+    n = 4000
+    crossing = np.log(4.0) * np.linspace(0.0, 1.9, n)  # each is right from its crossing on
+    scores = np.stack([crossing, np.zeros(n)], axis=1)
+    exact, binned = (
+        rp.StrengthProfile.from_scores(
+            scores, np.ones(n, int), source_prior=[0.8, 0.2], resolution=width
+        )
+        for width in (None, 0.1)
+    )
+    right, wide = (
+        differences(Steps(*profile.curve("accuracy")), 0)[-1] for profile in (exact, binned)
+    )
+    assert wide > 5 * right
+    cautious, free = (select(each, "accuracy", "one_se").strength for each in (binned, exact))
+    assert cautious < free <= 1.9
+    assert cautious == pytest.approx(0.1 * round(cautious / 0.1))
 
 
 def test_a_curve_without_a_step_is_plausible_all_over():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reprior.calibrator.options import is_log_loss
 from reprior.core.score_map import ScoreMap
 from reprior.encoding import is_range
 from reprior.summary import metric_name
@@ -34,6 +35,11 @@ def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
         "provenance": calibrator.provenance_,
     }
     fields.update(_vectors(calibrator._decision))
+    asked, fits = calibrator.temperature, is_log_loss(calibrator.metric) or calibrator.separate
+    if isinstance(asked, str):
+        fields["temperature_option"] = asked
+    elif fits:  # else it is the temperature itself
+        fields["temperature_option"] = "fit" if asked is None else float(asked)
     if calibrator.probability_map_ is not None:
         fields["probability_map"] = _fields_of(calibrator.probability_map_)
     return fields
@@ -54,8 +60,10 @@ def options_of(fields: dict[str, Any]) -> dict[str, Any]:
     own = fields.get("probability_map")
     fitted = fields["metric"] == "log_loss"
     at = map_of(fields if own is None else own)
-    temperature: Any = at.temperature
-    if own is not None or (fitted and not at.plain):
+    temperature: Any = fields.get("temperature_option")
+    if temperature is None and own is None and not fitted:
+        temperature = at.temperature
+    if temperature is None:  # a file of before says no more
         temperature = "fit" if at.plain else "bcts" if at.scales is None else "vector"
     biased = fields.get("biases") is not None and not fitted
     return {

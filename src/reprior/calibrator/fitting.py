@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.calibrator.sources import Source, joint_bounds
-from reprior.core.joint import LogLossFit
-from reprior.core.scaling import SCALINGS
+from reprior.calibrator.sources import Source
+from reprior.core.joint import LogLossFit, sentence_of_unrest
+from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS
 from reprior.exceptions import InfeasibleError, RepriorWarning
@@ -27,6 +27,7 @@ from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
+from reprior.tuning.widen import WIDEST_BOUND
 
 __all__ = ["CONFIDENCE", "Tuned", "tuned"]
 
@@ -110,13 +111,15 @@ def _searched(
         at = 1.0 if nearest is None else nearest
         return Best(at, profile.evaluate(problem.metric, at), (at, at), False), profile
     if problem.selection != "max" and not problem.flat:
-        looks = problem.selection not in CURVE_RULES
+        reading = None
+        if problem.selection not in CURVE_RULES:
+            reading = replace(source.reading(profile.bounds), label_prior=problem.label_prior)
         best = select(
             profile,
             problem.metric,
             problem.selection,
             subject_to=problem.constraints,
-            reading=source.reading(profile.bounds) if looks else None,
+            reading=reading,
         )
         best = _inside(best, profile)
     return best, profile
@@ -207,7 +210,13 @@ def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
     fit = source.temperature(problem, shifts)
     if fit.at_bound:
         found.sentences.append(_at_temperature(fit.temperature))
-    return replace(found, decision=replace(found.decision, temperature=fit.temperature))
+    if not fit.converged:
+        found.sentences.append(sentence_of_unrest(fit.n_iterations))
+    return replace(
+        found,
+        decision=replace(found.decision, temperature=fit.temperature),
+        log_loss=(source.log_loss(problem), fit.log_loss),
+    )
 
 
 def _by_log_loss(problem: Problem, source: Source) -> Tuned:
@@ -233,12 +242,9 @@ def _probabilities(
 ) -> tuple[ScoreMap, tuple[float, float]]:
     """The map of least log-loss, and the log-loss before and after."""
     before = source.log_loss(problem)
-    if problem.temperature not in SCALINGS:
-        joint = source.joint(problem)
-        _say_of_joint(problem, joint, sentences)
-        return ScoreMap(joint.decision_strength, joint.temperature), (before, joint.log_loss)
-    with _heard(sentences):
-        fit = source.scaling(problem)
+    fit = _by_log_loss_widened(problem, source, sentences)
+    if isinstance(fit, LogLossFit):
+        return ScoreMap(fit.decision_strength, fit.temperature), (before, fit.log_loss)
     at, t = fit.joint.decision_strength, fit.joint.temperature
     if fit.joint.at_bound:  # it was held near the rule of Bayes then
         at = t = 1.0
@@ -248,23 +254,48 @@ def _probabilities(
     return ScoreMap(at, t, biases=fit.bias * t, scales=fit.scale * t), (before, fit.log_loss)
 
 
+def _by_log_loss_widened(
+    problem: Problem, source: Source, sentences: list[str]
+) -> LogLossFit | ScalingFit:
+    """Fit with λ within the bounds, and again with the upper one doubled while λ is at it."""
+    fitted = source.scaling if problem.temperature in SCALINGS else source.joint
+    low, high = problem.bounds
+    while True:
+        heard: list[str] = []
+        with _heard(heard):
+            fit = fitted(replace(problem, bounds=(low, high)))
+        joint = fit.joint if isinstance(fit, ScalingFit) else fit
+        at_bound = joint.at_bound and not problem.flat and joint.strength in (low, high)
+        if not at_bound or joint.strength < high or high >= WIDEST_BOUND:
+            break
+        wider = min(2 * high, WIDEST_BOUND) if high > 0 else WIDEST_BOUND
+        sentences.append(
+            f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}."
+        )
+        high = wider
+    sentences.extend(heard)
+    if isinstance(fit, LogLossFit):
+        _say_of_joint(problem, fit, sentences)
+    if at_bound:
+        sentences.append(
+            f"the log-loss still falls at the bound strength={joint.strength:g}. The model does "
+            f"not lean towards the classes that `source_prior` names frequent as it says: pass "
+            f"the mix that the model saw, class weights and sampling included, or wider `bounds`."
+        )
+    return fit
+
+
 def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> None:
-    """Say where the strength says nothing, or T or λ is at a bound."""
+    """Say where the strength says nothing, T is at a bound, or the fit did not come to rest."""
     if problem.flat and problem.log_loss:
         sentences.append(
             "The target prior is the source prior, as far as the classes in play go: the strength "
             "says nothing, and the temperature alone is fitted."
         )
-    if not fit.at_bound:
-        return
-    if fit.temperature in BOUNDS:
+    if fit.at_bound and fit.temperature in BOUNDS:
         sentences.append(_at_temperature(fit.temperature))
-    if fit.strength in joint_bounds(problem):
-        sentences.append(
-            f"the log-loss still falls at the bound strength={fit.strength:g}. The model does not "
-            f"lean towards the classes that `source_prior` names frequent as it says: pass the mix "
-            f"that the model saw, class weights and sampling included, or wider `bounds`."
-        )
+    if not fit.converged:
+        sentences.append(sentence_of_unrest(fit.n_iterations))
 
 
 def _at_temperature(end: float) -> str:

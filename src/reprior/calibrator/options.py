@@ -102,7 +102,10 @@ def _check_temperature(temperature: Any) -> None:
     named = isinstance(temperature, str) and temperature in ("fit", *SCALINGS)
     if temperature is not None and not named:
         check_finite_number(
-            "temperature", temperature, positive=True, hint="Or pass 'fit', or None."
+            "temperature",
+            temperature,
+            positive=True,
+            hint="Or pass 'fit', 'bcts', 'vector' or None.",
         )
 
 
@@ -184,6 +187,14 @@ def _refuse_with_counts(options: Any) -> None:
         raise OptionError(
             f"`n_bootstrap` must be 0 with tune='per_class': the bootstrap is of the strength. Got "
             f"{options.n_bootstrap}. Pass cv=5 for an honest score of the biases."
+        )
+    tempered = isinstance(options.temperature, str)
+    by_log_loss = options.separate or tempered or options.selection == "balanced_log_loss"
+    if options.label_prior is not None and not by_log_loss:
+        raise OptionError(
+            "`label_prior` must be left out where nothing is fitted by log-loss: a metric of "
+            "decisions counts the labels as they are. Got one. Leave it out, or pass "
+            "temperature='fit', separate=True or metric='log_loss'; or weight the samples."
         )
     if options.selection == "balanced_log_loss" and options.cv is not None:
         raise OptionError(

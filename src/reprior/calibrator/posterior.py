@@ -12,7 +12,7 @@ import numpy as np
 from reprior.calibrator.document import document_of
 from reprior.calibrator.fitted import Fitted
 from reprior.calibrator.lazy_source import tuned_on
-from reprior.calibrator.options import check_map, check_options, full_problem
+from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
 from reprior.core.arrays import namespace
 from reprior.core.binary import is_single_score
 from reprior.core.decision import decide
@@ -71,13 +71,15 @@ class PosteriorCalibrator(Fitted):
         "bcts" and "vector" fit a bias, or a scale and a bias, for every class by log-loss: for
         ``metric="log_loss"``, or with ``separate=True``.
     label_prior : array-like of shape (K,), optional
-        What the tuning labels follow, for fits by log-loss. Their own frequencies where it is not
-        given.
+        What the tuning labels follow, for fits by log-loss, and only for these. Their own
+        frequencies where it is not given.
     separate : bool, default False
         Hold two maps: one for decisions, tuned for ``metric``, which :meth:`predict` uses; one for
         probabilities, fitted by log-loss, which :meth:`predict_proba` uses.
     bounds : (float, float), default (0, 2)
-        Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
+        Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8, and
+        said. Of a fit by log-loss these are the strengths λ of softmax(z/T + λ·w), and
+        ``strength_`` is T times that: it may lie outside.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         What the scores are. It is never guessed.
     class_axis : int, default -1
@@ -273,6 +275,11 @@ class PosteriorCalibrator(Fitted):
 
         Biases per class move by strength_·(log P_t' − log P_t), as one strength's would.
 
+        Probabilities that were fitted by log-loss, with ``metric="log_loss"`` or by
+        ``separate=True``, are honest under P_t whatever strength that took. The rule of Bayes then
+        says what they are under P_t': they are multiplied by P_t'/P_t, which moves ``biases_`` by
+        T·(log P_t' − log P_t). The map for decisions beside them keeps its strength.
+
         Parameters
         ----------
         target_prior : "uniform", array-like of shape (K,), or {class: probability}
@@ -286,9 +293,13 @@ class PosteriorCalibrator(Fitted):
             classes=self.classes_.tolist(),
         )
         old, new = self.target_prior_, other.target_prior_
-        other._hold(self._decision.retargeted(self.source_prior_, old, new))
+        at, honest = self._decision, is_log_loss(self.metric)
+        honest = honest and not at.untouched  # that of `uncorrected` stays so
+        other._hold(at.retargeted(self.source_prior_, old, new, honest=honest))
         if self.probability_map_ is not None:
-            other.probability_map_ = self.probability_map_.retargeted(self.source_prior_, old, new)
+            other.probability_map_ = self.probability_map_.retargeted(
+                self.source_prior_, old, new, honest=True
+            )
         other._forget()
         return other
 
@@ -318,7 +329,9 @@ class PosteriorCalibrator(Fitted):
             return self
         other = copy.copy(self)
         other.separate, other.probability_map_ = False, None
-        if chosen == "probability":
+        if chosen == "decision":
+            other.temperature = None  # what was given or fitted is the other map's
+        else:
             at = self.probability_map_.strength
             other._hold(self.probability_map_)
             other._forget()

@@ -11,7 +11,6 @@ import numpy as np
 
 from reprior.core.box_newton import ROUNDING, Quadratic
 from reprior.core.joint import (
-    STRENGTHS,
     JointLoss,
     LogLossFit,
     best_jointly,
@@ -104,6 +103,7 @@ class InMemory:
             source_prior=problem.source_prior,
             target_prior=problem.target_prior,
             label_prior=problem.label_prior,
+            bounds=joint_bounds(problem),
             sample_weight=data.weight,
             kind=data.kind,
             class_axis=data.class_axis,
@@ -135,8 +135,8 @@ class InMemory:
 
 
 def joint_bounds(problem: Problem) -> tuple[float, float]:
-    """The range of λ: at once as far up as the bounds of a profile are widened."""
-    return problem.bounds[0], max(problem.bounds[1], STRENGTHS[1])
+    """The range of λ in softmax(z/T + λ·w): the bounds as they are. Who fits makes them wider."""
+    return problem.bounds
 
 
 def best_at_temperature(

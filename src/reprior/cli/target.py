@@ -12,7 +12,7 @@ import numpy as np
 from reprior.cli.inputs import open_to_fit, read_prior_file
 from reprior.cli.options import Reading
 from reprior.cli.session import Session
-from reprior.exceptions import OptionError, ScoresError
+from reprior.exceptions import LabelsError, OptionError, ScoresError
 
 if TYPE_CHECKING:
     from reprior.files.score_file import ScoreFile
@@ -21,7 +21,7 @@ __all__ = ["sample_rows", "target_prior_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Scores that an estimate looks at, at most: 64 MB of float64.
+#: Scores that an estimate looks at, at most, and as many of VAL: 64 MB of float64 each.
 MOST_SCORES = 2**23
 
 
@@ -61,8 +61,6 @@ def _estimated(
     reading: Reading,
 ) -> Vector:
     """Estimate by expectation-maximisation, from all rows or a bounded sample of them."""
-    from reprior.core.shift import estimate_target_prior
-
     if not target_scores:
         raise OptionError(
             "--target-scores must name unlabelled scores of the target. Got none beside "
@@ -81,13 +79,46 @@ def _estimated(
             most=MOST_SCORES // scores.n_classes,
             progress=progress,
         )
-    estimate: Vector = estimate_target_prior(rows, source_prior=source_prior, kind=str(found.kind))
+    estimate, how = _by_em(rows, source_prior, str(found.kind), _labelled(session, scores))
     which = "all" if len(rows) == n_rows else f"{len(rows):,} rows drawn from"
     session.note(
         f"the target prior is estimated from {which} {n_rows:,} rows of the target scores, by "
-        f"expectation-maximisation, which trusts the model's probabilities"
+        f"expectation-maximisation, which {how}"
     )
     return estimate
+
+
+def _labelled(session: Session, scores: ScoreFile) -> tuple[Vector, Vector]:
+    """VAL, or a bounded sample of it: what the model's probabilities are calibrated by."""
+    from reprior.cli.estimate import sample_labelled_rows
+
+    with session.progress("reading VAL", scores.n_samples) as progress:
+        rows, labels, _ = sample_labelled_rows(
+            scores,
+            class_axis=scores.class_axis,
+            ignore_index=scores.ignore_index,
+            most=MOST_SCORES // scores.n_classes,
+            progress=progress,
+        )
+    return rows, labels
+
+
+def _by_em(
+    rows: Vector, source_prior: Vector, kind: str, validation: tuple[Vector, Vector]
+) -> tuple[Vector, str]:
+    """The estimate, and whose probabilities it trusts: VAL may lack what a calibration needs."""
+    from reprior.core.shift import estimate_target_prior
+
+    try:
+        estimate = estimate_target_prior(
+            rows, source_prior=source_prior, kind=kind, validation=validation
+        )
+    except (LabelsError, ScoresError) as error:
+        plain = estimate_target_prior(rows, source_prior=source_prior, kind=kind)
+        why = str(error).split(". ")[0]
+        return plain, f"trusts the model's probabilities: VAL cannot calibrate them ({why})"
+    n_labels = f"{len(validation[1]):,} labels of VAL"
+    return estimate, f"trusts the model's probabilities once they are calibrated by {n_labels}"
 
 
 def sample_rows(

@@ -23,18 +23,37 @@ _PYTHON = (
     (re.compile(r"; profiles are read by StrengthProfile\.load"), ""),
 )
 
-#: A calibrator's kind is in its file: no option changes it.
-_OF_THE_CALIBRATOR = (
-    (re.compile(r"under kind='(\w+)'"), r"under the calibrator's kind, \1"),
-    (re.compile(r"were declared as kind='(\w+)'"), r"are taken as the calibrator's kind, \1"),
+#: What a command takes first that fit or fuse fit wrote, by the name of the argument.
+_FILES = {"cal": "calibrator", "fusion": "fusion"}
+
+#: The kind is in such a file: no option changes it.
+_OF_THE_FILE = (
+    (re.compile(r"under kind='(\w+)'"), r"under the {noun}'s kind, \1"),
+    (re.compile(r"were declared as kind='(\w+)'"), r"are taken as the {noun}'s kind, \1"),
     (
         re.compile(r"\bPass kind='\w+'(?: if these are [^.]*)?\."),
-        "Give scores of the calibrator's kind.",
+        "Give scores of the {noun}'s kind.",
     ),
     (
         re.compile(r"\bpass kind='\w+'(?: if these are [^.]*)?\."),
-        "give scores of the calibrator's kind.",
+        "give scores of the {noun}'s kind.",
     ),
+)
+
+#: What is said of calibrators, and holds of fusions. Whole turns of phrase, not the word alone,
+#: which a file or a class may have in its name.
+_OF_A_FUSION = tuple(
+    (re.compile(rf"(?<!\w){before}calibrator{after}"), r"\1fusion\2")
+    for before, after in (
+        ("(of the )", r"('s kind, )"),
+        ("(of the )", r"('s \d+ classes, )"),
+        ("(that the )", r"( was fitted for\.)"),
+        ("(or fit a )", "( on )"),
+        ("(name the )", "('s classes in its order, )"),
+        ("(Drop --classes: the )", r"( knows its classes\.)"),
+        ("(which )", r"(s and counts are in\.)"),
+        ("(a number a )", "( can hold)"),
+    )
 )
 
 
@@ -57,12 +76,15 @@ def in_options(sentence: str, command: click.Command | None) -> str:
     'Got counts of class 4 = 0.'
     """
     params = command.params if command is not None else []
+    arguments = {param.name for param in params if isinstance(param, click.Argument)}
     sentence = _in_places(sentence)
+    if arguments & {"fusion", "modalities"}:
+        sentence = _of_fusions(sentence)
     for pattern, words in _PYTHON:
         sentence = pattern.sub(words, sentence)
-    if any(isinstance(param, click.Argument) and param.name == "cal" for param in params):
-        for pattern, instead in _OF_THE_CALIBRATOR:
-            sentence = pattern.sub(instead, sentence)
+    for noun in (_FILES[name] for name in _FILES if name in arguments):
+        for pattern, instead in _OF_THE_FILE:
+            sentence = pattern.sub(instead.format(noun=noun), sentence)
     options = {
         param.name: max(param.opts, key=len)
         for param in params
@@ -78,6 +100,13 @@ def in_options(sentence: str, command: click.Command | None) -> str:
     sentence = re.sub(rf"`({names})\[0\]`", lambda m: f"the first of {options[m[1]]}", sentence)
     sentence = re.sub(rf"`({names})\[1\]`", lambda m: f"the second of {options[m[1]]}", sentence)
     return re.sub(rf"`({names})`", lambda m: options[m[1]], sentence)
+
+
+def _of_fusions(sentence: str) -> str:
+    """Say of a fusion what the commands of one model say of a calibrator."""
+    for pattern, instead in _OF_A_FUSION:
+        sentence = pattern.sub(instead, sentence)
+    return re.sub(r"\bwith save\(\)", "with reprior fuse fit", sentence)
 
 
 def _in_places(sentence: str) -> str:

@@ -91,7 +91,7 @@ class BoxMinimum:
     value : float
         The function there.
     converged : bool
-        Whether that is the minimum within the box.
+        Whether that is the minimum within the box; not so where :data:`MAX_PASSES` did not do.
     n_iterations : int
         Evaluations.
     at_bound : (bool, bool)
@@ -139,9 +139,9 @@ def minimise_in_box(
         n += found.n_passes
         if found.point is None:
             least = -here.change(step) <= LOST * noise * max(1.0, abs(here.value))
-            return BoxMinimum(_pair(at), here.value, bool(least), n, _AWAY)
+            return BoxMinimum(_pair(at), here.value, bool(least), n, _held(at, here.slope, box))
         at, here, stretch = found.point, found.quadratic, found.stretch
-    return BoxMinimum(_pair(at), here.value, False, n, _AWAY)
+    return BoxMinimum(_pair(at), here.value, False, n, _held(at, here.slope, box))
 
 
 _AWAY = (False, False)
@@ -182,10 +182,15 @@ def _ended(
 ) -> BoxMinimum:
     """Take the last step without a further look."""
     point = box.inside(at + step)
-    outward = here.slope + here.curvature @ step
-    held = ((point == box.low) & (outward > 0.0)) | ((point == box.high) & (outward < 0.0))
+    held = _held(point, here.slope + here.curvature @ step, box)
     value = max(here.value + here.change(step), 0.0)
-    return BoxMinimum(_pair(point), value, True, n, (bool(held[0]), bool(held[1])))
+    return BoxMinimum(_pair(point), value, True, n, held)
+
+
+def _held(point: NDArray[np.float64], slope: NDArray[np.float64], box: Box) -> tuple[bool, bool]:
+    """Whether x, and y, is at a bound beyond which a function of this slope still falls."""
+    held = ((point == box.low) & (slope > 0.0)) | ((point == box.high) & (slope < 0.0))
+    return bool(held[0]), bool(held[1])
 
 
 def _model_minimum(here: Quadratic, at: NDArray[np.float64], box: Box) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reprior.exceptions import LabelsError, PriorError
 
-__all__ = ["importance_weights"]
+__all__ = ["class_importance", "class_support", "importance_ratio", "importance_weights"]
 
 
 def importance_weights(
@@ -35,8 +35,9 @@ def importance_weights(
     target_prior : array of shape (K,)
         P_t.
     label_prior : array of shape (K,), optional
-        P_l, positive for every class with labels. Their own (weighted) frequencies where it is
-        not given: then every class with labels gets the weight of its target prior.
+        P_l, positive for every class with labels that the target has. Their own (weighted)
+        frequencies where it is not given: then every class with labels gets the weight of its
+        target prior.
 
     References
     ----------
@@ -50,23 +51,54 @@ def importance_weights(
     >>> importance_weights(labels, np.ones(4), target_prior=target).round(3)
     array([0.667, 0.667, 0.667, 2.   ])
     """
+    support = class_support(labels, weights, target_prior.size)
+    ratio = class_importance(support, target_prior=target_prior, label_prior=label_prior)
+    return weights * ratio[np.where(weights > 0, labels, 0).astype(np.int64)]
+
+
+def class_support(
+    labels: NDArray[Any], weights: NDArray[np.float64], n_classes: int
+) -> NDArray[np.float64]:
+    """Return the weight of every class. Labels of weight 0 are not looked at."""
     counted = weights > 0
-    index = np.where(counted, labels, 0).astype(np.int64)
-    support = np.bincount(index[counted], weights[counted], minlength=target_prior.size)
-    present = support > 0
-    if label_prior is None:
-        label_prior = support / support.sum()
-    elif (present & (target_prior > 0) & (label_prior <= 0)).any():
-        where = int(np.argmax(present & (target_prior > 0) & (label_prior <= 0)))
-        raise PriorError(
-            f"`label_prior` must be positive for every class that has labels. Got "
-            f"label_prior[{where}]=0 and labels of class {where}. Pass the mix that the tuning "
-            f"labels follow, or leave it out to take their frequencies."
-        )
-    if not (present & (target_prior > 0)).any():
+    index = labels[counted].astype(np.int64)
+    return np.asarray(np.bincount(index, weights[counted], minlength=n_classes), np.float64)
+
+
+def class_importance(
+    support: NDArray[np.float64],
+    *,
+    target_prior: NDArray[np.float64],
+    label_prior: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Return P_t / P_l of every class, by the weight ``support`` that each has; see above.
+
+    Labels that are of no use are refused, and a label prior that does not go with them.
+    """
+    wanted = (support > 0) & (target_prior > 0)
+    if not wanted.any():
         raise LabelsError(
             "`labels` must hold a class of positive `target_prior`, or there is nothing to fit. "
             "Got none. Pass labels of the classes that the target has."
         )
-    ratio = np.divide(target_prior, label_prior, out=np.zeros_like(target_prior), where=present)
-    return weights * ratio[index]
+    if label_prior is None:
+        return importance_ratio(target_prior, support / support.sum())
+    ratio = importance_ratio(target_prior, label_prior)
+    wrong = wanted & ((label_prior <= 0) | ~np.isfinite(ratio))
+    if wrong.any():
+        where = int(np.argmax(wrong))
+        raise PriorError(
+            f"`label_prior` must be positive for every class that has labels. Got "
+            f"label_prior[{where}]={label_prior[where]:g} and labels of class {where}. Pass the "
+            f"mix that the tuning labels follow, or leave it out to take their frequencies."
+        )
+    return np.where(wanted, ratio, 0.0)
+
+
+def importance_ratio(
+    target_prior: NDArray[np.float64], label_prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return P_t / P_l of every class; 0 for one that either lacks. P_l need not sum to 1."""
+    both = (target_prior > 0) & (label_prior > 0)
+    with np.errstate(over="ignore"):  # the next who looks refuses what is infinite
+        return np.divide(target_prior, label_prior, out=np.zeros_like(target_prior), where=both)

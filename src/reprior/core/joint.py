@@ -27,6 +27,8 @@ __all__ = [
     "fit_log_loss",
     "minimise_jointly",
     "refuse_lone_class",
+    "refuse_negative",
+    "sentence_of_unrest",
 ]
 
 STRENGTHS = (0.0, 8.0)
@@ -138,8 +140,8 @@ def fit_log_loss(
     Warns
     -----
     RepriorWarning
-        Where T or λ ends at a bound; and where P_t is P_s, so that λ says nothing:
-        ``decision_strength`` is then 1.
+        Where T or λ ends at a bound; where the fit did not come to rest; and where P_t is P_s, so
+        that λ says nothing: ``decision_strength`` is then 1.
 
     References
     ----------
@@ -170,7 +172,7 @@ def fit_log_loss(
     bounds = check_bounds(bounds)
     temperature_bounds = check_bounds(temperature_bounds, name="temperature_bounds", positive=True)
     refuse_lone_class(target)
-    _refuse_negative(target, bounds)
+    refuse_negative(target, bounds)
     data = Labelled.read(
         scores,
         labels,
@@ -191,6 +193,8 @@ def fit_log_loss(
         _say_of_strength(fit, w, bounds)
     if fit.temperature in temperature_bounds and fit.at_bound:
         warn_at_temperature(fit.temperature, temperature_bounds, "temperature_bounds", stacklevel=3)
+    if not fit.converged:
+        warnings.warn(sentence_of_unrest(fit.n_iterations), RepriorWarning, stacklevel=2)
     return fit
 
 
@@ -290,7 +294,16 @@ def refuse_lone_class(target: NDArray[np.float64]) -> None:
         )
 
 
-def _refuse_negative(target: NDArray[np.float64], bounds: tuple[float, float]) -> None:
+def sentence_of_unrest(n_passes: int) -> str:
+    """What is to be said of a fit by log-loss that ended before it was at the minimum."""
+    return (
+        f"the fit by log-loss did not come to rest in {n_passes} passes over the scores: what it "
+        f"found is where it was then, not the minimum. Pass more validation data, and scores of "
+        f"float64 that are not thousands large."
+    )
+
+
+def refuse_negative(target: NDArray[np.float64], bounds: tuple[float, float]) -> None:
     """Refuse strengths that would divide by the target prior of a class that has none."""
     if bounds[0] < 0.0 and (target == 0).any():
         where = int(np.argmax(target == 0))

@@ -9,8 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.checks import check_choice, check_finite_number, check_kind
-from reprior.core.joint import LogLossFit, best_jointly, refuse_lone_class
+from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
+from reprior.core.joint import (
+    STRENGTHS,
+    LogLossFit,
+    best_jointly,
+    refuse_lone_class,
+    refuse_negative,
+)
 from reprior.core.labelled import Labelled
 from reprior.core.lbfgs import Minimum, minimise_smooth
 from reprior.core.prior import as_prior, as_target_prior, slopes
@@ -49,7 +55,8 @@ class ScalingFit:
     ----------
     scale, bias : ndarray of shape (K,)
         a and b of softmax(a·z + b); see :func:`reprior.core.affine.affine_posterior`. The scales
-        are equal under "bcts". The bias of a class of target prior 0 is −inf.
+        are equal under "bcts". The bias of a class of target prior 0 is −inf; its scale says
+        nothing.
     log_loss : float
         The weighted mean log-loss in nats on the labels it was fitted on, without the penalty.
     converged : bool
@@ -77,6 +84,7 @@ def fit_scaling(
     target_prior: Any = "uniform",
     label_prior: Any = None,
     penalty: float = 1.0,
+    bounds: tuple[float, float] = STRENGTHS,
     sample_weight: Any = None,
     kind: str = "logits",
     class_axis: int = -1,
@@ -113,6 +121,8 @@ def fit_scaling(
     penalty : float, default 1
         α, at least 0. With 0 this is the plain maximum of the likelihood, which every class must
         have labels for.
+    bounds : (float, float), default (0, 8)
+        The range of λ in the joint fit.
 
     Returns
     -------
@@ -144,7 +154,10 @@ def fit_scaling(
     check_kind(kind)
     check_choice("scaling", scaling, SCALINGS)
     alpha = check_finite_number("penalty", penalty, minimum=0.0)
+    bounds = check_bounds(bounds)
     source, target, label_prior = _priors(source_prior, target_prior, label_prior)
+    if target is not None:
+        refuse_negative(target, bounds)
     data = Labelled.read(
         scores,
         labels,
@@ -161,11 +174,10 @@ def fit_scaling(
         w = slopes(source, target)
     data, w = data.of_classes(possible), w[possible]
     _refuse_absent(data, possible, alpha)
-    joint = best_jointly(data, w)
+    joint = best_jointly(data, w, bounds)
     found, loss = _fit(data, joint, w, alpha, per_class=scaling == "vector")
     _say_of_rest(found, joint, scaling, alpha)
-    scale, bias = np.full(possible.size, loss.centre[0]), np.full(possible.size, -np.inf)
-    scale[possible], bias[possible] = loss.unpacked(found.point)
+    scale, bias = _of_all_classes(loss, found, possible)
     return ScalingFit(
         scale=scale,
         bias=bias,
@@ -174,6 +186,17 @@ def fit_scaling(
         n_iterations=joint.n_iterations + found.n_iterations,
         joint=joint,
     )
+
+
+def _of_all_classes(
+    loss: ScalingLoss, found: Minimum, possible: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return scales and biases with those of the classes that the target lacks."""
+    a, b = loss.unpacked(found.point)
+    fill = loss.centre[0] if loss.per_class else a[0]
+    scale, bias = np.full(possible.size, fill), np.full(possible.size, -np.inf)
+    scale[possible], bias[possible] = a, b
+    return scale, bias
 
 
 def _fit(
@@ -209,7 +232,7 @@ def _say_of_rest(found: Minimum, joint: LogLossFit, scaling: str, alpha: float) 
     """Warn, on the line of the user's call, of a fit that runs to infinity."""
     separable = joint.at_bound and joint.temperature == BOUNDS[0]
     held = alpha > 0.0 or not separable
-    if found.converged and held and np.abs(found.point).max() <= FAR:
+    if found.converged and joint.converged and held and np.abs(found.point).max() <= FAR:
         return
     warnings.warn(
         f"the {scaling!r} scaling did not come to rest, as where some classes are told apart "

@@ -108,16 +108,31 @@ class ScoreMap:
         scaled = np.where(gone, 0.0, rows) * self.scales + shift
         return np.asarray(np.argmax(np.where(gone, -np.inf, scaled), axis=1))
 
-    def retargeted(self, source_prior: Any, before: Any, after: Any) -> ScoreMap:
+    @property
+    def untouched(self) -> bool:
+        """Whether it leaves the scores as they are."""
+        return self.plain and self.strength == 0.0 and self.temperature == 1.0
+
+    def retargeted(
+        self, source_prior: Any, before: Any, after: Any, *, honest: bool = False
+    ) -> ScoreMap:
         """Return the map for another target prior: biases move as λ·w does.
+
+        With ``honest`` the map gives probabilities under ``before``, whatever λ they took. By the
+        rule of Bayes they then are P(k|x)·P_t'(k) / P_t(k) under ``after``: biases, which the
+        temperature divides, move by T·log(P_t' / P_t).
 
         A class that had the target prior 0, and so no bias, gets λ·w.
         """
-        if self.biases is None:
-            return self
         old, new = np.asarray(before), np.asarray(after)
+        if (self.biases is None and not honest) or np.array_equal(old, new):
+            return self
+        step = self.temperature if honest else self.strength
+        now = self.shifts(source_prior, old)
         fresh = ScoreMap(self.strength).shifts(source_prior, new)
-        known = np.isfinite(self.biases) & (old > 0) & (new > 0)
+        known = np.isfinite(now) & (old > 0) & (new > 0)
         ratio = np.divide(new, old, out=np.ones_like(new), where=known)
-        biases = np.where(known, self.biases + self.strength * np.log(ratio), fresh)
+        biases = np.where(known, now + step * np.log(ratio), fresh)
+        if honest:
+            biases = np.where(new > 0, biases, -np.inf)
         return replace(self, biases=biases)

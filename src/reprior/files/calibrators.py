@@ -29,6 +29,9 @@ reprior reads; one that does not know them must not read a file with them as if 
 
 NEW_IN_2 = ("biases", "scales", "probability_map")
 
+FITTED = ("fit", "bcts", "vector")
+"""What a temperature may be that was fitted, for another fit with the same options."""
+
 PROMISED = (
     "format_version",
     "strength",
@@ -67,6 +70,7 @@ def calibrator_fields(path: str | os.PathLike[str], document: Any) -> dict[str, 
         "strength_interval": [strength, strength],
         "best_score": None,
         "provenance": None,
+        "temperature_option": None,
         **dict.fromkeys(NEW_IN_2),
     }
     complete: dict[str, Any] = {**defaults, **document}
@@ -102,6 +106,10 @@ def _rules(n: int) -> dict[str, Rule]:
         "provenance": Rule(
             "null or an object with the string 'digest' and the integer 'n_samples'",
             lambda value: value is None or is_provenance(value),
+        ),
+        "temperature_option": Rule(
+            f"null, a positive number or one of {', '.join(FITTED)}",
+            lambda value: value is None or value in FITTED or (is_number(value) and value > 0),
         ),
         **_map_rules(n),
         "probability_map": Rule(

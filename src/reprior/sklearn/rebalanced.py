@@ -29,27 +29,12 @@ from reprior.sklearn.labels import class_index, find_classes, plain
 from reprior.sklearn.routing import check_weight, route_fit
 from reprior.sklearn.source import check_source_prior, resolve_source_prior
 from reprior.sklearn.training import cross_validated
-from reprior.sklearn.tuning import make_calibrator, rehearse
+from reprior.sklearn.tuning import FOUND, make_calibrator, rehearse
 from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = ["RebalancedClassifierCV"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
-
-
-#: What the calibrator found, and the classifier shows.
-_TUNED = (
-    "strength_",
-    "strength_interval_",
-    "temperature_",
-    "biases_",
-    "shrinkage_",
-    "uncertainty_",
-    "best_score_",
-    "profile_",
-    "source_prior_",
-    "target_prior_",
-)
 
 
 def _has_scores(meta: RebalancedClassifierCV) -> bool:
@@ -161,8 +146,11 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     temperature_ : float
         The temperature applied.
 
-    biases_, shrinkage_, uncertainty_
+    biases_, scales_, probability_map_, shrinkage_, log_loss_, counts_, uncertainty_
         As in :class:`reprior.PosteriorCalibrator`; None where not asked for.
+
+    cross_validation_ : None
+        The folds are for scores here; for a λ judged without its fold, fit the calibrator with cv.
 
     best_score_ : float
         The metric at ``strength_`` on the pooled folds. λ was chosen on them: judge on others.
@@ -315,7 +303,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
         target_prior : "estimate", "uniform", array-like of shape (K,) or dict, default=None
             The class mix of these samples, where it is not the one that was tuned for. "estimate"
-            takes it from the samples themselves, by :func:`reprior.estimate_target_prior`.
+            takes it from the samples themselves, by :func:`reprior.estimate_target_prior`; have
+            probabilities fitted for that, by ``separate=True`` or ``metric="log_loss"``.
 
         Returns
         -------
@@ -333,7 +322,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         """
         return self._apply("predict_log_proba", X, target_prior)
 
-    def predict(self, X: Any, *, target_prior: Any = None) -> Vector:
+    def predict(self, X: Any, *, target_prior: Any = None, costs: Any = None) -> Vector:
         """Return the class of the largest re-calibrated posterior.
 
         Parameters
@@ -344,11 +333,19 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         target_prior : "estimate", "uniform", array-like of shape (K,) or dict, default=None
             As for :meth:`predict_proba`.
 
+        costs : array-like of shape (K, D), default=None
+            ``costs[true, decided]``: the decision of least expected cost by the probabilities, see
+            :func:`reprior.decide`; where there are not as many as classes, its index.
+
         Returns
         -------
         ndarray of shape (n_samples,)
             Class labels.
         """
+        if costs is not None:
+            posterior = self._apply("predict_proba", X, target_prior)
+            index = np.asarray(rp.decide(posterior, costs))
+            return index if np.shape(costs)[1] != self.classes_.size else self.classes_[index]
         posterior = self._apply("predict_proba", X, target_prior, map="decision")
         return np.asarray(self.classes_[np.argmax(posterior, axis=1)])
 
@@ -382,7 +379,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     ) -> RebalancedClassifierCV:
         self.estimator_, self.calibrator_ = model, calibrator
         self.classes_, self.response_method_ = classes, method
-        for name in _TUNED:
+        for name in FOUND:
             setattr(self, name, getattr(calibrator, name))
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):

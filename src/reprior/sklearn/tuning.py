@@ -13,9 +13,28 @@ from reprior.calibrator.options import check_options, is_log_loss
 from reprior.sklearn.labels import plain
 from reprior.tuning.problem import DEFAULT_SELECTION
 
-__all__ = ["make_calibrator", "rehearse"]
+__all__ = ["FOUND", "make_calibrator", "rehearse"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: What the calibrator finds, and the classifier shows.
+FOUND = (
+    "strength_",
+    "strength_interval_",
+    "temperature_",
+    "biases_",
+    "scales_",
+    "probability_map_",
+    "shrinkage_",
+    "best_score_",
+    "log_loss_",
+    "counts_",
+    "profile_",
+    "cross_validation_",
+    "uncertainty_",
+    "source_prior_",
+    "target_prior_",
+)
 
 
 def make_calibrator(
@@ -51,6 +70,7 @@ def rehearse(options: Any, classes: Vector) -> None:
         calibrator.metric = "balanced_accuracy"
     # Fits, and what looks at many samples, have nothing to work on here.
     calibrator.temperature, calibrator.separate, calibrator.n_bootstrap = None, False, 0
+    calibrator.label_prior = None
     calibrator.tune, calibrator.selection = "strength", DEFAULT_SELECTION
     # Whether the constraints can be met, only the real scores can tell.
     with warnings.catch_warnings(), contextlib.suppress(rp.InfeasibleError):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import to_numpy
+from reprior.core.importance import class_importance, class_support
 from reprior.tuning.passes import ARRAY_BLOCK
 from reprior.tuning.reading import Reading
 
@@ -34,9 +35,10 @@ def log_loss_strength(reading: Reading) -> float:
     .. math:: \min_λ \; \sum_i v_i \frac{P_t(y_i)}{P_l(y_i)}
         \Bigl( \log \sum_k e^{z_{ik} + λ w_k} - z_{i y_i} - λ w_{y_i} \Bigr)
 
-    with the log-scores z, the slopes w = log P_t − log P_s, the weights v, and the labels' own
-    frequencies P_l. It is convex in λ, with the slope E[w] − w_y and the curvature Var[w] under
-    the posterior. A sample whose own class is impossible, whatever λ is, says nothing.
+    with the log-scores z, the slopes w = log P_t − log P_s, the weights v, and the prior P_l that
+    the labels follow: their own frequencies, unless the reading knows better. It is convex in λ,
+    with the slope E[w] − w_y and the curvature Var[w] under the posterior. A sample whose own
+    class is impossible, whatever λ is, says nothing.
 
     Parameters
     ----------
@@ -63,14 +65,17 @@ def log_loss_strength(reading: Reading) -> float:
 
 
 def _importance(reading: Reading) -> Vector:
-    """P_t / P_l of every class, but for a factor; 0 for one without labels."""
+    """P_t / P_l of every class; 0 for one without labels."""
     rows = reading.rows
     weight = np.ones(rows.labels.shape) if rows.weights is None else rows.weights
     left_out = rows.left_out()
-    kept = np.ones(rows.labels.shape, bool) if left_out is None else ~left_out
-    support = np.bincount(rows.labels[kept], weight[kept], minlength=rows.n_classes)
-    target = reading.target_prior
-    return np.divide(target, support, out=np.zeros_like(target), where=support > 0)
+    if left_out is not None:
+        weight = np.where(left_out, 0.0, weight)
+    return class_importance(
+        class_support(rows.labels, weight, rows.n_classes),
+        target_prior=reading.target_prior,
+        label_prior=reading.label_prior,
+    )
 
 
 def _derivatives(reading: Reading, ratio: Vector, strength: float) -> _Slope:

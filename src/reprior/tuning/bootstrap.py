@@ -52,6 +52,9 @@ class Replicates:
         The raw maximum of each replicate, over the continuum of strengths.
     best_interval : ndarray of shape (R, 2)
         The strengths that do equally well.
+    number : integer array of shape (R,)
+        Which of the drawn replicates these are: those of one number are of the same samples,
+        whatever the metric.
     """
 
     strengths: Vector
@@ -60,9 +63,15 @@ class Replicates:
     best_strength: Vector
     best_value: Vector
     best_interval: Vector
+    number: Vector
 
     def __len__(self) -> int:
         return int(self.baseline.size)
+
+    def taken(self, index: Vector) -> Replicates:
+        """Some of the replicates, by their places or one by one."""
+        columns = (getattr(self, field.name)[index] for field in fields(self)[1:])
+        return Replicates(self.strengths, *columns)
 
 
 class StrengthBootstrap:
@@ -175,7 +184,8 @@ sample_weight
             grid = np.linspace(*self.profile.bounds, GRID)
             first = range(0, self.n_replicates, CHUNK)
             parts = list(_pool().map(partial(self._chunk, found, grid), self._seeds, first))
-            columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+            columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+            columns.append(np.arange(self.n_replicates))
             self._replicates[found] = _defined(Replicates(grid, *columns), found)
         return self._replicates[found]
 
@@ -215,8 +225,7 @@ def _defined(found: Replicates, metric: CountMetric) -> Replicates:
             f"`labels` must be enough to draw from. Got so few that {metric.name} is defined in "
             f"{int(kept.sum())} of {kept.size} replicates. Add labelled samples."
         )
-    columns = (getattr(found, field.name)[kept] for field in fields(found)[1:])
-    return Replicates(found.strengths, *columns)
+    return found.taken(kept)
 
 
 def _check_replicates(n_replicates: Any) -> int:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
+from reprior.core.importance import class_support, importance_ratio
 from reprior.core.labelled import Labelled
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading, read
@@ -80,18 +81,10 @@ class TuningData:
     def importance(self, label_prior: Vector | None) -> Any:
         """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""
         labels = to_numpy(self.labels)
-        kept = labels != self.ignore_index
         weight = np.ones(labels.shape) if self.weight is None else to_numpy(self.weight)
-        index = np.where(kept, labels, 0)
+        weight = np.where(labels == self.ignore_index, 0.0, weight)
         if label_prior is None:
-            label_prior = np.bincount(index[kept], weight[kept], minlength=self.target_prior.size)
+            label_prior = class_support(labels, weight, self.target_prior.size)
         ratio = importance_ratio(self.target_prior, label_prior)
-        return constant(weight * ratio[index], namespace(self.scores), like=self.scores)
-
-
-def importance_ratio(target_prior: Vector, label_prior: Vector) -> Vector:
-    """P_t / P_l of every class; 0 for one that has no labels. P_l need not sum to 1."""
-    ratio: Vector = np.divide(
-        target_prior, label_prior, out=np.zeros_like(target_prior), where=label_prior > 0
-    )
-    return ratio
+        weight = weight * ratio[np.where(weight > 0, labels, 0)]
+        return constant(weight, namespace(self.scores), like=self.scores)

@@ -13,6 +13,7 @@ from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.columns import Columns
 from reprior.tuning.crossval import CrossValidation
+from reprior.tuning.fold_options import counted_images
 from reprior.tuning.objective import Best
 from reprior.tuning.per_class import tune_biases
 from reprior.tuning.problem import Problem
@@ -53,6 +54,7 @@ def nested_biases(
     block = block._replace(scores=to_numpy(block.scores))
     left_out = rows.left_out()
     folds = fold_of.reshape(-1) if left_out is None else fold_of[~left_out]
+    images = counted_images(reading)
     numbers = np.unique(folds)
     if numbers.size < 2:
         raise OptionError(
@@ -61,7 +63,9 @@ def nested_biases(
         )
     strengths, counts, plain = [], [], []
     for number in numbers:
-        strength, biases = _tuned(reading, _taken(block, folds != number), problem)
+        rest = folds != number
+        own = None if images is None else images[rest]
+        strength, biases = _tuned(reading, _taken(block, rest), own, problem)
         judged = Columns(_taken(block, folds == number))
         strengths.append(strength)
         counts.append(judged.counts(judged.predictions(biases)))
@@ -77,7 +81,9 @@ def nested_biases(
     )
 
 
-def _tuned(reading: Reading, block: Block, problem: Problem) -> tuple[float, Vector]:
+def _tuned(
+    reading: Reading, block: Block, images: Vector | None, problem: Problem
+) -> tuple[float, Vector]:
     """The strength and the biases of some of the samples."""
     rows = Rows(
         scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
@@ -96,8 +102,9 @@ def _tuned(reading: Reading, block: Block, problem: Problem) -> tuple[float, Vec
             nearest: Any = error.strength  # a profile always names one
             strength = float(nearest)
     biases = tune_biases(
-        part, strength, metric=problem.metric, constraints=problem.constraints, seed=problem.seed
-    ).biases
+        part, strength, metric=problem.metric, constraints=problem.constraints, seed=problem.seed,
+        groups=images,
+    ).biases  # fmt: skip
     return strength, biases
 
 

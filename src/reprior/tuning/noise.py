@@ -3,7 +3,8 @@
 Along the strength a metric changes by jumps, each the work of one sample that switches (or of some
 that switch together). Samples are independent, so the variance of the difference between two
 strengths is about the sum of the squares of the jumps between them, the curve's quadratic
-variation. That needs neither scores nor a bootstrap, so profiles of any origin have it.
+variation. That needs neither scores nor a bootstrap. A binned profile has net jumps of many
+switches: where the curve rises steadily their squares are too large, and so is the error.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from reprior.tuning.bias_ascent import Ascent
 from reprior.tuning.bias_goal import Goal
 from reprior.tuning.columns import Columns
 from reprior.tuning.crossval import stratified_folds
+from reprior.tuning.fold_options import counted_images
 from reprior.tuning.objective import Constraint, SubjectTo
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading, read
@@ -24,8 +25,10 @@ from reprior.tuning.shrinkage import (
     SHRINKAGES,
     fold_counts,
     label_numbers,
+    shrinkage_folds,
     shrunk,
 )
+from reprior.tuning.sweep import value_of
 
 __all__ = ["PerClassBiases", "tune_biases", "tune_per_class"]
 
@@ -133,6 +136,8 @@ def tune_per_class(
         a constraint there. Unless it is 0, a class without labels stays at its start.
     n_folds : int, default 5
         Stratified folds of the cross-validation. In each, strength and biases are tuned anew.
+        Images stay whole: of dense labels the first axis is divided. One image alone cannot be,
+        and its biases stay at their start then, unless a number is given as ``shrinkage``.
     seed : int, default 0
         Deals the samples out to the folds.
     max_cycles : int, default 100
@@ -178,11 +183,13 @@ def tune_biases(
     n_folds: int = 5,
     seed: int = 0,
     max_cycles: int = MAX_CYCLES,
+    groups: Vector | None = None,
 ) -> PerClassBiases:
     """Tune biases from a strength that is known, on scores that have been read.
 
-    ``metric`` and those of the ``constraints`` are found already: class names are resolved. All
-    else is as in :func:`tune_per_class`.
+    ``metric`` and those of the ``constraints`` are found already: class names are resolved.
+    ``groups`` says of every sample that counts, (N,), to what it belongs that no fold divides;
+    where it is not given, pixels belong to their image. All else is as in :func:`tune_per_class`.
     """
     _check_options(shrinkage, n_folds, max_cycles)
     data = Columns(reading.rows.read((slice(None),)))
@@ -192,13 +199,17 @@ def tune_biases(
         raise _infeasible(ascent, constraints, strength)
     tried: dict[float, float] = {}
     if isinstance(shrinkage, str):
-        tried = work.validated(data, n_folds, np.random.default_rng(seed))
+        together = counted_images(reading) if groups is None else groups
+        tried = work.validated(data, together, n_folds, np.random.default_rng(seed))
         order = sorted(tried, key=lambda kappa: (tried[kappa], kappa), reverse=True)
     else:
         order = [float(shrinkage), np.inf, 0.0]
     kappa, biases, value = _chosen(data, ascent, order)
+    at_start = ascent.history[0]
+    if at_start < 0:  # by how much a constraint is missed there
+        at_start = value_of(data.counts(data.predictions(ascent.start)), metric)
     return PerClassBiases(
-        biases, value, strength, ascent.start, ascent.history[0], kappa, tried,
+        biases, value, strength, ascent.start, at_start, kappa, tried,
         np.array(ascent.history), ascent.converged, ascent.n_cycles,
     )  # fmt: skip
 
@@ -229,15 +240,16 @@ class _Work:
         return ascent
 
     def validated(
-        self, data: Columns, n_folds: int, rng: np.random.Generator
+        self, data: Columns, groups: Vector | None, n_folds: int, rng: np.random.Generator
     ) -> dict[float, float]:
         """The goal's rank of every shrinkage on the samples that the biases were not tuned on."""
         parts = -(-data.n_samples // CROSS_VALIDATED)
         if parts > 1:
-            data = data.taken(np.flatnonzero(stratified_folds(data.labels, parts, rng) == 0))
-        if data.n_samples < 2:
+            some = np.flatnonzero(stratified_folds(data.labels, parts, rng) == 0)
+            data, groups = data.taken(some), None if groups is None else groups[some]
+        folds = shrinkage_folds(data.labels, groups, n_folds, rng)
+        if folds is None:
             return {np.inf: 0.0}
-        folds = stratified_folds(data.labels, min(n_folds, data.n_samples), rng)
         baseline = data.counts(data.predictions(np.zeros(data.n_classes)))
         goal = Goal(self.metric, self.constraints, baseline)
         ranks = map(goal.rank, fold_counts(data, folds, self._tuned))

@@ -37,6 +37,8 @@ class Reading:
     slopes: Vector
     bounds: tuple[float, float]
     resolution: float | None
+    label_prior: Vector | None = None
+    """What the labels follow, where that is known better than by their frequencies."""
 
 
 def read(

@@ -131,6 +131,10 @@ def select(
         - "shrunk": the bagged one, drawn towards 1 by as much as it is uncertain.
         - "balanced_log_loss": what minimises the log-loss of the labels weighted to the target
           prior. It knows nothing of the metric, and is for those that the target prior is for.
+
+        All but "max" and "balanced_log_loss" tell the noise from the jumps of the curve. In a
+        binned profile a jump is that of many switches, and the noise comes out too large where
+        the curve is steep: they are then more cautious than they need be.
     subject_to : str or sequence of str, optional
         Constraints as :meth:`reprior.StrengthProfile.best` takes them. Where a rule's choice
         breaks one, the nearest strength is taken that keeps all of them.

@@ -19,8 +19,9 @@ import numpy as np
 
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.columns import Columns
+from reprior.tuning.crossval import stratified_folds
 
-__all__ = ["SHRINKAGES", "fold_counts", "label_numbers", "shrunk"]
+__all__ = ["SHRINKAGES", "fold_counts", "label_numbers", "shrinkage_folds", "shrunk"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -69,6 +70,30 @@ def label_numbers(data: Columns) -> Vector:
     total = np.bincount(data.labels, data.weights, minlength=k)
     squares = np.bincount(data.labels, data.weights**2, minlength=k)
     return np.divide(total**2, squares, out=np.zeros(k), where=squares > 0)
+
+
+def shrinkage_folds(
+    labels: Vector, groups: Vector | None, n_folds: int, rng: np.random.Generator
+) -> Vector | None:
+    """The fold of every sample, as many as can be; None where nothing can be divided.
+
+    Samples of one group are in one fold. Without groups, folds are stratified.
+
+    Examples
+    --------
+    >>> groups = np.array([7, 7, 7, 9, 9, 4])
+    >>> folds = shrinkage_folds(np.zeros(6, int), groups, 5, np.random.default_rng(0))
+    >>> [len(set(folds[groups == group].tolist())) for group in (4, 7, 9)], int(folds.max())
+    ([1, 1, 1], 2)
+    """
+    number, unit_labels = np.arange(labels.size), labels
+    if groups is not None:
+        number = np.unique(groups, return_inverse=True)[1].reshape(-1)
+        unit_labels = np.zeros(int(number.max()) + 1, np.int64)
+    if unit_labels.size < 2:
+        return None
+    folds: Vector = stratified_folds(unit_labels, min(n_folds, unit_labels.size), rng)[number]
+    return folds
 
 
 def fold_counts(
