@@ -47,7 +47,7 @@ def switching_share(logits: np.ndarray, prior: np.ndarray) -> float:
 @contextmanager
 def without_numba() -> Iterator[None]:
     """Run as an installation without numba does."""
-    with mock.patch("reprior.tuning.passes.has_numba", return_value=False):
+    with mock.patch("reprior.tuning.compiling.has_numba", return_value=False):
         yield
 
 

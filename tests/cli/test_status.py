@@ -11,8 +11,8 @@ from reprior.files.scores import open_scores
 
 @pytest.fixture
 def scores(tmp_path, monkeypatch):
-    monkeypatch.setattr("reprior.tuning.passes.has_numba", lambda: True)
-    monkeypatch.setattr("reprior.tuning.passes.WORTH_COMPILING", 10)
+    monkeypatch.setattr("reprior.tuning.compiling.has_numba", lambda: True)
+    monkeypatch.setattr("reprior.tuning.compiling.WORTH_COMPILING", 10)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     np.save(tmp_path / "s.npy", np.zeros((10, 3)))
     return open_scores(tmp_path / "s.npy")
@@ -26,7 +26,7 @@ def test_it_is_said_once(scores, tmp_path):
 
 
 def test_small_work_is_not_compiled(scores, monkeypatch):
-    monkeypatch.setattr("reprior.tuning.passes.WORTH_COMPILING", 1000)
+    monkeypatch.setattr("reprior.tuning.compiling.WORTH_COMPILING", 1000)
     assert with_compiling("tuning", scores) == "tuning"
 
 

@@ -24,13 +24,18 @@ def test_an_error_of_another_thread_comes_through():
         threads.in_threads(lambda item: 1 // item, [1, 0])
 
 
-def test_the_number_of_cores_may_be_told(monkeypatch):
+def test_cores_as_told_or_as_allowed(monkeypatch):
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     assert threads.n_cores() == 3
-    monkeypatch.setenv("REPRIOR_NUM_THREADS", "none")
-    assert threads.n_cores() >= 1
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert threads.n_cores() == (os.cpu_count() or 1)
+    for nonsense in ("", "0", "-2", "many"):
+        monkeypatch.setenv("REPRIOR_NUM_THREADS", nonsense)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 5, 7}, raising=False)
+        assert threads.n_cores() == 5
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert threads.n_cores() == 6
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert threads.n_cores() == 1
 
 
 @pytest.mark.parametrize(

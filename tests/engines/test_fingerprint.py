@@ -10,6 +10,7 @@ from hypothesis import given
 from tests.engines.shared import cuts, flat, images
 
 import reprior as rp
+from reprior.engines import fingerprint
 from reprior.engines.fingerprint import BLOCK
 
 
@@ -53,6 +54,24 @@ def test_chunks_that_cut_through_blocks_do_not_matter():
     edges = [0, 1, BLOCK // 24, BLOCK // 24 + 1, 2 * BLOCK // 24 + 7, labels.size]
     parts = [(scores[a:b], labels[a:b]) for a, b in pairwise(edges)]
     assert rp.engines.digest(parts) == rp.engines.digest([(scores, labels)])
+
+
+def test_of_much_data_blocks_are_passed_over(monkeypatch):
+    monkeypatch.setattr(fingerprint, "WHOLE", 3)
+    monkeypatch.setattr(fingerprint, "EVERY", 4)
+    per_block = BLOCK // 16
+    scores, labels = np.zeros((10 * per_block, 2)), np.zeros(10 * per_block, int)
+    known = rp.engines.digest([(scores, labels)])
+    seen = []
+    for block in range(10):
+        other = scores.copy()
+        other[block * per_block] = 1.0
+        cut = [(other[part], labels[part]) for part in (slice(33_333), slice(33_333, None))]
+        found = rp.engines.digest(cut)
+        assert found == rp.engines.digest([(other, labels)])
+        seen.append(found != known)
+    assert seen == [True, True, True, False, True, False, False, False, True, False]
+    assert rp.engines.digest([(scores[:-1], labels[:-1])]) != known
 
 
 def test_one_bit_anywhere_matters():

@@ -15,7 +15,7 @@ from tests.tuning.shared import cases, random_case, rows_of, switch_multiset
 from reprior.core.arrays import namespace
 from reprior.exceptions import ScoresError
 from reprior.tuning import passes
-from reprior.tuning.passes import Table, compiles, has_numba, n_cores, run_pass
+from reprior.tuning.passes import Table, run_pass
 
 
 def assert_equal(a, b):
@@ -144,38 +144,10 @@ def test_nothing_switches(either_path):
 # ---------------------------------------------------------------------------- environment
 
 
-def test_numba_is_here_to_be_tested():
-    assert has_numba()
-
-
-def test_small_work_is_compiled_only_where_something_was_compiled_before(monkeypatch):
-    large = passes.WORTH_COMPILING
-    assert compiles(1)
-    assert compiles(large)
-    monkeypatch.delitem(sys.modules, "reprior.tuning.compiled")
-    assert not compiles(large - 1)
-    assert compiles(large)
-    monkeypatch.setattr(passes, "has_numba", lambda: False)
-    assert not compiles(large)
-
-
-def test_cores_as_told_or_as_allowed(monkeypatch):
-    monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
-    assert n_cores() == 3
-    for nonsense in ("", "0", "-2", "many"):
-        monkeypatch.setenv("REPRIOR_NUM_THREADS", nonsense)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 5, 7}, raising=False)
-        assert n_cores() == 5
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert n_cores() == 6
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert n_cores() == 1
-
-
 FORKED = """
     import multiprocessing, os
     import numpy as np
+    from reprior.core import threads
     from reprior.tuning import passes
     from reprior.tuning.profile import StrengthProfile
 
@@ -191,7 +163,7 @@ FORKED = """
         return profile.best("macro_f1")
 
     here = best(0)
-    assert passes._pool.cache_info().currsize == 1
+    assert threads._pool.cache_info().currsize == 1
     with multiprocessing.get_context("fork").Pool(1) as pool:
         there = pool.map_async(best, [0, 1]).get(timeout=100)
     assert there == [here, here]

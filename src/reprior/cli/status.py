@@ -19,9 +19,9 @@ BYTES_OF_A_NUMBER = 8
 
 def with_compiling(title: str, scores: ScoreFile) -> str:
     """Return a bar's title, which says so where numba has to compile before the first chunk."""
-    from reprior.tuning import passes
+    from reprior.tuning import compiling
 
-    if not passes.has_numba() or _size(scores) < passes.WORTH_COMPILING or _is_compiled():
+    if not compiling.has_numba() or _size(scores) < compiling.WORTH_COMPILING or _is_compiled():
         return title
     return f"{title} ({COMPILING})"
 

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from reprior.core.arrays import Array, compute_dtype, to_numpy
+from reprior.core.threads import n_cores
 from reprior.fusion.counting import Moments, Tally, merged
 from reprior.fusion.kernel import SHORT_ROW, Kernel
 from reprior.fusion.recipe import Doubt, Recipe
-from reprior.tuning.passes import n_cores
 
 __all__ = ["Batch"]
 

@@ -18,9 +18,9 @@ from reprior.tuning.bias_goal import Goal
 from reprior.tuning.bias_line import Desk, Stretch, climb_lines, line_of, promising_part
 from reprior.tuning.bias_pairs import best_pair, pairs_worth_trying
 from reprior.tuning.columns import Columns
+from reprior.tuning.compiling import compiles
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.objective import best_interval, middle
-from reprior.tuning.passes import compiles
 from reprior.tuning.top_two import TopTwo
 
 __all__ = ["Ascent"]

@@ -8,15 +8,15 @@ everything that a profile has; the scores are looked at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, TypeAlias
 
 import array_api_compat
 import numpy as np
 
+from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.passes import _pool, compiles
+from reprior.tuning.compiling import compiles
 from reprior.tuning.paths import SamplePaths, sample_paths
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.sweep import value_of
@@ -183,7 +183,10 @@ sample_weight
                 import reprior.tuning.compiled  # noqa: F401 - from here on sweeps are compiled
             grid = np.linspace(*self.profile.bounds, GRID)
             first = range(0, self.n_replicates, CHUNK)
-            parts = list(_pool().map(partial(self._chunk, found, grid), self._seeds, first))
+            parts = in_threads(
+                lambda chunk: self._chunk(found, grid, *chunk),
+                list(zip(self._seeds, first, strict=True)),
+            )
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
             columns.append(np.arange(self.n_replicates))
             self._replicates[found] = _defined(Replicates(grid, *columns), found)

@@ -159,11 +159,13 @@ def _walk_rows(
         if not slope[b] > slope[here]:
             continue
         rise = np.float64(scores[i, here]) - np.float64(scores[i, b])
-        x = min(max(rise / (slope[b] - slope[here]), low), high)
+        cross = rise / (slope[b] - slope[here])
+        x = min(max(cross, low), high)
         count = _candidates(scores, i, slope, own, margin, here, b, x, found)
         at = AFTER_ZERO if low == 0.0 else low
         while here != b:
-            to, x = _next(scores, i, slope, here, found, count)
+            # Most rows switch once, where the two lines cross.
+            to, x = (b, cross) if count == 1 else _next(scores, i, slope, here, found, count)
             at = min(max(x, at), high)
             position[used] = at
             parties[0, used], parties[1, used], parties[2, used] = labels[i], here, to

@@ -6,20 +6,17 @@ installed a block is one compiled loop, without it, or on a device of its own, a
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from reprior.core.arrays import is_numpy_namespace
-from reprior.core.threads import shares_out
+from reprior.core.threads import in_threads, n_cores, shares_out
+from reprior.tuning.compiling import compiles
 from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, screen, walk
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
@@ -38,11 +35,9 @@ ARRAY_BLOCK = 1 << 19
 #: On a device of its own, where launching work is dear and memory wide.
 DEVICE_BLOCK = 1 << 24
 
-#: Switches that a compiled pass has room for at first.
+#: Switches that a compiled pass has room for at first, at least and per row.
 FIRST_ROOM = 1 << 14
-
-#: Scores from which on a compiled pass pays for being loaded.
-WORTH_COMPILING = 1 << 19
+SWITCHES_PER_ROW = 0.5
 
 NO_WEIGHTS = np.empty(0)
 
@@ -152,11 +147,7 @@ def _shared_out(
     ledgers = [_Ledger.empty(n_classes, weighted) for _ in range(n_threads)]
     edges = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
     shares = [blocks[a:b] for a, b in pairwise(edges)]
-    desks = list(zip(ledgers, shares, strict=True))
-    others = [_pool().submit(work, *desk) for desk in desks[1:]]
-    work(*desks[0])
-    for other in others:
-        other.result()
+    in_threads(lambda desk: work(*desk), list(zip(ledgers, shares, strict=True)))
     return ledgers
 
 
@@ -170,7 +161,9 @@ def _count_compiled(
     """Each block in one compiled loop."""
     from reprior.tuning.compiled import count_rows
 
-    table = _SwitchTable(FIRST_ROOM + slopes.size, ledger.weighted)
+    share = len(blocks) * COMPILED_BLOCK / slopes.size
+    room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
+    table = _SwitchTable(room + slopes.size, ledger.weighted)
     used = 0
     for index in blocks:
         block = rows.read(index, look=False)
@@ -243,37 +236,3 @@ def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | 
         return
     table[Table.TRUE_POSITIVE_AT_0] += total(labels, labels == found.origin)
     table[Table.PREDICTED_AT_0] += total(found.origin)
-
-
-@cache
-def has_numba() -> bool:
-    """Whether numba is installed (it is imported only when a pass needs it)."""
-    return importlib.util.find_spec("numba") is not None
-
-
-def compiles(size: int) -> bool:
-    """Whether a loop over ``size`` items is compiled.
-
-    Compiling takes seconds, once, and loading what was compiled before a second. Small work is
-    done sooner in arrays, unless something was compiled in this process already.
-    """
-    return has_numba() and (size >= WORTH_COMPILING or "reprior.tuning.compiled" in sys.modules)
-
-
-def n_cores() -> int:
-    """Cores this process may use, or what the environment variable REPRIOR_NUM_THREADS says."""
-    told = os.environ.get("REPRIOR_NUM_THREADS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_cores(), thread_name_prefix="reprior")
-
-
-# Threads do not survive a fork: a child that inherited the pool would wait for ever.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -19,8 +19,8 @@ import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.tuning.compiling import compiles
 from reprior.tuning.constants import fraction_bits
-from reprior.tuning.passes import compiles
 from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
 
 __all__ = ["Steps", "sweep", "sweep_rule", "value_of"]

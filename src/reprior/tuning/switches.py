@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning.compiling import compiles
 from reprior.tuning.grouping import grouped
 
 __all__ = ["BinTable", "BinnedSwitches", "ClassEvents", "Switches", "n_cells"]
@@ -323,6 +324,16 @@ class BinTable:
         return _grid_index(position, self._resolution).astype(np.intp) - self._first
 
     def _add(self, switches: Switches) -> None:
+        plain = switches.count is None and switches.weight is None
+        if plain and compiles(self._plain[1].size):
+            from reprior.tuning.compiled_bins import enter
+
+            parties = switches.label, switches.loser, switches.winner
+            enter(
+                switches.position, *parties, self._resolution, self._first, self._n_classes,
+                *self._plain,
+            )  # fmt: skip
+            return
         index = self._index(switches.position)
         lost, won = (index * self._n_classes + party for party in (switches.loser, switches.winner))
         miss, hit = (switches.label == party for party in (switches.loser, switches.winner))
