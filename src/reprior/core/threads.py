@@ -7,12 +7,20 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
-__all__ = ["compiles", "has_numba", "in_threads", "n_cores", "one_thread", "shares_out"]
+__all__ = [
+    "begin",
+    "compiles",
+    "has_numba",
+    "in_threads",
+    "n_cores",
+    "one_thread",
+    "shares_out",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,6 +53,17 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
     finally:
         for other in waiting:
             other.cancel()
+
+
+def begin(work: Callable[[], Result]) -> Future[Result]:
+    """Begin a call in a thread of the pool; what it asks for is done in that thread.
+
+    Examples
+    --------
+    >>> begin(lambda: 6 * 7).result()
+    42
+    """
+    return _pool().submit(work)
 
 
 def shares_out() -> bool:

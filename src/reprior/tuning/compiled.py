@@ -23,6 +23,7 @@ from reprior.tuning.compiled_winners import (
     ZERO,
     Index,
     beats,
+    ends_of_few,
     margin_of,
     peaks,
     winners,
@@ -38,7 +39,7 @@ TILE = 1 << 13
 # function below against the array-API pass, bit for bit.
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True)
 def _candidates_of_few(
     scores: Any, i: Index, slope: Any, a: Index, b: Index, x: float, level: float, found: Any
 ) -> int:  # pragma: no cover
@@ -56,6 +57,19 @@ def _candidates_of_few(
                 count += 1
         k += 1
     return count
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _near_of_few(
+    scores: Any, i: Index, own: Any, margin: tuple[float, float], x: float, level: float
+) -> int:  # pragma: no cover
+    """How many lines may be above the level, in the scores' own precision: a and b, and others."""
+    at = scores.dtype.type(x)
+    least = scores.dtype.type(level - margin[0] * (abs(level) + max(abs(x), 1.0) * margin[1]))
+    near = np.int32(0)
+    for k in range(np.uintp(scores.shape[1])):
+        near = np.int32(near + (not scores[i, k] + at * own[k] < least))
+    return int(near)
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -110,8 +124,10 @@ def _candidates(
     at_a = np.float64(scores[i, a]) + x * slope[a]
     at_b = np.float64(scores[i, b]) + x * slope[b]
     level = min(at_a, at_b)
+    count = 0
     if scores.shape[1] < SHORT:
-        count = _candidates_of_few(scores, i, slope, a, b, x, level, found)
+        if _near_of_few(scores, i, own, margin, x, level) > 2:
+            count = _candidates_of_few(scores, i, slope, a, b, x, level, found)
     else:
         count = _candidates_of_many(scores, i, slope, own, margin, a, b, x, level, found)
     found[count] = b
@@ -153,11 +169,15 @@ def _walk_rows(
 ) -> int:  # pragma: no cover
     """Write the switches of the rows behind the ``used`` ones; return how many there are then."""
     low, high = bounds
-    for i in range(np.uintp(scores.shape[0])):
+    n_rows, n_switching = np.uintp(scores.shape[0]), ZERO
+    rows = np.empty(scores.shape[0], np.uintp)
+    for i in range(n_rows):  # a list of those that switch, without a branch
+        rows[n_switching] = i
+        n_switching += np.uintp(slope[end[i]] > slope[start[i]])
+    for j in range(n_switching):
+        i = rows[j]
         here: Index = np.int64(start[i])
         b: Index = np.int64(end[i])
-        if not slope[b] > slope[here]:
-            continue
         rise = np.float64(scores[i, here]) - np.float64(scores[i, b])
         cross = rise / (slope[b] - slope[here])
         x = min(max(cross, low), high)
@@ -217,6 +237,10 @@ def _settle(
     end: Any,
 ) -> bool:  # pragma: no cover
     """Write each row's winners at 0, ``low`` and ``high``; False if a row cannot be used."""
+    if scores.shape[1] < SHORT and bounds[0] == 0.0:
+        well = ends_of_few(scores, *at_high, slope, origin, end)
+        start[:] = origin
+        return bool(well)
     line, line_bits, places = desk
     if not peaks(scores, bits, places, origin):
         return False

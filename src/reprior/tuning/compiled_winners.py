@@ -22,7 +22,18 @@ from numba import njit
 
 from reprior.tuning.envelope import FLOOR
 
-__all__ = ["BLOCK", "SHORT", "WIDTH", "ZERO", "Index", "beats", "margin_of", "peaks", "winners"]
+__all__ = [
+    "BLOCK",
+    "SHORT",
+    "WIDTH",
+    "ZERO",
+    "Index",
+    "beats",
+    "ends_of_few",
+    "margin_of",
+    "peaks",
+    "winners",
+]
 
 Index: TypeAlias = Any
 """A signed or unsigned integer: compiled code must not mix the two."""
@@ -156,35 +167,46 @@ def _settled_of_few(
 
 
 @njit(nogil=True, cache=True)
-def _winners_of_few(
-    scores: Any, shift: Any, exact: Any, margin: tuple[float, float], slope: Any, found: Any
+def ends_of_few(
+    scores: Any,
+    shift: Any,
+    exact: Any,
+    margin: tuple[float, float],
+    slope: Any,
+    origin: Any,
+    found: Any,
 ) -> bool:  # pragma: no cover
-    """As ``winners``, of short rows: in the scores' own precision where one line is clearly on top.
+    """As ``peaks`` and ``winners``, of short rows, in one go.
 
-    The other rows are left for a loop of their own. With a call to settle them in its midst, the
-    first one would take twice as long.
+    In the scores' own precision where one line is clearly on top. The other rows are left for a
+    loop of their own: with a call to settle them in its midst, the first would take twice as long.
     """
     n_rows: Index = np.uintp(scores.shape[0])
     n_classes: Index = np.uintp(scores.shape[1])
     # Half as wide again: the level itself is rounded here too.
     own, most = scores.dtype.type(1.5 * margin[0]), scores.dtype.type(margin[1])
+    well = True
     for i in range(n_rows):
+        first, peak = ZERO, scores[i, ZERO]
         best, top = ZERO, scores[i, ZERO] + shift[ZERO]
         for k in range(ONE, n_classes):
-            s = scores[i, k] + shift[k]
+            z, s = scores[i, k], scores[i, k] + shift[k]
+            first = k if z > peak else first
+            peak = z if z > peak else peak
             best = k if s > top else best
             top = s if s > top else top
         level = top - own * (abs(top) + most)
         near = np.int32(0)
         for k in range(n_classes):
             near = np.int32(near + (not scores[i, k] + shift[k] < level))
+        origin[i] = np.int64(first)
+        well &= -np.inf < peak < np.inf
         found[i] = np.int64(best) if near == 1 else _UNDECIDED
     for i in range(n_rows):
         if found[i] == _UNDECIDED:
             found[i] = _settled_of_few(scores, i, n_classes, exact, slope)
-            if found[i] < 0:
-                return False
-    return True
+            well &= found[i] >= 0
+    return well
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -286,7 +308,8 @@ def winners(
     n_rows: Index = np.uintp(scores.shape[0])
     n_classes: Index = np.uintp(scores.shape[1])
     if n_classes < SHORT:
-        return bool(_winners_of_few(scores, shift, exact, margin, slope, found))
+        nobody = np.empty_like(found)
+        return bool(ends_of_few(scores, shift, exact, margin, slope, nobody, found))
     blocks = np.arange(0, scores.shape[1], WIDTH).astype(np.uintp)
     n_blocks = np.uintp(blocks.shape[0])
     for i in range(n_rows):
