@@ -46,6 +46,41 @@ def test_the_bound_is_doubled_until_the_best_lies_inside():
     assert {w.filename for w in caught} == {__file__}
 
 
+def test_a_best_near_the_bound_is_followed_too():
+    # Four are right from 1.8 to 1.95, and five from 2.7 to 3: noise just below the bound.
+    margins = np.log(4.0) * np.array([1.8, 2.6, 2.7, 1.95, 3.0])
+    profile_of, seen = profiles_of([*margins, 9.0], [1, 1, 1, 0, 0, 0])
+    with pytest.warns(rp.RepriorWarning) as caught:
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    assert seen == [(0.0, 2.0), (0.0, 4.0)]
+    assert best == profile.best("accuracy")
+    assert best.strength > 2.6
+    assert [str(w.message) for w in caught] == [
+        "The best strength lay near the upper bound 2: searching up to 4."
+    ]
+
+
+def test_where_there_is_nothing_better_further_up_the_bounds_stay_without_a_word():
+    margins = np.log(4.0) * np.array([1.8, 1.8, 1.9, 7.0, 0.5])
+    profile_of, seen = profiles_of(margins, [1, 1, 0, 0, 0])
+    best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    assert best == profile.best("accuracy")
+    assert (seen, profile.bounds) == ([(0.0, 2.0), (0.0, 4.0)], (0.0, 2.0))
+    with pytest.warns(rp.RepriorWarning, match="lies near the upper bound 2, and"):
+        best_within(profile_of((1.0, 2.0)), ACCURACY, [], stacklevel=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_models_that_are_three_times_too_sure(seed):
+    rng, prior = np.random.default_rng(seed), np.array([0.6, 0.2, 0.1, 0.07, 0.03])
+    labels = rng.choice(5, 3000, p=prior)
+    scores = 3 * (1.5 * np.eye(5)[labels] + rng.normal(size=(3000, 5)) + np.log(prior))
+    with pytest.warns(rp.RepriorWarning, match="searching up to 4"):
+        found = rp.PosteriorCalibrator(prior).fit(scores, labels)
+    wide = rp.PosteriorCalibrator(prior, bounds=(0.0, 8.0)).fit(scores, labels)
+    assert found.best_score_ == wide.best_score_
+
+
 def test_it_ends_at_8_and_asks_about_the_prior():
     profile_of, seen = profiles_of([9.0, 50.0, 60.0], [1, 0, 1])
     with pytest.warns(rp.RepriorWarning) as caught:
