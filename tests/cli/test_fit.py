@@ -236,3 +236,22 @@ def test_weights_of_samples(tmp_path, run):
         val.scores, val.labels, sample_weight=weight
     )
     assert result.json["strength"] == expected.strength_
+
+
+def test_labels_of_each_file(run, tmp_path):
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=(60, 3)), rng.integers(3, size=60)
+    for i, part in enumerate((slice(20), slice(20, 60))):
+        np.save(tmp_path / f"s{i}.npy", scores[part])
+        np.save(tmp_path / f"y{i}.npy", labels[part])
+    (tmp_path / "counts.json").write_text("[30, 20, 10]")
+    common = ["--counts", tmp_path / "counts.json", "--kind", "logits", "--json"]
+    files = [tmp_path / f"s{i}.npy" for i in range(2)]
+    each = [word for i in range(2) for word in ("--labels", tmp_path / f"y{i}.npy")]
+    told = run("fit", *files, *each, *common, "-o", tmp_path / "a.json")
+    pattern = ["--labels", tmp_path / "y*.npy"]
+    same = run("fit", *files, *pattern, *common, "-o", tmp_path / "b.json")
+    assert told.json["strength"] == same.json["strength"]
+    refused = run("fit", files[0], *each, *common, "-o", tmp_path / "c.json")
+    assert refused.code != 0
+    assert "60 labels" in refused.err

@@ -49,7 +49,7 @@ class Reading:
     """How score files are to be read."""
 
     kind: str | None = None
-    labels: str | None = None
+    labels: tuple[str, ...] | None = None
     classes: str | None = None
     label_column: str = "label"
     labels_as: str | None = None
@@ -129,8 +129,10 @@ _LABELS_AS = click.option(
 )  # fmt: skip
 _LABELS = (
     click.option(
-        "--labels", type=PATH, metavar="FILE",
-        help="Labels in a file of their own, in the order of the scores.",
+        "--labels", type=PATH, metavar="FILE", multiple=True,
+        callback=lambda _, __, given: tuple(given) or None,
+        help="Labels in a file of their own, in the order of the scores; one for each file of "
+        "scores, or a pattern.",
     ),
     *_NAMES_OF_LABELS,
     _LABELS_AS,

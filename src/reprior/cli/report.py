@@ -89,7 +89,7 @@ def command(
     validation = open_for(calibrator, session, val, reading, labelled=True)
     judged = None
     if test:
-        elsewhere = replace(reading, labels=test_labels)
+        elsewhere = replace(reading, labels=(test_labels,) if test_labels else None)
         judged = open_for(calibrator, session, test, elsewhere, labelled=True)
         if len(validation.shape) > 2 and calibrator.class_axis != validation.class_axis:
             raise OptionError(

@@ -238,7 +238,8 @@ def _settle(
 ) -> bool:  # pragma: no cover
     """Write each row's winners at 0, ``low`` and ``high``; False if a row cannot be used."""
     if scores.shape[1] < SHORT and bounds[0] == 0.0:
-        well = ends_of_few(scores, *at_high, slope, origin, end)
+        shift, exact, margin = at_high
+        well = ends_of_few(scores, shift, exact, margin, slope, origin, end)
         start[:] = origin
         return bool(well)
     line, line_bits, places = desk
