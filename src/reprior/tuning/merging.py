@@ -22,6 +22,13 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: little memory, and binning costs a pass over all bins each time.
 SWITCHES_PER_BINNING = 1 << 20
 
+#: Switches from which on exact profiles are not added in pairs but kept side by side, 5 MB each:
+#: a sum of large ones would need their room twice, and it may be binned before it is ever asked for.
+LARGE = 1 << 18
+
+#: The rank of those, which no pair has.
+_APART = 99
+
 #: Cells of a table of bins that is kept: 64 MB, twice that with weights. With bins of 1e-4 and the
 #: usual bounds that is enough for 200 classes.
 MOST_CELLS = 1 << 22
@@ -83,8 +90,8 @@ def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
 class ProfileSum:
     """A growing sum of profiles; nothing is copied over and over.
 
-    Exact ones are added in pairs of like size, bins in one table of all strengths and classes, or
-    in pairs too where that table would be large.
+    Exact ones are added in pairs of like size up to some megabytes, bins in one table of all
+    strengths and classes, or in pairs too where that table would be large.
 
     Parameters
     ----------
@@ -205,11 +212,22 @@ def _push(stack: list[tuple[int, StrengthProfile]], profile: StrengthProfile) ->
     rank = 0
     while stack and stack[-1][0] == rank:
         profile, rank = stack.pop()[1] + profile, rank + 1
-    stack.append((rank, profile))
+    large = profile.resolution is None and profile.n_switches >= LARGE
+    stack.append((_APART if large else rank, profile))
 
 
 def _collapse(stack: list[tuple[int, StrengthProfile]]) -> StrengthProfile:
-    total = stack[-1][1]
-    for _, profile in stack[-2::-1]:
+    profiles = [profile for _, profile in stack]
+    if any(profile.resolution is not None for profile in profiles):
+        return _added(profiles)
+    # All switches in one go: added one by one they would be copied over and over.
+    plain = [profile._like(switches=Switches.none(profile.weighted)) for profile in profiles]
+    switches: list[Any] = [profile._switches for profile in profiles]
+    return _added(plain)._like(switches=Switches.concatenate(switches))
+
+
+def _added(profiles: list[StrengthProfile]) -> StrengthProfile:
+    total = profiles[-1]
+    for profile in profiles[-2::-1]:
         total = profile + total
     return total
