@@ -15,7 +15,13 @@ from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 from reprior.metrics.count_metrics import find_metric
 from reprior.tuning.data import TuningData
-from reprior.tuning.lazy_frames import is_lazy_frame, lazy_column, lazy_columns, lazy_names
+from reprior.tuning.lazy_frames import (
+    is_lazy_frame,
+    lazy_column,
+    lazy_columns,
+    lazy_names,
+    same_partitions,
+)
 from reprior.tuning.objective import Constraint
 from reprior.tuning.problem import Problem
 
@@ -63,6 +69,7 @@ class Encoded(NamedTuple):
 
 def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encoded:
     """Read the data as a calibrator's ``options`` say."""
+    scores, labels, sample_weight = same_partitions(scores, labels, sample_weight)
     labels, sample_weight = lazy_column(labels), lazy_column(sample_weight)
     terms = read_terms(options, options.classes, scores=scores, labels=labels)
     indices, ignored = encode_labels(labels, terms.names, options.ignore_index)

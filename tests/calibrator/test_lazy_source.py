@@ -80,7 +80,8 @@ def test_labels_that_are_names():
         data.calibrator(classes=["w", "x", "y", "z"]).fit(lazy(data.scores), lazy(names))
 
 
-def test_dataframes():
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_dataframes(on_disk, tmp_path):
     pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
     data = weighted(flat(4, n=100))
     frame = pd.DataFrame(data.scores[:, ::-1], columns=NAMES[::-1])  # another order
@@ -89,6 +90,11 @@ def test_dataframes():
         data.calibrator(classes=NAMES.tolist()).fit, data.scores, frame["label"], data.weight
     )
     lazily = dd.from_pandas(frame, npartitions=5)
+    if on_disk:  # of which Dask reads those of few columns several to a partition
+        for i in range(5):
+            frame.iloc[20 * i : 20 * (i + 1)].to_parquet(tmp_path / f"{i}.parquet")
+        lazily = dd.read_parquet([tmp_path / f"{i}.parquet" for i in range(5)])
+        assert lazily["label"].optimize().npartitions < 5
     found, _ = quietly(
         data.calibrator(classes=NAMES.tolist()).fit,
         lazily[NAMES.tolist()[::-1]], lazily["label"], lazily["weight"],

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import ScoresError
-from reprior.tuning.lazy_frames import is_lazy_frame, lazy_column, lazy_columns, lazy_names
+from reprior.tuning.lazy_frames import (
+    is_lazy_frame,
+    lazy_column,
+    lazy_columns,
+    lazy_names,
+    same_partitions,
+)
 
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
@@ -52,3 +58,12 @@ def test_names_are_found_once_each(frame):
     found = lazy_names(many)
     assert sorted(found) == list(range(7))
     assert {type(name) for name in found} == {int}
+
+
+def test_what_is_no_series_stays_as_it_is(frame):
+    labels = da.zeros(3)
+    assert same_partitions(frame, labels, None) == (frame, labels, None)
+    assert same_partitions([1.0], frame["a"], None)[0] == [1.0]
+    scores, found, weight = same_partitions(frame[["b"]], frame["a"], labels)
+    assert (list(scores.columns), weight is labels) == (["b"], True)
+    assert found.compute().tolist() == [4.0, 5.0, 6.0]

@@ -9,7 +9,7 @@ import numpy as np
 from reprior.exceptions import ScoresError
 from reprior.tuning.lazy import delayed, tree
 
-__all__ = ["is_lazy_frame", "lazy_column", "lazy_columns", "lazy_names"]
+__all__ = ["is_lazy_frame", "lazy_column", "lazy_columns", "lazy_names", "same_partitions"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -17,6 +17,33 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 def is_lazy_frame(values: Any) -> bool:
     """Whether values are a dataframe of Dask."""
     return hasattr(values, "to_dask_array") and values.ndim == 2
+
+
+def same_partitions(frame: Any, *columns: Any) -> tuple[Any, ...]:
+    """A dataframe of Dask, and series that belong to it, in partitions of the same samples.
+
+    Dask reads files of few columns several to a partition: of one set of files a frame of scores
+    may have more partitions than a series of labels, and neither tells how long they are. So all
+    columns are read as one frame here. Anything that is no series of Dask stays as it is.
+    """
+    own = {f"__reprior_{i}": each for i, each in enumerate(columns) if _is_series(each)}
+    if not is_lazy_frame(frame) or not own:
+        return frame, *columns
+    joined = frame.assign(**own)
+    fixed = joined.map_partitions(_as_it_is, meta=joined._meta)  # of which Dask leaves nothing out
+    names = [f"__reprior_{i}" for i in range(len(columns))]
+    others = (
+        fixed[name] if name in own else each for name, each in zip(names, columns, strict=True)
+    )
+    return fixed[list(frame.columns)], *others
+
+
+def _as_it_is(partition: Any) -> Any:
+    return partition
+
+
+def _is_series(values: Any) -> bool:
+    return hasattr(values, "to_dask_array") and values.ndim == 1
 
 
 def lazy_column(values: Any) -> Any:
