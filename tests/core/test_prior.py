@@ -266,6 +266,13 @@ WORDS = {
         "`target_prior` must be 'uniform'. Got 'unifrom'. Did you mean 'uniform'? Or pass one "
         "probability per class.",
     ),
+    "target estimate": (
+        lambda: as_target_prior("estimate", n_classes=3),
+        OptionError,
+        "`target_prior` must be 'uniform'. Got 'estimate'. Or pass one probability per class. A "
+        "mix that nobody knows is estimated by estimate_target_prior from unlabelled scores; of "
+        "scikit-learn's, RebalancedClassifierCV.predict takes 'estimate'.",
+    ),
     "target length": (
         lambda: as_target_prior([0.5, 0.5], n_classes=3),
         PriorError,

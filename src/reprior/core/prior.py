@@ -234,9 +234,13 @@ def as_target_prior(
     array([0.25, 0.25, 0.25, 0.25])
     """
     if isinstance(target_prior, str):
-        check_choice(
-            "target_prior", target_prior, ["uniform"], hint="Or pass one probability per class."
-        )
+        hint = "Or pass one probability per class."
+        if target_prior == "estimate":
+            hint += (
+                " A mix that nobody knows is estimated by estimate_target_prior from unlabelled "
+                "scores; of scikit-learn's, RebalancedClassifierCV.predict takes 'estimate'."
+            )
+        check_choice("target_prior", target_prior, ["uniform"], hint=hint)
         return np.full(n_classes, 1.0 / n_classes)
     return as_prior(
         target_prior, name="target_prior", n_classes=n_classes, allow_zero=True, classes=classes
