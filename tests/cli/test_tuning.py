@@ -72,13 +72,13 @@ def test_a_label_prior_of_a_file(job, run):
 
 
 REFUSED = [
-    (["--temperature", "bcts"], "--separate must be True with --temperature 'bcts'"),
-    (["--metric", "log_loss", "--subject-to", "accuracy >= 0.5"], "--subject-to must be None"),
+    (["--temperature", "bcts"], "--separate must be given with --temperature bcts"),
+    (["--metric", "log_loss", "--subject-to", "accuracy >= 0.5"], "--subject-to must be left out with --metric log_loss"),
     (["--tune", "per_class", "--bootstrap", "50"], "--bootstrap must be 0"),
     (["--bootstrap", "5"], "--bootstrap must be 0 or a whole number of at least 20"),
     (["--cv", "1"], "--cv must be at least 2 folds"),
     (["--selection", "balanced_log_loss", "--cv", "3"], "--selection must look at profiles"),
-    (["--seed", "-1"], "must be None, a whole number"),
+    (["--seed", "-1"], "--seed must be a whole number of at least 0. Got -1"),
     (["--tune", "per-class"], "Did you mean 'per_class'?"),
     (["--temperature", "platt"], "neither 'fit' or 'bcts' or 'vector' nor a number"),
     (["--metric", "roc_auc"], "ranks samples"),

@@ -83,3 +83,21 @@ def of_a_calibrator():
 )
 def test_sentences_do_not_speak_python(sentence, told):
     assert in_options(sentence, of_a_calibrator) == told
+
+
+def test_values_are_said_as_one_types_them():
+    options = [
+        click.Option(["--resolution"]), click.Option(["--separate"], is_flag=True),
+        click.Option(["--cv"]), click.Option(["--subject-to"]),
+    ]  # fmt: skip
+    command = click.Command("fit", params=options)
+    said = {
+        "Pass resolution='refine', None to keep each.": "Pass --resolution refine, none to keep "
+        "each.",
+        "Pass separate=True.": "Pass --separate.",
+        "Got separate=False.": "Got no --separate.",
+        "`separate` must be True.": "--separate must be given.",
+        "`cv` must be None. Got 3.": "--cv must be left out. Got 3.",
+        "Pass subject_to='accuracy >= 0.5'.": "Pass --subject-to 'accuracy >= 0.5'.",
+    }
+    assert {sentence: in_options(sentence, command) for sentence in said} == said

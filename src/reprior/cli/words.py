@@ -19,6 +19,8 @@ _PERCENT = "If the rows sum to 100 they are percentages: divide them by 100."
 _PYTHON = (
     (re.compile(r"\bwith save\(\)"), "with reprior fit"),
     (re.compile(r"'auto' or None\b"), "'auto' or 'none'"),
+    (re.compile(r"\bNone to keep each\b"), "none to keep each"),
+    (re.compile(r"must be None, (a whole number.*?) or a generator of NumPy"), r"must be \1"),
     (re.compile(r"( Or pass '\w+'), or None\."), r"\1."),
     (re.compile(r"; profiles are read by StrengthProfile\.load"), ""),
 )
@@ -96,10 +98,23 @@ def in_options(sentence: str, command: click.Command | None) -> str:
     numbers = re.compile(rf"(?<![\w-])({names})=\(([^()]*)\)")
     sentence = numbers.sub(lambda m: f"{options[m[1]]} {m[2].replace(',', '')}", sentence)
     given = re.compile(rf"(?<![\w-])({names})=('[^']*'|[\w.+-]*\w)")
-    sentence = given.sub(lambda m: f"{options[m[1]]} {m[2]}", sentence)
+    flags = {param.name for param in params if isinstance(param, click.Option) and param.is_flag}
+    sentence = given.sub(lambda m: _told(options[m[1]], m[2], m[1] in flags), sentence)
     sentence = re.sub(rf"`({names})\[0\]`", lambda m: f"the first of {options[m[1]]}", sentence)
     sentence = re.sub(rf"`({names})\[1\]`", lambda m: f"the second of {options[m[1]]}", sentence)
-    return re.sub(rf"`({names})`", lambda m: options[m[1]], sentence)
+    sentence = re.sub(rf"`({names})`", lambda m: options[m[1]], sentence)
+    sentence = re.sub(r"(--[\w-]+) must be None\b", r"\1 must be left out", sentence)
+    return re.sub(r"(--[\w-]+) must be True\b", r"\1 must be given", sentence)
+
+
+def _told(option: str, value: str, is_flag: bool) -> str:
+    """An option with its value, as one would type it."""
+    if value == "None" or (is_flag and value == "False"):
+        return f"no {option}"
+    if is_flag:
+        return option
+    plain = value.strip("'")
+    return f"{option} {value if re.search(r'[^a-zA-Z0-9_.+-]', plain) else plain}"
 
 
 def _of_fusions(sentence: str) -> str:
