@@ -106,6 +106,29 @@ def test_biases_keep_constraints_that_no_strength_keeps():
     assert min(np.subtract(recall, [0.62, 0.62, 0.6, 0.6])) >= -1e-12
 
 
+def test_biases_may_begin_beyond_the_bounds():
+    scores, labels = case()
+    sure = 1.8 * scores  # so that the nearest strength is beyond 2
+    rules = [f"recall[{k}] >= 0.6" for k in range(K)]
+    with pytest.raises(rp.InfeasibleError) as caught:
+        fit({"subject_to": rules, "bounds": (0.0, 8.0)}, sure, labels)
+    assert caught.value.strength > 2.0
+    options = {"subject_to": rules, "tune": "per_class"}
+    found, said = said_by(options, sure, labels)
+    assert said == [
+        f"No strength up to 8 satisfies `subject_to`: biases begin at the nearest, "
+        f"{found.strength_:.3g}, beyond the upper bound 2."
+    ]
+    assert found.strength_ == caught.value.strength
+    assert found.profile_.bounds == (0.0, 4.0)
+    recall = [(found.predict(sure)[labels == k] == k).mean() for k in range(K)]
+    assert min(recall) >= 0.6
+    assert found.best_score_ == pytest.approx(np.mean(recall))
+    flat, said = said_by({**options, "target_prior": PRIOR, "bounds": (0.0, 0.5)}, sure, labels)
+    assert (flat.strength_, said) == (1.0, [])
+    assert fit({**options, "cv": 2}, sure, labels).cross_validation_.score > 0.6
+
+
 @pytest.mark.parametrize("rule", list(CURVE_RULES))
 def test_the_selection_is_the_rules(rule):
     scores, labels = case()
@@ -153,13 +176,25 @@ def test_the_bootstrap_gives_intervals():
     assert "gain" in text
 
 
-def test_where_a_constraint_has_moved_the_strength_the_interval_is_that_of_the_strength():
-    data = case(labels_prior=PRIOR)
-    free = fit({"n_bootstrap": 20}, *data)
-    bound = fit({"n_bootstrap": 20, "subject_to": "accuracy >= baseline - 0.01"}, *data)
-    assert bound.strength_ < free.strength_
-    assert bound.uncertainty_.strength == bound.strength_
-    assert bound.uncertainty_.optimism == 0.0 < free.uncertainty_.optimism
+@pytest.mark.parametrize("selection", ["max", "one_se", "balanced_log_loss"])
+def test_the_bootstrap_keeps_the_constraints_too(selection):
+    data, rule = case(labels_prior=PRIOR), "accuracy >= baseline - 0.01"
+    options = {"n_bootstrap": 60, "selection": selection}
+    free, bound = fit(options, *data), fit({**options, "subject_to": rule}, *data)
+    bootstrap = rp.StrengthBootstrap.from_scores(
+        *data, source_prior=PRIOR, bounds=bound.profile_.bounds, n_replicates=60
+    )
+    follows = selection in CURVE_RULES  # or the replicates are of the strength as it is
+    asked = {"rule": selection} if follows else {"strength": bound.strength_}
+    assert bound.uncertainty_ == rp.uncertainty(
+        bootstrap, "balanced_accuracy", subject_to=rule, **asked
+    )
+    assert bound.uncertainty_.strength == pytest.approx(bound.strength_, abs=1.01e-4)
+    assert bound.uncertainty_.strength_interval[1] < free.uncertainty_.strength_interval[1]
+    assert (bound.uncertainty_.optimism > 0.0) == follows
+    if selection == "max":
+        low, high = bound.uncertainty_.strength_interval
+        assert low <= bound.strength_ <= high
 
 
 def test_doubts_are_said_where_the_user_calls():
@@ -246,6 +281,31 @@ def test_the_log_loss_is_that_of_the_posterior_whatever_class_is_gone(gone, scal
     weight = 1.0 / np.bincount(labels, minlength=K)[labels[kept]]
     log_p = found.predict_log_proba(scores[kept])[np.arange(kept.sum()), labels[kept]]
     assert -(weight @ log_p) / weight.sum() == pytest.approx(found.best_score_, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.3}, {"separate": True}], ids=str)
+def test_what_the_target_prior_lacks_is_impossible_at_strength_0_too(options, tmp_path):
+    scores, labels = case()
+    target = np.array([0.3, 0.4, 0.3, 0.0])
+    gone = scores + 3.0 * W * (np.arange(K) < 3)  # rare classes are over-stated already
+    metric = "accuracy" if "separate" in options else "log_loss"
+    found = fit({"metric": metric, "target_prior": target, **options}, gone, labels)
+    at = found.probability_map_ or found._decision
+    assert at.strength == 0.0
+    log_p = found.predict_log_proba(gone)
+    assert np.isneginf(log_p[:, 3]).all()
+    kept = labels < 3
+    weight = (target / np.bincount(labels, minlength=K))[labels[kept]]
+    after = -(weight @ log_p[kept, labels[kept]]) / weight.sum()
+    assert after == pytest.approx(found.log_loss_[1], rel=1e-9)
+    found.save(tmp_path / "cal.json")
+    np.testing.assert_array_equal(rp.load(tmp_path / "cal.json").predict_log_proba(gone), log_p)
+    other = np.array([0.5, 0.3, 0.2, 0.0])
+    by_bayes = np.exp(log_p[:, :3]) * (other / np.where(target > 0, target, 1.0))[:3]
+    np.testing.assert_allclose(
+        found.retarget(other).predict_proba(gone)[:, :3],
+        by_bayes / by_bayes.sum(axis=1, keepdims=True),
+    )
 
 
 @pytest.mark.parametrize("temperature", ["fit", "bcts"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -123,6 +125,30 @@ def test_separate_maps_are_those_of_two_calibrators(fitted, fresh):
     assert both.probability_map_.strength == probability.strength_
     assert both.one_map("probability").metric == "log_loss"
     assert decision.one_map() is decision
+
+
+@pytest.mark.parametrize("selection", ["smooth", "balanced_log_loss"])
+@pytest.mark.parametrize("tune", ["strength", "per_class"])
+def test_one_map_says_nothing_of_the_other(fresh, tune, selection):
+    options = {"separate": True, "label_prior": PRIOR, "subject_to": "accuracy >= baseline - 0.05"}
+    options |= {"tune": tune, "selection": selection}
+    if tune == "strength":
+        options["n_bootstrap"] = 20
+    both = fit(options)
+    assert "log_loss" in both.summary()
+    decision, probability = both.one_map("decision"), both.one_map("probability")
+    assert decision.log_loss_ is None
+    assert "log_loss (" not in decision.summary()
+    assert decision.summary().splitlines()[-1] == both.summary().splitlines()[-2]
+    assert probability.summary().splitlines()[-2:] == [
+        "tuned for    log_loss",
+        "(loaded or retargeted: no tuning data at hand)",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rp.RepriorWarning)
+        again = {one: copy.copy(one).fit(*case()) for one in (decision, probability)}
+    for one, other in again.items():
+        np.testing.assert_allclose(other.predict_proba(fresh), one.predict_proba(fresh))
 
 
 @pytest.mark.parametrize("name", VALID)

@@ -11,6 +11,7 @@ from tests.tuning.shared import assert_same_counts, random_case
 from reprior.exceptions import OptionError, ProfileMismatchError
 from reprior.tuning.block_bootstrap import _Blocks, bootstrap_profiles
 from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.selection import select
 from reprior.tuning.uncertainty import uncertainty
 
 N_BLOCKS = 12
@@ -88,3 +89,12 @@ def test_words(rng):
         bootstrap_profiles(blocks[:3])
     with pytest.raises(ProfileMismatchError, match="equal resolution to be drawn from together"):
         bootstrap_profiles([*blocks[:-1], blocks[-1].binned(0.1)])
+
+
+def test_there_are_no_scores_to_ask_for(rng):
+    bootstrap = bootstrap_profiles(blocks_of(random_case(rng, 60, 3)), n_replicates=20)
+    with pytest.raises(OptionError, match="`reading` must be asked of a bootstrap of samples"):
+        _ = bootstrap.reading
+    with pytest.raises(OptionError, match="Got one of blocks, which are known by their profiles"):
+        select(bootstrap, "accuracy", "balanced_log_loss")
+    assert select(bootstrap.profile, "accuracy", "smooth").strength >= 0.0

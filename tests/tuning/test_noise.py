@@ -13,6 +13,7 @@ from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import (
     MOST_STEPS,
     REDRAWS,
+    _normals,
     differences,
     plausible,
     redrawn_best,
@@ -127,3 +128,8 @@ def test_steps_beyond_number_are_taken_together(rng):
     fine = steps.value.max() - steps.at(found)
     assert (fine < 0.01).all()
     assert found.std() < 0.2
+
+
+def test_the_noise_that_all_share_cannot_be_written_to():
+    with pytest.raises(ValueError, match="read-only"):
+        _normals()[0, 0] = 0.0

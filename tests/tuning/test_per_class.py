@@ -12,9 +12,11 @@ import reprior as rp
 from reprior.exceptions import InfeasibleError, LabelsError, OptionError, ScoresError
 from reprior.metrics.count_metrics import find_metric
 from reprior.tuning import per_class
+from reprior.tuning.crossval import stratified_folds
 from reprior.tuning.objective import Constraint
 from reprior.tuning.per_class import tune_biases, tune_per_class
 from reprior.tuning.reading import read
+from reprior.tuning.selection import select
 from reprior.tuning.shrinkage import SHRINKAGES, fold_counts, shrunk
 
 
@@ -196,7 +198,7 @@ def test_images_stay_whole_in_the_folds_of_the_shrinkage(rng, monkeypatch):
 def test_one_image_cannot_be_cross_validated(rng):
     scores, labels = images_with_offsets(rng, n_images=1)
     found = tune_per_class(scores, labels, source_prior=[0.5, 0.3, 0.2])
-    assert (found.shrinkage, found.validated) == (np.inf, {np.inf: 0.0})
+    assert (found.shrinkage, found.validated) == (np.inf, {})
     given = tune_per_class(scores, labels, source_prior=[0.5, 0.3, 0.2], shrinkage=10.0)
     assert given.value > found.value
 
@@ -204,7 +206,7 @@ def test_one_image_cannot_be_cross_validated(rng):
 def test_one_sample_cannot_be_cross_validated():
     found = tune_per_class(np.array([[0.0, 1.0, 2.0]]), [1], source_prior=[0.5, 0.3, 0.2])
     assert found.shrinkage == np.inf
-    assert found.validated == {np.inf: 0.0}
+    assert found.validated == {}
 
 
 def test_a_class_asked_for_by_name_may_be_missing_in_a_fold(rng):
@@ -245,6 +247,26 @@ def test_biases_may_satisfy_what_no_strength_does(rng):
         assert value_at(case, name, found.biases) >= float(threshold) - ROUNDING
 
 
+def test_one_image_keeps_its_constraints():
+    scores, labels = images_with_offsets(np.random.default_rng(5), n_images=1, n_pixels=300)
+    rules = [f"recall[{k}] >= 0.55" for k in range(3)]
+    options = {"source_prior": [0.5, 0.3, 0.2], "subject_to": rules}
+    found = tune_per_class(scores, labels, **options)
+    assert found.history[0] < 0  # no strength keeps them
+
+    def recalls(biases):
+        predicted = (scores[0] + biases).argmax(axis=1)
+        return [(predicted[labels[0] == k] == k).mean() for k in range(3)]
+
+    assert min(recalls(found.biases)) >= 0.55
+    assert found.value == pytest.approx(np.mean(recalls(found.biases)), abs=ROUNDING)
+    # As near to the start as keeps them: a step nearer would not.
+    raw = tune_per_class(scores, labels, **options, shrinkage=0)
+    further = SHRINKAGES[SHRINKAGES.index(found.shrinkage) + 1]
+    nearer = shrunk(raw.start, raw.biases, np.bincount(labels[0]), further)
+    assert min(recalls(nearer)) < 0.55
+
+
 def test_what_no_biases_satisfy_is_answered_with_the_nearest(rng):
     case = random_case(rng, 200, 3)
     with pytest.raises(InfeasibleError, match="no biases were found to satisfy") as caught:
@@ -268,6 +290,27 @@ def test_names_of_classes_are_resolved_by_the_caller(rng):
     found = tune_biases(reading, 1.0, metric=metric, constraints=[rule])
     assert value_at(case, "recall[2]", found.biases) >= 0.8 - ROUNDING
     assert found.strength == 1.0
+
+
+def test_folds_begin_where_the_rule_says(rng):
+    case = random_case(rng, 300, 4)
+    reading = read(
+        case.scores, case.labels, None, source_prior=case.source, target_prior="uniform",
+        kind="logits", bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
+    )  # fmt: skip
+    metric = find_metric("accuracy", n_classes=4)
+    raw, careful = (
+        tune_biases(reading, 1.0, metric=metric, rule=rule).validated for rule in ("max", "one_se")
+    )
+    folds = stratified_folds(case.labels, 5, np.random.default_rng(0))
+    predicted = np.empty_like(case.labels)
+    for k in range(5):
+        rest = case.rows(folds != k)
+        strength = select(rest.profile(), "accuracy", "one_se").strength
+        test = case.rows(folds == k)
+        predicted[folds == k] = (test.scores + strength * case.slopes).argmax(axis=1)
+    assert careful[np.inf] == pytest.approx((predicted == case.labels).mean(), abs=ROUNDING)
+    assert careful != raw
 
 
 # ------------------------------------------------------------------------------------ input

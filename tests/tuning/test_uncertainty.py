@@ -283,6 +283,20 @@ def test_folds_without_a_gain_are_told_of(rng):
     ]
 
 
+def test_few_replicates_in_which_all_is_defined_are_refused(rng):
+    case = random_case(rng, 60, 4)
+    labels = np.where(case.labels > 1, 0, case.labels)
+    labels[:2] = 2, 3  # one of each: either is drawn in two of three replicates
+    bootstrap = bootstrap_of(replace(case, labels=labels), n_replicates=40)
+    number = uncertainty(bootstrap, "recall[2]").strength
+    assert 0.0 <= number <= 2.0
+    with pytest.raises(
+        rp.LabelsError, match=r"recall\[2\], recall\[3\] >= 0 are defined"
+    ) as caught:
+        uncertainty(bootstrap, "recall[2]", subject_to="recall[3] >= 0")
+    assert "of 40 replicates. Add labelled samples, or draw more replicates." in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "options, sentence",
     [

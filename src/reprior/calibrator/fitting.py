@@ -27,7 +27,7 @@ from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
-from reprior.tuning.widen import WIDEST_BOUND
+from reprior.tuning.widen import WIDEST_BOUND, _doubled
 
 __all__ = ["CONFIDENCE", "Tuned", "tuned"]
 
@@ -106,10 +106,7 @@ def _searched(
     except InfeasibleError as error:
         if problem.tune != "per_class":
             raise
-        # Biases may do what no strength does: they begin where the least is missing.
-        profile, nearest = source.profile(problem.bounds), error.strength
-        at = 1.0 if nearest is None else nearest
-        return Best(at, profile.evaluate(problem.metric, at), (at, at), False), profile
+        return _nearest(problem, source, error, stacklevel + 1)
     if problem.selection != "max" and not problem.flat:
         reading = None
         if problem.selection not in CURVE_RULES:
@@ -123,6 +120,26 @@ def _searched(
         )
         best = _inside(best, profile)
     return best, profile
+
+
+def _nearest(
+    problem: Problem, source: Source, error: InfeasibleError, stacklevel: int
+) -> tuple[Best, StrengthProfile]:
+    """Where the least is missing of the constraints: biases, which may do more, begin there."""
+    (low, high), nearest = problem.bounds, error.strength
+    at = 1.0 if problem.flat or nearest is None else nearest
+    if at > high and not problem.flat:
+        while high < at:
+            high = _doubled(high)
+        warnings.warn(
+            f"No strength up to {WIDEST_BOUND:g} satisfies `subject_to`: biases begin at the "
+            f"nearest, {at:.3g}, beyond the upper bound {problem.bounds[1]:g}.",
+            RepriorWarning,
+            stacklevel=stacklevel,
+        )
+    profile = source.profile((low, high))
+    value = profile.evaluate(problem.metric, min(max(at, low), high))
+    return Best(at, value, (at, at), False), profile
 
 
 def _inside(best: Best, profile: StrengthProfile) -> Best:
@@ -162,6 +179,7 @@ def _biases(
         metric=problem.metric,
         constraints=problem.constraints,
         seed=problem.seed,
+        rule=problem.selection if problem.selection in CURVE_RULES else "max",
     )
 
 
@@ -195,14 +213,14 @@ def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[s
 
 def _uncertainty(problem: Problem, bootstrap: StrengthBootstrap, best: Best) -> Uncertainty:
     """Of the rule, where the replicates can follow it; otherwise of the strength as it is."""
-    metric, rule, (low, high) = problem.metric, problem.selection, bootstrap.profile.bounds
-    at: float | None = min(max(best.strength, low), high)
-    if rule in CURVE_RULES and not problem.flat:
-        free = _inside(select(bootstrap.profile, metric, rule), bootstrap.profile).strength
-        at = None if free == best.strength else at  # a constraint has moved it
+    rule, at = problem.selection, None
+    if rule not in CURVE_RULES or problem.flat:
+        low, high = bootstrap.profile.bounds
+        rule, at = "max", min(max(best.strength, low), high)
     return uncertainty(
-        bootstrap, metric, rule=rule if at is None else "max", strength=at, confidence=CONFIDENCE
-    )
+        bootstrap, problem.metric, rule=rule, subject_to=problem.constraints, strength=at,
+        confidence=CONFIDENCE,
+    )  # fmt: skip
 
 
 def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
@@ -244,7 +262,7 @@ def _probabilities(
     before = source.log_loss(problem)
     fit = _by_log_loss_widened(problem, source, sentences)
     if isinstance(fit, LogLossFit):
-        return ScoreMap(fit.decision_strength, fit.temperature), (before, fit.log_loss)
+        return _plain_map(fit, problem.target_prior), (before, fit.log_loss)
     at, t = fit.joint.decision_strength, fit.joint.temperature
     if fit.joint.at_bound:  # it was held near the rule of Bayes then
         at = t = 1.0
@@ -252,6 +270,17 @@ def _probabilities(
         t = 1.0 / float(fit.scale[0])
         return ScoreMap(at, t, biases=fit.bias * t), (before, fit.log_loss)
     return ScoreMap(at, t, biases=fit.bias * t, scales=fit.scale * t), (before, fit.log_loss)
+
+
+def _plain_map(fit: LogLossFit, target_prior: Vector) -> ScoreMap:
+    """Strength and temperature; what the target prior says is impossible is so at strength 0 too.
+
+    It does not exist in the fit, and a strength of 0 alone would leave it as the model has it.
+    """
+    biases = None
+    if fit.strength == 0.0 and not target_prior.all():
+        biases = np.where(target_prior > 0, 0.0, -np.inf)
+    return ScoreMap(fit.decision_strength, fit.temperature, biases)
 
 
 def _by_log_loss_widened(
@@ -268,7 +297,7 @@ def _by_log_loss_widened(
         at_bound = joint.at_bound and not problem.flat and joint.strength in (low, high)
         if not at_bound or joint.strength < high or high >= WIDEST_BOUND:
             break
-        wider = min(2 * high, WIDEST_BOUND) if high > 0 else WIDEST_BOUND
+        wider = _doubled(high)
         sentences.append(
             f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}."
         )

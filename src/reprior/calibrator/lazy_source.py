@@ -11,7 +11,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.calibrator.fitting import Tuned, tuned
-from reprior.calibrator.sources import InMemory, best_at_temperature, joint_bounds
+from reprior.calibrator.sources import InMemory, best_at_temperature
 from reprior.core.box_newton import Quadratic
 from reprior.core.importance import importance_weights
 from reprior.core.joint import JointLoss, LogLossFit, minimise_jointly, refuse_lone_class
@@ -189,7 +189,7 @@ class LazySource:
                 found.temperature, 1.0 / found.temperature, found.log_loss, found.converged,
                 found.n_iterations, found.at_bound,
             )  # fmt: skip
-        return minimise_jointly(loss, joint_bounds(problem))
+        return minimise_jointly(loss, problem.bounds)
 
     def counts(self, decisions: ScoreMap) -> ClassCounts:
         """What a map decides on the samples."""

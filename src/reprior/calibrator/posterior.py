@@ -330,13 +330,17 @@ class PosteriorCalibrator(Fitted):
         other = copy.copy(self)
         other.separate, other.probability_map_ = False, None
         if chosen == "decision":
-            other.temperature = None  # what was given or fitted is the other map's
+            other.temperature = other.log_loss_ = None  # those are the other map's
+            if other.selection != "balanced_log_loss":
+                other.label_prior = None
         else:
             at = self.probability_map_.strength
             other._hold(self.probability_map_)
             other._forget()
             other.metric, other.strength_interval_ = "log_loss", (at, at)
             other.tune, other.shrinkage_ = "strength", None
+            other.selection, other.subject_to = DEFAULT_SELECTION, None
+            other.cv, other.n_bootstrap = None, 0
         return other
 
     def as_affine(self, map: str | None = None) -> tuple[Any, Vector]:

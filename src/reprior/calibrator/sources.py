@@ -27,7 +27,7 @@ from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 
-__all__ = ["InMemory", "Source", "best_at_temperature", "joint_bounds"]
+__all__ = ["InMemory", "Source", "best_at_temperature"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -89,7 +89,7 @@ class InMemory:
         data = self._here.labelled(problem.label_prior).of_classes(possible)
         w = slopes(problem.source_prior, problem.target_prior)[possible]
         if isinstance(problem.temperature, str):
-            return best_jointly(data, w, joint_bounds(problem))
+            return best_jointly(data, w, problem.bounds)
         loss = JointLoss(data, w)
         return best_at_temperature(loss, problem, noise=loss.noise)
 
@@ -103,7 +103,7 @@ class InMemory:
             source_prior=problem.source_prior,
             target_prior=problem.target_prior,
             label_prior=problem.label_prior,
-            bounds=joint_bounds(problem),
+            bounds=problem.bounds,
             sample_weight=data.weight,
             kind=data.kind,
             class_axis=data.class_axis,
@@ -134,16 +134,11 @@ class InMemory:
         )
 
 
-def joint_bounds(problem: Problem) -> tuple[float, float]:
-    """The range of λ in softmax(z/T + λ·w): the bounds as they are. Who fits makes them wider."""
-    return problem.bounds
-
-
 def best_at_temperature(
     loss: Callable[[float, float], Quadratic], problem: Problem, *, noise: float = ROUNDING
 ) -> LogLossFit:
     """The best λ at the temperature that is given; that of strength 1 where none matters."""
-    temperature, bounds = float(problem.temperature), joint_bounds(problem)
+    temperature, bounds = float(problem.temperature), problem.bounds
     inverse = 1.0 / temperature
     if problem.flat:
         value = loss(inverse, inverse).value

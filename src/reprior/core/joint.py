@@ -24,6 +24,7 @@ __all__ = [
     "LogLossFit",
     "best_at_strength",
     "best_jointly",
+    "checked_priors",
     "fit_log_loss",
     "minimise_jointly",
     "refuse_lone_class",
@@ -163,26 +164,13 @@ def fit_log_loss(
     (2.94, 1.01, 3.0)
     """
     check_kind(kind)
-    source = as_prior(source_prior, name="source_prior")
-    target = as_target_prior(target_prior, n_classes=source.size)
-    if label_prior is not None:
-        label_prior = as_prior(
-            label_prior, name="label_prior", n_classes=source.size, allow_zero=True
-        )
     bounds = check_bounds(bounds)
     temperature_bounds = check_bounds(temperature_bounds, name="temperature_bounds", positive=True)
-    refuse_lone_class(target)
-    refuse_negative(target, bounds)
+    source, target, label_prior = checked_priors(source_prior, target_prior, label_prior, bounds)
     data = Labelled.read(
-        scores,
-        labels,
-        sample_weight=sample_weight,
-        kind=kind,
-        class_axis=class_axis,
-        ignore_index=ignore_index,
-        target_prior=target,
-        label_prior=label_prior,
-    )
+        scores, labels, sample_weight=sample_weight, kind=kind, class_axis=class_axis,
+        ignore_index=ignore_index, target_prior=target, label_prior=label_prior,
+    )  # fmt: skip
     w, possible = slopes(source, target), target > 0
     data, w = data.of_classes(possible), w[possible]
     if decision_strength is not None:
@@ -283,6 +271,20 @@ def best_at_strength(
         n_iterations=found.n_iterations,
         at_bound=found.at_bound,
     )
+
+
+def checked_priors(
+    source_prior: Any, target_prior: Any, label_prior: Any, bounds: tuple[float, float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return P_s, P_t and P_l, or None for one that is not given; ``bounds`` are those of λ."""
+    source = as_prior(source_prior, name="source_prior")
+    target = as_target_prior(target_prior, n_classes=source.size)
+    refuse_lone_class(target)
+    refuse_negative(target, bounds)
+    if label_prior is None:
+        return source, target, None
+    own = as_prior(label_prior, name="label_prior", n_classes=source.size, allow_zero=True)
+    return source, target, own
 
 
 def refuse_lone_class(target: NDArray[np.float64]) -> None:

@@ -10,16 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
-from reprior.core.joint import (
-    STRENGTHS,
-    LogLossFit,
-    best_jointly,
-    refuse_lone_class,
-    refuse_negative,
-)
+from reprior.core.joint import STRENGTHS, LogLossFit, best_jointly, checked_priors
 from reprior.core.labelled import Labelled
 from reprior.core.lbfgs import Minimum, minimise_smooth
-from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.core.prior import slopes
 from reprior.core.scaling_loss import ScalingLoss
 from reprior.core.temperature import BOUNDS
 from reprior.exceptions import OptionError, PriorError, RepriorWarning
@@ -155,23 +149,14 @@ def fit_scaling(
     check_choice("scaling", scaling, SCALINGS)
     alpha = check_finite_number("penalty", penalty, minimum=0.0)
     bounds = check_bounds(bounds)
-    source, target, label_prior = _priors(source_prior, target_prior, label_prior)
-    if target is not None:
-        refuse_negative(target, bounds)
+    source, target, label_prior = _priors(source_prior, target_prior, label_prior, bounds)
     data = Labelled.read(
-        scores,
-        labels,
-        sample_weight=sample_weight,
-        kind=kind,
-        class_axis=class_axis,
-        ignore_index=ignore_index,
-        target_prior=target,
-        label_prior=label_prior,
-    )
-    possible = np.ones(data.n_classes, np.bool_) if target is None else target > 0
-    w = np.zeros(data.n_classes)
+        scores, labels, sample_weight=sample_weight, kind=kind, class_axis=class_axis,
+        ignore_index=ignore_index, target_prior=target, label_prior=label_prior,
+    )  # fmt: skip
+    possible, w = np.ones(data.n_classes, np.bool_), np.zeros(data.n_classes)
     if source is not None and target is not None:
-        w = slopes(source, target)
+        possible, w = target > 0, slopes(source, target)
     data, w = data.of_classes(possible), w[possible]
     _refuse_absent(data, possible, alpha)
     joint = best_jointly(data, w, bounds)
@@ -179,13 +164,9 @@ def fit_scaling(
     _say_of_rest(found, joint, scaling, alpha)
     scale, bias = _of_all_classes(loss, found, possible)
     return ScalingFit(
-        scale=scale,
-        bias=bias,
-        log_loss=found.value - loss.penalised(found.point),
-        converged=found.converged,
-        n_iterations=joint.n_iterations + found.n_iterations,
-        joint=joint,
-    )
+        scale, bias, found.value - loss.penalised(found.point), found.converged,
+        joint.n_iterations + found.n_iterations, joint,
+    )  # fmt: skip
 
 
 def _of_all_classes(
@@ -243,24 +224,17 @@ def _say_of_rest(found: Minimum, joint: LogLossFit, scaling: str, alpha: float) 
 
 
 def _priors(
-    source_prior: Any, target_prior: Any, label_prior: Any
+    source_prior: Any, target_prior: Any, label_prior: Any, bounds: tuple[float, float]
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """Return the priors, or none of them where there is no source prior."""
-    if source_prior is None:
-        if label_prior is not None or not isinstance(target_prior, str):
-            raise PriorError(
-                "`source_prior` must be given where `target_prior` or `label_prior` is. Got None. "
-                "Pass what the model was trained on, or leave all three out."
-            )
-        return None, None, None
-    source = as_prior(source_prior, name="source_prior")
-    target = as_target_prior(target_prior, n_classes=source.size)
-    refuse_lone_class(target)
-    if label_prior is not None:
-        label_prior = as_prior(
-            label_prior, name="label_prior", n_classes=source.size, allow_zero=True
+    if source_prior is not None:
+        return checked_priors(source_prior, target_prior, label_prior, bounds)
+    if label_prior is not None or not isinstance(target_prior, str):
+        raise PriorError(
+            "`source_prior` must be given where `target_prior` or `label_prior` is. Got None. "
+            "Pass what the model was trained on, or leave all three out."
         )
-    return source, target, label_prior
+    return None, None, None
 
 
 def _refuse_absent(data: Labelled, possible: NDArray[np.bool_], alpha: float) -> None:

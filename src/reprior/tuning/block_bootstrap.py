@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 import numpy as np
 
@@ -98,6 +98,15 @@ class _Blocks:
     def n_switches(self) -> int:
         """Of all of them."""
         return sum(block.n_switches for block in self.blocks)
+
+    @property
+    def reading(self) -> NoReturn:
+        """There are no scores."""
+        raise OptionError(
+            "`reading` must be asked of a bootstrap of samples. Got one of blocks, which are known "
+            "by their profiles alone. Make it with StrengthBootstrap.from_scores(…), or pass its "
+            "`profile` to a rule that looks at the curve."
+        )
 
     def profile(self, times: Vector) -> StrengthProfile:
         """The sum of the blocks, block i there ``times[i]`` times."""

@@ -32,6 +32,7 @@ __all__ = [
     "fold_numbers",
     "nested",
     "stratified_folds",
+    "summed",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -155,7 +156,7 @@ def nested(
         strengths=tuple(strengths),
         scores=tuple(value_of(count, found) for count in counts),
         baseline=tuple(value_of(fold.baseline, found) for fold in profiles),
-        score=value_of(_summed(counts), found),
+        score=value_of(summed(counts), found),
         baseline_score=value_of(whole.baseline, found),
     )
 
@@ -164,7 +165,8 @@ def _of(profiles: Sequence[Any], names: Sequence[Any], name: Any) -> list[Any]:
     return [profile for profile, own in zip(profiles, names, strict=True) if own == name]
 
 
-def _summed(counts: Sequence[ClassCounts]) -> ClassCounts:
+def summed(counts: Sequence[ClassCounts]) -> ClassCounts:
+    """The counts of all parts together."""
     total = counts[0]
     for more in counts[1:]:
         total = total + more

@@ -9,18 +9,16 @@ import array_api_compat.numpy as np_compat
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.exceptions import InfeasibleError, OptionError
-from reprior.metrics.counts import ClassCounts
+from reprior.exceptions import OptionError
 from reprior.tuning.columns import Columns
-from reprior.tuning.crossval import CrossValidation
+from reprior.tuning.crossval import CrossValidation, summed
 from reprior.tuning.fold_options import counted_images
 from reprior.tuning.objective import Best
-from reprior.tuning.per_class import tune_biases
+from reprior.tuning.per_class import start_strength, tune_biases
 from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.rows import Block, Rows
-from reprior.tuning.selection import select
 from reprior.tuning.sweep import value_of
 
 __all__ = ["nested_biases"]
@@ -76,8 +74,8 @@ def nested_biases(
         strengths=tuple(strengths),
         scores=tuple(value_of(each, problem.metric) for each in counts),
         baseline=tuple(value_of(each, problem.metric) for each in plain),
-        score=value_of(_summed(counts), problem.metric),
-        baseline_score=value_of(_summed(plain), problem.metric),
+        score=value_of(summed(counts), problem.metric),
+        baseline_score=value_of(summed(plain), problem.metric),
     )
 
 
@@ -91,19 +89,14 @@ def _tuned(
         possible=reading.rows.possible,
     )  # fmt: skip
     part = replace(reading, rows=rows)
-    profile = StrengthProfile._of(part)
     strength = 1.0
     if not problem.flat:
-        try:
-            strength = select(
-                profile, problem.metric, problem.selection, subject_to=problem.constraints
-            ).strength
-        except InfeasibleError as error:
-            nearest: Any = error.strength  # a profile always names one
-            strength = float(nearest)
+        strength = start_strength(
+            StrengthProfile._of(part), problem.metric, problem.constraints, rule=problem.selection
+        )
     biases = tune_biases(
         part, strength, metric=problem.metric, constraints=problem.constraints, seed=problem.seed,
-        groups=images,
+        groups=images, rule=problem.selection,
     ).biases  # fmt: skip
     return strength, biases
 
@@ -111,10 +104,3 @@ def _tuned(
 def _taken(block: Block, chosen: Vector) -> Block:
     weights = None if block.weights is None else block.weights[chosen]
     return Block(block.scores[chosen], block.labels[chosen], weights)
-
-
-def _summed(counts: list[ClassCounts]) -> ClassCounts:
-    total = counts[0]
-    for more in counts[1:]:
-        total = total + more
-    return total

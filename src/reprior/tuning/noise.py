@@ -85,7 +85,9 @@ def redrawn_best(steps: Steps, high: float) -> Vector:
 @cache
 def _normals() -> Vector:
     """Random numbers that are the same in every process; each is used with both signs."""
-    return np.random.default_rng(0).standard_normal((REDRAWS // 2, MOST_STEPS))
+    drawn = np.random.default_rng(0).standard_normal((REDRAWS // 2, MOST_STEPS))
+    drawn.flags.writeable = False  # everyone is given the same ones
+    return drawn
 
 
 def smoothed(steps: Steps, high: float, strengths: Vector, half_width: float) -> Vector:

@@ -21,6 +21,7 @@ from reprior.tuning.objective import Constraint, SubjectTo
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.rows import Rows
+from reprior.tuning.selection import select
 from reprior.tuning.shrinkage import (
     SHRINKAGES,
     fold_counts,
@@ -30,7 +31,7 @@ from reprior.tuning.shrinkage import (
 )
 from reprior.tuning.sweep import value_of
 
-__all__ = ["PerClassBiases", "tune_biases", "tune_per_class"]
+__all__ = ["PerClassBiases", "start_strength", "tune_biases", "tune_per_class"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Shrinkage: TypeAlias = float | Literal["cv"]
@@ -63,8 +64,9 @@ class PerClassBiases:
         κ, in labels: a class with κ labels went half the way from ``start`` to where it was tuned
         to. 0 for all of the way, inf for none.
     validated : dict of float to float
-        The cross-validated metric of every shrinkage that was tried; empty where it was given.
-        Below 0 where a constraint is missed: by how much, summed up.
+        The cross-validated metric of every shrinkage that was tried; empty where it was given, or
+        where there was nothing to divide. Below 0 where a constraint is missed: by how much,
+        summed up.
     history : ndarray
         The metric at the start and after each step of the ascent, before shrinkage; it rises.
         Below 0 while a constraint is missed.
@@ -137,7 +139,8 @@ def tune_per_class(
     n_folds : int, default 5
         Stratified folds of the cross-validation. In each, strength and biases are tuned anew.
         Images stay whole: of dense labels the first axis is divided. One image alone cannot be,
-        and its biases stay at their start then, unless a number is given as ``shrinkage``.
+        and its biases stay at their start then, or as near to it as keeps the constraints, unless
+        a number is given as ``shrinkage``.
     seed : int, default 0
         Deals the samples out to the folds.
     max_cycles : int, default 100
@@ -168,7 +171,7 @@ def tune_per_class(
     constraints = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
     profile = StrengthProfile._of(reading)
     return tune_biases(
-        reading, _best_strength(profile, found, constraints), metric=found, constraints=constraints,
+        reading, start_strength(profile, found, constraints), metric=found, constraints=constraints,
         shrinkage=shrinkage, n_folds=n_folds, seed=seed, max_cycles=max_cycles,
     )  # fmt: skip
 
@@ -184,16 +187,18 @@ def tune_biases(
     seed: int = 0,
     max_cycles: int = MAX_CYCLES,
     groups: Vector | None = None,
+    rule: str = "max",
 ) -> PerClassBiases:
     """Tune biases from a strength that is known, on scores that have been read.
 
     ``metric`` and those of the ``constraints`` are found already: class names are resolved.
     ``groups`` says of every sample that counts, (N,), to what it belongs that no fold divides;
-    where it is not given, pixels belong to their image. All else is as in :func:`tune_per_class`.
+    where it is not given, pixels belong to their image. ``rule`` is how folds choose the strength
+    that their biases start from. All else is as in :func:`tune_per_class`.
     """
     _check_options(shrinkage, n_folds, max_cycles)
     data = Columns(reading.rows.read((slice(None),)))
-    work = _Work(reading, strength, metric, constraints, shrinkage, max_cycles)
+    work = _Work(reading, strength, metric, constraints, shrinkage, max_cycles, rule)
     ascent = work.ascent(data, strength)
     if ascent.rank < 0:
         raise _infeasible(ascent, constraints, strength)
@@ -201,7 +206,8 @@ def tune_biases(
     if isinstance(shrinkage, str):
         together = counted_images(reading) if groups is None else groups
         tried = work.validated(data, together, n_folds, np.random.default_rng(seed))
-        order = sorted(tried, key=lambda kappa: (tried[kappa], kappa), reverse=True)
+        # Where nothing could be divided, all ways back to the start are as good.
+        order = sorted(SHRINKAGES, key=lambda kappa: (tried.get(kappa, 0.0), kappa), reverse=True)
     else:
         order = [float(shrinkage), np.inf, 0.0]
     kappa, biases, value = _chosen(data, ascent, order)
@@ -224,6 +230,7 @@ class _Work:
     constraints: Sequence[Constraint]
     shrinkage: Shrinkage
     max_cycles: int
+    rule: str
 
     def ascent(self, data: Columns, strength: float) -> Ascent:
         """Tune biases from a strength on, without shrinkage."""
@@ -242,14 +249,17 @@ class _Work:
     def validated(
         self, data: Columns, groups: Vector | None, n_folds: int, rng: np.random.Generator
     ) -> dict[float, float]:
-        """The goal's rank of every shrinkage on the samples that the biases were not tuned on."""
+        """The goal's rank of every shrinkage on the samples that the biases were not tuned on.
+
+        Empty where nothing can be divided.
+        """
         parts = -(-data.n_samples // CROSS_VALIDATED)
         if parts > 1:
             some = np.flatnonzero(stratified_folds(data.labels, parts, rng) == 0)
             data, groups = data.taken(some), None if groups is None else groups[some]
         folds = shrinkage_folds(data.labels, groups, n_folds, rng)
         if folds is None:
-            return {np.inf: 0.0}
+            return {}
         baseline = data.counts(data.predictions(np.zeros(data.n_classes)))
         goal = Goal(self.metric, self.constraints, baseline)
         ranks = map(goal.rank, fold_counts(data, folds, self._tuned))
@@ -270,22 +280,33 @@ class _Work:
             kind="logits", ignore_index=None, n_classes=data.n_classes, xp=np_compat,
         )  # fmt: skip
         profile = StrengthProfile._of(replace(self.reading, rows=rows))
-        return _best_strength(profile, self.metric, self.constraints)
+        return start_strength(profile, self.metric, self.constraints, rule=self.rule)
 
 
-def _best_strength(
-    profile: StrengthProfile, metric: CountMetric, constraints: Sequence[Constraint]
+def start_strength(
+    profile: StrengthProfile,
+    metric: CountMetric,
+    constraints: Sequence[Constraint],
+    *,
+    rule: str = "max",
 ) -> float:
-    """The best strength; where the constraints hold nowhere, the one that misses least."""
+    """The strength that a rule chooses; where the constraints hold nowhere, what misses least.
+
+    Biases begin there. ``rule`` is one of :func:`reprior.tuning.selection.select` that looks at
+    profiles alone.
+    """
     try:
-        return profile.best(metric, subject_to=list(constraints)).strength
+        return select(profile, metric, rule, subject_to=list(constraints)).strength
     except InfeasibleError as error:
         nearest: Any = error.strength  # a profile always names one
         return float(nearest)
 
 
 def _chosen(data: Columns, ascent: Ascent, order: Sequence[float]) -> tuple[float, Vector, float]:
-    """The first shrinkage that is no worse than the start, its biases and their value."""
+    """The first shrinkage that is no worse than the start, its biases and their value.
+
+    0 is among ``order``, and is none: what the ascent has found keeps the constraints.
+    """
     labels = label_numbers(data)
     for kappa in order:
         biases = shrunk(ascent.start, ascent.biases, labels, kappa)

@@ -159,14 +159,13 @@ def select(
     [0.81, 0.84, 0.79, 0.59, 0.81]
     """
     check_choice("rule", rule, RULES)
-    if isinstance(source, StrengthBootstrap):
-        profile, reading = source.profile, source.reading
-    else:
-        profile = source
+    profile = source.profile if isinstance(source, StrengthBootstrap) else source
     best = profile.best(metric, subject_to=subject_to)
     if rule == "max":
         return best
     if rule == "balanced_log_loss":
+        if isinstance(source, StrengthBootstrap):
+            reading = source.reading
         strength = _by_log_loss(reading, profile.bounds)
     else:
         raw = profile.best(metric).strength if subject_to else best.strength

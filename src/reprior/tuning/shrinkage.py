@@ -19,7 +19,7 @@ import numpy as np
 
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.columns import Columns
-from reprior.tuning.crossval import stratified_folds
+from reprior.tuning.crossval import stratified_folds, summed
 
 __all__ = ["SHRINKAGES", "fold_counts", "label_numbers", "shrinkage_folds", "shrunk"]
 
@@ -103,11 +103,7 @@ def fold_counts(
 
     ``tuned`` gives start and biases for the other folds' samples.
     """
-    per_fold = list(_held_out(data, folds, tuned))
-    totals = per_fold[0]
-    for counts in per_fold[1:]:
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
-    return totals
+    return [summed(each) for each in zip(*_held_out(data, folds, tuned), strict=True)]
 
 
 def _held_out(

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.checks import check_choice, check_finite_number
-from reprior.exceptions import OptionError
+from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.bootstrap import Replicates, StrengthBootstrap
+from reprior.tuning.bootstrap import FEWEST_REPLICATES, Replicates, StrengthBootstrap
 from reprior.tuning.crossval import CrossValidation
 from reprior.tuning.objective import Constraint, SubjectTo
 from reprior.tuning.profile import StrengthProfile
@@ -184,6 +184,13 @@ class _Kept:
             return cls(found, None)
         limits = [bootstrap.replicates(rule.metric) for rule in rules]
         shared = reduce(np.intersect1d, (each.number for each in (found, *limits)))
+        if shared.size < FEWEST_REPLICATES:
+            names = ", ".join(dict.fromkeys([metric.name, *(rule.text for rule in rules)]))
+            raise LabelsError(
+                f"`labels` must be enough to draw from. Got so few that {names} are defined "
+                f"together in {shared.size} of {bootstrap.n_replicates} replicates. Add labelled "
+                f"samples, or draw more replicates."
+            )
         missing = np.zeros((shared.size, found.strengths.size))
         for rule, limit in zip(rules, limits, strict=True):
             own = limit.taken(np.searchsorted(limit.number, shared))
