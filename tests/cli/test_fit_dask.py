@@ -77,6 +77,33 @@ def test_a_damaged_file_is_named_and_left_out_only_when_asked(tmp_path, run, sha
     assert "val-1.parquet" in result.err
 
 
+@pytest.mark.parametrize("fault", ["damaged", "gone"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_it_may_be_the_first_files(tmp_path, run, shards, fault, which):
+    paths = sorted(tmp_path.glob("val-*.parquet"))
+    bad = paths[: which + 1]
+    for path in bad:
+        path.write_bytes(path.read_bytes()[:-20]) if fault == "damaged" else path.unlink()
+    assert fit(run, tmp_path, *paths, *DASK).code != 0
+    results = [fit(run, tmp_path, *paths, *engine, "--skip-unreadable") for engine in (DASK, ())]
+    for result in results:
+        assert result.code == 0, result.err
+        assert result.json["n_samples"] == 300 - 100 * len(bad)
+        assert rp.load(tmp_path / "cal.json").provenance_["left_out"]["files"] == list(
+            map(str, bad)
+        )
+    assert results[0].json["strength"] == results[1].json["strength"]
+
+
+def test_some_file_must_be_readable(tmp_path, run, shards):
+    for path in tmp_path.glob("val-*.parquet"):
+        path.write_bytes(path.read_bytes()[:-20])
+    result = fit(run, tmp_path, shards[0], *DASK, "--skip-unreadable")
+    assert result.code != 0
+    assert "val-2.parquet" in result.err
+    assert is_one_sentence(result)
+
+
 def test_this_process_leaves_damaged_files_out_too(tmp_path, run, shards):
     broken = tmp_path / "val-1.parquet"
     broken.write_bytes(broken.read_bytes()[:-20])

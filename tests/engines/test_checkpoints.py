@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.engines.shared import assert_same_fit, quietly
 from tests.engines.shared import flat as drawn
+from tests.files.shared import write
 
 import reprior as rp
 from reprior.engines import chunked, fit
@@ -82,11 +83,23 @@ def test_a_finished_fit_is_at_hand_until_it_is_removed(tmp_path):
     read = []
     again = fit(data.calibrator(), data.chunks([30]), checkpoint=folder, progress=read.append)
     assert_same_fit(again, first)
-    assert read == []
+    assert read == [30, 60]  # once, for the fingerprint: chunks have no name by which to know them
     other = fit(data.calibrator(metric="accuracy"), data.chunks([30]), checkpoint=folder)
     assert_same_fit(other, fit(data.calibrator(metric="accuracy"), data.chunks([30])))
     Checkpoint(folder).remove()
     assert not folder.exists()
+
+
+def test_files_are_not_read_again_for_a_finished_fit(tmp_path, shards):
+    first = fit(flat(2, 90).calibrator(), opened(shards), checkpoint=tmp_path / "saved")
+    read = []
+    again = fit(
+        flat(2, 90).calibrator(), opened(shards), checkpoint=tmp_path / "saved",
+        progress=read.append,
+    )  # fmt: skip
+    assert read == []
+    assert_same_fit(again, first)
+    assert again.provenance_ == first.provenance_
 
 
 def test_removing_leaves_what_is_not_its_own(tmp_path):
@@ -95,6 +108,19 @@ def test_removing_leaves_what_is_not_its_own(tmp_path):
     fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
     Checkpoint(tmp_path).remove()
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("how", ["removing", "beginning"])
+def test_what_a_saving_left_that_was_killed_is_cleared_away(tmp_path, how):
+    data, folder = flat(0, 60), tmp_path / "saved"
+    fit(data.calibrator(), data.chunks([30]), checkpoint=folder)
+    (folder / ".pass-0.0-to-2.0.npz.k3jd8s_a").write_bytes(b"half of it")
+    if how == "removing":
+        Checkpoint(folder).remove()
+        assert not folder.exists()
+    else:
+        fit(data.calibrator(), data.chunks([30]), checkpoint=folder)
+        assert [path.name for path in folder.iterdir()] == ["pass-0.0-to-2.0.npz"]
 
 
 @pytest.mark.parametrize(
@@ -180,18 +206,14 @@ def test_a_changed_file_is_refused_by_name(tmp_path, shards):
 
 
 def test_a_store_of_many_files_is_known_by_all_of_them(tmp_path):
-    store = tmp_path / "a.zarr"
-    (store / "inner").mkdir(parents=True)
-    (store / "inner" / "0").write_bytes(b"abc")
-
-    class Source:
-        paths = (store,)
-
-    before = sources_of(Source())
-    (store / "inner" / "1").write_bytes(b"de")
-    after = sources_of(Source())
-    assert before[0][:2] == [os.fspath(store), 3]
-    assert after[0][1] == 5
+    path, _ = write(tmp_path, "zarr", n=20)
+    file = open_scores(path, kind="logits")
+    before = sources_of(file)
+    (path / "inner").mkdir()
+    (path / "inner" / "1").write_bytes(b"abc")
+    after = sources_of(file)
+    assert after[0][0] == os.fspath(path)
+    assert after[0][1] == before[0][1] + 3
     assert sources_of([]) is None
 
 

@@ -154,7 +154,7 @@ def test_classes_first():
 
 @given(cuts(60), st.sampled_from([0.05, "auto"]))
 def test_bins_are_those_of_the_whole(where, resolution):
-    data = flat(4)
+    data = flat(4).with_options(bounds=(0.0, 8.0))  # as far as bounds are ever widened
     most = chunked.MOST_SWITCHES
     chunked.MOST_SWITCHES = 20
     try:
@@ -163,7 +163,7 @@ def test_bins_are_those_of_the_whole(where, resolution):
         chunked.MOST_SWITCHES = most
     width = 1e-4 if resolution == "auto" else resolution
     whole = rp.StrengthProfile.from_scores(
-        data.scores, data.labels, source_prior=PRIOR, resolution=width
+        data.scores, data.labels, source_prior=PRIOR, resolution=width, bounds=(0.0, 8.0)
     )
     assert fitted.profile_.resolution == width
     assert fitted.strength_ == whole.best("balanced_accuracy").strength

@@ -133,7 +133,7 @@ def test_columns_are_chosen(tmp_path):
 
 def test_many_switches_are_binned_and_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(dask_engine, "AUTO_BINS", Bins(20, 1e-4))
-    data = flat(4)
+    data = flat(4).with_options(bounds=(0.0, 8.0))  # as far as bounds are ever widened
     pattern = npz_shards(tmp_path, data, 6)
     with pytest.warns(RepriorWarning, match=r"more than 20 switches, too many to keep") as said:
         found = dask_fit(data.calibrator(), pattern)
@@ -286,6 +286,21 @@ def test_options_are_refused(tmp_path, options, sentence):
     data = flat(0)
     with pytest.raises(OptionError, match=sentence):
         dask_fit(data.calibrator(), npz_shards(tmp_path, data, 2), **options)
+
+
+@pytest.mark.parametrize(
+    "options, got",
+    [
+        ({"labels": "labels-*.npy"}, "'labels-\\*.npy'"),
+        ({"labels": da.zeros(60, dtype=int)}, "Array"),
+        ({"reading": ShardOptions(weight_column="w")}, "ShardOptions"),
+        ({"on_error": "skip"}, "'skip'"),
+    ],
+)
+def test_what_is_about_files_is_refused_for_arrays(options, got):
+    data, (name,) = flat(0), options
+    with pytest.raises(OptionError, match=rf"`{name}` must be left out .*about files. Got {got}"):
+        dask_fit(data.calibrator(), lazy(data), **options)
 
 
 @pytest.mark.parametrize("n_groups", [0, 3, 1.5, True])

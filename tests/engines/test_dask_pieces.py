@@ -7,6 +7,7 @@ import pytest
 from tests.engines.dask_files import NAMES, named, parquet_bytes, write_shards
 from tests.engines.shared import Data, assert_same_fit, flat, quietly
 
+import reprior as rp
 from reprior.engines.dask_engine import dask_fit
 from reprior.engines.dask_pieces import NAMED
 from reprior.exceptions import FileFormatError, LabelsError, RepriorWarning, ScoresError
@@ -68,6 +69,13 @@ def test_the_rest_goes_on_when_asked(tmp_path, fault, which, rows):
     (sentence,) = (each for each in said if "could not be read" in each)
     assert sentence.startswith("1 of 5 shards could not be read and were left out: ")
     assert str(paths[which]) in sentence
+    assert found.provenance_ == {
+        "digest": "",
+        "n_samples": 60 - (rows[1] - rows[0]),
+        "left_out": {"files": [str(paths[which])], "n_samples": None},
+    }
+    found.save(tmp_path / "cal.json")
+    assert rp.load(tmp_path / "cal.json").provenance_ == found.provenance_
 
 
 def test_a_shard_left_out_stays_out_in_later_passes(tmp_path):

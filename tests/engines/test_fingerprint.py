@@ -11,7 +11,8 @@ from tests.engines.shared import cuts, flat, images
 
 import reprior as rp
 from reprior.engines import fingerprint
-from reprior.engines.fingerprint import BLOCK
+from reprior.engines.fingerprint import BLOCK, Digest
+from reprior.files.chunk import Chunk
 
 
 @given(cuts(6))
@@ -90,3 +91,19 @@ def test_signs_turned_round_in_pairs_matter():
     known = rp.engines.digest([(scores, labels)])
     assert rp.engines.digest([(-scores, labels)]) != known
     assert rp.engines.digest([(scores[:, ::-1], labels)]) != known
+
+
+def test_weights_are_told_apart_by_what_a_checkpoint_goes_by():
+    data = flat()
+    ones, other = np.ones(60), np.r_[np.ones(59), 2.0]
+    known = []
+    for weight, cut in ((None, 60), (ones, 60), (ones, 17), (ones.astype("f4"), 60), (other, 60)):
+        found = Digest(-1)
+        for part in (slice(0, cut), slice(cut, None)):
+            mine = None if weight is None else weight[part]
+            found.update(Chunk(data.scores[part], data.labels[part], mine))
+        known.append(found.known)
+    assert len({each.value for each in known}) == 1
+    assert known[0].value == rp.engines.digest([(data.scores, data.labels)])
+    assert known[1] == known[2] == known[3]
+    assert len({each.weighed for each in known}) == 3

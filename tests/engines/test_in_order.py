@@ -54,10 +54,13 @@ def test_an_error_comes_where_its_result_would_and_ends_the_rest():
         time.sleep(0.01)
         done.append(n)
 
-    with pytest.raises(ValueError, match="the second"), InOrder() as line:
-        for n in range(5):
-            for _ in line.call(lambda n=n: work(n)):
-                pass
+    def all_of_them():
+        with InOrder() as line:
+            for n in range(5):
+                list(line.call(lambda n=n: work(n)))
+
+    with pytest.raises(ValueError, match="the second"):
+        all_of_them()
     count = len(done)
     time.sleep(0.05)
     assert len(done) == count  # nobody is at work any more

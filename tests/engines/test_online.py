@@ -133,7 +133,7 @@ def test_a_temperature_from_a_sample(monkeypatch):
 
 
 def test_more_may_come_after_finish():
-    data = flat(1)
+    data = flat(1).with_options(bounds=(0.0, 8.0))  # nobody looks further up
     fit = OnlineFit(data.calibrator())
     for chunk in data.chunks([30]):
         fit.update(chunk.scores, chunk.labels)
@@ -143,7 +143,8 @@ def test_more_may_come_after_finish():
 
 def test_names_as_labels():
     one = flat(7)
-    data = Data(one.scores, np.array(NAMES)[one.labels]).with_options(classes=NAMES)
+    options = {"classes": NAMES, "bounds": (0.0, 8.0)}
+    data = Data(one.scores, np.array(NAMES)[one.labels]).with_options(**options)
     fitted, _ = quietly(streamed(data, [20]).finish)
     assert_same_fit(fitted, in_memory(data))
     with pytest.raises(rp.OptionError, match="`classes` must be known where labels are names"):
@@ -177,7 +178,60 @@ def test_words():
         fit.merge(OnlineFit(data.calibrator(kind="probs")))
     with pytest.raises(rp.OptionError, match="`metric` must be"):
         OnlineFit(data.calibrator(metric="auc"))
+    with pytest.raises(rp.OptionError, match=r"`resolution` must be .* Got 'refine'"):
+        OnlineFit(data.calibrator(), resolution="refine")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "log_probs"},
+        {"ignore_index": 3},
+        {"classes": NAMES},
+        {"target_prior": [0.4, 0.3, 0.2, 0.1]},
+        {"label_prior": [0.4, 0.3, 0.2, 0.1], "temperature": "fit"},
+        {"bounds": (0.0, 4.0)},
+        {"metric": "accuracy"},
+        {"metric": "log_loss"},
+        {"subject_to": ["accuracy >= baseline - 0.1"]},
+        {"selection": "one_se"},
+        {"temperature": "fit"},
+        {"separate": True},
+        {"resolution": 0.01},
+        {"resolution": None},
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_only_the_same_problem_is_merged(options, turned):
+    data, (name, value) = flat(1), next(iter(options.items()))
+    plain = OnlineFit(data.calibrator())
+    if name == "resolution":
+        other = OnlineFit(data.calibrator(), **options)
+    else:
+        other = OnlineFit(data.calibrator(**options))
+    plain.update(data.scores, data.labels)
+    one, two = (other, plain) if turned else (plain, other)
+    before = one.n_samples
+    with pytest.raises(rp.OptionError, match=rf"same options. Got {name}=.*, not ") as caught:
+        one.merge(two)
+    assert one.n_samples == before
+    if name != "subject_to":
+        assert repr(value) in str(caught.value)
+
+
+def test_another_source_prior_is_not_merged():
+    data = flat(1)
     other = streamed(Data(data.scores, data.labels, prior=[0.25] * 4), [])
-    mine = streamed(data, [])
-    with pytest.raises(rp.ProfileMismatchError, match="source_prior"):
-        mine.merge(other)
+    with pytest.raises(rp.OptionError, match=r"Got source_prior=\[0.25, 0.25, 0.25, 0.25\], not"):
+        streamed(data, []).merge(other)
+
+
+def test_too_many_switches_are_said():
+    data = flat(4)
+    with pytest.warns(rp.RepriorWarning, match="more than 5 switches, too many to keep") as said:
+        found = streamed(data.with_options(bounds=(0.0, 8.0)), [30], exact_up_to=5).finish()
+    assert {warning.filename for warning in said} == {__file__}
+    assert found.profile_.resolution == 1e-4
+    for how in ({"resolution": None}, {"resolution": 1e-4}, {"exact_up_to": 10**6}):
+        _, words = quietly(streamed(data, [30], **how).finish)
+        assert not any("too many to keep" in sentence for sentence in words)

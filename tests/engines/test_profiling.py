@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from tests.engines.shared import assert_same_fit, flat, quietly
@@ -9,6 +11,7 @@ from tests.engines.shared import assert_same_fit, flat, quietly
 import reprior as rp
 from reprior.engines import chunked, fit
 from reprior.engines.chunked import profile_sum
+from reprior.engines.fingerprint import Digest
 from reprior.engines.profiling import Profiler
 from reprior.engines.stream import Stream, settle_terms
 from reprior.exceptions import FileFormatError, RepriorWarning
@@ -104,3 +107,38 @@ def test_what_is_left_out_is_said_and_kept_in_the_provenance(tmp_path):
     found.save(tmp_path / "cal.json")
     again = rp.load(tmp_path / "cal.json")
     assert again.provenance_ == found.provenance_
+
+
+class Refilled:
+    """Chunks that are all handed out in the same arrays, filled anew for each."""
+
+    def __init__(self, whole, n):
+        self.whole, self.n = whole, n
+
+    def __iter__(self):
+        room = [np.empty_like(each[: self.n]) for each in (self.whole.scores, self.whole.labels)]
+        for start in range(0, len(self.whole.labels), self.n):
+            piece = self.whole.chunk(start, start + self.n)
+            room[0][...], room[1][...] = piece.scores, piece.labels
+            yield tuple(room)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": "fit"}, {"cv": 3}, {"separate": True}])
+def test_chunks_may_reuse_their_arrays(monkeypatch, options):
+    taken = Digest.update
+
+    def slowly(self, chunk):
+        time.sleep(0.01)
+        taken(self, chunk)
+
+    monkeypatch.setattr(Digest, "update", slowly)
+    whole = data().with_options(ignore_index=9)
+    whole.labels[30:45] = 9  # a chunk of which nothing counts
+    found, _ = quietly(fit, whole.calibrator(**options), Refilled(whole, 15))
+    known, _ = quietly(fit, whole.calibrator(**options), whole.chunks(range(15, 90, 15)))
+    assert_same_fit(found, quietly(whole.calibrator(**options).fit, whole.scores, whole.labels)[0])
+    if known.log_loss_ is not None:
+        np.testing.assert_allclose(found.log_loss_, known.log_loss_, rtol=1e-9)
+    if "cv" in options:
+        assert found.cross_validation_.scores == known.cross_validation_.scores
+    assert found.provenance_["digest"] == rp.engines.digest(whole.chunks([17]))

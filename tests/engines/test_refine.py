@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engines.shared import flat, quietly, weighted
 
-from reprior.engines import chunked, fit
+from reprior.engines import chunked, fit, profiling
 from reprior.exceptions import OptionError
 from reprior.tuning.profile import StrengthProfile
 
@@ -123,15 +123,42 @@ def test_too_many_near_the_best_are_said(monkeypatch):
 
 
 @pytest.mark.usefixtures("coarse")
-def test_fractional_weights_keep_their_bins():
+@pytest.mark.parametrize(
+    "why, words, doubt",
+    [
+        ("weights", "no bound holds to the last bit for sums of fractional sample weights", True),
+        ("classes", "there are too many classes to count what each of them gains", True),
+        ("log_loss", "a fit by log-loss looks for no count metric", False),
+    ],
+)
+def test_what_is_not_refined_says_why(monkeypatch, why, words, doubt):
+    data = flat(0, 200)
+    if why == "weights":
+        data = replace(data, weight=np.random.default_rng(0).random(200))
+    if why == "classes":
+        monkeypatch.setattr(profiling, "MOST_CELLS", 1)
+    options = {"metric": "log_loss"} if why == "log_loss" else {}
+    bins, _ = quietly(fit, data.calibrator(**options), data.chunks([]))
+    found, said = quietly(fit, data.calibrator(**options), data.chunks([]), resolution="refine")
+    same(found, bins)
+    (sentence,) = (each for each in said if "'refine'" in each)
+    assert words in sentence
+    assert "switches lie in bins" not in sentence
+    assert ("of the samples change their class" in sentence) == doubt
+
+
+@pytest.mark.usefixtures("coarse")
+def test_the_reason_outlives_a_checkpoint(tmp_path):
     data = flat(0, 200)
     data = replace(data, weight=np.random.default_rng(0).random(200))
-    _, said = quietly(fit, data.calibrator(), data.chunks([]), resolution="refine")
-    assert any("too many to keep" in sentence for sentence in said)
+    for _ in range(2):
+        how = {"resolution": "refine", "checkpoint": tmp_path}
+        _, said = quietly(fit, data.calibrator(), data.chunks([]), **how)
+        assert sum("fractional sample weights" in each for each in said) == 1
 
 
 def test_few_switches_are_exact_without_a_second_pass():
-    data, passes = flat(0, 40), []
+    data, passes = flat(0, 40).with_options(bounds=(0.0, 8.0)), []
 
     class Counted(list):
         def __iter__(self):

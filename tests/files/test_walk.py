@@ -21,8 +21,17 @@ def arrays(seed=0, n=ROWS):
     return rng.normal(size=(n, CLASSES)), rng.integers(CLASSES, size=n)
 
 
+def chunks_of(file, **how):
+    return file.chunks(file.n_classes * 8 * 8, **how)  # eight rows of float64 each
+
+
+def place_at(file, first):
+    """Where sample ``first`` is, with which a chunk begins."""
+    return next((c.after for c in chunks_of(file) if c.stop == first), None)
+
+
 def all_of(file, **how):
-    chunks = list(file.chunks(file.n_classes * 8 * 8, **how))  # eight rows of float64 each
+    chunks = list(chunks_of(file, **how))
     if not chunks:
         return np.empty((0, file.n_classes)), np.empty(0, int), []
     scores = np.concatenate([chunk.scores for chunk in chunks])
@@ -36,7 +45,7 @@ def test_from_the_middle_on(tmp_path, name, first):
     own = [how["labels"] for _, how in made] if name == "npy" else None
     file = open_scores([path for path, _ in made], kind="logits", labels=own)
     whole, labels, starts = all_of(file)
-    rest, rest_labels, rest_starts = all_of(file, first=first)
+    rest, rest_labels, rest_starts = all_of(file, after=place_at(file, first))
     np.testing.assert_array_equal(rest, whole[first:])
     np.testing.assert_array_equal(rest_labels, labels[first:])
     assert rest_starts == [start for start in starts if start >= first]
@@ -52,7 +61,7 @@ def test_labels_of_their_own_go_along(tmp_path, first, together):
     np.save(tmp_path / "all.npy", np.concatenate([labels for _, labels in every]))
     own = [tmp_path / "all.npy"] if together else [tmp_path / "l0.npy", tmp_path / "l1.npy"]
     file = open_scores([tmp_path / "s0.npy", tmp_path / "s1.npy"], labels=own, kind="logits")
-    scores, labels, _ = all_of(file, first=first)
+    scores, labels, _ = all_of(file, after=place_at(file, first))
     np.testing.assert_array_equal(scores, np.concatenate([s for s, _ in every])[first:])
     np.testing.assert_array_equal(labels, np.concatenate([y for _, y in every])[first:])
 
@@ -109,6 +118,45 @@ def test_a_file_that_breaks_in_the_middle_counts_up_to_there(three):
         np.testing.assert_array_equal(scores, np.concatenate(expected))
         assert len(labels) == len(scores) == file.n_samples
     assert f"{left.rows} samples were left out with it" in said_of(file.left_out)
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("rows", [0, 20])
+@pytest.mark.parametrize("labels", ["inside", "one by one", "together"])
+def test_broken_files_are_entered_behind_any_chunk(tmp_path, broken, rows, labels):
+    own = None if labels == "inside" else []
+    for i in range(3):
+        scores, known = arrays(i)
+        if own is None:
+            table = pa.table({**{f"c{k}": scores[:, k] for k in range(CLASSES)}, "label": known})
+            pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=10)
+        else:
+            np.save(tmp_path / f"{i}.npy", scores)
+            own.append(tmp_path / f"labels-{i}.npy")
+            np.save(own[-1], known)
+    if labels == "together":
+        np.save(tmp_path / "all.npy", np.concatenate([arrays(i)[1] for i in range(3)]))
+        own = tmp_path / "all.npy"
+    paths = sorted(tmp_path.glob("?.*"))
+    file = open_scores(paths, labels=own, kind="logits", skip_unreadable=True)
+    content = bytearray(paths[broken].read_bytes())
+    if own is None:
+        group = pq.ParquetFile(paths[broken]).metadata.row_group(rows // 10)
+        start = group.column(0).data_page_offset
+        content[start : start + 60] = b"\xff" * 60
+    else:
+        content = content[: 128 + 8 * CLASSES * rows]
+    paths[broken].write_bytes(bytes(content))
+    chunks = list(chunks_of(file))
+    whole = np.concatenate([c.scores for c in chunks]), np.concatenate([c.labels for c in chunks])
+    left_out, n = file.left_out, file.n_samples
+    assert [each.path for each in left_out] == [paths[broken]]
+    assert n == len(whole[0]) == 3 * ROWS - left_out[0].rows < 3 * ROWS
+    for chunk in chunks:
+        rest_scores, rest_labels, _ = all_of(file, after=chunk.after)
+        np.testing.assert_array_equal(rest_scores, whole[0][chunk.stop :])
+        np.testing.assert_array_equal(rest_labels, whole[1][chunk.stop :])
+        assert (file.left_out, file.n_samples) == (left_out, n)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -129,7 +129,8 @@ class PosteriorCalibrator(Fitted):
         Intervals that cover 90 %, where ``n_bootstrap`` is given.
     provenance_ : dict or None
         What it was tuned on, ``{"digest": …, "n_samples": …}``, where
-        :func:`reprior.engines.fit` tuned it; None after :meth:`fit`.
+        :func:`reprior.engines.fit` tuned it, with ``"left_out"`` where files could not be read;
+        None after :meth:`fit`.
     source_prior_, target_prior_ : ndarray of shape (K,)
         The priors as used.
     classes_ : ndarray of shape (K,)

@@ -123,10 +123,11 @@ def command(
 
     place.check()
     _refuse_on_dask(place, checkpoint, resolution)
+    skip = place.skip_unreadable
     if place.on_dask:
-        scores = click.get_current_context().with_resource(first_shard(session, val, reading))
+        shard = first_shard(session, val, reading, skip=skip)
+        scores = click.get_current_context().with_resource(shard)
     else:
-        skip = place.skip_unreadable
         scores = open_to_fit(session, val, replace(reading, skip_unreadable=skip))
     counting = replace(
         counting, label_column=reading.label_column, labels_name=reading.labels_name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,22 +79,31 @@ place_options = collected(
 
 
 @contextmanager
-def first_shard(session: Session, val: Sequence[str], reading: Reading) -> Iterator[ScoreFile]:
-    """Open the first of the files that has rows: kind, classes and columns are those of all."""
+def first_shard(
+    session: Session, val: Sequence[str], reading: Reading, *, skip: bool = False
+) -> Iterator[ScoreFile]:
+    """Open the first of the files that has rows: kind, classes and columns are those of all.
+
+    ``skip`` passes over files that cannot be read. A file that is not here stays as a copy for as
+    long as the block lasts.
+    """
     from reprior.engines.dask_shards import expand_urls, nearby
     from reprior.files.formats.reader import NoRowsError
+    from reprior.files.walk import UNREADABLE
 
     urls = expand_urls(list(val), "val", {})
     labels: Sequence[str | None] = [None] * len(urls)
     if reading.labels is not None:
         labels = expand_urls(reading.labels, "labels", {})
-    for url, own in zip(urls, labels, strict=False):
-        with nearby(url) as path, nearby(own) as label_path:
-            here = _with_labels(reading, label_path)
+    passed_by = UNREADABLE if skip else (NoRowsError,)
+    pairs = list(zip(urls, labels, strict=False))
+    for i, (url, own) in enumerate(pairs):
+        with ExitStack() as copies:
             try:
-                scores = open_to_fit(session, [str(path)], here)
-            except NoRowsError:
-                if url == urls[-1]:
+                path, label_path = (copies.enter_context(nearby(each)) for each in (url, own))
+                scores = open_to_fit(session, [str(path)], _with_labels(reading, label_path))
+            except passed_by:
+                if i == len(pairs) - 1:
                     raise
                 continue
             yield scores
@@ -147,4 +156,4 @@ def _shard_options(reading: Reading, kind: str) -> ShardOptions:
 
 
 def _with_labels(reading: Reading, labels: Path | None) -> Reading:
-    return replace(reading, labels=None if labels is None else str(labels))
+    return replace(reading, labels=None if labels is None else (str(labels),))

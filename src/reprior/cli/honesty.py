@@ -39,7 +39,7 @@ def recognised(calibrator: PosteriorCalibrator, scores: ScoreFile) -> bool | Non
     from reprior import engines
 
     known = calibrator.provenance_
-    if not known:
+    if not known or not known.get("digest"):  # as a fit on Dask has none
         return None
     if scores.n_samples not in (None, known.get("n_samples")):
         return False  # no need to read the file again

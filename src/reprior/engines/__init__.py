@@ -4,6 +4,7 @@
 ``checkpoints``  go on where a killed fit stopped
 ``online``       tune one on scores that come by once
 ``evaluation``   judge one on chunks, before and after
+``target_prior`` estimate the prior of unlabelled scores on chunks
 ``fingerprint``  a digest of labelled scores
 ``dask_engine``  tune one on shards of files, or Dask arrays, by Dask's workers
 ``stream``       what they share: chunks, read and checked
@@ -16,6 +17,7 @@ from reprior.engines.dask_shards import ShardOptions
 from reprior.engines.evaluation import Evaluation, evaluate
 from reprior.engines.fingerprint import digest
 from reprior.engines.online import OnlineFit
+from reprior.engines.target_prior import estimate_target_prior
 
 __all__ = [
     "Checkpoint",
@@ -25,6 +27,7 @@ __all__ = [
     "dask_fit",
     "dask_profiles",
     "digest",
+    "estimate_target_prior",
     "evaluate",
     "fit",
 ]

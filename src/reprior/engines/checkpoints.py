@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.engines.fingerprint import Digest
-from reprior.engines.stream import as_chunk
 from reprior.exceptions import OptionError
 from reprior.files.archive import read_archive, write_archive
-from reprior.files.chunk import Chunk
+from reprior.files.score_file import ScoreFile
 
-__all__ = ["Checkpoint", "Saved", "n_labels", "options_of", "rest_of", "sources_of"]
+__all__ = ["Checkpoint", "Saved", "options_of", "sources_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-_FORMAT, _FORMAT_VERSION = "reprior checkpoint", 1
+_FORMAT, _FORMAT_VERSION = "reprior checkpoint", 2
 
 PAUSE = 30.0
 """Seconds between two savings, at least: what a kill may cost."""
@@ -33,7 +30,6 @@ SHARE = 0.05
 class Saved(NamedTuple):
     """What was counted so far: ``header`` as JSON can hold it, and arrays."""
 
-    n_samples: int
     finished: bool
     header: dict[str, Any]
     arrays: dict[str, Vector]
@@ -63,6 +59,7 @@ class Checkpoint:
         """Say what the fit is of; refuse a folder that holds another one."""
         self._of = {"sources": sources, "options": options}
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
         for path in self._files():
             self._refuse_another(path, read_archive(path, **_MARK)[0])
 
@@ -73,7 +70,7 @@ class Checkpoint:
             return None
         header, arrays = read_archive(path, **_MARK)
         self._refuse_another(path, header)
-        return Saved(int(header["n_samples"]), bool(header["finished"]), header["state"], arrays)
+        return Saved(bool(header["finished"]), header["state"], arrays)
 
     @property
     def due(self) -> bool:
@@ -86,7 +83,7 @@ class Checkpoint:
         began = time.monotonic()
         header = {
             "format": _FORMAT, "format_version": _FORMAT_VERSION, **self._of,
-            "n_samples": saved.n_samples, "finished": saved.finished, "state": saved.header,
+            "finished": saved.finished, "state": saved.header,
         }  # fmt: skip
         write_archive(self._path(bounds), header, saved.arrays)
         self._last = time.monotonic()
@@ -94,6 +91,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete what is saved, and the folder if nothing else is in it."""
+        self._sweep()
         for path in self._files():
             path.unlink()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
@@ -102,18 +100,28 @@ class Checkpoint:
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("pass-*.npz"))
 
+    def _sweep(self) -> None:
+        """Delete what savings that were ended in the middle have left."""
+        for path in self.folder.glob(".pass-*.npz.*"):
+            path.unlink()
+
     def _path(self, bounds: tuple[float, float]) -> Path:
         low, high = bounds
         return self.folder / f"pass-{low!r}-to-{high!r}.npz"
 
     def _refuse_another(self, path: Path, header: dict[str, Any]) -> None:
+        where = os.fspath(self.folder)
+        remedy = f"Delete the folder {where!r} to begin anew, or name another one."
+        if header["format_version"] != _FORMAT_VERSION:
+            raise OptionError(
+                f"`checkpoint` must be of this version of reprior. {path.name!r} in {where!r} was "
+                f"begun by an earlier one, which noted less. {remedy}"
+            )
         for what, mine in self._of.items():
             theirs: Any = header.get(what)
             ours = json.loads(json.dumps(mine))
             if theirs == ours:
                 continue
-            where = os.fspath(self.folder)
-            remedy = f"Delete the folder {where!r} to begin anew, or name another one."
             if what == "options":
                 names = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
                 raise OptionError(
@@ -143,10 +151,9 @@ def _difference(theirs: Any, ours: Any) -> str:
 
 def sources_of(chunks: Any) -> list[list[Any]] | None:
     """Path, size and time of change of every file; None where chunks do not come from files."""
-    paths = getattr(chunks, "paths", None)
-    if paths is None:
+    if not isinstance(chunks, ScoreFile):
         return None
-    return [_state_of(path) for path in (*paths, *getattr(chunks, "label_paths", ()))]
+    return [_state_of(path) for path in (*chunks.paths, *chunks.label_paths)]
 
 
 def _state_of(path: Path) -> list[Any]:
@@ -157,7 +164,7 @@ def _state_of(path: Path) -> list[Any]:
 
 
 def options_of(stream: Any, resolution: Any) -> dict[str, Any]:
-    """The options that a profile depends on."""
+    """The options that a profile depends on, those of reading the files included."""
     options, terms = stream.options, stream.terms
     return {
         "kind": options.kind,
@@ -167,45 +174,5 @@ def options_of(stream: Any, resolution: Any) -> dict[str, Any]:
         "source_prior": terms.source_prior.tolist(),
         "target_prior": terms.target_prior.tolist(),
         "resolution": resolution,
+        **(stream.chunks.reading if isinstance(stream.chunks, ScoreFile) else {}),
     }
-
-
-def rest_of(
-    chunks: Iterable[Any], n: int, digest: Digest | None, expected: str | None
-) -> Iterator[Chunk]:
-    """The chunks from sample ``n`` on, with which one of them begins.
-
-    With a ``digest`` those before are read once more to take it, and must have the ``expected``
-    one. Without, a score file is entered at ``n``, and of other chunks those before are let go.
-    """
-    enter = getattr(chunks, "chunks", None)
-    if enter is not None and digest is None:
-        yield from enter(first=n)
-        return
-    done = 0
-    for given in chunks:
-        chunk = as_chunk(given, done)
-        if done >= n:
-            yield chunk
-            continue
-        if digest is not None:
-            digest.update(chunk)
-        done += n_labels(chunk)
-        if done > n or (done == n and digest is not None and digest.value != expected):
-            raise _other_data(done, n)
-    if done < n:
-        raise _other_data(done, n)
-
-
-def n_labels(chunk: Chunk) -> int:
-    """Number of samples by their labels."""
-    labels: Any = chunk.labels
-    shape = np.shape(labels)
-    return int(shape[0]) if shape else 1
-
-
-def _other_data(done: int, n: int) -> OptionError:
-    return OptionError(
-        f"`checkpoint` must be of the same data. Got {done} samples to pass by that are not the "
-        f"first {n}, which were counted. Delete its folder to begin anew."
-    )

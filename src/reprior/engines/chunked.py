@@ -13,7 +13,7 @@ from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.passes import ChunkedSource
-from reprior.engines.profiling import LeanSum, Profiler
+from reprior.engines.profiling import LOG_LOSS, LeanSum, Profiler
 from reprior.engines.stream import Progress, Stream, settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.walk import LeftOut, said_of
@@ -69,9 +69,10 @@ def fit(
     checkpoint : path or Checkpoint, optional
         A folder in which what is counted is saved twice a minute at most. A fit that was ended
         in between, however rudely, goes on from there with the same call and gives the same
-        result to the bit. It is refused where options or files have changed since. It stays
-        when the fit is done; ``Checkpoint(folder).remove()`` deletes it. Passes of a fit by
-        log-loss, and those that gather all scores, begin anew.
+        result to the bit. It is refused where options, files or how these are read have changed
+        since; chunks that do not come from files are known by a digest, for which they are gone
+        through once. It stays when the fit is done; ``Checkpoint(folder).remove()`` deletes it.
+        Passes of a fit by log-loss, and those that gather all scores, begin anew.
     progress : callable, optional
         Called after every chunk with the number of samples read in the present pass.
 
@@ -110,21 +111,23 @@ def fit(
     profiler.lookalike.warn(stacklevel=2)
     if found.profile.resolution is not None:
         best = found.profile.best(problem.metric, subject_to=problem.constraints)
-        _warn_of_bins(resolution, profiler.unrefined, best)
+        _warn_of_bins(resolution, profiler.unrefined.get(found.profile.bounds, ""), best)
     found.say(stacklevel=2)
     provenance: dict[str, Any] = {
         "digest": profiler.digest.value,
         "n_samples": profiler.digest.n_samples,
     }
-    left_out = getattr(chunks, "left_out", ())
-    if left_out:
-        provenance["left_out"] = _noted(left_out)
+    if profiler.left_out:
+        provenance["left_out"] = _noted(profiler.left_out)
     calibrator._adopt(problem, found, provenance)
     return calibrator
 
 
-def _warn_of_bins(resolution: Resolution, unrefined: bool, best: Best) -> None:
-    """Say what the bins of a profile mean for the result, where that was not asked for."""
+def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
+    """Say what the bins of a profile mean for the result, where that was not asked for.
+
+    ``unrefined`` is why they are there still, though they were to be refined.
+    """
     if resolution == "auto":
         sentence = (
             f"There are more than {MOST_SWITCHES} switches, too many to keep: they are summed in "
@@ -133,10 +136,13 @@ def _warn_of_bins(resolution: Resolution, unrefined: bool, best: Best) -> None:
         )
     elif resolution == "refine" and unrefined:
         sentence = (
-            f"More than {MOST_SWITCHES} switches lie in bins that can hold the best strength, too "
-            f"many to keep: the result is that of bins of {AUTO_RESOLUTION:g}. Inside its bin "
-            f"{best.uncertainty:.2g} of the samples change their class."
+            f"resolution='refine' leaves bins of {AUTO_RESOLUTION:g} as they are, as {unrefined}."
         )
+        if unrefined != LOG_LOSS:
+            sentence += (
+                f" The result is that of the bins: inside its own {best.uncertainty:.2g} of the "
+                f"samples change their class."
+            )
     else:
         return
     warnings.warn(sentence, RepriorWarning, stacklevel=3)

@@ -89,10 +89,14 @@ def dask_fit(
         What to do about a shard that cannot be read: refuse, naming it; or leave out all of it,
         with a warning that names it. Shards of other classes are refused in any case.
 
+    ``labels``, ``reading`` and ``on_error`` are for files, and refused with arrays.
+
     Returns
     -------
     PosteriorCalibrator
         The calibrator, fitted. Its ``provenance_`` is None: a digest needs the shards in a row.
+        Where shards were left out, it says so, ``{"digest": "", "n_samples": …, "left_out":
+        {"files": […], "n_samples": None}}``.
 
     Examples
     --------
@@ -110,7 +114,12 @@ def dask_fit(
     check_options(calibrator)
     bins = _bins(resolution)
     with running_on(scheduler, n_workers):
-        source, terms = _source(calibrator, scores, labels, reading, bins, on_error)
+        if isinstance(scores, tuple) and array_api_compat.is_dask_array(scores[0]):
+            _refuse_of_files(labels=labels, reading=reading, on_error=on_error)
+            source, terms = _array_source(calibrator, scores, bins)
+        else:
+            pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
+            source = LazySource(pieces, bins=bins, gather=_refuse_gathering)
         found = tuned(full_problem(calibrator, terms), source)
     _look_at(source.found, calibrator.kind).warn(stacklevel=2)
     if resolution == "auto" and found.profile.resolution is not None:
@@ -121,8 +130,16 @@ def dask_fit(
             stacklevel=2,
         )
     found.say(stacklevel=2)
-    calibrator._adopt(full_problem(calibrator, terms), found)
+    calibrator._adopt(full_problem(calibrator, terms), found, _provenance(source.pieces))
     return calibrator
+
+
+def _provenance(pieces: Pieces) -> dict[str, Any] | None:
+    """Which shards were left out, and how many samples the others had."""
+    if not isinstance(pieces, FilePieces) or not pieces.left_out:
+        return None
+    left_out = {"files": pieces.left_out, "n_samples": None}
+    return {"digest": "", "n_samples": pieces.n_samples, "left_out": left_out}
 
 
 def dask_profiles(
@@ -185,23 +202,24 @@ def _check_groups(n_groups: Any, n_shards: int) -> None:
         )
 
 
-def _source(
-    calibrator: PosteriorCalibrator,
-    scores: Any,
-    labels: Any,
-    reading: ShardOptions | None,
-    bins: Bins,
-    on_error: str,
+def _array_source(
+    calibrator: PosteriorCalibrator, scores: tuple[Any, ...], bins: Bins
 ) -> tuple[LazySource, Terms]:
-    """The passes over what is given, and the classes."""
-    if isinstance(scores, tuple) and array_api_compat.is_dask_array(scores[0]):
-        arrays = (*scores, None)[:3]
-        encoded = encode(calibrator, *arrays)
-        pieces: Pieces = ArrayPieces(encoded.data)
-        source = LazySource(pieces, bins=bins, gather=partial(gathered, encoded.data))
-        return source, encoded.terms
-    pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
-    return LazySource(pieces, bins=bins, gather=_refuse_gathering), terms
+    """The passes over (scores, labels[, weight]) as Dask arrays, and the classes."""
+    encoded = encode(calibrator, *(*scores, None)[:3])
+    gather = partial(gathered, encoded.data)
+    return LazySource(ArrayPieces(encoded.data), bins=bins, gather=gather), encoded.terms
+
+
+def _refuse_of_files(**given: Any) -> None:
+    """Refuse options that arrays have no use for."""
+    for name, value in given.items():
+        got = repr(value) if isinstance(value, str) else type(value).__name__
+        if value is not None and got != "'raise'":
+            raise OptionError(
+                f"`{name}` must be left out where `scores` are Dask arrays: it is about files. Got "
+                f"{got}. Pass labels and weights in the tuple, (scores, labels, weight)."
+            )
 
 
 def _file_pieces(

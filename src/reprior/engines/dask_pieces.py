@@ -43,17 +43,21 @@ class _Result(NamedTuple):
 
     value: Any
     failures: tuple[tuple[str, str], ...]
+    n_samples: int = 0
 
 
 class FilePieces:
     """Shards, each gone through by one task.
 
     Under ``job.skip``, shards that cannot be read are left out, all of each, with a warning that
-    names them; the first pass decides which these are.
+    names them; the first pass decides which these are, and ``left_out`` keeps their URLs. Of the
+    others, ``n_samples`` were read.
     """
 
     def __init__(self, shards: Sequence[Shard], job: ShardJob) -> None:
         self.shards, self.job = list(shards), job
+        self.left_out: list[str] = []
+        self.n_samples = 0
         self._settled = False
 
     def run(self, begin: Callable[[], Tally], join: Join) -> Any:
@@ -69,6 +73,7 @@ class FilePieces:
         groups = [tree(tasks[i::n_groups], joined) for i in range(n_groups)]
         # A group of one shard has not been joined yet.
         results: list[_Result] = [joined([each]) for each in dask.compute(*groups)]
+        self.n_samples = sum(result.n_samples for result in results)
         self._settle([failure for result in results for failure in result.failures])
         return [result.value for result in results]
 
@@ -78,6 +83,7 @@ class FilePieces:
         if not failures:
             return
         gone = {url for url, _ in failures}
+        self.left_out.extend(shard.url for shard in self.shards if shard.url in gone)
         self.shards = [shard for shard in self.shards if shard.url not in gone]
         few = " ".join(sentence for _, sentence in failures[:NAMED])
         more = f" And {len(failures) - NAMED} more." if len(failures) > NAMED else ""
@@ -100,13 +106,14 @@ class _Joined:
     def __call__(self, results: list[_Result]) -> _Result:
         failures = tuple(failure for result in results for failure in result.failures)
         known = [result.value for result in results if result.value is not None]
-        return _Result(self.join(known) if known else None, failures)
+        n_samples = sum(result.n_samples for result in results)
+        return _Result(self.join(known) if known else None, failures, n_samples)
 
 
 def _on_shard(shared: tuple[Callable[[], Tally], ShardJob, bool], shard: Shard) -> _Result:
     """Go through one shard: all of it, or nothing."""
     begin, job, first = shared
-    tally = begin()
+    tally, n_samples = begin(), 0
     try:
         with open_shard(shard, job.reading, job.head) as file, one_thread():
             if file is not None:
@@ -114,12 +121,13 @@ def _on_shard(shared: tuple[Callable[[], Tally], ShardJob, bool], shard: Shard) 
                 for part in stream.parts():
                     with part.located():
                         tally.add(part.data)
+                n_samples = stream.n_samples or 0
     except (FileFormatError, OSError) as error:
         # What can be read and does not belong to the others is never passed over.
         if not job.skip or not first or isinstance(error, UnlikeShardError):
             raise
         return _Result(None, ((shard.url, _sentence(error)),))
-    return _Result(tally.result(), ())
+    return _Result(tally.result(), (), n_samples)
 
 
 def _sentence(error: Exception) -> str:

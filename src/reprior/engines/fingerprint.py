@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from reprior.core.arrays import to_numpy
 from reprior.engines.stream import as_chunk
 from reprior.files.chunk import Chunk
 
-__all__ = ["Digest", "digest"]
+__all__ = ["Digest", "Known", "digest"]
 
 BLOCK = 1 << 16
 """Bytes of one checksum. Above 5 KB the interpreter is let go while it is taken."""
@@ -57,13 +57,21 @@ def digest(chunks: Iterable[Any], *, class_axis: int = -1) -> str:
     return found.value
 
 
+class Known(NamedTuple):
+    """What a digest said: of ``n_samples``, without their weights and with them."""
+
+    value: str
+    weighed: str
+    n_samples: int
+
+
 class Digest:
     """A digest that grows chunk by chunk."""
 
     def __init__(self, class_axis: int) -> None:
         self.class_axis = class_axis
         self.n_samples = 0
-        self._scores, self._labels = _Sequence(), _Sequence()
+        self._scores, self._labels, self._weights = _Sequence(), _Sequence(), _Sequence()
         self._layout = ""
 
     def update(self, chunk: Chunk) -> None:
@@ -76,6 +84,8 @@ class Digest:
         self.n_samples += scores.shape[0]
         self._layout = self._layout or f"{scores.dtype.newbyteorder('<').str}{scores.shape[1:]}"
         self._scores.update(_bytes(scores))
+        if chunk.weight is not None:
+            self._weights.update(_bytes(to_numpy(chunk.weight).astype(np.float64, copy=False)))
         if chunk.labels is None:
             return
         labels = to_numpy(chunk.labels)
@@ -90,6 +100,14 @@ class Digest:
         """The digest of what came so far, in hexadecimal digits."""
         both = self._layout.encode() + self._scores.digest() + self._labels.digest()
         return hashlib.blake2b(both, digest_size=16).hexdigest()
+
+    @property
+    def known(self) -> Known:
+        """What it says so far; a checkpoint goes by the digest with weights."""
+        value = self.value
+        both = value.encode() + self._weights.digest()
+        weighed = hashlib.blake2b(both, digest_size=16).hexdigest()
+        return Known(value, weighed, self.n_samples)
 
 
 class _Sequence:

@@ -20,12 +20,15 @@ class Lookalike:
         self.single, self.n_samples = False, 0
 
     def see(self, rows: Rows, single: bool) -> None:
-        """Look at one more part; ``single`` tells of one score per sample."""
+        """Look at one more part; ``single`` tells of one score per sample, expanded to two."""
+        z = rows.scores[..., 1:] if single else rows.scores
+        self.look(z, rows.labels.size, single, rows.xp)
+
+    def look(self, z: Any, n_samples: int, single: bool, xp: Any) -> None:
+        """The same for scores as they are given, the classes last."""
         if not self.possible:
             return
-        self.single, self.n_samples = single, self.n_samples + rows.labels.size
-        xp, z = rows.xp, rows.scores
-        z = z[..., 1:] if single else z
+        self.single, self.n_samples = single, self.n_samples + n_samples
         # The first row settles nearly every case, without a pass over the rest.
         first = z[(0,) * (z.ndim - 1)]
         self.possible = _like(first, single, xp) and _like(z, single, xp)

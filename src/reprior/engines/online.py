@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -19,11 +20,11 @@ from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit
 from reprior.encoding import are_indices, read_terms
-from reprior.engines.chunked import Resolution, profile_sum
+from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.sample import RowSample
 from reprior.engines.stream import Part, Stream
-from reprior.exceptions import LabelsError, OptionError
+from reprior.exceptions import LabelsError, OptionError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.data import TuningData
 from reprior.tuning.problem import Problem, ProfileOf
@@ -56,7 +57,8 @@ class OnlineFit:
         Its options say what is tuned. :meth:`finish` fits it in place.
     resolution : float, "auto" or None, default "auto"
         Sum switches in bins of this width; None keeps each. "auto" keeps up to ``exact_up_to``
-        and then sums in bins of 1e-4.
+        and then sums in bins of 1e-4, with a warning. "refine" is refused: it would need all
+        scores once more.
     again : callable, optional
         Gives all samples anew, as an iterable of Chunk or of (scores, labels[, weight]). It is
         called where the best strength lies at the upper bound, to look further up. Without it
@@ -90,6 +92,12 @@ class OnlineFit:
     ) -> None:
         check_options(calibrator)
         _refuse_all_at_once(calibrator)
+        if resolution == "refine":
+            raise OptionError(
+                "`resolution` must be a number above 0, 'auto' or None for scores that come by "
+                "once. Got 'refine', which reads them once more. Pass None to keep every switch, "
+                "or use engines.fit."
+            )
         self.calibrator, self.again = calibrator, again
         self.resolution, self.exact_up_to = resolution, exact_up_to
         self.n_samples = 0
@@ -133,13 +141,14 @@ class OnlineFit:
 
         For several processes: it can be pickled, without its ``again``. The other stays as it is.
         """
-        mine, theirs = self.calibrator, other.calibrator
-        if (mine.kind, self._problem.temperature) != (theirs.kind, other._problem.temperature):
-            raise OptionError(
-                f"`other` must be of a calibrator with the same options. Got kind={theirs.kind!r} "
-                f"and temperature={other._problem.temperature!r}, not {mine.kind!r} and "
-                f"{self._problem.temperature!r}. Make both from one calibrator."
-            )
+        theirs = other._meaning()
+        for name, mine in self._meaning().items():
+            if not np.array_equal(mine, theirs[name]):
+                raise OptionError(
+                    f"`other` must be of a calibrator with the same options. Got "
+                    f"{name}={_shown(theirs[name])}, not {_shown(mine)}. Make both from one "
+                    f"calibrator."
+                )
         self._sum.merge(other._sum)
         self._lookalike.merge(other._lookalike)
         if self._sample is not None and other._sample is not None:
@@ -157,6 +166,14 @@ class OnlineFit:
         source = _Sampled(self._profile, self._rows)
         found = tuned(self._problem, source, widen=self.again is not None)
         self._lookalike.warn(stacklevel=2)
+        if self.resolution == "auto" and found.profile.resolution is not None:
+            warnings.warn(
+                f"There are more than {self.exact_up_to} switches, too many to keep: they are "
+                f"summed in bins of {AUTO_RESOLUTION:g}. Pass resolution=None to keep each, or a "
+                f"number.",
+                RepriorWarning,
+                stacklevel=2,
+            )
         found.say(stacklevel=2)
         self.calibrator._adopt(self._problem, found)
         return self.calibrator
@@ -164,6 +181,25 @@ class OnlineFit:
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: all but ``again``, which may hold a loader."""
         return {**self.__dict__, "again": None}
+
+    def _meaning(self) -> dict[str, Any]:
+        """The options that say what was counted, and what it is for."""
+        options, problem = self.calibrator, self._problem
+        return {
+            "kind": options.kind,
+            "ignore_index": options.ignore_index,
+            "classes": problem.classes,
+            "source_prior": problem.source_prior,
+            "target_prior": problem.target_prior,
+            "label_prior": problem.label_prior,
+            "bounds": problem.bounds,
+            "metric": "log_loss" if problem.log_loss else problem.metric,
+            "subject_to": problem.constraints,
+            "selection": problem.selection,
+            "separate": problem.separate,
+            "temperature": problem.temperature,
+            "resolution": self.resolution,
+        }
 
     def _take(self, part: Part) -> None:
         reading = part.data.reading(self._problem.bounds)
@@ -254,6 +290,15 @@ class _Sampled:
             return problem
         support = np.asarray(self._support, np.float64)
         return replace(problem, label_prior=support / support.sum())
+
+
+def _shown(value: Any) -> str:
+    """A value as a sentence shows it."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list):
+        value = [getattr(each, "text", each) for each in value]
+    return repr(getattr(value, "name", value))
 
 
 def _refuse_all_at_once(options: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.calibrator.sources import InMemory, best_at_temperature, joint_bounds
+from reprior.calibrator.sources import InMemory, best_at_temperature
 from reprior.core.arrays import to_numpy
 from reprior.core.box_newton import Quadratic
 from reprior.core.importance import importance_weights
@@ -26,6 +26,7 @@ from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS, LogLoss, Loss, TemperatureFit, _minimise
 from reprior.engines.stream import Stream
 from reprior.exceptions import OptionError
+from reprior.files.score_file import ScoreFile
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.data import TuningData, importance_ratio
 from reprior.tuning.problem import Problem, ProfileOf
@@ -83,7 +84,8 @@ class ChunkedRows:
     def _labelled(self, data: TuningData) -> Labelled:
         block = data.weighted(self.label_prior)
         rows = block.scores.astype(np.float64)
-        found = Labelled.of_rows(rows, block.labels, np.asarray(block.weights) / self.mass)
+        labels = np.array(block.labels)  # kept, while the chunk's own may be filled anew
+        found = Labelled.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
         return found.of_classes(self.kept).shifted(self.shifts[self.kept])
 
 
@@ -143,7 +145,7 @@ class ChunkedSource:
                 found.temperature, 1.0 / found.temperature, found.log_loss, found.converged,
                 found.n_iterations, found.at_bound,
             )  # fmt: skip
-        return minimise_jointly(loss, joint_bounds(problem))
+        return minimise_jointly(loss, problem.bounds)
 
     def scaling(self, problem: Problem) -> ScalingFit:
         """A bias, or a scale and a bias, for every class, of all samples gathered."""
@@ -163,6 +165,8 @@ class ChunkedSource:
     def _gathered(self) -> InMemory:
         """All samples in memory, up to a limit."""
         parts, axis, n_scores = [], 0, 0
+        # Chunks of files are arrays of their own; others may be filled anew for the next one.
+        kept = np.asarray if isinstance(self.stream.chunks, ScoreFile) else np.array
         for part in self.stream.parts():
             n_scores += int(np.size(part.data.scores))
             if n_scores > GATHERED_SCORES:
@@ -172,17 +176,15 @@ class ChunkedSource:
                     f"or leave out tune='per_class', cv, n_bootstrap, selection="
                     f"'balanced_log_loss' and temperature='bcts' or 'vector'."
                 )
-            parts.append(part.data)
-            axis = part.sample_axis
-        labels = [to_numpy(data.labels) for data in parts]
-        weights = None
-        if parts[0].weight is not None:
-            weights = np.concatenate([to_numpy(data.weight) for data in parts])
+            arrays = (part.data.scores, part.data.labels, part.data.weight)
+            parts.append([None if each is None else kept(to_numpy(each)) for each in arrays])
+            like, axis = replace(part.data, scores=None, labels=None), part.sample_axis
+        scores, labels, weight = zip(*parts, strict=True)
         return InMemory(
             replace(
-                parts[0],
-                scores=np.concatenate([to_numpy(data.scores) for data in parts], axis=axis),
+                like,
+                scores=np.concatenate(scores, axis=axis),
                 labels=np.concatenate(labels),
-                weight=weights,
+                weight=None if weight[0] is None else np.concatenate(weight),
             )
         )

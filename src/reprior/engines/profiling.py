@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from reprior.core.binary import is_single_score
 from reprior.engines.aside import Aside
-from reprior.engines.checkpoints import (
-    Checkpoint,
-    Saved,
-    n_labels,
-    options_of,
-    rest_of,
-    sources_of,
-)
-from reprior.engines.fingerprint import Digest
+from reprior.engines.checkpoints import Checkpoint, Saved, options_of, sources_of
+from reprior.engines.fingerprint import Digest, Known
+from reprior.engines.in_order import InOrder
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.refine import RefinedProfile, refined
+from reprior.engines.resuming import (
+    as_left_out,
+    as_place,
+    check_same,
+    n_labels,
+    pack_left_out,
+    pack_place,
+    rest_of,
+    taken,
+)
 from reprior.engines.stream import Part, Stream
 from reprior.files.chunk import Chunk
+from reprior.files.score_file import ScoreFile
+from reprior.files.walk import FileChunk, LeftOut, Place
 from reprior.tuning.gross import GrossTable
 from reprior.tuning.merging import MOST_CELLS, ProfileSum
 from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
+from reprior.tuning.reading import Reading
 from reprior.tuning.sum_storage import pack_sum, unpack_sum
 from reprior.tuning.switches import Switches, n_cells
 
 __all__ = ["LeanSum", "Profiler"]
 
-
-class Known(NamedTuple):
-    """A digest that was taken before: what it says, and of how many samples."""
-
-    value: str
-    n_samples: int
+#: Why a profile keeps its bins that was to be refined.
+MANY_CLASSES = "there are too many classes to count what each of them gains in every bin"
+FRACTIONS = "no bound holds to the last bit for sums of fractional sample weights"
+LOG_LOSS = "a fit by log-loss looks for no count metric"
 
 
 class LeanSum(ProfileSum):
@@ -65,6 +71,15 @@ class Profiler:
         For whose metric and constraints a binned profile is refined in a second pass.
     most : int
         Switches that this second pass keeps, at most.
+
+    Attributes
+    ----------
+    digest : Digest or Known
+        Of all samples, once there was a pass.
+    left_out : tuple of LeftOut
+        What the last pass could not read.
+    unrefined : dict
+        By bounds, why a profile has its bins still that was to be refined.
     """
 
     def __init__(
@@ -80,7 +95,8 @@ class Profiler:
         self.goal, self.most = goal, most
         self.digest: Digest | Known = Digest(stream.options.class_axis)
         self.lookalike = Lookalike(stream.options.kind)
-        self.unrefined = False
+        self.left_out: tuple[LeftOut, ...] = ()
+        self.unrefined: dict[tuple[float, float], str] = {}
         self._coarse = False
         new_sum()  # refuses a wrong resolution before the first pass
 
@@ -99,14 +115,18 @@ class Profiler:
         found = one.total.total()
         if self.goal is None or not one.total.coarse:
             return found
-        if one.gross is None or self.goal.log_loss or self.goal.flat:
-            self.unrefined = True
+        if one.gross is None or self.goal.log_loss:
+            self.unrefined[bounds] = LOG_LOSS if self.goal.log_loss else one.boundless
             return found
         exact = refined(
             found, one.gross, self.goal.metric, self.goal.constraints,
             lambda: self._exact_parts(bounds), most=self.most,
         )  # fmt: skip
-        self.unrefined = not isinstance(exact, RefinedProfile)
+        if not isinstance(exact, RefinedProfile):
+            self.unrefined[bounds] = (
+                f"more than {self.most} switches lie in bins that can hold the best strength, too "
+                f"many to keep"
+            )
         return exact
 
     def empty(self) -> ProfileSum:
@@ -115,6 +135,19 @@ class Profiler:
         if self._coarse:
             total.coarsen()
         return total
+
+    def know_again(self, known: Known) -> None:
+        """Take it that a digest of all samples, as a checkpoint has it, is theirs, or refuse.
+
+        Files are known by name, size and time of change. Other chunks are gone through once.
+        """
+        chunks = self.stream.chunks
+        if isinstance(self.digest, Known):
+            check_same(self.digest, known)
+        elif not isinstance(chunks, ScoreFile):
+            check_same(taken(chunks, self.digest.class_axis, self.stream.progress), known)
+        self.digest = known
+        self.stream.check_length(known.n_samples)
 
     def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
         for part in self.stream.parts():
@@ -125,54 +158,69 @@ class Profiler:
 class _Pass:
     """One pass within some bounds, from its beginning or from where it was saved."""
 
-    def __init__(self, profiler: Profiler, bounds: tuple[float, float]) -> None:
-        self.profiler, self.bounds = profiler, bounds
-        self.total, self.gross = profiler.empty(), None
-        self.first = profiler.digest.n_samples == 0
-        self.done, self.finished, self.boundless = 0, False, False
-        saved = None if profiler.checkpoint is None else profiler.checkpoint.load(bounds)
-        if saved is not None:
-            self._take_up(saved)
-
     total: ProfileSum
     gross: GrossTable | None
 
+    def __init__(self, profiler: Profiler, bounds: tuple[float, float]) -> None:
+        self.profiler, self.bounds = profiler, bounds
+        self.total, self.gross, self.boundless = profiler.empty(), None, ""
+        self.first = isinstance(profiler.digest, Digest)
+        self.place, self.finished = Place(), False
+
     def run(self) -> None:
         """Count what is not counted yet."""
+        whole, checkpoint = self.profiler.stream, self.profiler.checkpoint
+        saved = None if checkpoint is None else checkpoint.load(self.bounds)
+        known = None if saved is None else self._take_up(saved)
         if self.finished:
-            self.profiler.stream.n_samples = self.done
             return
-        resumed = self.done > 0
-        stream = self._rest() if resumed else self.profiler.stream
-        with Aside() as aside:
-
-            def look(chunk: Chunk) -> None:
-                # All chunks before this one are counted by now, and once the digest is taken
-                # of the last of them, what is saved here holds them and nothing else.
-                aside.wait()
-                self._save_if_due()
-                if self.first and isinstance(self.profiler.digest, Digest):
-                    aside.call(self.profiler.digest.update, chunk)
-                self.done += n_labels(chunk)
-
-            for part in stream.parts(look):
-                with part.located():
-                    self._count(part)
-        if resumed:
-            self.profiler.stream.n_samples = self.done
+        self._go_through(whole if saved is None else self._rest(known))
+        whole.check_length(self.place.start)
+        if isinstance(self.profiler.digest, Digest):
+            self.profiler.digest = self.profiler.digest.known
+        self.profiler.left_out = tuple(getattr(whole.chunks, "left_out", ()))
         self.finished = True
         self._save()
 
-    def _count(self, part: Part) -> None:
-        reading = part.data.reading(self.bounds)
+    def _go_through(self, stream: Stream) -> None:
+        from_files = isinstance(self.profiler.stream.chunks, ScoreFile)
+        with Aside() as aside, InOrder[StrengthProfile]() as line:
+
+            def look(chunk: Chunk) -> None:
+                # Once the digest is taken of the last chunk before this one, and all of them are
+                # counted, what is saved here holds them and nothing else.
+                aside.wait()
+                if self._is_due():
+                    self._add(line.rest())
+                    self._save()
+                if isinstance(self.profiler.digest, Digest):
+                    aside.call(self.profiler.digest.update, chunk)
+                if from_files and isinstance(chunk, FileChunk):
+                    self.place = chunk.after
+                else:
+                    self.place = Place(self.place.start + n_labels(chunk))
+
+            # Chunks of files are arrays of their own, and each core may have one; others may be
+            # filled anew for the next one.
+            for part in stream.parts(look, None if from_files else aside.wait):
+                work = partial(_profile_of, part, self._reading(part))
+                self._add(line.call(work) if from_files else [work()])
+            self._add(line.rest())
+
+    def _reading(self, part: Part) -> Reading:
+        with part.located():
+            reading = part.data.reading(self.bounds)
         if self.first:
             shape, options = np.shape(part.data.scores), self.profiler.stream.options
             single = is_single_score(shape, reading.source_prior.size, options.class_axis)
             self.profiler.lookalike.see(reading.rows, single)
-        profile = StrengthProfile._of(reading)
-        if self.profiler.goal is not None:
-            self._note_gross(profile)
-        self.total.add(profile)
+        return reading
+
+    def _add(self, profiles: Iterable[StrengthProfile]) -> None:
+        for profile in profiles:
+            if self.profiler.goal is not None:
+                self._note_gross(profile)
+            self.total.add(profile)
 
     def _note_gross(self, profile: StrengthProfile) -> None:
         """Count what each class gains in each bin, where there is room for that.
@@ -181,60 +229,80 @@ class _Pass:
         """
         width, switches = self.total.resolution, profile._switches
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
-        whole = switches.weight is None or bool((switches.weight % 1 == 0).all())
-        if not whole or n_cells(self.bounds, width, profile.n_classes) > MOST_CELLS:
-            self.boundless, self.gross = True, None
+        if switches.weight is not None and bool((switches.weight % 1 != 0).any()):
+            self.boundless, self.gross = FRACTIONS, None
+        elif n_cells(self.bounds, width, profile.n_classes) > MOST_CELLS:
+            self.boundless, self.gross = MANY_CLASSES, None
         if self.boundless:
             return
         if self.gross is None:
             self.gross = GrossTable(self.bounds, width, profile.n_classes, profile.weighted)
         self.gross.add(switches)
 
-    def _rest(self) -> Stream:
-        """The stream of what is not counted yet."""
-        whole, n = self.profiler.stream, self.done
+    def _rest(self, known: Known | None) -> Stream:
+        """The stream of what is not counted yet; ``known`` is the digest of what is, if only that.
+
+        Where there is one, what was counted is read once more, unless it is of files and another
+        pass has taken their digest.
+        """
+        whole, n = self.profiler.stream, self.place.start
         progress = whole.progress
         further = None if progress is None else (lambda more: progress(n + more))
-        digest = Digest(whole.options.class_axis) if self.first else None
-        rest = rest_of(whole.chunks, n, digest, self.profiler.digest.value)
-        if digest is not None:
+        trusted = isinstance(whole.chunks, ScoreFile) and not self.first
+        digest = None if known is None or trusted else Digest(whole.options.class_axis)
+        rest = rest_of(whole.chunks, self.place, digest, known)
+        if self.first and digest is not None:
             self.profiler.digest = digest
         return Stream(
             whole.options, rest, whole.terms, further, first=n, may_be_empty=bool(self.total)
         )
 
-    def _save_if_due(self) -> None:
+    def _is_due(self) -> bool:
         checkpoint = self.profiler.checkpoint
-        if checkpoint is not None and self.done and checkpoint.due:
-            self._save()
+        return checkpoint is not None and bool(self.place.start) and checkpoint.due
 
     def _save(self) -> None:
-        checkpoint = self.profiler.checkpoint
+        checkpoint, digest = self.profiler.checkpoint, self.profiler.digest
         if checkpoint is None:
             return
         packed, arrays = pack_sum(self.total)
         state: dict[str, Any] = {
-            "sum": packed, "first": self.first, "boundless": self.boundless,
-        }  # fmt: skip
-        if self.first:
-            state |= {
-                "digest": [self.profiler.digest.value, self.profiler.digest.n_samples],
-                "lookalike": vars(self.profiler.lookalike),
-            }
+            "sum": packed,
+            "boundless": self.boundless,
+            "place": pack_place(self.place),
+            "left_out": pack_left_out(self.profiler.left_out),
+            "lookalike": vars(self.profiler.lookalike),
+            # Of all samples, or, where this pass is to take it, of those that were counted.
+            "whole": isinstance(digest, Known),
+            "digest": list(digest if isinstance(digest, Known) else digest.known),
+        }
         if self.gross is not None:
             arrays["gross"] = self.gross.gained
-        checkpoint.save(self.bounds, Saved(self.done, self.finished, state, arrays))
+        checkpoint.save(self.bounds, Saved(self.finished, state, arrays))
 
-    def _take_up(self, saved: Saved) -> None:
-        self.done, self.finished, state, arrays = saved
+    def _take_up(self, saved: Saved) -> Known | None:
+        """Go on from what was saved; return the digest of what is counted, if of no more."""
+        self.finished, state, arrays = saved
         gained = arrays.pop("gross", None)
-        self.total, self.first = unpack_sum(state["sum"], arrays, into=self.total), state["first"]
-        self.boundless = state["boundless"]
-        if self.first:
-            self.profiler.digest = Known(*state["digest"])
-            vars(self.profiler.lookalike).update(state["lookalike"])
+        self.total = unpack_sum(state["sum"], arrays, into=self.total)
+        self.boundless, self.place = state["boundless"], as_place(state["place"])
         if gained is not None:
             weighted = gained.dtype.kind == "f"
             width, n_classes = self.total.resolution, gained.shape[1]
             self.gross = GrossTable(self.bounds, width, n_classes, weighted)
             self.gross.gained = gained
+        if self.first:
+            vars(self.profiler.lookalike).update(state["lookalike"])
+        known = Known(*state["digest"])
+        if not state["whole"]:
+            return known
+        self.profiler.know_again(known)
+        self.first = False
+        if self.finished:
+            self.profiler.left_out = as_left_out(state["left_out"])
+        return None
+
+
+def _profile_of(part: Part, reading: Reading) -> StrengthProfile:
+    with part.located():
+        return StrengthProfile._of(reading)

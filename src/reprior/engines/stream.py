@@ -59,8 +59,15 @@ class Stream:
         self.first, self.may_be_empty = first, may_be_empty
         self.n_samples: int | None = None
 
-    def parts(self, look: Callable[[Chunk], object] | None = None) -> Iterator[Part]:
-        """One pass. ``look`` is shown every chunk, those too that have nothing to count."""
+    def parts(
+        self,
+        look: Callable[[Chunk], object] | None = None,
+        settle: Callable[[], object] | None = None,
+    ) -> Iterator[Part]:
+        """One pass. ``look`` is shown every chunk, those too that have nothing to count.
+
+        ``settle`` is called before the next chunk is asked for, which may take this one's room.
+        """
         done, weighted, counted = 0, None, False
         for given in self.chunks:
             chunk = as_chunk(given, done)
@@ -77,13 +84,15 @@ class Stream:
             done += _length(chunk.labels)
             if self.progress is not None:
                 self.progress(done)
+            if settle is not None:
+                settle()
         if not counted and not self.may_be_empty:
             raise LabelsError(
                 f"`labels` must leave at least one sample to count. Got {done} samples"
                 f"{', all of them ignored or of weight 0' if done else ' in all chunks'}. "
                 f"Check `ignore_index` and the weights."
             )
-        self._check_length(done)
+        self.check_length(done)
 
     def _read(self, chunk: Chunk) -> TuningData | None:
         if chunk.labels is None:
@@ -111,7 +120,8 @@ class Stream:
         n_axes = len(np.shape(chunk.scores))
         return 1 if n_axes > 1 and self.options.class_axis in (0, -n_axes) else 0
 
-    def _check_length(self, done: int) -> None:
+    def check_length(self, done: int) -> None:
+        """Refuse another number of samples than an earlier pass had."""
         if self.n_samples not in (None, done):
             raise OptionError(
                 f"`chunks` must give the same samples in every pass. Got {self.n_samples} "

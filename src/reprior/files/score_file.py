@@ -11,10 +11,10 @@ import numpy as np
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, ScoresError
 from reprior.files.ahead import read_ahead
 from reprior.files.chunk import Chunk
-from reprior.files.formats.reader import Reader, few, no_rows
+from reprior.files.formats.reader import Reader, ReadOptions, few, no_rows
 from reprior.files.labels import LabelCoder, LabelFile, odd_integers
 from reprior.files.own_labels import odd_pair
-from reprior.files.walk import Group, LeftOut, Walk, label_mismatch
+from reprior.files.walk import Group, LeftOut, Place, Walk, label_mismatch
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "ScoreFile"]
 
@@ -70,6 +70,7 @@ class ScoreFile:
         skip_unreadable: bool = False,
         unopened: Sequence[LeftOut] = (),
         notes: Sequence[str] = (),
+        reading: ReadOptions | None = None,
     ) -> None:
         first = readers[0]
         self.skip_unreadable, self._unopened = skip_unreadable, tuple(unopened)
@@ -88,6 +89,7 @@ class ScoreFile:
         self.n_classes = self._count_classes()
         self._labels_as, self._ignore = labels_as, ignore_index
         self.ignore_index = self._coder().ignored
+        self._reading = reading or ReadOptions()
         self.notes = (*notes, *self._make_notes())
         self._check_rows()
 
@@ -127,13 +129,14 @@ class ScoreFile:
             f"Pass labels in a file of their own{inside}."
         )
 
-    def chunks(self, max_bytes: int = MAX_BYTES, *, first: int = 0) -> Iterator[Chunk]:
+    def chunks(self, max_bytes: int = MAX_BYTES, *, after: Place | None = None) -> Iterator[Chunk]:
         """Give all samples from the beginning, in chunks of at most ``max_bytes`` of scores.
 
         A chunk has at least one sample, and never samples of two files. The next one is read
         while the present one is worked on.
 
-        ``first`` is the sample to begin with. It must be one with which a chunk begins.
+        ``after`` is where to begin instead: ``chunk.after`` of the last one that is not wanted,
+        of chunks of the same size.
         """
         if max_bytes < 1:
             raise OptionError(
@@ -142,7 +145,7 @@ class ScoreFile:
         row_bytes = self.dtype.itemsize * _size(self.readers[0].row_shape)
         rows = max(1, min(max_bytes // max(1, row_bytes), MAX_ROWS))
         walk = Walk(
-            self._groups(), self._coder(), rows=rows, dtype=self.dtype, first=first,
+            self._groups(), self._coder(), rows=rows, dtype=self.dtype, after=after,
             check_labels=self._check_label_shape, skip=self.skip_unreadable,
         )  # fmt: skip
         chunks = walk.chunks()
@@ -151,6 +154,21 @@ class ScoreFile:
         if walk.start == 0:
             raise no_rows(self.paths[0])
         self._counted, self._broken = walk.start, tuple(walk.left_out)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What decides which samples are read of the files, and what they mean."""
+        names, ignored = (
+            ("label_column", "weight_column", "scores_name", "labels_name"),
+            self._ignore,
+        )
+        return {
+            **{name: getattr(self._reading, name) for name in names},
+            "labels_as": self._labels_as,
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "ignored label": None if ignored is None else str(ignored),
+            "skip_unreadable": self.skip_unreadable,
+        }
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:

@@ -125,6 +125,7 @@ def open_scores(
         skip_unreadable=skip_unreadable,
         unopened=opened.left_out,
         notes=opened.notes,
+        reading=options,
     )
 
 

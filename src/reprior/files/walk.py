@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,16 @@ from reprior.files.formats.reader import Block, Reader, Vector, few
 from reprior.files.labels import LabelCoder, LabelFile
 from reprior.files.own_labels import OwnLabels
 
-__all__ = ["UNREADABLE", "Group", "LeftOut", "Walk", "label_mismatch", "said_of"]
+__all__ = [
+    "UNREADABLE",
+    "FileChunk",
+    "Group",
+    "LeftOut",
+    "Place",
+    "Walk",
+    "label_mismatch",
+    "said_of",
+]
 
 #: What a file that cannot be read raises. Wrong values in a file that can be are no such fault.
 UNREADABLE = (OSError, FileFormatError)
@@ -34,6 +43,33 @@ class LeftOut:
     reason: str
 
 
+class Place(NamedTuple):
+    """A place between two chunks of files, from which a walk can go on.
+
+    ``start`` samples came before it. It is before row ``row`` of file ``source``, and
+    ``left_out`` is what was passed over in the files before that one: not every row of them was
+    a sample.
+    """
+
+    start: int = 0
+    source: int = 0
+    row: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class FileChunk(Chunk):
+    """A chunk of a file: ``row`` is its first there, ``left_out`` what was passed over before."""
+
+    row: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def after(self) -> Place:
+        """Where the walk goes on behind it."""
+        return Place(self.stop, self.source, self.row + len(self), self.left_out)
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Score files, and the label files whose labels are theirs one after another."""
@@ -48,7 +84,7 @@ class Group:
 
 
 class Walk:
-    """One pass over groups of files, from sample ``first`` on, which begins a chunk.
+    """One pass over groups of files, from a place on, which is between two chunks.
 
     With ``skip`` a file that breaks is passed over from there on: ``left_out`` then tells so.
     """
@@ -61,83 +97,74 @@ class Walk:
         rows: int,
         dtype: np.dtype[Any],
         check_labels: Callable[[tuple[int, ...]], None],
-        first: int = 0,
+        after: Place | None = None,
         skip: bool = False,
     ) -> None:
         self._groups, self._coder, self._rows, self._dtype = groups, coder, rows, dtype
-        self._check_labels, self._first, self._skip = check_labels, first, skip
-        self.start, self.source = 0, 0
-        self.left_out: list[LeftOut] = []
+        self._check_labels, self._skip = check_labels, skip
+        self._after = after or Place()
+        self.start, self.source, self._row = self._after.start, 0, 0
+        self.left_out = list(self._after.left_out)
 
     def chunks(self) -> Iterator[Chunk]:
         """Give all chunks."""
         for group in self._groups:
-            own = OwnLabels(group.files, self._coder, self._rows) if group.files else None
-            before, whole = self.start, True
+            if self.source + len(group.readers) <= self._after.source:
+                self.source += len(group.readers)
+                continue
+            own = self._labels_of(group)
+            whole = len(group.readers) == 1 or not self.left_out
             for reader in group.readers:
-                done = self.start
-                try:
-                    yield from self._of_file(reader, group, own)
-                except UNREADABLE as error:
-                    if not self._skip:
-                        raise
-                    whole = False
-                    self._pass_over(reader, self.start - done, own, error, group)
+                if self.source >= self._after.source:
+                    self._row = self._after.row if self.source == self._after.source else 0
+                    try:
+                        yield from self._of_file(reader, group, own)
+                    except UNREADABLE as error:
+                        if not self._skip:
+                            raise
+                        whole = False
+                        self._pass_over(reader, own, error, group)
                 self.source += 1
-            left = own.rest() if own is not None and whole else 0
-            if left:
-                n = self.start - before
-                raise LabelsError(label_mismatch(n + left, n, group))
+            if own is not None and whole:
+                _refuse_rest(own, group)
+
+    def _labels_of(self, group: Group) -> OwnLabels | None:
+        """The labels of a group, without those of the samples before the place."""
+        if not group.files:
+            return None
+        own = OwnLabels(group.files, self._coder, self._rows)
+        if self.source <= self._after.source:
+            # One sequence for several files has the labels of rows, too, that could not be read.
+            gone = sum(each.rows or 0 for each in self._after.left_out)
+            own.drop(self._after.row if len(group.readers) == 1 else self._after.start + gone)
+        return own
 
     def _of_file(self, reader: Reader, group: Group, own: OwnLabels | None) -> Iterator[Chunk]:
-        row = self._pass_by(reader, own)
-        if row is None:
+        if self._row and reader.n_rows is not None and self._row >= reader.n_rows:
             return
-        for block in reader.blocks(self._rows, row):
+        for block in reader.blocks(self._rows, self._row):
             labels = None if own is None else own.take(len(block.scores))
             if own is not None and labels is None:
                 raise LabelsError(label_mismatch(own.taken, _count_rows(group.readers), group))
-            chunk = self._chunk(reader, block, row, labels)
-            row += len(chunk)
+            chunk = self._chunk(reader, block, labels)
+            self._row += len(chunk)
             self.start += len(chunk)
             yield chunk
 
-    def _pass_by(self, reader: Reader, own: OwnLabels | None) -> int | None:
-        """Pass samples by that are not wanted: the first row that is, or None if none is."""
-        wanted = self._first - self.start
-        if wanted <= 0:
-            return 0
-        if reader.n_rows is None:  # a table of text: it has to be read to be counted
-            for block in reader.blocks(self._rows):
-                if self.start >= self._first:
-                    break
-                self._count_by(len(block.scores), own)
-            return wanted if self.start >= self._first else None
-        self._count_by(min(wanted, reader.n_rows), own)
-        return wanted if wanted < reader.n_rows else None
-
-    def _count_by(self, n: int, own: OwnLabels | None) -> None:
-        self.start += n
-        if own is not None:
-            own.drop(n)
-
     def _pass_over(
-        self,
-        reader: Reader,
-        done: int,
-        own: OwnLabels | None,
-        error: BaseException,
-        group: Group,
+        self, reader: Reader, own: OwnLabels | None, error: BaseException, group: Group
     ) -> None:
         """Note what is missing of a file, and bring labels of several files back into step."""
-        rows = None if reader.n_rows is None else reader.n_rows - done
+        rows = None if reader.n_rows is None else reader.n_rows - self._row
         if own is not None and len(group.readers) > 1:
             if rows is None:
                 raise error
             own.drop(rows)
         self.left_out.append(LeftOut(reader.path, rows, str(error)))
 
-    def _chunk(self, reader: Reader, block: Block, row: int, labels: Vector | None) -> Chunk:
+    def _chunk(self, reader: Reader, block: Block, labels: Vector | None) -> FileChunk:
+        row = self._row
+
         def where(i: int) -> str:
             return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
 
@@ -149,7 +176,18 @@ class Walk:
             self._check_labels(labels.shape[1:])
         if block.weight is not None:
             _check_weight(block.weight, where)
-        return Chunk(scores, labels, block.weight, self.start, block.extra, self.source)
+        return FileChunk(
+            scores, labels, block.weight, self.start, block.extra, self.source,
+            row=row, left_out=tuple(self.left_out),
+        )  # fmt: skip
+
+
+def _refuse_rest(own: OwnLabels, group: Group) -> None:
+    """Refuse labels that no sample has asked for."""
+    taken = own.taken
+    left = own.rest()
+    if left:
+        raise LabelsError(label_mismatch(taken + left, taken, group))
 
 
 def label_mismatch(n: int, rows: int, group: Group) -> str:

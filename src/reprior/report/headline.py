@@ -103,7 +103,7 @@ def judged_sentence(calibrator: PosteriorCalibrator, sets: dict[str, Measured]) 
 def tuned_on(calibrator: PosteriorCalibrator, measured: Measured) -> bool | None:
     """Whether a set is the tuning data; None where the calibrator does not say what that was."""
     known = (calibrator.provenance_ or {}).get("digest")
-    if known is not None:
+    if known:  # a fit on Dask has none
         return bool(known == measured.digest)
     if calibrator.profile_ is not None:
         return alike(calibrator.profile_, measured.profile)

@@ -1,0 +1,111 @@
+"""What was counted before is passed by, once it is known to be the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprior.engines.fingerprint import Digest, Known
+from reprior.engines.stream import Progress, as_chunk
+from reprior.exceptions import OptionError
+from reprior.files.chunk import Chunk
+from reprior.files.score_file import ScoreFile
+from reprior.files.walk import LeftOut, Place
+
+__all__ = [
+    "as_left_out",
+    "as_place",
+    "check_same",
+    "n_labels",
+    "pack_left_out",
+    "pack_place",
+    "rest_of",
+    "taken",
+]
+
+
+def rest_of(
+    chunks: Iterable[Any], place: Place, digest: Digest | None, expected: Known | None
+) -> Iterator[Chunk]:
+    """The chunks behind a place, which is between two of them.
+
+    With a ``digest`` those before are read once more to take it, and must have the ``expected``
+    one. Without, score files are entered at the place, and of other chunks those before are let
+    go.
+    """
+    if isinstance(chunks, ScoreFile) and digest is None:
+        yield from chunks.chunks(after=place)
+        return
+    done, n = 0, place.start
+    for given in chunks:
+        chunk = as_chunk(given, done)
+        if done >= n:
+            yield chunk
+            continue
+        if digest is not None:
+            digest.update(chunk)
+        done += n_labels(chunk)
+        if done > n:
+            break
+        if done == n and digest is not None and expected is not None:
+            check_same(digest.known, expected)
+    if done != n:
+        raise OptionError(
+            f"`checkpoint` must be of the same data. Got {done} samples to pass by that are not "
+            f"the first {n}, which were counted. Delete its folder to begin anew."
+        )
+
+
+def taken(chunks: Iterable[Any], class_axis: int, progress: Progress = None) -> Known:
+    """The digest of all samples, by one pass over them."""
+    digest, done = Digest(class_axis), 0
+    for given in chunks:
+        chunk = as_chunk(given, done)
+        digest.update(chunk)
+        done += n_labels(chunk)
+        if progress is not None:
+            progress(done)
+    return digest.known
+
+
+def check_same(found: Known, expected: Known) -> None:
+    """Refuse other samples, or other weights of them, than were counted."""
+    if found == expected:
+        return
+    what = "their weights are others" if found.value == expected.value else "they are others"
+    raise OptionError(
+        f"`checkpoint` must be of the same data. Of the first {expected.n_samples} samples, which "
+        f"were counted, {what} by their fingerprint. Delete its folder to begin anew."
+    )
+
+
+def n_labels(chunk: Chunk) -> int:
+    """Number of samples by their labels."""
+    labels: Any = chunk.labels
+    shape = np.shape(labels)
+    return int(shape[0]) if shape else 1
+
+
+def pack_place(place: Place) -> list[Any]:
+    """A place as JSON can hold it."""
+    return [*place[:3], pack_left_out(place.left_out)]
+
+
+def as_place(packed: list[Any]) -> Place:
+    """What :func:`pack_place` packed."""
+    start, source, row, left_out = packed
+    return Place(start, source, row, as_left_out(left_out))
+
+
+def pack_left_out(left_out: Iterable[LeftOut]) -> list[list[Any]]:
+    """What was left out as JSON can hold it."""
+    return [[os.fspath(each.path), each.rows, each.reason] for each in left_out]
+
+
+def as_left_out(packed: Iterable[list[Any]]) -> tuple[LeftOut, ...]:
+    """What :func:`pack_left_out` packed."""
+    return tuple(LeftOut(Path(path), rows, reason) for path, rows, reason in packed)
