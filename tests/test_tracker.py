@@ -216,7 +216,7 @@ def test_words(options, error, words):
     [
         ([[1.0, np.nan]], r"scores\[0, 1\]=nan"),
         ([[1.0, 2.0, 3.0]], "one entry per class"),
-        (np.empty((0, 2)), "at least one sample"),
+        (np.float64(1.0), r"Got shape \(\)"),
     ],
 )
 def test_words_about_scores(scores, words):
@@ -224,3 +224,21 @@ def test_words_about_scores(scores, words):
     with pytest.raises(rp.ScoresError, match=words):
         tracker.update(scores)
     assert tracker.n_samples == 0
+
+
+@pytest.mark.parametrize("batch", [[], np.empty((0, 3)), np.empty((0, 3), np.float32)])
+def test_a_batch_without_samples_passes_by(batch):
+    tracker = rp.PriorTracker([0.5, 0.3, 0.2])
+    tracker.update([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    before = tracker.prior
+    assert tracker.update(batch) is False
+    assert tracker.n_samples == 2
+    np.testing.assert_array_equal(tracker.prior, before)
+
+
+def test_empty_maps_and_vectors_pass_by_and_other_classes_do_not():
+    maps = rp.PriorTracker([0.5, 0.3, 0.2], class_axis=1)
+    assert maps.update(np.empty((0, 3, 4, 4))) is False
+    assert rp.PriorTracker([0.5, 0.5]).update(np.empty(0)) is False
+    with pytest.raises(rp.ScoresError, match="one entry per class"):
+        maps.update(np.empty((0, 4, 4, 3)))

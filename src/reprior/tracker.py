@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior.core.binary import resolve_class_axis
 from reprior.core.checks import check_finite_number, check_kind
 from reprior.core.prior import as_prior
 from reprior.core.shift_report import SHOWN
@@ -125,8 +126,11 @@ class PriorTracker:
         Parameters
         ----------
         scores : array of shape (n, K), (n, K, H, W), … or (n,)
-            The model's outputs, in the order in which they came.
+            The model's outputs, in the order in which they came. A batch without samples
+            changes nothing.
         """
+        if _is_empty(scores, self.source_prior.size, self.class_axis):
+            return self.alarm
         rows = self._rows(scores)
         posterior = posteriors(rows, self.source_prior, self._setting.reference)
         self._state = track(self._state, posterior, self._setting)
@@ -310,6 +314,15 @@ class PriorTracker:
             calibration=self._calibration,
         )  # fmt: skip
         return rows.astype(np.float64, copy=False)
+
+
+def _is_empty(scores: Any, n_classes: int, class_axis: int) -> bool:
+    """Whether a batch has no samples; one of another number of classes is refused all the same."""
+    nothing = isinstance(scores, list | tuple) and not scores
+    shape = tuple(getattr(scores, "shape", (0,) if nothing else ()))
+    if 0 in shape and shape != (0,):
+        resolve_class_axis(shape, n_classes, class_axis)
+    return 0 in shape
 
 
 def _plain(ratios: Ratios) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +87,7 @@ def test_the_table(run, there):
     assert "at rest after" in out
     for name, prior, (low, high) in zip(NAMES, expected.prior, expected.intervals, strict=True):
         line = next(line for line in out.splitlines() if line.startswith(name))
-        assert f"{prior:.4g}" in line
+        assert f"{prior:.4f}" in line
         assert f"{low:.4f}" in line
         assert f"{high:.4f}" in line
 
@@ -136,6 +138,50 @@ def test_classes_go_by_their_names(run, there):
         *arguments(there, "--method", "bbse", "--json", "--validation", there / "turned.csv")
     )
     np.testing.assert_allclose(result.json["prior"], known("bbse").prior)
+
+
+def test_shares_have_one_format_and_tiny_ones_are_said_to_be(run, there):
+    none = Data(TARGET.scores[TARGET.labels != 2], TARGET.labels[TARGET.labels != 2])
+    write(there / "none.csv", none)
+    result = run(*arguments(there, "--replicates", "5", scores="none.csv"))
+    lines = [line.split("  ") for line in result.out.splitlines() if line.startswith(tuple(NAMES))]
+    shares = [word.strip() for _, *words in lines for word in words if word.strip()]
+    assert len(shares) == 12
+    assert all(re.fullmatch(r"\d\.\d{4}|< 0\.0001", share) for share in shares)
+    assert "e-" not in "".join(shares)
+
+
+def test_a_calibration_is_taken_as_given_only_of_very_many_classes(run, there, monkeypatch):
+    seen = ("--validation", there / "seen.csv", "--replicates", "5", "--json")
+    assert not any("as given" in note for note in run(*arguments(there, *seen)).json["notes"])
+    monkeypatch.setattr(estimate, "MOST_CLASSES", 2)
+    assert any("as given" in note for note in run(*arguments(there, *seen)).json["notes"])
+
+
+def test_where_the_penalty_decides_it_is_said(run, tmp_path):
+    run("demo", "-o", tmp_path)
+    result = run(
+        "prior", "estimate", tmp_path / "test.csv", "--counts", tmp_path / "counts.json", "--kind",
+        "logits", "--validation", tmp_path / "val.csv", "--method", "rlls_soft",
+    )  # fmt: skip
+    assert "the penalty of RLLS decides" in result.err
+    assert "Compare --method bbse_soft and --method em" in result.err
+    assert "penalty      DECIDES: 1" in result.out
+    assert "intervals are with it" in result.out
+
+
+def test_progress_counts_replicates(run, there, monkeypatch):
+    told = []
+
+    @contextmanager
+    def progress(self, title, total=None, *, counted="samples"):
+        yield lambda n: told.append((title, total, counted, n))
+
+    monkeypatch.setattr("reprior.cli.session.Session.progress", progress)
+    for more in ((), ("--method", "bbse", "--validation", there / "seen.csv")):
+        told.clear()
+        assert run(*arguments(there, "--replicates", "7", *more)).code == 0
+        assert told[-1] == ("estimating", 7, "replicates", 7)
 
 
 def test_near_singular_is_a_note(run, there):
@@ -193,7 +239,7 @@ def test_a_labelled_sample_of_maps_and_of_single_scores():
 @pytest.mark.parametrize(
     "more, words",
     [
-        (["--method", "bbse"], "--validation must be"),
+        (["--method", "bbse"], "--validation must be given for --method bbse, which learns"),
         (["--method", "bsse"], "Did you mean 'bbse'?"),
         (["--labels", "x.npy"], "--labels must be those of --validation"),
         (["--weight-column", "w"], "--weight-column must not be given here"),

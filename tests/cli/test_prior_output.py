@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reprior.cli.prior_output import SHOWN, shortened, write_prior
+from reprior.cli.prior_output import SHOWN, Share, shortened, write_prior
 
 
 @pytest.mark.parametrize("names", [None, ["cat", "dög"]])
@@ -31,3 +31,12 @@ def test_both_ends_are_shown(n):
         assert len(found) == SHOWN + 1
         assert found[SHOWN // 2] == (f"… {n - SHOWN:,} more", None)
         assert [found[0], found[-1]] == [rows[0], rows[-1]]
+
+
+@pytest.mark.parametrize(
+    "share, words",
+    [(0.117, "0.1170"), (1.0, "1.0000"), (0.0, "0.0000"), (5e-13, "< 0.0001"), (6e-5, "0.0001")],
+)
+def test_shares_have_four_decimals(share, words):
+    assert f"{Share(share):.4f}" == words
+    assert Share(share) == share

@@ -150,9 +150,19 @@ def test_where_it_does_not_come_to_rest_it_says_so(monkeypatch):
     scores, source, _, _ = drawn(5, 300, 4, 0.5)
     monkeypatch.setattr(shift_em, "MAX_ITERATIONS", 3)
     monkeypatch.setattr(shift_newton, "MOST_CLASSES", 3)
-    with pytest.warns(rp.RepriorWarning, match="has not come to rest after 3 steps") as caught:
+    words = "has not come to rest after 3 passes of EM over the scores: it may still move"
+    with pytest.warns(rp.RepriorWarning, match=words) as caught:
         rp.estimate_target_prior(scores, source_prior=source)
     assert caught[0].filename == __file__
+
+
+def test_where_newton_takes_over_and_does_not_come_to_rest_either_it_says_that(monkeypatch):
+    scores, source, _, _ = drawn(0, 60, 4, 0.7)
+    monkeypatch.setattr(shift_newton, "PATIENCE", 6)
+    monkeypatch.setattr(shift_newton, "MAX_STEPS", 1)
+    words = "not come to rest after 8 passes of EM and Newton's method over the scores"
+    with pytest.warns(rp.RepriorWarning, match=words):
+        rp.estimate_target_prior(scores, source_prior=source)
 
 
 def test_single_scores_that_look_like_probabilities():

@@ -46,16 +46,20 @@ def test_how_replicates_are_grouped_makes_no_difference(method, monkeypatch):
     here, scores, validation = problem()
     whole = report(scores, here, validation, method, n_replicates=11)
     monkeypatch.setattr(shift_bootstrap, "GROUP_ITEMS", 8 * 9 * 11 if method != "em" else 800)
-    if method == "em":  # four replicates at a time
-        np.testing.assert_allclose(
-            report(scores, here, validation, method, n_replicates=11).replicates,
-            whole.replicates, atol=1e-5,
-        )  # fmt: skip
-    else:  # sums over blocks of samples
-        np.testing.assert_allclose(
-            report(scores, here, validation, method, n_replicates=11).replicates,
-            whole.replicates, atol=1e-9,
-        )  # fmt: skip
+    np.testing.assert_allclose(  # four replicates at a time, or sums over blocks of samples
+        report(scores, here, validation, method, n_replicates=11).replicates,
+        whole.replicates, atol=1e-9,
+    )  # fmt: skip
+
+
+def test_of_very_many_classes_replicates_are_by_em(monkeypatch):
+    here, scores, validation = problem()
+    known = report(scores, here, validation, "em").replicates
+    monkeypatch.setattr(shift_bootstrap, "MOST_CLASSES", 2)
+    told = []
+    found = report(scores, here, validation, "em", progress=told.append).replicates
+    np.testing.assert_allclose(found, known, atol=1e-5)
+    assert told == [60]
 
 
 @pytest.mark.parametrize("method", ["bbse", "bbse_soft"])

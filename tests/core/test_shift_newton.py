@@ -12,7 +12,7 @@ from tests.core.shifted import world
 
 from reprior.core import shift_em, shift_newton
 from reprior.core.shift_em import CHANGE_TOLERANCE, Climb, Likelihood, climb
-from reprior.core.shift_newton import _nonnegative, most_likely, newton_climb
+from reprior.core.shift_newton import most_likely, newton_climb, nonnegative
 
 GAP = 1e-9
 """By how much the likelihood may be below its maximum, which the slopes bound from above."""
@@ -99,7 +99,7 @@ def test_the_quadratic_model_is_minimised_on_the_positive_numbers(seed, size):
     root = rng.normal(size=(size + 1, size))
     curvature, target = root.T @ root + 1e-3 * np.eye(size), rng.normal(size=size)
     start = np.maximum(rng.normal(size=size), 0)
-    found = _nonnegative(curvature, target, start)
+    found = nonnegative(curvature, target, start)
     best = 0.0
     for n_free in range(1, size + 1):  # every choice of what is held at 0
         for free in map(list, combinations(range(size), n_free)):
@@ -134,3 +134,12 @@ class TestMostLikely:
         assert found.iterations[0] > 6
         monkeypatch.setattr(shift_em, "MAX_ITERATIONS", 6)
         assert most_likely(likelihood, source).iterations.tolist() == [6]
+
+
+def test_a_class_next_to_0_that_should_be_far_from_it_comes_back():
+    # Each step doubles it at most: small steps are not the end.
+    likelihood, source = likelihood_of(1, 60, 3, 6.0)
+    start = np.array([1.0, 1e-12, 1e-12])
+    found = newton_climb(likelihood, at(start))
+    np.testing.assert_allclose(found.priors, climb(likelihood, source[None]).priors, atol=CLOSE)
+    assert found.left[0] <= CHANGE_TOLERANCE

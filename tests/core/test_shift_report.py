@@ -86,3 +86,12 @@ def test_em_with_labelled_scores_says_how_well_classes_are_told_apart():
     assert report.method == "em"
     assert report.conditioning is not None
     assert not report.conditioning.near_singular
+
+
+@pytest.mark.parametrize(
+    "held, words", [(0.01, "penalty      1.0% of"), (0.2, "DECIDES: 20.0% of")]
+)
+def test_how_much_the_penalty_holds_back(held, words):
+    text = made(method="rlls", held_back=held).summary()
+    assert f"{words} the mix is elsewhere without it; intervals are with it" in text
+    assert "penalty" not in made(method="bbse").summary()

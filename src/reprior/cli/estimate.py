@@ -22,11 +22,12 @@ from reprior.cli.options import (
     scores_argument,
 )
 from reprior.cli.outputs import check_output
-from reprior.cli.prior_output import shortened, write_prior
+from reprior.cli.prior_output import Share, shortened, write_prior
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid
 from reprior.cli.target import sample_rows
 from reprior.core.shift import METHODS, estimate_target_prior_report
+from reprior.core.shift_newton import MOST_CLASSES
 from reprior.exceptions import LabelsError, OptionError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def command(
 
     The file that -o writes can be given to fit as --target-prior.
     """
-    _check(validation, reading)
+    _check(validation, reading, options["method"])
     found = open_to_fit(session, scores, reading, labelled=False)
     counting = replace(
         counting, label_column=reading.label_column, labels_name=reading.labels_name,
@@ -122,7 +123,9 @@ def command(
     )  # fmt: skip
     if output is not None:
         read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
-        check_output(output, [*found.paths, *read, *validation, reading.classes, reading.labels])
+        check_output(
+            output, [*found.paths, *read, *validation, reading.classes, *(reading.labels or ())]
+        )
     prior, names, _ = source_of(session, counting, source_prior, found)
     known = None
     if validation:
@@ -134,8 +137,13 @@ def command(
     _show(session, report, names, output)
 
 
-def _check(validation: Sequence[str], reading: Reading) -> None:
-    """Refuse options that would be without effect."""
+def _check(validation: Sequence[str], reading: Reading, method: str) -> None:
+    """Refuse options that would be without effect, or lack another."""
+    if method != "em" and not validation:
+        raise OptionError(
+            f"--validation must be given for --method {method}, which learns from labelled scores "
+            f"how the model sees each class. Got none. Name a file of them, or choose --method em."
+        )
     if reading.labels is not None and not validation:
         raise OptionError(
             "--labels must be those of --validation: SCORES need none. Got no --validation. "
@@ -184,10 +192,11 @@ def _estimated(
                 progress=progress,
             )
         _note_sample(session, len(validation[0]), n_rows, "validation scores")
-    return estimate_target_prior_report(
-        rows, source_prior=prior, method=method, kind=str(found.kind), validation=validation,
-        confidence=confidence, n_replicates=replicates, random_state=seed,
-    )  # fmt: skip
+    with session.progress("estimating", replicates, counted="replicates") as progress:
+        return estimate_target_prior_report(
+            rows, source_prior=prior, method=method, kind=str(found.kind), validation=validation,
+            confidence=confidence, n_replicates=replicates, random_state=seed, progress=progress,
+        )  # fmt: skip
 
 
 def _note_sample(session: Session, n: int, of: int, what: str) -> None:
@@ -201,15 +210,16 @@ def _show(
     classes = list(range(report.prior.size)) if names is None else names
     shown = [name if names is None else plain(name) for name in classes]
     title = f"Class mix with intervals of {100 * report.confidence:g} %"
-    columns = (shown, report.source_prior.tolist(), report.prior.tolist(), *report.intervals.T)
-    rows = [(name, *(float(x) for x in numbers)) for name, *numbers in zip(*columns, strict=True)]
-    heads = ("class", "source prior", "prior", "from", "to")
+    columns = (report.source_prior, report.prior, *report.intervals.T)
+    shares = [[Share(x) for x in column] for column in columns]
+    rows = list(zip(shown, *shares, strict=True))
+    heads = ("class", "source prior", "target prior", "from", "to")
     session.say(Grid(heads, shortened(rows), title).rich())
     session.say(*report.facts())
-    if report.calibration is not None:
+    if report.calibration is not None and report.prior.size > MOST_CLASSES:
         session.note(
-            "EM's intervals take its calibration as given: with few validation labels they are "
-            "too narrow"
+            f"the intervals of more than {MOST_CLASSES} classes take the calibration as given: "
+            f"with few validation labels they are too narrow"
         )
     condition, fitted = report.conditioning, report.calibration
     session.result(
@@ -227,6 +237,7 @@ def _show(
             "converged": report.converged,
             "negative_mass": report.negative_mass,
             "conditioning": None if condition is None else vars(condition),
+            "held_back": report.held_back,
             "calibration": None if fitted is None else {"scale": fitted[0], "bias": fitted[1]},
             **({} if output is None else {"output": output}),
         }

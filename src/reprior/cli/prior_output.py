@@ -10,10 +10,24 @@ from typing import Any
 from reprior.cli.tables import Grid
 from reprior.files.atomic import atomic_write
 
-__all__ = ["shortened", "write_prior"]
+__all__ = ["Share", "shortened", "write_prior"]
 
 #: Rows of a long table that are shown: as many from either end.
 SHOWN = 40
+
+
+class Share(float):
+    """A class's share of a mix, shown to four decimals; what these cannot show is below 0.0001.
+
+    Examples
+    --------
+    >>> [f"{Share(x):.4f}" for x in (0.117, 5e-13, 0.0)]
+    ['0.1170', '< 0.0001', '0.0000']
+    """
+
+    def __format__(self, how: str) -> str:
+        """Return the share as text."""
+        return "< 0.0001" if 0.0 < self < 0.00005 else super().__format__(how)
 
 
 def write_prior(path: str, names: Sequence[Any] | None, prior: Sequence[float]) -> None:

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core import shift_em
+from reprior.core import shift_bootstrap, shift_em
 from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.prior import as_prior
-from reprior.core.shift_bootstrap import em_replicates, intervals, moment_replicates
+from reprior.core.shift_bootstrap import Progress
 from reprior.core.shift_calibration import fitted_calibration
+from reprior.core.shift_doubts import Held, held_back, of_conditioning, of_penalty, of_rest
 from reprior.core.shift_moments import (
     Conditioning,
     Predicted,
@@ -26,6 +27,7 @@ from reprior.core.shift_moments import (
     truncated,
 )
 from reprior.core.shift_newton import most_likely
+from reprior.core.shift_recalibration import recalibrated
 from reprior.core.shift_report import TargetPriorReport
 from reprior.core.shift_rlls import rlls
 from reprior.core.shift_rows import Validation, as_calibration, labelled_rows, log_rows
@@ -110,8 +112,8 @@ def estimate_target_prior(
     Warns
     -----
     RepriorWarning
-        Where EM has not come to rest after three thousand steps, as may be with hundreds of
-        classes; where M is singular for all that the labels say.
+        Where EM, and up to 256 classes Newton's method after it, has not come to rest; where M is
+        singular for all that the labels say.
 
     See Also
     --------
@@ -178,14 +180,16 @@ def estimate_target_prior_report(
     confidence: float = 0.9,
     n_replicates: int = 200,
     random_state: int | np.random.Generator = 0,
+    progress: Progress | None = None,
 ) -> TargetPriorReport:
     """Return the prior of :func:`estimate_target_prior`, and how far it can be trusted.
 
     Intervals are percentiles of bootstrap replicates: target samples are drawn again with
     replacement, validation samples within each class. They are for the population that the target
     samples were drawn from, one class at a time, and assume that samples are drawn independently:
-    the pixels of an image are not, and intervals from them are too narrow. A calibration, given
-    or fitted, is taken as it is.
+    the pixels of an image are not, and intervals from them are too narrow. A calibration that EM
+    fits is fitted again in every replicate, up to 256 classes; one that is given is taken as it
+    is. RLLS's intervals are those of an estimate that is held near the source prior.
 
     Parameters
     ----------
@@ -197,6 +201,8 @@ def estimate_target_prior_report(
         Bootstrap replicates.
     random_state : int or numpy Generator, default 0
         What draws them. The same seed gives the same intervals.
+    progress : callable, optional
+        Called with the number of replicates that are done.
 
     Returns
     -------
@@ -238,7 +244,10 @@ def estimate_target_prior_report(
     for sentence in estimate.doubts():
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     rng = np.random.default_rng(random_state)
-    return estimate.report(problem, level, estimate.replicates(problem, int(n_replicates), rng))
+    found = estimate.replicates(
+        problem, int(n_replicates), rng, progress or shift_bootstrap.ignored
+    )
+    return estimate.report(problem, level, found)
 
 
 class _Problem(NamedTuple):
@@ -297,6 +306,7 @@ class _Estimate:
     left: float = 0.0
     likelihood: shift_em.Likelihood | None = None
     predicted: tuple[Predicted, ...] = ()
+    held: Held | None = None
 
     @property
     def converged(self) -> bool:
@@ -304,40 +314,35 @@ class _Estimate:
 
     def doubts(self) -> list[str]:
         """Return what the user should know."""
-        found = []
-        if not self.converged:
-            found.append(
-                f"the target prior has not come to rest after {shift_em.MAX_ITERATIONS} steps: it "
-                f"may still move by {self.left:.1g}. The scores hardly tell some classes apart; "
-                f"join these, or use more data."
-            )
-        if self.conditioning is not None and self.conditioning.near_singular:
-            found.append(
-                f"the confusion matrix of the validation samples is singular for all that their "
-                f"labels say: its smallest singular value is "
-                f"{self.conditioning.smallest_singular_value:.2g}, with a standard error of "
-                f"{self.conditioning.standard_error:.2g}. Some classes can hardly be told apart, "
-                f"or are never predicted. Join these, or use more labels."
-            )
-        return found
+        rest = "" if self.converged else of_rest(self.prior.size, self.iterations, self.left)
+        # Beside a singular matrix there is nothing to compare a penalised solution with.
+        of_moments = of_conditioning(self.conditioning) or of_penalty(self.held)
+        return [sentence for sentence in (rest, of_moments) if sentence]
 
     def replicates(
-        self, problem: _Problem, n: int, rng: np.random.Generator
+        self, problem: _Problem, n: int, rng: np.random.Generator, progress: Progress
     ) -> NDArray[np.float64]:
         if self.likelihood is not None:
-            return em_replicates(self.likelihood, self.prior, problem.source, n, rng)
+            seen, few = None, problem.source.size <= shift_bootstrap.MOST_CLASSES
+            if few and problem.calibration is not None and problem.labelled is not None:
+                seen = recalibrated(problem.labelled, problem.source, n, rng)
+            return shift_bootstrap.em_replicates(
+                self.likelihood, self.prior, problem.source, n, rng, seen=seen, progress=progress
+            )
         assert problem.labelled is not None  # noqa: S101 - all methods but EM have labels
         solve = rlls if problem.method.startswith("rlls") else bbse
         target, source = self.predicted
         labels = problem.labelled.labels
-        return moment_replicates(target, source, labels, solve, problem.source, n, rng)
+        return shift_bootstrap.moment_replicates(
+            target, source, labels, solve, problem.source, n, rng, progress=progress
+        )
 
     def report(
         self, problem: _Problem, confidence: float, replicates: NDArray[np.float64]
     ) -> TargetPriorReport:
         return TargetPriorReport(
             prior=self.prior,
-            intervals=intervals(replicates, confidence),
+            intervals=shift_bootstrap.intervals(replicates, confidence),
             confidence=confidence,
             replicates=replicates,
             source_prior=problem.source,
@@ -350,6 +355,7 @@ class _Estimate:
             negative_mass=self.negative_mass,
             conditioning=self.conditioning,
             calibration=problem.calibration,
+            held_back=None if self.held is None else self.held.share,
         )
 
 
@@ -383,9 +389,11 @@ def _by_moments(problem: _Problem) -> _Estimate:
     found = moments(target, seen, labelled.labels)
     solve = rlls if problem.method.startswith("rlls") else bbse
     solution = solve(found, problem.source)
+    prior = truncated(solution, problem.source)
     return _Estimate(
-        prior=truncated(solution, problem.source),
+        prior=prior,
         conditioning=conditioning(seen, labelled.labels, found.confusion),
         negative_mass=float(-np.minimum(solution, 0.0).sum()),
         predicted=(target, seen),
+        held=held_back(prior, found, problem.source) if solve is rlls else None,
     )

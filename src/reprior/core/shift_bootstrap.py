@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from reprior.core.shift_em import Likelihood, climb
 from reprior.core.shift_moments import HardPredictions, Moments, Predicted, truncated
+from reprior.core.shift_newton import MOST_CLASSES
+from reprior.core.shift_recalibration import Recalibrated
+from reprior.core.shift_replicates import Nearby, Redrawn
 
-__all__ = ["em_replicates", "intervals", "moment_replicates"]
+__all__ = ["MOST_CLASSES", "Progress", "em_replicates", "ignored", "intervals", "moment_replicates"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -33,6 +36,13 @@ GROUP_ITEMS = 1 << 26
 
 Solver: TypeAlias = Callable[[Moments, Vector], Vector]
 
+Progress: TypeAlias = Callable[[int], object]
+"""What is told how many replicates are done."""
+
+
+def ignored(_: int) -> None:
+    """Tell nobody."""
+
 
 def intervals(replicates: Vector, confidence: float) -> Vector:
     """Return the percentile interval of every class, (K, 2)."""
@@ -46,19 +56,55 @@ def em_replicates(
     source: Vector,
     n_replicates: int,
     rng: np.random.Generator,
+    *,
+    seen: Recalibrated | None = None,
+    progress: Progress = ignored,
 ) -> Vector:
-    """Return the maximum-likelihood priors of samples drawn again, (n_replicates, K)."""
+    """Return the maximum-likelihood priors of samples drawn again, (n_replicates, K).
+
+    Those of more than 256 classes are by EM. ``seen`` is how each replicate's own calibration sees
+    the samples; ``progress`` is told how many are done.
+    """
+    if source.size > MOST_CLASSES:
+        return _by_climbing(likelihood, estimate, source, n_replicates, rng, progress)
+    nearby, found = Nearby(likelihood, estimate, source), np.empty((n_replicates, source.size))
+    logs = None
+    if seen is not None:
+        with np.errstate(divide="ignore"):
+            logs = np.log(likelihood.ratio)
+    done = 0
+    for group in _resampled(len(likelihood.ratio), n_replicates, rng):
+        for counts in group:
+            redrawn = Redrawn(likelihood.ratio, counts)
+            if seen is not None and logs is not None:
+                ratio = np.exp(logs * logs.dtype.type(seen.scales[done]))
+                redrawn = Redrawn(ratio, counts, np.exp(seen.biases[done]))
+            found[done] = nearby(redrawn)
+            done += 1
+            progress(done)
+    return found
+
+
+def _by_climbing(
+    likelihood: Likelihood,
+    estimate: Vector,
+    source: Vector,
+    n_replicates: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Vector:
     start = STAYING * estimate + (1.0 - STAYING) * source
-    found = [
-        climb(
+    found: list[Vector] = []
+    for counts in _resampled(len(likelihood.ratio), n_replicates, rng):
+        climbed = climb(
             likelihood.of(counts),
             np.tile(start, (len(counts), 1)),
             tolerance=TOLERANCE,
             max_iterations=MAX_ITERATIONS,
-        ).priors
-        for counts in _resampled(len(likelihood.ratio), n_replicates, rng)
-    ]
-    return np.concatenate(found)
+        )
+        found.extend(climbed.priors)
+        progress(len(found))
+    return np.array(found)
 
 
 def moment_replicates(
@@ -69,6 +115,8 @@ def moment_replicates(
     source: Vector,
     n_replicates: int,
     rng: np.random.Generator,
+    *,
+    progress: Progress = ignored,
 ) -> Vector:
     """Return the priors that solve the moments of samples drawn again, (n_replicates, K)."""
     predicted = _means(target, n_replicates, rng)
@@ -78,6 +126,7 @@ def moment_replicates(
         group = predicted[start : start + size]
         confusion = _class_means(validation, labels, len(group), rng)
         found.append(truncated(solve(Moments(group, confusion, labels.size), source), source))
+        progress(min(start + size, n_replicates))
     return np.concatenate(found)
 
 

@@ -65,8 +65,13 @@ class Likelihood:
 
     def of(self, counts: NDArray[np.uint8]) -> "Likelihood":
         """Return that of replicates of the same samples."""
-        other = object.__new__(Likelihood)
-        other.ratio, other.counts = self.ratio, counts
+        return Likelihood.of_ratio(self.ratio, counts)
+
+    @classmethod
+    def of_ratio(cls, ratio: NDArray[Any], counts: NDArray[np.uint8] | None = None) -> "Likelihood":
+        """Return that of P(x|k), known up to a factor per row."""
+        other = object.__new__(cls)
+        other.ratio, other.counts = ratio, counts
         return other
 
     def __call__(

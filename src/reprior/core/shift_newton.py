@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from reprior.core import shift_em
 from reprior.core.shift_em import CHANGE_TOLERANCE, Climb, Likelihood, climb
 
-__all__ = ["most_likely", "newton_climb"]
+__all__ = [
+    "GAIN",
+    "blocks",
+    "derivatives",
+    "most_likely",
+    "newton_climb",
+    "nonnegative",
+    "with_ridge",
+]
 
 PATIENCE = 300
 """Passes of EM before it is taken to crawl."""
@@ -26,6 +34,10 @@ MAX_STEPS = 100
 
 DESCENT = 1e-4
 """The least share of the promised descent that a step must bring (Armijo)."""
+
+GAIN = 1e-8
+"""Steps end where they are small and promise no more likelihood than this: from a class next to 0
+that should be far from it they are small too, as each doubles it at most."""
 
 ROUNDING = 1e-14
 """How exactly a mean over the samples is known."""
@@ -67,22 +79,23 @@ def newton_climb(likelihood: Likelihood, start: Climb) -> Climb:
        of Mixture Proportions Using Sequential Quadratic Programming", Journal of Computational and
        Graphical Statistics 29, 2020.
     """
-    ratio, p, n, moved = likelihood.ratio, start.priors[0], 0, np.inf
-    while n < MAX_STEPS and moved > CHANGE_TOLERANCE:
-        slope, curvature = _derivatives(ratio, p)
-        curvature += RIDGE * float(np.diag(curvature).max()) * np.eye(p.size)
-        best = _nonnegative(curvature, curvature @ p - slope, p)
+    ratio, p, n, moved, left = likelihood.ratio, start.priors[0], 0, np.inf, np.inf
+    while n < MAX_STEPS and left > CHANGE_TOLERANCE:
+        slope, curvature = derivatives(ratio, p)
+        curvature = with_ridge(curvature)
+        best = nonnegative(curvature, curvature @ p - slope, p)
         n, promised = n + 1, float(slope @ (best - p))
         if promised >= -ROUNDING:  # the likelihood can tell no more: the last step is taken blind
-            p, moved = best, 0.0
+            p, moved, left = best, 0.0, 0.0
             break
         further = _descended(ratio, p, best - p, promised)
         p, moved = further, float(np.abs(further - p).max())
+        left = moved if promised >= -GAIN else max(moved, -promised)
     passes = start.iterations + 2 * n
-    return Climb(p[None] / p.sum(), np.array([moved]), np.array([moved]), passes)
+    return Climb(p[None] / p.sum(), np.array([left]), np.array([moved]), passes)
 
 
-def _nonnegative(
+def nonnegative(
     curvature: NDArray[np.float64], target: NDArray[np.float64], start: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the q ≥ 0 that makes ½·q·curvature·q − target·q smallest, from some q ≥ 0 on.
@@ -124,26 +137,34 @@ def _descended(
     return p  # pragma: no cover - rounding alone can come to this
 
 
-def _derivatives(
-    ratio: NDArray[Any], p: NDArray[np.float64]
+def derivatives(
+    ratio: NDArray[Any], p: NDArray[np.float64], counts: NDArray[np.uint8] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the first and second derivatives of f."""
+    """Return the first and second derivatives of f, where sample i counts ``counts[i]`` times."""
     total, product = np.zeros(p.size), np.zeros((p.size, p.size))
-    for block in _blocks(ratio):
+    for part, block in blocks(ratio):
         weighted = block / (block @ p)[:, None]
-        total += weighted.sum(axis=0)
-        product += weighted.T @ weighted
+        times = weighted if counts is None else weighted * counts[part, None]
+        total += times.sum(axis=0)
+        product += times.T @ weighted
     return 1.0 - total / len(ratio), product / len(ratio)
+
+
+def with_ridge(curvature: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return curvatures that can be solved by."""
+    return curvature + RIDGE * float(np.diag(curvature).max()) * np.eye(len(curvature))
 
 
 def _value(ratio: NDArray[Any], p: NDArray[np.float64]) -> float:
     """Return f, which is infinite where some sample would be impossible."""
     with np.errstate(divide="ignore"):
-        logs = sum(float(np.log(block @ p).sum()) for block in _blocks(ratio))
+        logs = sum(float(np.log(block @ p).sum()) for _, block in blocks(ratio))
     return float(p.sum()) - logs / len(ratio)
 
 
-def _blocks(ratio: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+def blocks(ratio: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Give the rows in float64, some at a time, and where they are."""
     step = max(1, shift_em.BLOCK_ITEMS // ratio.shape[1])
     for start in range(0, len(ratio), step):
-        yield ratio[start : start + step].astype(np.float64, copy=False)
+        part = slice(start, start + step)
+        yield part, ratio[part].astype(np.float64, copy=False)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core.shift_doubts import SHARE
 from reprior.core.shift_moments import Conditioning
 from reprior.exceptions import OptionError
 
@@ -56,6 +57,10 @@ class TargetPriorReport:
     calibration : (scale, bias) or None
         The map that EM fitted to the validation labels, for
         :class:`reprior.PriorTracker` and further estimates; None where none was fitted.
+    held_back : float or None
+        How much of the mix would be elsewhere without the penalty of RLLS; None of other methods.
+        Where it is large the penalty decides, and the intervals, which are of the penalised
+        estimate, do not tell.
     """
 
     prior: NDArray[np.float64]
@@ -72,6 +77,7 @@ class TargetPriorReport:
     negative_mass: float
     conditioning: Conditioning | None
     calibration: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    held_back: float | None = None
 
     def summary(self, classes: Sequence[Any] | None = None) -> str:
         """Return the estimate as text: a line per class, and how far to trust it.
@@ -99,6 +105,10 @@ class TargetPriorReport:
         if self.calibration is not None:
             temperature = 1.0 / float(self.calibration[0].mean())
             lines.append(f"calibration  fitted: temperature {temperature:.3g} and biases")
+        if self.held_back is not None:
+            word = "DECIDES: " if self.held_back > SHARE else ""
+            share = f"{word}{self.held_back:.1%} of the mix is elsewhere without it"
+            lines.append(f"penalty      {share}; intervals are with it")
         if self.conditioning is not None:
             lines.append(_condition(self.conditioning))
         if self.negative_mass > 0:
