@@ -260,3 +260,13 @@ class TestCommandsBelow:
         for line in script:
             result = run(*line.partition("#")[0].split()[1:])
             assert result.code == 0, result.err
+
+
+def test_numbers_of_classes_that_differ_are_named_without_empty_brackets(tmp_path, run):
+    for name, k in (("a", 4), ("b", 5)):
+        np.savez(tmp_path / f"{name}.npz", scores=np.eye(k), kind="logits")
+    result = run("fuse", tmp_path / "a.npz", tmp_path / "b.npz", "-o", tmp_path / "out.npz")
+    assert is_one_sentence(result)
+    assert "Got 5 classes in" in result.err
+    assert "and 4 classes in" in result.err
+    assert "()" not in result.err

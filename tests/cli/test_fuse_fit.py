@@ -187,3 +187,21 @@ def test_the_output_is_no_input(tmp_path, run):
     result = run("fuse", "fit", *named, *counts(tmp_path), "-o", where)
     assert is_one_sentence(result)
     assert where.read_bytes() == before
+
+
+def test_a_strength_that_is_given_needs_no_labels(tmp_path, fit, run):
+    scores, _ = maps(0)
+    named = []
+    for name, values in scores.items():
+        np.savez(tmp_path / f"{name}.npz", scores=values, kind="logits")
+        named.append(f"{name}={tmp_path}/{name}.npz")
+    result, fusion = fit(*named, "--class-axis", "1", "--strength", "0.4", "--json")
+    assert result.code == 0, result.err
+    expected = rp.ModalityFusion(PRIOR, class_axis=1, strength=0.4).fit(scores)
+    assert fusion.references_ == expected.references_
+    assert result.json["metrics"] == {}
+    assert any("no labels" in note for note in result.json["notes"])
+    shown, _ = fit(*named, "--class-axis", "1", "--strength", "0.4")
+    assert "not at all: the strength was given" in shown.out
+    tuned, _ = fit(*named, "--class-axis", "1")
+    assert is_one_sentence(tuned)

@@ -50,6 +50,13 @@ def test_notes_of_a_table_are_said_once_below_it(capsys, tmp_path, monkeypatch):
     assert "1.50" in result.out
 
 
+def test_the_paper_s_figures_are_in_brackets_on_a_terminal(capsys, tmp_path):
+    result = in_process(capsys, "reproduce", "datasets", "-o", tmp_path)
+    assert "counted; in brackets the paper's" in result.out
+    assert "(paper" not in result.out
+    assert "(paper" in (tmp_path / "datasets.md").read_text()
+
+
 def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert in_process(capsys, "reproduce", "datasets", "-q").code == 0
@@ -68,6 +75,11 @@ def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
         (["cifar", "--jobs", "0"], "--jobs"),
         (["cifar", "--set", "loss=focal"], "Got 'loss', which its rows and columns say"),
         (["cifar", "--set", "seed=[1]"], "`seed` must be a whole number"),
+        (["cifar", "--no-train", "--set", "model=foo"], "or a network of timm. Got 'foo'"),
+        (["cifar", "--set", "epochs=1"], "at least 2 for the schedule 'drw'"),
+        (["synthia-rgb", "--no-train", "--set", "model=foo"], "Got 'foo'"),
+        (["synthia-rgb", "--set", "crop=64"], "`crop` must be two whole numbers"),
+        (["synthia-rgb", "--set", "crop=64,x"], "`crop` must be two whole numbers"),
         (["synthia-rgb"], "--root must be the folder of SYNTHIA. Got none, and nothing is"),
         (["synthia-rgbd", "--root", "no"], "neither train/RGB nor SYNTHIA-SEQS-05-DAWN"),
         (["synthia-rgb", "--no-train"], "none of the 5 that the table needs"),
@@ -90,13 +102,14 @@ def test_bad_input(capsys, tmp_path, arguments, sentence):
     assert result.code == 2
     assert is_one_sentence(result)
     assert sentence in result.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_table_of_networks_from_frames_to_figures(capsys, tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     write_drives(tmp_path / "SYNTHIA-SF")
     options = [
-        "--root", tmp_path, "--set", "model=tiny", "--set", "steps=2", "--set", "crop=[32, 48]",
+        "--root", tmp_path, "--set", "model=tiny", "--set", "steps=2", "--set", "crop=32,48",
         "-o", tmp_path / "out",
     ]  # fmt: skip
     result = in_process(capsys, "reproduce", "synthia-rgbd", *options)
@@ -113,6 +126,29 @@ def test_a_table_of_networks_from_frames_to_figures(capsys, tmp_path):
     one = in_process(capsys, "reproduce", "synthia-rgb", "--no-train", *options)
     assert one.code == 0, one.err
     assert "4 of 5 networks are not finished" in one.out
+    assert "judged at every second pixel each way" in " ".join(one.out.split())
+    other = in_process(
+        capsys, "reproduce", "synthia-rgbd", "--no-train", *options, "--set", "lr=0.1"
+    )
+    assert "It has 2 networks of other settings: lr is 0.004, not 0.1." in other.err
+
+
+def test_unreadable_frames_are_named_and_can_be_left_out(capsys, tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    write_drives(tmp_path / "SYNTHIA-SF")
+    sorted((tmp_path / "SYNTHIA-SF" / "test" / "GT").iterdir())[0].unlink()
+    options = [
+        "--root", tmp_path, "--set", "model=tiny", "--set", "steps=2", "--set", "crop=32,48",
+        "-o", tmp_path / "out",
+    ]  # fmt: skip
+    refused = in_process(capsys, "reproduce", "synthia-rgbd", *options)
+    assert is_one_sentence(refused)
+    assert "or pass --skip-unreadable to go on without it" in refused.err
+    assert not (tmp_path / "out").exists()
+    result = in_process(capsys, "reproduce", "synthia-rgbd", *options, "--skip-unreadable")
+    assert result.code == 0, result.err
+    assert "A frame is left out." in result.err
+    assert "on_error" not in result.err
 
 
 def test_bars_follow_one_another():

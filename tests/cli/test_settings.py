@@ -13,6 +13,13 @@ def test_values_are_json_or_words():
     assert found == {"a": 1, "b": 0.5, "c": True, "d": [1, 2], "e": "resnet8", "f_g": "x=y"}
 
 
+def test_numbers_with_commas_are_a_list():
+    found = read_settings(["crop=64,64", "milestones=0.6, 0.8", "c=[1,2]", "d=a,b", "e=1,"])
+    assert found == {
+        "crop": [64, 64], "milestones": [0.6, 0.8], "c": [1, 2], "d": "a,b", "e": "1,",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("setting", ["momentum", "=1", " = 1"])
 def test_a_setting_has_a_key_and_a_value(setting):
     with pytest.raises(OptionError, match=r"--set must be KEY=VALUE\. Got "):

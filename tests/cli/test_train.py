@@ -81,6 +81,13 @@ def test_the_scores_can_be_fitted_and_judged(capsys, folder, finished, tmp_path)
         (["--data", "digits", "--lr", "1", "--set", "lr=2"], "Got 'lr' twice"),
         (["--data", "digits", "--ratio", "5"], "--ratio must be 1 without an imbalance"),
         (["--data", "digits", "--loss", "cb_ce", "--schedule", "drw"], "--loss must be one"),
+        (["--data", "digits", "--devices", "abc"], "--devices must be how many"),
+        (["--data", "digits", "--model", "foo"], "or a network of timm. Got 'foo'"),
+        (["--data", "digits", "--set", "milestones=3"], "`milestones` must be a list of numbers"),
+        (["--data", "digits", "--set", "image_size=x"], "`image_size` must be a whole number"),
+        (["--data", "digits", "--set", "nesterov=maybe"], "`nesterov` must be true or false"),
+        (["--data", "digits", "--schedule", "drw", "--epochs", "1"], "--epochs must be at least 2"),
+        (["--data", "folder", "--root", "nowhere"], "--root must be a folder of images, by part"),
         ([], "Missing option '--data'"),
     ],
 )
@@ -117,3 +124,40 @@ def test_help_shows_an_example(capsys):
     result = in_process(capsys, "train", "--help")
     assert result.code == 0
     assert "$ reprior train --data digits" in result.out
+
+
+@pytest.mark.parametrize(
+    "prior, words",
+    [
+        ((0.75, 0.25), "Correct it: reprior fit {0}/validation.npz --counts {0}/counts.json -o"),
+        ((0.6, 0.4), "validation.npz --source-prior {0}/effective-prior.json -o"),
+        ((0.5, 0.5), "next to nothing is left to correct towards equal classes."),
+    ],
+)
+def test_the_hint_is_for_the_prior_that_was_learnt(tmp_path, prior, words):
+    from reprior.cli.train import _next_step
+    from reprior.experiments import RunConfig, RunFile
+
+    (tmp_path / "effective-prior.json").write_text("{}")
+    run = RunFile(RunConfig.resolve(data="digits"), class_counts=(30, 10), effective_prior=prior)
+    assert words.format(tmp_path) in _next_step(run, tmp_path)
+
+
+def test_the_effective_prior_can_be_fitted_with(capsys, folder, finished, tmp_path):
+    prior = folder / "effective-prior.json"
+    fit = in_process(
+        capsys, "fit", folder / "validation.npz", "--source-prior", prior, "-o", tmp_path / "c.json"
+    )
+    assert fit.code == 0, fit.err
+
+
+def test_quiet_does_not_say_what_was_written(capsys, folder, finished):
+    result = in_process(capsys, *DIGITS, "-o", folder, "--resume", "-q")
+    assert result.code == 0, result.err
+    assert "balanced accuracy" in result.out
+    assert "Written" not in result.out
+
+
+def test_help_lists_the_keys_of_set(capsys):
+    result = in_process(capsys, "train", "--help")
+    assert "Keys: momentum, nesterov, weight_decay" in " ".join(result.out.split())

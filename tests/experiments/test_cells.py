@@ -81,3 +81,41 @@ def test_a_cell_is_one_process_s_until_that_ends(tmp_path):
         other.wait()
     with claimed(tmp_path) as ours:
         assert ours
+
+
+def test_a_row_may_be_spelt_with_dashes():
+    assert [cell.name for cell in select_cells(["cifar10-exp100/cb-ce"])] == [
+        "cifar10-exp100/cb_ce/s0"
+    ]
+    assert select_cells(["*/ce-drw/s0"])[0].method == "ce-drw"
+
+
+def test_one_epoch_is_refused_for_drw_alone():
+    one = {"epochs": 1}
+    assert len(select_cells(["cifar10-exp100/ce/s0"], settings=one)) == 1
+    with pytest.raises(OptionError, match="at least 2 for the schedule 'drw'"):
+        select_cells(["cifar10-exp100/ce*"], settings=one)
+
+
+def test_an_unknown_model_is_refused_whether_or_not_it_is_trained():
+    with pytest.raises(OptionError, match=r"`model` must be one of toy, resnet8, .* Got 'foo'"):
+        select_cells(settings={"model": "foo"})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_what_fails_before_it_began_leaves_no_folder(tmp_path):
+    home = tmp_path / "out" / "cells" / "one"
+    with pytest.raises(OptionError), claimed(home):
+        raise OptionError("no data")
+    assert not (tmp_path / "out").exists()
+
+    def begin_and_fail():
+        (home / "checkpoints").mkdir()
+        raise OptionError("no luck")
+
+    with pytest.raises(OptionError), claimed(home):
+        begin_and_fail()
+    assert (home / "checkpoints").exists()
+    with pytest.raises(OptionError), claimed(home.parent / "two"):
+        raise OptionError("no data")
+    assert [path.name for path in home.parent.iterdir()] == ["one"]

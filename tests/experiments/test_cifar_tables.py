@@ -13,13 +13,15 @@ from reprior.experiments.correction import Correction, Judged
 from reprior.experiments.training.runfile import RunFile
 
 
-def cell(error, honest, *, interval=(0.01, 0.2), strengths=(1.0, 1.5), effective=0.4):
+def cell(error, honest, *, interval=(0.01, 0.2), strengths=(1.0, 1.5), effective=0.4, **differing):
     judged = Judged(honest, error - honest, interval, strengths, same_labels=False)
     tuned = Judged(honest - 0.01, 0.0, interval, (1.2,), same_labels=True)
     plain = Judged(honest + 0.02, 0.0, interval, (1.0,), same_labels=False)
     other = Judged(effective, 0.0, interval, (0.3, 0.4), same_labels=False)
     return CellResult(
-        RunFile(RunConfig.resolve(data="cifar10", imbalance="exp"), class_counts=(9, 1)),
+        RunFile(
+            RunConfig.resolve(data="cifar10", imbalance="exp", **differing), class_counts=(9, 1)
+        ),
         Correction(error, judged, tuned, plain),
         Correction(error, other, tuned, plain),
         tuple(error - 0.001 * i for i in range(len(CURVE))),
@@ -107,7 +109,7 @@ def test_of_several_seeds_the_widest_bounds_hold():
     }
     gains = make_tables(results)[1]
     assert gains.rows[0][1][0].text == "+14.00 [-10.00, +30.00]"
-    assert gains.notes[1] == "CE: IC cannot be told on every column."
+    assert gains.notes[1] == "CE: IC cannot be told on cifar10-exp100."
 
 
 def test_every_way_to_correct(tables):
@@ -123,3 +125,22 @@ def test_curves_are_drawn_for_each_column(tmp_path):
     drawn = paths[1].read_text()
     assert "cifar10-step100" in drawn
     assert "cifar100" not in drawn
+
+
+def test_a_protocol_that_was_changed_is_not_called_by_its_name_alone():
+    own, changed = (
+        make_tables({"cifar10-exp100/ce/s0": cell(0.5, 0.4, **differing)})[0]
+        for differing in ({}, {"epochs": 2, "sampler": "over"})
+    )
+    assert own.title.endswith("protocol compact: resnet8-wide, 20 epochs")
+    assert changed.title.endswith(
+        "protocol compact, changed by sampler=over, epochs=2: resnet8-wide, 2 epochs"
+    )
+    assert any("was chosen among five" in note for note in own.notes)
+    assert not any("was chosen among five" in note for note in changed.notes)
+
+
+def test_one_column_is_spoken_of_as_one():
+    tables = make_tables({"cifar10-exp100/ce/s0": cell(0.5, 0.4)})
+    assert any("over the one column shown" in note for note in tables[0].notes)
+    assert tables[1].notes[1] == "CE: IC helps on cifar10-exp100."

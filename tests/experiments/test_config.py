@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -87,8 +88,47 @@ def test_drw_and_its_base_have_the_same_first_stage():
         ({"defer": 1.0}, "`defer` must be below 1"),
         ({"lr": 0}, "`lr` must be a finite number above 0"),
         ({"milestones": [0.5]}, "`decays` must have a factor"),
+        ({"milestones": 3}, r"`milestones` must be a list of numbers, such as .*Got 3\."),
+        ({"milestones": [1, 2], "decays": [0.1, 0.1]}, "`milestones` must be shares .*Got 1"),
+        ({"decays": "x"}, "`decays` must be a list of numbers"),
+        ({"decays": ["x"]}, "`decays` must be a list of numbers"),
+        ({"image_size": "x"}, r"`image_size` must be a whole number\. Got 'x'"),
+        ({"image_size": 0}, "`image_size` must be the side of an image"),
+        ({"nesterov": "maybe"}, r"`nesterov` must be true or false\. Got 'maybe'"),
+        ({"nesterov": 1}, "`nesterov` must be true or false"),
+        ({"lr": "fast"}, r"`lr` must be a number\. Got 'fast'"),
+        ({"lr": True}, "`lr` must be a number"),
+        ({"model": 8}, r"`model` must be a word\. Got 8"),
+        ({"schedule": "drw", "epochs": 1}, "`epochs` must be at least 2 for the schedule 'drw'"),
     ],
 )
 def test_what_cannot_be_is_refused(differing, words):
     with pytest.raises(OptionError, match=words):
         config(**differing)
+
+
+@pytest.mark.parametrize("epochs, first", [(2, 1), (3, 2), (4, 3), (10, 8), (20, 16), (200, 160)])
+def test_drw_always_has_a_deferred_epoch(epochs, first):
+    """The committed runs, of 10 and 20 epochs, are as they were."""
+    assert config(schedule="drw", epochs=epochs).deferred_epoch == first
+
+
+def test_a_short_drw_is_no_run_of_those_that_never_deferred():
+    """Only where the deferral was moved has the run an id that earlier versions did not give."""
+    assert config(schedule="drw", epochs=2).identity["deferred_epoch"] == 1
+    assert "deferred_epoch" not in config(schedule="drw", epochs=20).identity
+    assert "deferred_epoch" not in config(epochs=2).identity
+    short = config(schedule="drw", epochs=2)
+    assert short.first_stage == config(epochs=2).first_stage
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def test_committed_cells_keep_their_ids():
+    found = sorted(RESULTS.glob("cifar*/cells/*/run.json"))
+    assert len(found) >= 53
+    for path in found:
+        document = json.loads(path.read_text())
+        made = RunConfig.from_dict(document["config"])
+        assert made.id == document["id"] == path.parent.name

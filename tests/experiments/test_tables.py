@@ -211,3 +211,8 @@ def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch):
         write_table(new, tmp_path)
     assert [path.read_bytes() for path in old] == before
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_short_cell_leaves_the_word_out():
+    assert Cell(20.138, paper=20.14, note="λ 1.3").shown(short=True) == "20.14 (20.14), λ 1.3"
+    assert Cell(text="exp (paper exp)").shown(short=True) == "exp (exp)"

@@ -760,7 +760,7 @@ FIT_WORDS = {
     ),
     "None": (
         {}, _scores(depth=None), _LABELS, rp.ScoresError,
-        "Got none for 'depth'. Pass its scores, or fuse what is there with missing='leave_out'.",
+        "Got none for 'depth'. Pass its scores, or leave its name out to fit without it",
     ),
     "shapes": (
         {}, _scores(depth=np.ones((5, K, 2))), _LABELS, rp.ScoresError,
@@ -900,3 +900,65 @@ def test_a_score_that_is_not_known_survives_as_nan(fitted, tmp_path):
     fitted.best_score_ = math.nan
     fitted.save(tmp_path / "f.json")
     assert math.isnan(rp.load(tmp_path / "f.json").best_score_)
+
+
+# ------------------------------------------------------------------------------ without labels
+
+
+def test_a_strength_that_is_given_needs_no_labels(data):
+    scores, labels = data
+    for strength in (0.7, dict.fromkeys(scores, 0.3)):
+        options = {"class_axis": 1, "strength": strength}
+        known = rp.ModalityFusion(PRIOR, **options).fit(scores, labels)
+        found = [
+            rp.ModalityFusion(PRIOR, **options).fit(scores),
+            rp.ModalityFusion(PRIOR, **options).fit_stream([scores]),
+            rp.ModalityFusion(PRIOR, **options).fit_stream([(scores, None)]),
+        ]
+        for fusion in found:
+            assert fusion.references_ == known.references_
+            assert np.array_equal(fusion.predict_proba(scores), known.predict_proba(scores))
+            assert math.isnan(fusion.best_score_)
+            assert fusion.curve_ is None
+            assert "without labels" in fusion.summary()
+
+
+def test_a_fusion_without_labels_can_be_saved(data, tmp_path):
+    fusion = rp.ModalityFusion(PRIOR, class_axis=1, strength=0.7).fit(data[0])
+    fusion.save(tmp_path / "f.json")
+    again = rp.load(tmp_path / "f.json")
+    assert np.array_equal(again.predict(data[0]), fusion.predict(data[0]))
+
+
+def test_a_strength_to_be_tuned_needs_labels(data):
+    with pytest.raises(rp.LabelsError, match="`labels` must be given for a strength to be tuned"):
+        rp.ModalityFusion(PRIOR, class_axis=1).fit(data[0])
+
+
+def test_labels_are_there_for_all_chunks_or_for_none(data):
+    scores, labels = data
+    for chunks in ([scores, (scores, labels)], [(scores, labels), scores]):
+        with pytest.raises(rp.LabelsError, match="for all chunks or for none"):
+            rp.ModalityFusion(PRIOR, class_axis=1, strength=1).fit_stream(chunks)
+
+
+def test_weights_need_labels(data):
+    weight = np.ones(data[1].shape)
+    with pytest.raises(rp.OptionError, match="`sample_weight` must come with labels"):
+        rp.ModalityFusion(PRIOR, class_axis=1, strength=1).fit(data[0], sample_weight=weight)
+
+
+@pytest.mark.parametrize("missing", ["error", "leave_out"])
+def test_a_fit_needs_every_modality(data, missing):
+    scores, labels = data
+    name = list(scores)[-1]
+    with pytest.raises(rp.ScoresError, match="leave its name out to fit without it"):
+        rp.ModalityFusion(PRIOR, class_axis=1, missing=missing).fit(scores | {name: None}, labels)
+
+
+def test_there_is_one_source_prior_for_all_modalities(data):
+    scores, labels = data
+    with pytest.raises(
+        rp.OptionError, match=r"must be one prior for all modalities.*log_rebalance"
+    ):
+        rp.ModalityFusion(dict.fromkeys(scores, PRIOR), class_axis=1).fit(scores, labels)

@@ -123,7 +123,9 @@ def test_words(data):
         _stream(lambda: 3)
     with pytest.raises(rp.LabelsError, match=r"at least one chunk. Got none"):
         _stream(list)
-    with pytest.raises(rp.ScoresError, match=r"must give .* Got dict. Name the modalities"):
+    with pytest.raises(rp.ScoresError, match=r"must give .* Got ndarray. Name the modalities"):
+        _stream([labels])
+    with pytest.raises(rp.LabelsError, match="`labels` must be given for a strength to be tuned"):
         _stream([scores])
     with pytest.raises(rp.LabelsError, match="Got 600 samples, all of them ignored"):
         _stream(lambda: chunks(scores, np.full_like(labels, 255), 7), ignore_index=255)

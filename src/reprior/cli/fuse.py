@@ -45,6 +45,10 @@ __all__ = ["aligned", "command"]
 
 NONE = "none"
 
+#: What to do about files of other classes.
+SAME_CLASSES = "Score the same classes with each model."
+SAME_NAMES = "Name them alike with --classes."
+
 
 class _FilesOrCommand(SentenceGroup):
     """A command of its own on files, or one of those below, where the first word is its name."""
@@ -308,11 +312,17 @@ def _open_one(
         or (names is not None and file.class_names not in (None, names))
     ):
         raise ScoresError(
-            f"SCORES must be of the same classes in the same order. Got {file.n_classes} classes "
-            f"({few(file.class_names or ())}) in {shown_paths(file)} and {first.n_classes} "
-            f"({few(names or ())}) in {shown_paths(first)}. Name them alike with --classes."
+            f"SCORES must be of the same classes in the same order. Got {_classes(file)} in "
+            f"{shown_paths(file)} and {_classes(first)} in {shown_paths(first)}. "
+            f"{SAME_CLASSES if file.n_classes != first.n_classes else SAME_NAMES}"
         )
     return file, calibrator
+
+
+def _classes(file: ScoreFile) -> str:
+    """Return how many classes a file has, and their names where it has names."""
+    names = "" if not file.class_names else f" ({few(file.class_names)})"
+    return f"{file.n_classes} classes{names}"
 
 
 def _reference(session: Session, path: str, like: ScoreFile, reading: Reading) -> EntropyReference:

@@ -124,7 +124,7 @@ _FUSING = (
         "--strength",
         multiple=True,
         metavar="NUMBER|NAME=NUMBER",
-        help="Do not tune: one number for all, or one per modality, repeated.",
+        help="Do not tune: one number for all, or one per modality, repeated. Needs no labels.",
     ),
     click.option(
         "--bounds",
@@ -198,7 +198,7 @@ def command(
     """
     named = named_files(modalities)
     fixed = _strengths(fusing.strength, named)
-    found = open_to_tune(session, named, reading)
+    found = open_to_tune(session, named, reading, needed=fixed is None)
     scores = found.first
     counting = replace(
         counting, label_column=reading.label_column, labels_name=reading.labels_name,
@@ -295,15 +295,26 @@ def _refuse_metrics(
         find_metric(each, n_classes=n_classes, classes=names)
 
 
-def _measured(fusion: ModalityFusion) -> tuple[ClassCounts, ClassCounts]:
-    """Return the counts of the tuning data before and after."""
-    counts = fusion._counts
-    assert counts is not None  # noqa: S101 - it was fitted just now
-    return counts
-
-
 def _show(session: Session, fusion: ModalityFusion, output: str) -> None:
-    before, after = _measured(fusion)
+    measured = fusion._counts
+    if measured is None:  # a strength that is given needs no labels
+        session.say(f"fused by     {_how(fusion)}", f"searched     {SEARCHED[fusion.search_]}", "")
+        session.say(_modality_grid(fusion).rich())
+        session.note("the files have no labels: the references were taken and nothing measured")
+    metrics, n = _show_measured(session, fusion, *measured) if measured else ({}, 0)
+    if not session.quiet:
+        example = " ".join(f"{plain(name)}=TEST" for name in fusion.modalities_)
+        session.say(
+            "",
+            f"Written: {output}. Judge it on other data: reprior fuse evaluate {output} {example}",
+        )
+    session.result(_document(fusion, metrics, n, output))
+
+
+def _show_measured(
+    session: Session, fusion: ModalityFusion, before: ClassCounts, after: ClassCounts
+) -> tuple[dict[str, tuple[float, float]], int]:
+    """Show what the labels say, and return it with their number."""
     names = fusion.classes_.tolist()
     shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
     tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)
@@ -334,13 +345,7 @@ def _show(session: Session, fusion: ModalityFusion, output: str) -> None:
         "",
         changes.rich() if changes.rows else "No class's recall changes.",
     )
-    if not session.quiet:
-        example = " ".join(f"{plain(name)}=TEST" for name in fusion.modalities_)
-        session.say(
-            "",
-            f"Written: {output}. Judge it on other data: reprior fuse evaluate {output} {example}",
-        )
-    session.result(_document(fusion, metrics, n, output))
+    return metrics, n
 
 
 def _how(fusion: ModalityFusion) -> str:

@@ -136,14 +136,21 @@ def named_files(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def open_to_tune(session: Session, named: Mapping[str, str], reading: Reading) -> Modalities:
-    """Open the files of a fit, with the classes of the one that has the labels."""
-    labelled = _labelled(named, reading)
-    first = open_to_fit(session, [named[labelled]], reading)
+def open_to_tune(
+    session: Session, named: Mapping[str, str], reading: Reading, *, needed: bool = True
+) -> Modalities:
+    """Open the files of a fit, with the classes of the one that has the labels.
+
+    Where none is ``needed``, labels are read if they are there.
+    """
+    having = _having(named, reading)
+    labelled = next(iter(named)) if having is None and needed else having
+    lead = labelled or next(iter(named))
+    first = open_to_fit(session, [named[lead]], reading, labelled=labelled is not None)
     others = _like(first, reading)
     files = {
         name: first
-        if name == labelled
+        if name == lead
         else open_to_fit(session, [path], others, labelled=False, names=first.class_names)
         for name, path in named.items()
     }
@@ -161,7 +168,7 @@ def open_known(
     """Open the files of modalities that a fusion knows, with its classes."""
     _refuse_unknown(fusion, named)
     calibrator = as_calibrator(fusion)
-    having = _labelled(named, reading) if labelled else None
+    having = (_having(named, reading) or next(iter(named))) if labelled else None
     order = sorted(named, key=lambda name: name != having)
     files = {
         name: open_for(calibrator, session, [named[name]], reading, labelled=name == having)
@@ -223,7 +230,7 @@ def load_fusion(path: str, missing: str | None) -> ModalityFusion:
 # ----------------------------------------------------------------------------------------- inside
 
 
-def _labelled(named: Mapping[str, str], reading: Reading) -> str:
+def _having(named: Mapping[str, str], reading: Reading) -> str | None:
     """The modality to read labels from: the first that has them, or that --labels goes with."""
     from reprior.cli.agreement import refuse_json
     from reprior.files.scores import open_scores
@@ -239,7 +246,7 @@ def _labelled(named: Mapping[str, str], reading: Reading) -> str:
         )  # fmt: skip
         if file.has_labels:
             return name
-    return names[0]
+    return None
 
 
 def _like(first: ScoreFile, reading: Reading) -> Reading:

@@ -15,11 +15,15 @@ from reprior.cli.examples import shows
 from reprior.cli.failures import SentenceGroup
 from reprior.cli.options import PATH, Names, collected
 from reprior.cli.session import Session, session_options
-from reprior.cli.settings import read_settings
+from reprior.cli.settings import read_settings, settings_help
 from reprior.cli.tables import Grid
-from reprior.exceptions import OptionError, require
+from reprior.exceptions import OptionError, RepriorError, require
+from reprior.experiments.cells import TABLE_SETTINGS
+from reprior.experiments.config import RunConfig
 from reprior.experiments.protocols import PROTOCOLS
 from reprior.experiments.reproduction import Progress, Reproduction
+from reprior.experiments.synthia.plan import PLANNED
+from reprior.experiments.synthia.settings import NetworkSettings
 
 __all__ = ["command"]
 
@@ -82,12 +86,14 @@ seed_option = click.option(
 @protocol_option
 @seed_option
 @click.option("--epochs", type=click.IntRange(min=1), help="As the protocol has it.")
-def toy(folder: Path, progress: Progress, **options: Any) -> Reproduction:
+def toy(
+    folder: Path, progress: Progress, protocol: str, seed: int, epochs: int | None
+) -> Reproduction:
     """Two moons and circles: boundaries for several strengths, and exact curves."""
     from reprior.experiments.toy import reproduce
 
     _need_torch()
-    return reproduce(folder, progress=progress, **options)
+    return reproduce(folder, protocol=protocol, seed=seed, epochs=epochs, progress=progress)
 
 
 @_experiment("odds-ratio", "reprior reproduce odds-ratio -o figures")
@@ -121,7 +127,8 @@ def datasets(folder: Path, progress: Progress, root: str | None) -> Reproduction
 @protocol_option
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="A setting of all runs that differs from the protocol. Repeatable.",
+    help=settings_help("A setting of all runs that differs from the protocol, such as epochs=2.",
+                       RunConfig, TABLE_SETTINGS),
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True,
@@ -133,10 +140,12 @@ def datasets(folder: Path, progress: Progress, root: str | None) -> Reproduction
 def cifar(
     folder: Path,
     progress: Progress,
+    root: str | None,
     cells: Sequence[str],
+    protocol: str,
     settings: Sequence[str],
+    jobs: int,
     tables_only: bool,
-    **options: Any,
 ) -> Reproduction:
     """Table 2 and the strengths: every method on imbalanced CIFAR, with and without IC."""
     from reprior.experiments.cifar import reproduce
@@ -144,8 +153,8 @@ def cifar(
     if not tables_only:
         _need_torch()
     return reproduce(
-        folder, cells=cells, settings=read_settings(settings), train=not tables_only,
-        progress=progress, **options,
+        folder, root=root, cells=cells, protocol=protocol, settings=read_settings(settings),
+        jobs=jobs, train=not tables_only, progress=progress,
     )  # fmt: skip
 
 
@@ -159,6 +168,7 @@ class Networks:
     settings: tuple[str, ...]
     jobs: int
     tables_only: bool
+    skip_unreadable: bool
 
 
 _of_networks = collected(
@@ -167,13 +177,17 @@ _of_networks = collected(
     (
         click.option(
             "--root", type=PATH, metavar="DIR",
-            help="The folder of SYNTHIA-SF or SYNTHIA-Sequences. Needed to train.",
+            help="The folder of SYNTHIA-SF, or the one it lies in, or that of SYNTHIA-Sequences. "
+            "Needed to train.",
         ),
         protocol_option,
         seed_option,
         click.option(
             "--set", "settings", multiple=True, metavar="KEY=VALUE",
-            help="A setting of all networks that differs from the protocol. Repeatable.",
+            help=settings_help(
+                "A setting of all networks that differs from the protocol, such as model=tiny.",
+                NetworkSettings, PLANNED,
+            ),
         ),
         click.option(
             "--jobs", type=click.IntRange(min=1), default=1, show_default=True,
@@ -182,6 +196,10 @@ _of_networks = collected(
         click.option(
             "--no-train", "tables_only", is_flag=True,
             help="Make tables of the networks that are finished.",
+        ),
+        click.option(
+            "--skip-unreadable", is_flag=True,
+            help="Leave out frames that lack a file or cannot be decoded. Reads all at the start.",
         ),
     ),
 )  # fmt: skip
@@ -213,11 +231,16 @@ def _of_settings(
 ) -> Reproduction:
     if not networks.tables_only:
         _need_torch()
-    return reproduce(
-        folder, root=networks.root, protocol=networks.protocol, seed=networks.seed,
-        settings=read_settings(networks.settings, ("seed",)), jobs=networks.jobs,
-        train=not networks.tables_only, progress=progress,
-    )  # fmt: skip
+    try:
+        return reproduce(
+            folder, root=networks.root, protocol=networks.protocol, seed=networks.seed,
+            settings=read_settings(networks.settings, ("seed",)), jobs=networks.jobs,
+            train=not networks.tables_only, skip_unreadable=networks.skip_unreadable,
+            progress=progress,
+        )  # fmt: skip
+    except RepriorError as error:
+        in_words = str(error).replace("on_error='skip'", "--skip-unreadable")
+        raise type(error)(in_words) from error
 
 
 @_experiment("inaturalist", "reprior reproduce inaturalist --simulate -o inaturalist")
@@ -247,28 +270,34 @@ def _of_settings(
 @seed_option
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="A setting of the training that differs. Repeatable.",
+    help="A setting of the training that differs, such as epochs=2. Repeatable. Lists are 1,2 or "
+    "[1,2]. Keys are those of reprior reproduce cifar.",
 )  # fmt: skip
 def inaturalist(
     folder: Path,
     progress: Progress,
+    root: str | None,
+    simulate: bool,
+    protocol: str,
     models: Sequence[str],
     rows: Sequence[str],
+    n_classes: int | None,
+    seed: int,
     settings: Sequence[str],
-    **options: Any,
 ) -> Reproduction:
     """Table 3 and the curve along λ: 8,142 classes, cross-validated."""
     from reprior.experiments.inaturalist import MODELS, reproduce
 
-    if options["simulate"] and models:
+    if simulate and models:
         raise OptionError(
             f"--model must be left out with the stand-in, which has a linear layer. Got "
             f"{models[0]!r}. Leave out one of the two."
         )
     _need_torch()
     return reproduce(
-        folder, models=models or MODELS, rows=rows or None, settings=read_settings(settings),
-        progress=progress, **options,
+        folder, root=root, simulate=simulate, protocol=protocol, models=models or MODELS,
+        rows=rows or None, seed=seed, n_classes=n_classes, settings=read_settings(settings),
+        progress=progress,
     )  # fmt: skip
 
 
@@ -308,9 +337,13 @@ def _show(session: Session, made: Reproduction, folder: Path) -> None:
             session.note(note)
     for table in made.tables:
         rows = [
-            (label, *(cell.shown(table.digits) for cell in cells)) for label, cells in table.rows
+            (label, *(cell.shown(table.digits, short=True) for cell in cells))
+            for label, cells in table.rows
         ]
-        session.say(Grid((table.corner, *table.columns), rows, title=table.title).rich())
+        said = [cell.shown() for _, cells in table.rows for cell in cells]
+        beside = "; in brackets the paper's" if any("(paper " in each for each in said) else ""
+        title = f"{table.title}{beside}"
+        session.say(Grid((table.corner, *table.columns), rows, title=title).rich())
         session.say(*table.notes, "")
     session.done(f"Written: {len(made.files)} files in {folder}")
     session.result(

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprior.cli.examples import shows
-from reprior.cli.options import PATH, Names
+from reprior.cli.options import PATH, Names, collected
 from reprior.cli.session import Session, session_options
-from reprior.cli.settings import read_settings
+from reprior.cli.settings import read_settings, settings_help
 from reprior.exceptions import OptionError, require
 from reprior.experiments.config import LR_SCHEDULES, SAMPLERS, SCHEDULES, RunConfig
 from reprior.experiments.data.imbalance import IMBALANCES
 from reprior.experiments.data.registry import data_names
 from reprior.experiments.protocols import PROTOCOLS
 from reprior.experiments.training.recipes import LOSSES
-from reprior.experiments.training.runfile import RUN_FILE, RunFile
+from reprior.experiments.training.runfile import COUNTS, EFFECTIVE_PRIOR, RUN_FILE, RunFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,47 @@ __all__ = ["command"]
 RUNS = "runs"
 
 LOGGERS = ("csv", "tensorboard", "mlflow")
+
+#: Largest share of a prior over its smallest, where a correction by it changes next to nothing.
+NEARLY_EQUAL = 1.05
+
+#: Settings that have an option of their own.
+_OPTIONS = (
+    "data", "root", "imbalance", "ratio", "loss", "schedule", "sampler", "model", "protocol",
+    "seed", "epochs", "batch_size", "lr", "lr_schedule",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class How:
+    """How a run is trained, which its result does not depend on."""
+
+    base: str | None
+    resume: bool
+    logger: str | None
+    accelerator: str
+    devices: str
+
+
+_how_options = collected(
+    How,
+    "how",
+    (
+        click.option(
+            "--base", type=PATH, metavar="DIR",
+            help="A run without drw whose first epochs drw takes over.",
+        ),
+        click.option("--resume", is_flag=True, help="Go on with the run that the folder has."),
+        click.option("--logger", type=Names(LOGGERS), help="Log each epoch into the folder."),
+        click.option(
+            "--accelerator", default="auto", show_default=True, help="cpu, gpu, mps or auto."
+        ),
+        click.option(
+            "--devices", default="auto", show_default=True,
+            help="How many, their numbers such as 0,1, or auto.",
+        ),
+    ),
+)  # fmt: skip
 
 
 @click.command(
@@ -46,7 +88,7 @@ LOGGERS = ("csv", "tensorboard", "mlflow")
 @click.option("--loss", type=Names(list(LOSSES)), help="What to minimise. ce, if not given.")
 @click.option(
     "--schedule", type=Names(SCHEDULES),
-    help="drw: weigh classes in the last epochs. bbn: the network with two branches.",
+    help="drw: weigh classes in the last epochs, one at least. bbn: the network with two branches.",
 )  # fmt: skip
 @click.option("--sampler", type=Names(SAMPLERS), help="How the samples of an epoch are drawn.")
 @click.option(
@@ -65,16 +107,9 @@ LOGGERS = ("csv", "tensorboard", "mlflow")
 @click.option("--lr-schedule", type=Names(LR_SCHEDULES), help="As the protocol has it.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="Any other setting, such as weight_decay=0.0005. Repeatable.",
+    help=settings_help("Any other setting, such as weight_decay=0.0005.", RunConfig, _OPTIONS),
 )  # fmt: skip
-@click.option(
-    "--base", type=PATH, metavar="DIR",
-    help="A run without drw whose first epochs drw takes over.",
-)  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on with the run that the folder has.")
-@click.option("--logger", type=Names(LOGGERS), help="Log each epoch into the folder.")
-@click.option("--accelerator", default="auto", show_default=True, help="cpu, gpu, mps or auto.")
-@click.option("--devices", default="auto", show_default=True, help="How many, or auto.")
+@_how_options
 @click.option(
     "-o", "--output", type=PATH, metavar="DIR",
     help="The run's folder. By default runs/ and a name made of the settings.",
@@ -84,34 +119,28 @@ def command(
     session: Session,
     protocol: str,
     settings: Sequence[str],
-    base: str | None,
-    resume: bool,
-    logger: str | None,
-    accelerator: str,
-    devices: str,
+    how: How,
     output: str | None,
     **given: Any,
 ) -> None:
     """Train a network on imbalanced data, and score what it did not learn from.
 
     The run's folder gets run.json (settings, versions, metrics of each epoch), counts.json,
-    validation.npz and test.npz (score files for fit and evaluate) and checkpoints. A run that was
-    stopped, at any moment, goes on with --resume to the same result.
+    effective-prior.json (what loss, schedule and sampler make of the counts), validation.npz and
+    test.npz (score files for fit and evaluate) and checkpoints. A run that was stopped, at any
+    moment, goes on with --resume to the same result.
     """
     config = RunConfig.resolve(protocol, **_merged(given, settings))
     folder = Path(output) if output is not None else Path(RUNS) / config.id
     there = (folder / RUN_FILE).exists()
-    if there and not resume:
+    if there and not how.resume:
         raise OptionError(
             f"--output must be a folder without a run. Got {str(folder)!r}, which has one. Pass "
             f"--resume to go on with it, or another folder."
         )
-    if resume and not folder.exists():
+    if how.resume and not folder.exists():
         session.note(f"{folder} has no run yet: it starts anew.")
-    run = _trained(
-        session, config, folder, resume=resume, base=base, logger=logger,
-        accelerator=accelerator, devices=int(devices) if devices.isdigit() else devices,
-    )  # fmt: skip
+    run = _trained(session, config, folder, how)
     if os.environ.get("LOCAL_RANK", "0") == "0":  # of several processes one speaks
         _show(session, run, folder)
 
@@ -122,17 +151,20 @@ def _merged(given: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     return chosen | read_settings(settings, given=list(chosen))
 
 
-def _trained(session: Session, config: RunConfig, folder: Path, **options: Any) -> RunFile:
+def _trained(session: Session, config: RunConfig, folder: Path, how: How) -> RunFile:
     require("torch", extra="experiments", purpose="To train")
     from reprior.experiments.training.loop import open_for, train
 
-    if options["resume"] and (folder / RUN_FILE).exists() and RunFile.read(folder).finished:
-        return train(config, folder, **options)
-    data = open_for(config)
-    known = config.sampler not in ("under", "smote", "adasyn")
-    total = config.epochs * len(data.train_labels) if known else None
+    done = how.resume and (folder / RUN_FILE).exists() and RunFile.read(folder).finished
+    data = None if done else open_for(config)
+    known = data is not None and config.sampler not in ("under", "smote", "adasyn")
+    total = config.epochs * len(data.train_labels) if known and data is not None else None
     with session.progress(f"training {config.model}", total) as progress:
-        return train(config, folder, data=data, progress=progress, **options)
+        return train(
+            config, folder, resume=how.resume, base=how.base, data=data, progress=progress,
+            logger=how.logger, accelerator=how.accelerator,
+            devices=int(how.devices) if how.devices.isdigit() else how.devices,
+        )  # fmt: skip
 
 
 def _show(session: Session, run: RunFile, folder: Path) -> None:
@@ -143,16 +175,32 @@ def _show(session: Session, run: RunFile, folder: Path) -> None:
         f"down to {min(counts):,}",
         f"epochs       {len(run.epochs)}, in {run.seconds:,.0f} s",
         *(f"{name.replace('_', ' '):<21} {value:.4f}" for name, value in run.result.items()),
-        "",
-        f"Written: {folder}. Correct it: reprior fit {folder / 'validation.npz'} "
-        f"--counts {folder / 'counts.json'} -o {folder / 'cal.json'}",
     )
+    if not session.quiet:
+        session.say("", f"Written: {folder}. {_next_step(run, folder)}")
     session.result(
         {
             "id": run.config.id,
             "folder": str(folder),
             "result": dict(run.result),
             "class_counts": list(counts),
+            "effective_prior": list(run.effective_prior),
             "seconds": run.seconds,
         }
     )
+
+
+def _next_step(run: RunFile, folder: Path) -> str:
+    """Return how to correct the network: by the prior that it has really learnt."""
+    option = f"--counts {folder / COUNTS}"
+    if not run.learnt_the_counts and (folder / EFFECTIVE_PRIOR).exists():
+        option = f"--source-prior {folder / EFFECTIVE_PRIOR}"
+    command = f"reprior fit {folder / 'validation.npz'} {option} -o {folder / 'cal.json'}"
+    least, most = min(run.effective_prior), max(run.effective_prior)
+    if not run.learnt_the_counts and most <= NEARLY_EQUAL * least:
+        return (
+            f"Loss, schedule and sampler have taken the training prior out: next to nothing is "
+            f"left to correct towards equal classes. Towards another mix: {command} "
+            f"--target-prior FILE"
+        )
+    return f"Correct it: {command}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import OptionError
 from reprior.experiments.config import RunConfig
+from reprior.experiments.model_names import check_model
 
 __all__ = [
     "COLUMNS",
     "METHODS",
     "SEEDS",
+    "TABLE_SETTINGS",
     "CellRun",
     "chains",
     "claimed",
@@ -52,6 +54,12 @@ SEEDS: dict[str, tuple[int, ...]] = {"ce": (0, 1, 2), "ce-drw": (0, 1, 2)}
 #: What is trained when nothing is asked for: the columns of ratio 100, the paper's rows.
 DEFAULT = tuple(f"{name}/*" for name in COLUMNS if name.endswith("100"))
 EXTRA = "logit_adjusted"
+
+#: Settings that rows, columns and options say.
+TABLE_SETTINGS = ("data", "imbalance", "loss", "protocol", "ratio", "root", "schedule")
+
+#: The file that a process holds while it trains what the folder is for.
+CLAIM = ".claim"
 
 
 @dataclass(frozen=True)
@@ -117,24 +125,23 @@ def select_cells(
     matches none. Columns are cifar10-exp100, ...
     """
     own = dict(settings or {})
-    refuse_settings(own, ("data", "imbalance", "loss", "protocol", "ratio", "root", "schedule"))
+    refuse_settings(own, TABLE_SETTINGS)
     seed = own.pop("seed", None)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise OptionError(f"`seed` must be a whole number. Got {seed!r}. Pass for example seed=0.")
+    if own.get("model") is not None:
+        check_model(str(own["model"]))
     seeds = {0, 1, 2} if seed is None else {seed}
-    every = [
-        CellRun(column, method, RunConfig.resolve(
-            protocol, root=None if root is None else str(root), seed=seed, **of, **how, **own,
-        ))
-        for seed in sorted(seeds)
-        for method, how in METHODS.items()
-        for column, of in COLUMNS.items()
-        if len(seeds) == 1 or seed in SEEDS.get(method, (0,))
-    ]  # fmt: skip
+    every = {
+        f"{column}/{method}/s{each}": (column, method, each)
+        for each in sorted(seeds)
+        for method in METHODS
+        for column in COLUMNS
+        if len(seeds) == 1 or each in SEEDS.get(method, (0,))
+    }
     chosen: set[str] = set()
     for pattern in patterns or DEFAULT:
-        whole = pattern + "/*" * (2 - min(pattern.count("/"), 2))
-        found = {cell.name for cell in every if fnmatch.fnmatchcase(cell.name, whole)}
+        found = _matching(every, pattern)
         if not found:
             raise OptionError(
                 f"`cells` must match COLUMN/ROW/sSEED. Got {pattern!r}, which matches none. "
@@ -142,9 +149,26 @@ def select_cells(
                 f"0. Wildcards are those of a shell."
             )
         chosen |= found if patterns else {name for name in found if f"/{EXTRA}/" not in name}
-    by_name = {cell.name: cell for cell in every if cell.name in chosen}
-    order = [cell.name for chain in chains(tuple(by_name.values())) for cell in chain]
-    return tuple(by_name[name] for name in order)
+    where = None if root is None else str(root)
+    cells = [
+        CellRun(column, method, RunConfig.resolve(
+            protocol, root=where, seed=each, **COLUMNS[column], **METHODS[method], **own,
+        ))
+        for name, (column, method, each) in every.items()
+        if name in chosen
+    ]  # fmt: skip
+    return tuple(cell for chain in chains(cells) for cell in chain)
+
+
+def _matching(names: Iterable[str], pattern: str) -> set[str]:
+    """Return the cells that a pattern asks for; cb-ce is cb_ce, where that is what there is."""
+    whole = pattern + "/*" * (2 - min(pattern.count("/"), 2))
+    column, row, seed = whole.split("/", 2)
+    for spelt in (whole, f"{column}/{row.replace('-', '_')}/{seed}"):
+        found = {name for name in names if fnmatch.fnmatchcase(name, spelt)}
+        if found:
+            return found
+    return set()
 
 
 def refuse_settings(settings: Mapping[str, Any], taken: Sequence[str]) -> None:
@@ -182,15 +206,17 @@ def claimed(folder: Path) -> Iterator[bool]:
     """Hold a cell's folder while it is trained, so that two processes do not train it at once.
 
     Gives whether it could be had. The claim ends with the process, however that ends. Where the
-    system has no such locks (Windows), every claim is granted.
+    system has no such locks (Windows), every claim is granted. Where the work fails before it has
+    left a file, the folder goes too.
     """
     try:
         import fcntl
     except ImportError:  # pragma: no cover - Windows
         yield True
         return
+    fresh = _missing(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".claim").open("wb") as file:
+    with (folder / CLAIM).open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -199,4 +225,22 @@ def claimed(folder: Path) -> Iterator[bool]:
         except OSError:  # a file system without locks
             yield True
             return
-        yield True
+        try:
+            yield True
+        except BaseException:
+            _leave_nothing(folder, fresh)
+            raise
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return the folders that have to be made for one to be there, the innermost first."""
+    return [each for each in (folder, *folder.parents) if not each.exists()]
+
+
+def _leave_nothing(folder: Path, fresh: Sequence[Path]) -> None:
+    """Remove the folders that a run made which failed before it had anything to keep."""
+    if [path.name for path in folder.iterdir()] == [CLAIM]:
+        (folder / CLAIM).unlink()
+        with suppress(OSError):  # somebody else is at work there
+            for each in fresh:
+                each.rmdir()

@@ -17,6 +17,7 @@ from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
 from reprior.experiments.cell_jobs import train_at_once
 from reprior.experiments.cells import CellRun, chains, claimed, select_cells
 from reprior.experiments.correction import Correction, correct
+from reprior.experiments.other_runs import of_other_settings
 from reprior.experiments.reproduction import Progress, Reproduction
 from reprior.experiments.training.runfile import RUN_FILE, RunFile, write_json
 from reprior.tuning.profile import StrengthProfile
@@ -24,6 +25,8 @@ from reprior.tuning.profile import StrengthProfile
 __all__ = ["CellResult", "read_cells", "reproduce", "run_cell"]
 
 CELLS, CORRECTION = "cells", "correction.json"
+
+TRAIN_THEM = "Train them first."
 
 #: Strengths that are searched: LDAM's networks are best above 2.
 BOUNDS = (0.0, 4.0)
@@ -101,12 +104,25 @@ def tables_of(folder: Path, chosen: Sequence[CellRun]) -> Reproduction:
     if not results:
         raise OptionError(
             f"`folder` must have a finished cell to make tables of. Got {str(folder)!r}, which has "
-            f"none of the {len(chosen)} asked for. Train them first."
+            f"none of the {len(chosen)} asked for. {_others(folder, chosen) or TRAIN_THEM}"
         )
     tables = make_tables(results, missing)
     files = [path for table in tables for path in write_table(table, folder)]
     files += write_curves(results, folder)
-    return Reproduction(tables, tuple(files), tables[0].notes)
+    others = _others(folder, chosen) if missing else ""
+    said = (f"Not all cells asked for are in {folder}. {others}",) if others else ()
+    return Reproduction(tables, tuple(files), (*tables[0].notes, *said))
+
+
+def _others(folder: Path, chosen: Sequence[CellRun]) -> str:
+    """Say that the folder has cells that were trained by other settings; "" where it has none."""
+    runs = [RunFile.read(path.parent) for path in sorted(folder.glob(f"{CELLS}/*/{RUN_FILE}"))]
+    return of_other_settings(
+        [run.config.identity for run in runs if run.finished],
+        [cell.config.identity for cell in chosen],
+        ("data", "imbalance", "ratio", "loss", "schedule", "seed"),
+        "cell",
+    )
 
 
 def read_cells(folder: Path, chosen: Sequence[CellRun]) -> dict[str, CellResult]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
-from reprior.experiments.cells import COLUMNS, METHODS
+from reprior.experiments.cells import COLUMNS, METHODS, TABLE_SETTINGS
+from reprior.experiments.config import RunConfig
 from reprior.experiments.correction import Judged
 from reprior.experiments.paper import paper_note, paper_value
 from reprior.experiments.tables import Cell, Table
@@ -141,8 +142,9 @@ def _average(cells: Sequence[Cell]) -> Cell:
 def _average_note(columns: Sequence[str]) -> str:
     if len(columns) == len(COLUMNS):
         return "Averages of the paper's figures are computed anew: some are misprinted."
+    over = f"the {len(columns)} columns" if len(columns) > 1 else "the one column"
     return (
-        f"Averages are over the {len(columns)} columns shown, the paper's too. Columns without a "
+        f"Averages are over {over} shown, the paper's too. Columns without a "
         f"cell are left out: {', '.join(c for c in COLUMNS if c not in columns)}."
     )
 
@@ -153,8 +155,16 @@ def _spread_note(results: Results) -> list[str]:
 
 
 def _protocol_notes(results: Results) -> list[str]:
-    compact = any(cell.run.config.protocol == "compact" for cell in results.values())
+    configs = [cell.run.config for cell in results.values()]
+    compact = any(each.protocol == "compact" and not _changed(each) for each in configs)
     return [CHOSEN_ON] if compact else []
+
+
+def _changed(config: RunConfig) -> dict[str, object]:
+    """Return the settings in which a run differs from its protocol, rows and columns apart."""
+    taken = {key: getattr(config, key) for key in (*TABLE_SETTINGS, "seed")}
+    as_it_is = RunConfig.resolve(**taken).identity
+    return {key: value for key, value in config.identity.items() if as_it_is.get(key) != value}
 
 
 def _paper_notes(columns: Sequence[str], methods: Sequence[str]) -> list[str]:
@@ -180,11 +190,17 @@ def _protocol_of(results: Results) -> str:
     configs = [cell.run.config for cell in results.values()]
     models = sorted({config.model for config in configs})
     epochs = sorted({config.epochs for config in configs})
-    protocols = sorted({config.protocol for config in configs})
+    protocols = sorted({_protocol_words(config) for config in configs})
     return (
         f"protocol {' and '.join(protocols)}: {' and '.join(models)}, "
         f"{' or '.join(map(str, epochs))} epochs"
     )
+
+
+def _protocol_words(config: RunConfig) -> str:
+    changed = _changed(config)
+    told = ", ".join(f"{key}={value}" for key, value in changed.items() if key != "deferred_epoch")
+    return f"{config.protocol}, changed by {told}" if told else config.protocol
 
 
 def _strengths(results: Results, columns: list[str], methods: list[str]) -> Table:
@@ -277,7 +293,7 @@ def _verdicts(results: Results, columns: list[str], methods: list[str]) -> list[
 
 
 def _all_or(some: Sequence[str], columns: Sequence[str]) -> str:
-    return "every column" if len(some) == len(columns) else ", ".join(some)
+    return "every column" if len(some) == len(columns) > 1 else ", ".join(some)
 
 
 def _ways(results: Results, column: str, methods: list[str]) -> Table:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from reprior.exceptions import OptionError
 from reprior.experiments.data.imbalance import IMBALANCES
 from reprior.experiments.data.registry import data_names
 from reprior.experiments.protocols import protocol_defaults
+from reprior.experiments.setting_values import check_known, declared, keys_of
 from reprior.experiments.training.recipes import LOSSES
 
 __all__ = ["LR_SCHEDULES", "SAMPLERS", "SCHEDULES", "RunConfig"]
@@ -60,7 +60,7 @@ class RunConfig:
     warmup, milestones, decays
         Share of the epochs that the rate rises in; shares after which it is multiplied by what.
     defer : float
-        Share of the epochs after which DRW weighs classes.
+        Share of the epochs after which DRW weighs classes: in the last epoch at least.
     beta, gamma, max_margin, scale
         Of the effective number, of Focal, and of LDAM.
     image_size : int, optional
@@ -122,8 +122,10 @@ class RunConfig:
         reprior.exceptions.OptionError: A run must have known settings. Got 'epoch'. Did you mean
         'epochs'?
         """
-        _check_keys(cls, differing)
+        check_known(cls, differing, "run")
         given = {key: value for key, value in differing.items() if value is not None}
+        if "root" in given:
+            given["root"] = str(given["root"])
         start: dict[str, Any] = {
             "data": "digits", "root": None, "imbalance": "none", "loss": "ce",
             "schedule": "plain", "sampler": "plain", "seed": 0, "image_size": None,
@@ -136,7 +138,7 @@ class RunConfig:
         )
         ratio = 1.0 if start["imbalance"] == "none" else DEFAULT_RATIO
         whole = {"ratio": ratio, "protocol": protocol} | defaults | start
-        return cls(**{key: _typed(key, value) for key, value in whole.items()})
+        return cls(**declared(cls, whole))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RunConfig:
@@ -148,14 +150,14 @@ class RunConfig:
         >>> RunConfig.from_dict(config.to_dict()) == config
         True
         """
-        _check_keys(cls, document)
-        missing = sorted({f.name for f in fields(cls)} - set(document))
+        check_known(cls, document, "run")
+        missing = sorted(set(keys_of(cls)) - set(document))
         if missing:
             raise OptionError(
                 f"A run must have all settings. Got none for {missing[0]!r}. Make the "
                 f"configuration by RunConfig.resolve."
             )
-        return cls(**{key: _typed(key, value) for key, value in document.items()})
+        return cls(**declared(cls, document))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings, ready for JSON."""
@@ -169,8 +171,8 @@ class RunConfig:
         >>> RunConfig.resolve(data="digits").differing(seed=7).seed
         7
         """
-        _check_keys(type(self), changes)
-        return replace(self, **{key: _typed(key, value) for key, value in changes.items()})
+        check_known(type(self), changes, "run")
+        return replace(self, **declared(type(self), changes))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -178,12 +180,17 @@ class RunConfig:
         found = {k: v for k, v in self.to_dict().items() if k not in _BESIDE_THE_POINT}
         if self.data == "folder":
             found["folder"] = Path(self.root or "").name
+        if self.schedule == "drw" and self.deferred_epoch != round(self.defer * self.epochs):
+            # Versions that left such a run without a deferred epoch called it by another id.
+            found["deferred_epoch"] = self.deferred_epoch
         return found
 
     @property
     def first_stage(self) -> dict[str, Any]:
         """The settings that the epochs before the deferral depend on: DRW and its base agree."""
-        return self.identity | {"schedule": "plain" if self.schedule == "drw" else self.schedule}
+        if self.schedule != "drw":
+            return self.identity
+        return replace(self, schedule="plain").identity
 
     @property
     def id(self) -> str:
@@ -208,8 +215,15 @@ class RunConfig:
 
     @property
     def deferred_epoch(self) -> int:
-        """The first epoch, from 0, that DRW weighs classes in."""
-        return round(self.defer * self.epochs)
+        """The first epoch, from 0, that DRW weighs classes in: at the latest the last.
+
+        Examples
+        --------
+        >>> config = RunConfig.resolve(data="digits", schedule="drw")
+        >>> config.deferred_epoch, config.differing(epochs=2).deferred_epoch
+        (16, 1)
+        """
+        return min(round(self.defer * self.epochs), self.epochs - 1)
 
     def _check_numbers(self) -> None:
         check_finite_number("ratio", self.ratio, minimum=1.0)
@@ -223,11 +237,22 @@ class RunConfig:
                 raise OptionError(
                     f"`{name}` must be a whole number of at least {least}. Got {value!r}."
                 )
+        if self.image_size is not None and self.image_size < 1:
+            raise OptionError(
+                f"`image_size` must be the side of an image in pixels. Got {self.image_size}. Pass "
+                f"for example image_size=224."
+            )
         for name in ("warmup", "defer", "momentum", "beta"):
             if getattr(self, name) >= 1.0:
                 raise OptionError(f"`{name}` must be below 1. Got {getattr(self, name):g}.")
 
     def _check_together(self) -> None:
+        for milestone in self.milestones:
+            if not 0.0 <= milestone < 1.0:
+                raise OptionError(
+                    f"`milestones` must be shares of the epochs, from 0 to below 1. Got "
+                    f"{milestone:g}. Pass for example milestones=(0.8, 0.9)."
+                )
         if len(self.milestones) != len(self.decays):
             raise OptionError(
                 f"`decays` must have a factor for each of the {len(self.milestones)} milestones. "
@@ -243,34 +268,13 @@ class RunConfig:
                 f"`loss` must be one without class weights for the schedule 'drw', which defers "
                 f"them. Got {self.loss!r}. Take 'ce', 'focal' or 'ldam'."
             )
+        if self.schedule == "drw" and self.epochs < 2:
+            raise OptionError(
+                "`epochs` must be at least 2 for the schedule 'drw', which weighs classes in the "
+                "last ones only. Got 1. Train for 2 or more, or without 'drw'."
+            )
         if self.schedule == "bbn" and (self.loss != "ce" or self.sampler != "plain"):
             raise OptionError(
                 f"`loss` and `sampler` must be 'ce' and 'plain' for the schedule 'bbn', which has "
                 f"samplers of its own. Got {self.loss!r} and {self.sampler!r}. Leave both out."
             )
-
-
-def _check_keys(cls: type[RunConfig], given: Mapping[str, Any]) -> None:
-    known = [field.name for field in fields(cls)]
-    for key in given:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
-            raise OptionError(f"A run must have known settings. Got {key!r}. {hint}")
-
-
-_FLOATS = {
-    "ratio", "lr", "momentum", "weight_decay", "warmup", "defer", "beta", "gamma", "max_margin",
-    "scale",
-}  # fmt: skip
-
-
-def _typed(key: str, value: Any) -> Any:
-    """Give equal settings equal bytes: 100 and 100.0 are one run, a list and a tuple too."""
-    if key in _FLOATS and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if key in ("milestones", "decays"):
-        return tuple(float(each) for each in value)
-    if key == "root" and value is not None:
-        return str(value)
-    return value

@@ -37,7 +37,7 @@ CONFIDENCE = 0.95
 BLOCK = 1 << 22
 
 #: What the search says of bounds that it widened: the strength itself is in the result.
-_SAID_BY_THE_STRENGTH = "The best strength lay at the upper bound|No strength from"
+_SAID_BY_THE_STRENGTH = "The best strength lay (at|near) the upper bound|No strength from"
 
 
 @dataclass(frozen=True)

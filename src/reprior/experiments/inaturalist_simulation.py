@@ -74,8 +74,9 @@ class SimulatedCell:
     @property
     def identity(self) -> dict[str, Any]:
         """All that the result depends on."""
-        settings = self.config.to_dict()
-        return {"stand_in": self.data.to_dict(), **{key: settings[key] for key in _ITS_OWN}}
+        settings = self.config.identity
+        own = {key: settings[key] for key in (*_ITS_OWN, "deferred_epoch") if key in settings}
+        return {"stand_in": self.data.to_dict(), **own}
 
     @property
     def id(self) -> str:

@@ -78,7 +78,7 @@ def fit_linear(
     progress : callable, optional
         Called with the number of training samples done, of all epochs.
     """
-    state = _beginning(checkpoints, base, identity)
+    state = _beginning(config, checkpoints, base, identity)
     head = _layer(config, samples)
     optimizer = torch.optim.SGD(
         head.parameters(), lr=config.lr, momentum=config.momentum, nesterov=config.nesterov,
@@ -112,18 +112,22 @@ def linear_scores(config: RunConfig, head: nn.Module, features: Array) -> Array:
     return found
 
 
-def _beginning(checkpoints: Path, base: Path | None, identity: dict[str, Any]) -> Checkpoint | None:
+def _beginning(
+    config: RunConfig, checkpoints: Path, base: Path | None, identity: dict[str, Any]
+) -> Checkpoint | None:
     """Return the state to go on from: the run's own, the end of its base's first stage, or none."""
     state = newest(checkpoints) if checkpoints.is_dir() else None
     where, ours = checkpoints, identity
     if state is None and base is not None and (base / FIRST_STAGE).exists():
         state, where = read_checkpoint(base / FIRST_STAGE), base
-        ours = identity | {"schedule": "plain"}
+        ours = {k: v for k, v in identity.items() if k != "deferred_epoch"} | {"schedule": "plain"}
     if state is not None and state.identity != ours:
         raise OptionError(
             f"Checkpoints must be of a run of the same settings to go on with. Got those in "
             f"{str(where)!r}, which are of others. Take another folder."
         )
+    if where == base and state is not None and state.epochs_done != config.deferred_epoch:
+        return None  # of a version that deferred by other epochs
     return state
 
 

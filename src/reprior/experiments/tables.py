@@ -94,15 +94,19 @@ class Cell:
             return None
         return _number(self.value, digits)
 
-    def shown(self, digits: int = 2) -> str:
-        """Return the cell as it is printed, without the marks of any format."""
+    def shown(self, digits: int = 2, *, short: bool = False) -> str:
+        """Return the cell as it is printed, without the marks of any format.
+
+        ``short`` leaves out the word before the paper's figure, for a narrow terminal.
+        """
         own = self.number(digits)
         if own is None:
             own = NOTHING if self.text is None else self.text
         elif self.spread is not None:
             own += f" ± {_number(self.spread, digits)}"
         beside = "" if self.paper is None else f" (paper {_number(self.paper, digits)})"
-        return f"{own}{beside}{', ' if self.note else ''}{self.note}"
+        whole = f"{own}{beside}{', ' if self.note else ''}{self.note}"
+        return whole.replace("(paper ", "(") if short else whole
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the cell says; what it does not say is left out."""

@@ -153,9 +153,16 @@ class Inputs:
 
 
 def named_scores(
-    scores: Any, modalities: Sequence[str] | None = None, *, missing: str = "error"
+    scores: Any,
+    modalities: Sequence[str] | None = None,
+    *,
+    missing: str = "error",
+    fitting: bool = False,
 ) -> dict[str, Any]:
-    """Return the modalities in the order of ``modalities``, or as given; refuse wrong ones."""
+    """Return the modalities in the order of ``modalities``, or as given; refuse wrong ones.
+
+    A fit needs all of them in every chunk, whatever is done about missing ones later.
+    """
     if not isinstance(scores, Mapping):
         raise ScoresError(
             f"`scores` must be a mapping from modality to scores. Got {type(scores).__name__}. "
@@ -183,6 +190,12 @@ def named_scores(
     absent = [name for name in known if name not in there]
     if missing == "error" and (absent or (modalities is None and len(there) < len(scores))):
         gone = absent or [name for name in scores if name not in there]
+        if fitting:
+            raise ScoresError(
+                f"`scores` must have every modality to be fitted on, {_listed(known + gone)}. Got "
+                f"none for {gone[0]!r}. Pass its scores, or leave its name out to fit without it: "
+                f"missing='leave_out' is for predicting."
+            )
         raise ScoresError(
             f"`scores` must have every modality that was fitted, {_listed(known + gone)}. Got none "
             f"for {gone[0]!r}. Pass its scores, or fuse what is there with missing='leave_out'."

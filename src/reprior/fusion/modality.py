@@ -57,7 +57,8 @@ class ModalityFusion:
     Parameters
     ----------
     source_prior : array-like of shape (K,), {class: probability}, or a pandas series by class
-        P_s, the class distribution that all modalities' models saw in training.
+        P_s, the class distribution that all modalities' models saw in training: one for all. The
+        scores of a model that saw another are brought to it first, by :func:`log_rebalance`.
     target_prior : "uniform", array-like of shape (K,), or {class: probability}
         P_t, the class distribution to decide for.
     rule : {"noisy_or", "mean", "product"}, default "noisy_or"
@@ -74,7 +75,7 @@ class ModalityFusion:
         One λ for all, or one each. Those are searched from the best shared one, one modality
         after the other; under rule="product" and "flatten_first" only their sum counts.
     strength : float or {modality: float}, optional
-        λ, where it is given and not tuned.
+        λ, where it is given and not tuned: :meth:`fit` then needs no labels.
     flatten_by : {"image", "pixel"}, default "image"
         What has a δ of its own; μ and σ are over the same. In scores (N, K) every row is an image.
     uncertainty : {"entropy", "mutual_information", "smaller"}, default "entropy"
@@ -115,14 +116,14 @@ class ModalityFusion:
     strengths_ : {modality: float}
         λ of every modality.
     best_score_ : float
-        The metric *on the tuning labels*: judge the fusion on others.
+        The metric *on the tuning labels*: judge the fusion on others. NaN without labels.
     search_ : {"exact", "grid", "fixed"}
         How λ was found. "exact", over the continuum: with one modality, or with the product
         rule and a shared strength, decisions are those of lines in λ. "grid": 20 steps within
         the bounds, then twice ten times finer around the best. "fixed": it was given.
     curve_ : (strengths, values) or {modality: (strengths, values)} or None
         The metric at the strengths that were looked at, along one modality with the others as
-        they were where each has its own. None after :func:`reprior.load`.
+        they were where each has its own. None after :func:`reprior.load`, and without labels.
     source_prior_, target_prior_, classes_ : ndarray of shape (K,)
         The priors as used, and the classes in the order of the scores.
     provenance_ : dict or None
@@ -203,7 +204,7 @@ class ModalityFusion:
         self.bounds = bounds
         self.missing = missing
 
-    def fit(self: Self, scores: Any, labels: Any, sample_weight: Any = None) -> Self:
+    def fit(self: Self, scores: Any, labels: Any = None, sample_weight: Any = None) -> Self:
         """Take the references and tune the strength on labelled scores of images like the known.
 
         Parameters
@@ -213,12 +214,12 @@ class ModalityFusion:
             library. With ``uncertainty`` other than "entropy": (passes, N, K, …).
         labels : array, series or list
             Class indices, or names from ``classes``; the scores' shape without the class axis.
+            Where ``strength`` is given none are needed: nothing is tuned, and nothing measured.
         sample_weight : array of the labels' shape, optional
             A weight per pixel, for the metric. The references weigh all images alike.
         """
         tuner = Tuner(self, stream_of_arrays(self, scores, labels, sample_weight))
         best, profile = tuner.search() or tuner.problem.search(tuner.profile)
-        tuner.problem.warn_of_absent(profile)
         tuner.warn(profile)
         return self._adopt(tuner, tuner.found(best, profile))
 
@@ -229,14 +230,14 @@ class ModalityFusion:
         ----------
         chunks : callable, or a list
             Returns, at every call, a fresh iterable of ``({modality: scores}, labels)`` or
-            ``({modality: scores}, labels, sample_weight)`` with whole images. Integer labels are
-            class indices; others are names from ``classes``. One pass takes the references;
+            ``({modality: scores}, labels, sample_weight)`` with whole images; where ``strength``
+            is given ``{modality: scores}`` alone will do. Integer labels are class indices;
+            others are names from ``classes``. One pass takes the references;
             an exact search takes one pass, a grid three, and each widening of the bounds as many
             again; strengths per modality take up to nine more for each modality.
         """
         tuner = Tuner(self, stream_of_chunks(self, chunks))
         best, profile = tuner.search() or tuner.problem.search(tuner.profile)
-        tuner.problem.warn_of_absent(profile)
         tuner.warn(profile)
         return self._adopt(tuner, tuner.found(best, profile))
 
@@ -338,8 +339,12 @@ class ModalityFusion:
         own, curves = tuner.per_modality, found.curves
         self.strength_ = None if own else found.strengths[0]
         self.best_score_, self.search_ = found.value, found.search
-        self.curve_ = dict(zip(names, curves, strict=True)) if own else curves[0]
+        self.curve_ = None
+        if curves:
+            self.curve_ = dict(zip(names, curves, strict=True)) if own else curves[0]
         self.source_prior_, self.target_prior_ = problem.source_prior, problem.target_prior
         self.classes_, self.provenance_ = problem.classes, None
-        self._counts = (found.before, found.after)
+        self._counts = None
+        if found.before is not None and found.after is not None:
+            self._counts = (found.before, found.after)
         return self

@@ -20,6 +20,7 @@ __all__ = [
     "check_options",
     "fixed_strengths",
     "refuse_negative",
+    "refuse_priors",
 ]
 
 ORDERS = ("rebalance_first", "flatten_first")
@@ -81,4 +82,26 @@ def refuse_negative(lowest: float, target_prior: np.ndarray[Any, Any]) -> None:
         raise OptionError(
             f"Strengths must not reach below 0 where `target_prior` has a 0. Got {lowest:g} and "
             f"target_prior[{where}]=0. Start `bounds` at 0, or give the class a small prior."
+        )
+
+
+def refuse_priors(source_prior: Any) -> None:
+    """Refuse a prior for each modality: there is one for all.
+
+    Examples
+    --------
+    >>> refuse_priors({"cat": 0.8, "dog": 0.2})
+    """
+    if not isinstance(source_prior, Mapping):
+        return
+    own = [
+        name for name, prior in source_prior.items() if np.ndim(prior) or isinstance(prior, dict)
+    ]
+    if own:
+        one, other = (*map(str, source_prior), "another")[:2]
+        raise OptionError(
+            f"`source_prior` must be one prior for all modalities, a number for each class. Got "
+            f"one for each of {', '.join(map(repr, source_prior))}. Bring the scores of {other!r} "
+            f"to the prior of {one!r} first, with reprior.log_rebalance(scores, own_prior, "
+            f"target_prior=prior_of_{one}), and pass that prior."
         )

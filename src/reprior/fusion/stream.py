@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresErr
 from reprior.fusion.batch import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
 from reprior.fusion.kernel import NoPosteriorError
+from reprior.fusion.options import refuse_priors
 from reprior.fusion.recipe import Recipe
 
 __all__ = ["Part", "Stream", "stream_of_arrays", "stream_of_chunks"]
@@ -69,6 +71,7 @@ class Stream:
         self.options, self.terms = options, terms
         self._chunks, self._encode = chunks, encode
         self._n_samples: int | None = None
+        self.labelled: bool | None = None
         self.modalities: tuple[str, ...] = ()
         self.looks_like_probabilities = True
 
@@ -96,7 +99,7 @@ class Stream:
 
     def _read(self, index: int, scores: Any, labels: Any, weight: Any) -> Part:
         options = self.options
-        there = named_scores(scores, self.modalities or None)
+        there = named_scores(scores, self.modalities or None, fitting=True)
         self.modalities = self.modalities or tuple(there)
         inputs = read_inputs(
             there,
@@ -109,9 +112,12 @@ class Stream:
         )
         if self.looks_like_probabilities:
             self.looks_like_probabilities = inputs.look_like_probabilities()
+        shape = inputs.labels_shape
+        if self._unlabelled(labels, weight):
+            every = np.ones((shape[0], math.prod(shape[1:])), bool)
+            return Part(inputs, np.zeros(every.shape, np.intp), None, every, None, index)
         indices, ignored = self._encode(labels)
         y = to_numpy(indices)
-        shape = inputs.labels_shape
         check_labels(y, n_classes=self.terms.classes.size, shape=shape, ignore_index=ignored)
         flat = (shape[0], -1)
         keep = np.ones(y.shape, bool) if ignored is None else y != ignored
@@ -126,12 +132,37 @@ class Stream:
         images = None if some.all() else np.flatnonzero(some)
         return Part(inputs, y.astype(np.intp).reshape(flat), v, keep, images, index)
 
+    def _unlabelled(self, labels: Any, weight: Any) -> bool:
+        """Whether there are no labels; refuse that where some are needed, or some are there."""
+        if labels is not None and self.labelled is not False:
+            self.labelled = True
+            return False
+        if self.options.strength is None:
+            raise LabelsError(
+                "`labels` must be given for a strength to be tuned. Got none. Pass labels, or "
+                "strength=1.0 to tune nothing."
+            )
+        if self.labelled or labels is not None:
+            raise LabelsError(
+                "`labels` must be given for all chunks or for none. Got chunks with and chunks "
+                "without labels. Leave them out: the strength is given."
+            )
+        if weight is not None:
+            raise OptionError(
+                "`sample_weight` must come with labels: it is for the metric. Got no labels. "
+                "Leave the weights out."
+            )
+        self.labelled = False
+        return True
+
 
 def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Stream:
     """One chunk. Labels are class indices, or names from the options' ``classes``."""
-    there = named_scores(scores)
+    refuse_priors(options.source_prior)
+    there = named_scores(scores, fitting=True)
     first = next(iter(there.values()))
-    terms = read_terms(options, options.classes, scores=first, labels=labels)
+    seen = () if labels is None else labels
+    terms = read_terms(options, options.classes, scores=first, labels=seen)
     if hasattr(sample_weight, "to_numpy"):
         sample_weight = sample_weight.to_numpy()
 
@@ -143,6 +174,7 @@ def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any)
 
 def stream_of_chunks(options: Any, chunks: Any) -> Stream:
     """Many chunks. Integer labels are class indices; others are names."""
+    refuse_priors(options.source_prior)
     again = _repeatable(chunks)
     first = next(iter(again()), None)
     if first is None:
@@ -151,7 +183,8 @@ def stream_of_chunks(options: Any, chunks: Any) -> Stream:
             "pairs."
         )
     _, labels, _ = _unpacked(first)
-    terms = read_terms(options, options.classes, labels=labels)
+    seen = () if labels is None else labels
+    terms = read_terms(options, options.classes, labels=seen)
 
     def encode(values: Any) -> tuple[Any, int | None]:
         data = encode_part(options, terms, None, values, None)
@@ -194,6 +227,8 @@ def _checked(chunks: Any) -> Iterable[Any]:
 
 def _unpacked(given: Any) -> tuple[Any, Any, Any]:
     """Scores, labels and weights of a chunk."""
+    if isinstance(given, Mapping):
+        return given, None, None
     if isinstance(given, tuple | list) and 2 <= len(given) <= 3 and isinstance(given[0], Mapping):
         scores, labels, weight = (*given, None)[:3]
         return scores, labels, weight

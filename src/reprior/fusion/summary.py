@@ -74,7 +74,7 @@ def fusion_text(fusion: ModalityFusion, counts: tuple[ClassCounts, ClassCounts] 
         ]
         lines.append(f"{name:<14}{fusion.strengths_[name]:>9.4f}{known[0]:>20}{known[1]:>21}")
     if counts is None:
-        return "\n".join([*lines, "(loaded: no tuning data at hand)"])
+        return "\n".join([*lines, "(loaded, or fitted without labels: no tuning data at hand)"])
     names = fusion.classes_.tolist()
     shown = {k: m for k, m in COUNT_METRICS.items() if k != "macro_recall"}  # = balanced_accuracy
     tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,8 +63,9 @@ class Found(NamedTuple):
     """How: "exact", "grid" or "fixed"."""
     curves: tuple[Curve, ...]
     """One, or one per modality."""
-    before: ClassCounts
-    after: ClassCounts
+    before: ClassCounts | None
+    """None where there were no labels to count."""
+    after: ClassCounts | None
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ class Tuner:
         """Nothing is to be searched where the strengths are given."""
         if self.fixed is None:
             return None
+        if not self.stream.labelled:  # and nothing is to be measured
+            return Best(self.fixed[0], math.nan, (self.fixed[0], self.fixed[0]), False), None
         counts = self._evaluate([self.fixed])[0]
         value = value_of(counts, self.problem.metric)
         grid = Grid(self._shared, self.problem.bounds, self._baseline)
@@ -133,6 +137,8 @@ class Tuner:
     def found(self, best: Best, profile: Any) -> Found:
         """Go on from the best shared strength to one per modality, where that is asked for."""
         metric, n = self.problem.metric, len(self.recipe.names)
+        if self.fixed is not None and profile is None:
+            return Found(self.fixed, best.value, "fixed", (), None, None)
         if self.fixed is not None:
             curves = tuple((np.array([each]), np.array([best.value])) for each in self.fixed)
             curves = curves if self.per_modality else curves[:1]
@@ -152,6 +158,8 @@ class Tuner:
 
     def warn(self, profile: Any) -> None:
         """Say what deserves attention. Call it from the function that the user calls."""
+        if profile is not None:
+            self.problem.warn_of_absent(profile, stacklevel=3)
         if self.stream.looks_like_probabilities:
             warn_of_probabilities(stacklevel=3)
         if getattr(profile, "resolution", None) is not None:

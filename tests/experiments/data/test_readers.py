@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from reprior.exceptions import FileFormatError, LabelsError, OptionError
+from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorWarning
 from reprior.experiments.data import ImageData, data_names, folder, open_data
 from reprior.experiments.data.idx import read_idx
 from reprior.experiments.data.images import LazyImages
@@ -88,6 +88,14 @@ def test_folders(tmp_path, parts, tuned):
     assert data.train_images[:, 4, 4, 0].tolist() == [0, 1, 2, 100, 101]
     assert data.train_labels.tolist() == [0, 0, 0, 1, 1]
     assert (data.validation_images is not None) == tuned
+
+
+def test_a_class_that_cannot_be_judged_is_said(tmp_path):
+    tree(tmp_path, ["train", "test"])
+    for path in (tmp_path / "test" / "bee").iterdir():
+        path.unlink()
+    with pytest.warns(RepriorWarning, match="The test part has no image of 'bee': metrics there"):
+        open_data("folder", tmp_path, image_size=8)
 
 
 def test_large_folders_stay_on_disk(tmp_path, monkeypatch):
@@ -179,7 +187,8 @@ def test_every_missing_data_set_says_where_to_get_it(tmp_path, name):
         with pytest.raises(FileFormatError) as caught:
             open_data(name, root)
         assert SOURCES[name] in str(caught.value)
-        assert str(caught.value).startswith(f"`root` must be the folder of {name}. Got ")
+        what = f"the folder of {name}" if name != "folder" else "a folder of images, by part and"
+        assert str(caught.value).startswith(f"`root` must be {what}")
 
 
 @pytest.mark.parametrize("name", ["digits", "moons", "circles"])

@@ -68,7 +68,7 @@ def test_learning_rates_rise_and_fall_over_all_steps():
         ({"lr": 0.0}, "`lr` must be a finite number above 0"),
         ({"steps": 0}, "`steps` must be a whole number of at least 1. Got 0"),
         ({"seed": True}, "`seed` must be a whole number"),
-        ({"crop": (96,)}, "`crop` must be a height and a width"),
+        ({"crop": (96,)}, "`crop` must be (two whole numbers|a height and a width)"),
         ({"crop": (96, 4)}, "`crop` must be a whole number of at least 8. Got 4"),
         ({"warmup": 1.0}, "`warmup` must be below 1"),
         ({"lr_schedule": "cosine"}, "`lr_schedule` must be one of"),

@@ -104,6 +104,47 @@ def test_a_base_without_its_checkpoint_is_no_hindrance(tmp_path):
     assert run.finished
 
 
+def test_drw_of_two_epochs_is_another_run_than_its_base(tmp_path):
+    """The second epoch is deferred: scores differ, and so do the priors that are recorded."""
+    config = tiny(epochs=2)
+    plain = train(config, tmp_path / "plain", accelerator="cpu")
+    deferred = config.differing(schedule="drw")
+    alone = train(deferred, tmp_path / "alone", accelerator="cpu")
+    shared = train(deferred, tmp_path / "drw", base=tmp_path / "plain", accelerator="cpu")
+    assert compared(alone) == compared(shared)
+    assert alone.epochs[0] == plain.epochs[0]
+    assert alone.epochs[1]["train_loss"] != plain.epochs[1]["train_loss"]
+    scores = [np.load(tmp_path / name / "test.npz")["scores"] for name in ("plain", "drw")]
+    assert not np.array_equal(*scores)
+    assert plain.learnt_the_counts
+    assert not alone.learnt_the_counts
+    written = json.loads((tmp_path / "drw" / "effective-prior.json").read_text())
+    assert list(written.values()) == list(alone.effective_prior)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"model": "foo"}, "or a network of timm. Got 'foo'"),
+        ({"model": "resnet8-wise"}, "Did you mean 'resnet8-wide'"),
+        ({"model": "toy"}, "`model` must suit the data"),
+    ],
+)
+def test_a_network_that_is_not_there_leaves_no_folder(tmp_path, given, words):
+    with pytest.raises(OptionError) as caught:
+        train(tiny(**given), tmp_path / "runs" / "one", accelerator="cpu")
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("devices", ["abc", 0, -2, 10**6, True, ""])
+def test_devices_are_refused_before_anything_is_started(tmp_path, devices):
+    with pytest.raises(OptionError, match="`devices` must be"):
+        train(tiny(), tmp_path / "run", accelerator="cpu", devices=devices)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_base_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(OptionError, match="`base` must be the folder of a run"):
         train(tiny(schedule="drw"), tmp_path / "run", base=tmp_path / "none", accelerator="cpu")

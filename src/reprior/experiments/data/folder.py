@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.experiments.data.files import ImageFiles, read_image
 from reprior.experiments.data.images import ImageData
 from reprior.experiments.data.missing import missing_data
@@ -39,8 +40,8 @@ def read_folder(root: Path, size: int = 64) -> ImageData:
     >>> read_folder(Path("nowhere"))
     Traceback (most recent call last):
     ...
-    reprior.exceptions.FileFormatError: `root` must be the folder of folder. Got 'nowhere', which
-    has no train. Lay it out as train/CLASS/IMAGE ...
+    reprior.exceptions.FileFormatError: `root` must be a folder of images, by part and class. Got
+    'nowhere', which has no train. Lay it out as train/CLASS/IMAGE ...
     """
     names = {"train": ["train"], "test": ["test"], "validation": ["validation", "val"]}
     found = {
@@ -54,6 +55,7 @@ def read_folder(root: Path, size: int = 64) -> ImageData:
             raise missing_data("folder", root, f"which has no {part}")
     classes = sorted(e.name for e in os.scandir(found["train"] or root) if e.is_dir())
     listed = {k: _listed(folder, classes) for k, folder in found.items() if folder is not None}
+    _note_absent(classes, {part: labels for part, (_, labels) in listed.items()})
     n_images = sum(len(paths) for paths, _ in listed.values())
     kept = n_images * size * size * 3 <= IN_MEMORY
     parts: dict[str, Any] = {}
@@ -63,6 +65,20 @@ def read_folder(root: Path, size: int = 64) -> ImageData:
     return ImageData(
         root.name, class_names=classes, mean=MEAN, std=STD, padding=size // 8, flip=True, **parts
     )
+
+
+def _note_absent(classes: list[str], labels: dict[str, Array]) -> None:
+    """Say which classes of training nothing is known of elsewhere."""
+    for part in (each for each in ("validation", "test") if each in labels):
+        absent = [name for k, name in enumerate(classes) if k not in labels[part]]
+        if absent:
+            more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+            warnings.warn(
+                f"The {part} part has no image of {absent[0]!r}{more}: metrics there are of the "
+                f"other classes.",
+                RepriorWarning,
+                stacklevel=3,
+            )
 
 
 def _decoded(paths: list[Path], size: int) -> Array:

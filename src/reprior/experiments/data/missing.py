@@ -21,8 +21,9 @@ SOURCES = {
     "inaturalist2018": "Get train2018.json, val2018.json and train_val2018.tar.gz from "
     "https://github.com/visipedia/inat_comp/tree/master/2018 and unpack them in that folder, so "
     "that it holds both JSON files and train_val2018/.",
-    "folder": "Lay it out as train/CLASS/IMAGE and test/CLASS/IMAGE (or val), with "
-    "validation/CLASS/IMAGE if there is a part to tune on.",
+    "folder": "Lay it out as train/CLASS/IMAGE and test/CLASS/IMAGE. A third part to tune on, "
+    "validation/CLASS/IMAGE, may be there; without it the test part is halved. A folder val is "
+    "taken for validation, or for test where there is no test.",
 }
 
 
@@ -32,9 +33,8 @@ def missing_data(name: str, root: Path | None, found: str) -> FileFormatError:
     Examples
     --------
     >>> str(missing_data("folder", Path("pets"), "which is no folder"))  # doctest: +ELLIPSIS
-    "`root` must be the folder of folder. Got 'pets', which is no folder. Lay it out as train/..."
+    "`root` must be a folder of images, by part and class. Got 'pets', which is no folder. Lay ..."
     """
     got = "none" if root is None else repr(str(root))
-    return FileFormatError(
-        f"`root` must be the folder of {name}. Got {got}, {found}. {SOURCES[name]}"
-    )
+    what = "a folder of images, by part and class" if name == "folder" else f"the folder of {name}"
+    return FileFormatError(f"`root` must be {what}. Got {got}, {found}. {SOURCES[name]}")

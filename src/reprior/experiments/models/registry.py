@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from reprior.exceptions import MissingDependencyError, OptionError
+from reprior.experiments.model_names import OWN
 from reprior.experiments.models.bbn import BilateralBranch
 from reprior.experiments.models.classifier import Body, Classifier
 from reprior.experiments.models.resnet import RESNETS, resnet_body
@@ -75,5 +76,5 @@ def _body(name: str, n_channels: int, *, split: bool) -> Body:
         return timm_body(name, n_channels, split=split)
     except MissingDependencyError as error:
         raise MissingDependencyError(
-            f"`model` must be {', '.join(RESNETS)}, or one of timm. Got {name!r}. {error}"
+            f"`model` must be one of {', '.join(OWN)}, or one of timm. Got {name!r}. {error}"
         ) from error

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from reprior.core.checks import check_choice
 from reprior.exceptions import OptionError, require
+from reprior.experiments.model_names import unknown_model
 from reprior.experiments.models.classifier import Body
 from reprior.experiments.models.torchvision_operators import import_torchvision
 
-__all__ = ["timm_body"]
+__all__ = ["timm_body", "timm_names"]
 
 
 class _Features(nn.Module):
@@ -53,7 +53,8 @@ def timm_body(name: str, n_channels: int = 3, *, split: bool = False) -> Body:
         ``layer4`` can do that.
     """
     timm = _timm(f"For the model {name!r}")
-    check_choice("model", name, timm.list_models(), hint="timm.list_models() has all names.")
+    if name not in timm.list_models():
+        raise unknown_model(name, timm.list_models())
     model = timm.create_model(name, pretrained=False, num_classes=0, in_chans=n_channels)
     last: nn.Module = nn.Identity()
     if split:
@@ -64,6 +65,11 @@ def timm_body(name: str, n_channels: int = 3, *, split: bool = False) -> Body:
             )
         last, model.layer4[-1] = model.layer4[-1], nn.Identity()
     return Body(_Features(model), _Pooled(last, model), int(model.num_features))
+
+
+def timm_names(purpose: str) -> list[str]:
+    """Return the names of timm's networks, of which there are a thousand."""
+    return [str(name) for name in _timm(purpose).list_models()]
 
 
 def _timm(purpose: str) -> Any:

@@ -30,7 +30,8 @@ PALETTE = {
 }  # fmt: skip
 UNKNOWN, NOTHING = "#00ffd0", "#000000"
 
-HEADS = ("RGB", "depth", "ground truth", "SoftAve", "UNO", "UNO-IC")
+#: UNO-IC is that of :data:`~reprior.experiments.synthia.examples.BETTER`.
+HEADS = ("RGB", "depth", "ground truth", "SoftAve", "UNO", "UNO-IC, rebalance first")
 
 #: Dots to the inch: a panel has then about as many as a frame.
 DOTS = 130

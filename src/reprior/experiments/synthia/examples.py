@@ -32,11 +32,12 @@ LEAST_PIXELS, FOUND, MISSED = 8, 0.5, 0.1
 N_CONDITIONS, N_REGIONS = 4, 3
 
 RULE = (
-    f"The {N_CONDITIONS} conditions are those under which UNO-IC gains most mean accuracy over "
-    f"SoftAve; of each, that frame is shown in which regions of the rarer half of the classes that "
-    f"UNO-IC finds (half of their pixels or more) and SoftAve misses (a tenth or less) have most "
-    f"pixels, {STRETCH} frames at least from those shown above it. The boxes are the largest of "
-    f"these regions. So the frames show what the gain looks like, not how often it is there."
+    f"The {N_CONDITIONS} conditions are those under which UNO-IC, which rebalances first here, "
+    f"gains most mean accuracy over SoftAve; of each, that frame is shown in which regions of the "
+    f"rarer half of the classes that UNO-IC finds (half of their pixels or more) and SoftAve "
+    f"misses (a tenth or less) have most pixels, {STRETCH} frames at least from those shown above "
+    f"it. The boxes are the largest of these regions; a row without a box has none. So the frames "
+    f"show what the gain looks like, not how often it is there."
 )
 
 

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody's name for it
 
 from reprior.core.checks import check_choice
-from reprior.exceptions import OptionError, require
+from reprior.exceptions import require
 from reprior.experiments.models.torchvision_operators import import_torchvision
+from reprior.experiments.synthia.settings import DEEPLAB, check_network
 from reprior.torch.losses import CosineLinear
 
 __all__ = ["SMALL", "CosineHead", "SmallDeepLab", "build_network", "finer"]
@@ -22,8 +23,6 @@ SMALL = {"small": (24, 32, 64, 32), "tiny": (8, 12, 16, 8)}
 
 #: Dilations of ASPP's branches, in pixels of 1/8: of an input of 96 rows, a quarter to all of it.
 DILATIONS = (2, 4, 8)
-
-DEEPLAB = "deeplabv3plus-"
 
 
 def _convolution(n_in: int, n_out: int, size: int = 3, stride: int = 1, dilation: int = 1) -> Any:
@@ -234,14 +233,10 @@ def build_network(
     256054
     """
     check_choice("head", head, ("linear", "cosine"))
+    check_network(name)
     if name in SMALL:
         return SmallDeepLab(n_classes, n_channels, SMALL[name], head=head)
-    if name.startswith(DEEPLAB):
-        return _deeplab(name.removeprefix(DEEPLAB), n_classes, n_channels, head)
-    raise OptionError(
-        f"`model` must be one of {', '.join(map(repr, SMALL))} or '{DEEPLAB}ENCODER'. Got "
-        f"{name!r}. Take for example '{DEEPLAB}resnet101'."
-    )
+    return _deeplab(name.removeprefix(DEEPLAB), n_classes, n_channels, head)
 
 
 def _deeplab(encoder: str, n_classes: int, n_channels: int, head: str) -> nn.Module:

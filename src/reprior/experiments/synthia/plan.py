@@ -9,10 +9,13 @@ from typing import Any
 from reprior.experiments.cells import refuse_settings
 from reprior.experiments.synthia.settings import NetworkSettings
 
-__all__ = ["LABELS", "NETWORKS", "home_of", "rgb_networks", "rgbd_networks"]
+__all__ = ["LABELS", "NETWORKS", "PLANNED", "home_of", "rgb_networks", "rgbd_networks"]
 
 #: The folder of the networks in that of a reproduction: both tables share the network of RGB.
 NETWORKS = "networks"
+
+#: Settings that the tables and options say.
+PLANNED = ("loss", "modality", "seed")
 
 #: Losses of Table 4 in its order, and how they are printed.
 LABELS = {
@@ -77,5 +80,5 @@ def _network(
     protocol: str, seed: int, settings: Mapping[str, Any] | None, modality: str, loss: str
 ) -> NetworkSettings:
     own = dict(settings or {})
-    refuse_settings(own, ("loss", "modality", "seed"))
+    refuse_settings(own, PLANNED)
     return NetworkSettings.resolve(protocol, seed=seed, modality=modality, loss=loss, **own)

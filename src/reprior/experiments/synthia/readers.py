@@ -238,7 +238,7 @@ def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
         try:
             frames[i]
         except RepriorError as error:
-            reasons.append(str(error))
+            reasons.append(str(error).partition(" Fetch it again")[0])
         else:
             kept.append(i)
     for reason in reasons:

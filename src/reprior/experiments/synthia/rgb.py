@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import OptionError
+from reprior.experiments.other_runs import of_other_settings
 from reprior.experiments.reproduction import Progress, Reproduction
 from reprior.experiments.synthia.correction import correct_network, read_correction
 from reprior.experiments.synthia.network_jobs import (
@@ -17,11 +18,13 @@ from reprior.experiments.synthia.network_jobs import (
     run_networks,
 )
 from reprior.experiments.synthia.origins import changed, score_path
-from reprior.experiments.synthia.plan import home_of, rgb_networks
+from reprior.experiments.synthia.plan import NETWORKS, PLANNED, home_of, rgb_networks
 from reprior.experiments.synthia.rgb_tables import RgbResult, make_tables
+from reprior.experiments.synthia.runs import NetworkRun
 from reprior.experiments.synthia.settings import NetworkSettings
 from reprior.experiments.synthia.sources import CLEAR, HELD_OUT, DataSource
 from reprior.experiments.tables import write_table
+from reprior.experiments.training.runfile import RUN_FILE
 
 __all__ = ["no_network", "reproduce"]
 
@@ -35,6 +38,7 @@ def reproduce(
     settings: Mapping[str, Any] | None = None,
     jobs: int = 1,
     train: bool = True,
+    skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
     """Train what is not trained yet, and write Table 4 and the curves.
@@ -51,12 +55,14 @@ def reproduce(
         Networks that are trained at once, on equal shares of the CPU's threads.
     train : bool, default True
         Whether to train; otherwise tables are made of the networks that are finished.
+    skip_unreadable : bool, default False
+        Whether frames that lack a file, or have a damaged one, are left out.
     progress : callable, optional
         Told what is being done.
     """
     from reprior.experiments.synthia.curve_figure import write_curves
 
-    folder, source = Path(folder), DataSource(root)
+    folder, source = Path(folder), DataSource(root, skip_unreadable=skip_unreadable)
     chosen = rgb_networks(protocol=protocol, seed=seed, settings=settings)
     if root is not None:
         check_frames(folder, chosen, source)
@@ -74,18 +80,25 @@ def reproduce(
             results[each.loss] = found
     missing = [job.name for job in waiting if job.settings.loss not in results]
     if not results:
-        raise no_network(folder, len(chosen))
+        raise no_network(folder, chosen)
     tables = make_tables(results, missing)
     files = [path for table in tables for path in write_table(table, folder)]
     files += write_curves(results, folder)
     return Reproduction(tables, tuple(files), tables[0].notes)
 
 
-def no_network(folder: Path, n: int) -> OptionError:
+def no_network(folder: Path, chosen: Sequence[NetworkSettings]) -> OptionError:
     """Return the error that answers a folder without anything to make tables of."""
+    homes = [path.parent for path in sorted(folder.glob(f"{NETWORKS}/*/{RUN_FILE}"))]
+    others = of_other_settings(
+        [run.settings.to_dict() for run in map(NetworkRun.read, homes) if run.finished],
+        [settings.to_dict() for settings in chosen],
+        PLANNED,
+        "network",
+    )
     return OptionError(
         f"`folder` must have a finished network to make tables of. Got {str(folder)!r}, which has "
-        f"none of the {n} that the table needs. Train them first."
+        f"none of the {len(chosen)} that the table needs. {others or 'Train them first.'}"
     )
 
 

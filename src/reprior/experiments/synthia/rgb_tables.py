@@ -11,13 +11,15 @@ from reprior.experiments.synthia.correction import JudgedFrames, NetworkCorrecti
 from reprior.experiments.synthia.frame_counts import METRICS, STRETCH, Gain
 from reprior.experiments.synthia.plan import LABELS
 from reprior.experiments.synthia.runs import NetworkRun
-from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.settings import STRIDE, NetworkSettings
 from reprior.experiments.tables import Cell, Table
 
 __all__ = [
     "HEADS",
     "INTERVALS",
+    "JUDGED_AT",
     "KEPT_NOTE",
+    "RESOLUTION",
     "RgbResult",
     "class_rows",
     "gain_cell",
@@ -47,6 +49,13 @@ INTERVALS = (
 PROTOCOL = (
     "The compact protocol was set by reasoning, without a search, after earlier trials whose test "
     "figures had been seen."
+)
+#: In captions, and below the tables.
+PIXELS = {1: "every pixel", 2: "every second pixel each way"}.get(STRIDE, f"1 pixel in {STRIDE}²")
+JUDGED_AT = f"judged at {PIXELS}"
+RESOLUTION = (
+    f"Frames are scored at {PIXELS}, and tuned and judged on the labels of these pixels: maps "
+    f"of 1/{STRIDE} of the frames' height and width, rounded up."
 )
 KEPT_NOTE = (
     "λ is that of the best mean accuracy of the held-out frames; where it says mIoU kept, of the "
@@ -89,11 +98,12 @@ def _table_four(results: Results, missing: Sequence[str]) -> Table:
     return Table(
         "synthia-rgb",
         f"Mean IoU and mean accuracy (%) of the test frames, RGB alone, "
-        f"{trained_note(result.run for result in results.values())}",
+        f"{trained_note(result.run for result in results.values())}; {JUDGED_AT}",
         (*HEADS.values(), "λ"),
         tuple(rows),
         notes=(
             *_frames_notes(results),
+            RESOLUTION,
             KEPT_NOTE,
             "IC with raw counts of training pixels as the source prior.",
             *protocol_note(result.run for result in results.values()),
@@ -234,7 +244,7 @@ def trained_note(runs: Iterable[NetworkRun]) -> str:
 
     Examples
     --------
-    >>> from reprior.experiments.synthia.settings import NetworkSettings
+    >>> from reprior.experiments.synthia.settings import STRIDE, NetworkSettings
     >>> trained_note([NetworkRun(NetworkSettings(steps=40, crop=(96, 192)))])
     'network small, 40 steps of 4 parts of 96 × 192'
     """

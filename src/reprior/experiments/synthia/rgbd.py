@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from reprior.experiments.synthia.plan import home_of, rgbd_networks
 from reprior.experiments.synthia.rgb import no_network
 from reprior.experiments.synthia.rgbd_tables import make_tables
 from reprior.experiments.synthia.runs import NetworkRun
+from reprior.experiments.synthia.settings import NetworkSettings
 from reprior.experiments.synthia.sources import CLEAR, HELD_OUT, DataSource
 from reprior.experiments.synthia.weather import CONDITIONS
 from reprior.experiments.tables import write_table
@@ -48,6 +49,7 @@ def reproduce(
     settings: Mapping[str, Any] | None = None,
     jobs: int = 1,
     train: bool = True,
+    skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
     """Train what is not trained yet, and write Table 5 and the figure of examples.
@@ -66,10 +68,12 @@ def reproduce(
         Networks that are trained at once, on equal shares of the CPU's threads.
     train : bool, default True
         Whether to train; otherwise both networks must be finished.
+    skip_unreadable : bool, default False
+        Whether frames that lack a file, or have a damaged one, are left out.
     progress : callable, optional
         Told what is being done.
     """
-    folder, source = Path(folder), DataSource(root)
+    folder, source = Path(folder), DataSource(root, skip_unreadable=skip_unreadable)
     chosen = rgbd_networks(protocol=protocol, seed=seed, settings=settings)
     homes = {each.modality: home_of(folder, each) for each in chosen}
     if root is not None:
@@ -82,7 +86,7 @@ def reproduce(
     runs = {each.modality: finished_run(folder, each) for each in chosen}
     known = {name: run for name, run in runs.items() if run is not None}
     if len(known) < len(runs):
-        raise _unfinished(folder, [name for name in runs if name not in known])
+        raise _unfinished(folder, chosen, [name for name in runs if name not in known])
     partial: tuple[str, ...] = ()
     if result is None:
         result = fuse_networks(known, homes, _scored(homes), _told(progress))
@@ -129,9 +133,9 @@ def _partial(result: FusionResult, source: DataSource) -> tuple[str, ...]:
     )
 
 
-def _unfinished(folder: Path, lacking: list[str]) -> OptionError:
+def _unfinished(folder: Path, chosen: Sequence[NetworkSettings], lacking: list[str]) -> OptionError:
     if len(lacking) == len(MODALITIES):
-        return no_network(folder, len(MODALITIES))
+        return no_network(folder, chosen)
     return OptionError(
         f"`folder` must have both networks finished. Got {str(folder)!r}, which lacks that of "
         f"{lacking[0]}. Train it first."

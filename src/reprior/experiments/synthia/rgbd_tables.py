@@ -18,7 +18,9 @@ from reprior.experiments.synthia.fused import (
 from reprior.experiments.synthia.rgb_tables import (
     HEADS,
     INTERVALS,
+    JUDGED_AT,
     KEPT_NOTE,
+    RESOLUTION,
     class_rows,
     gain_cell,
     protocol_note,
@@ -90,12 +92,13 @@ def _table_five(result: FusionResult, runs: Sequence[NetworkRun], metric: str) -
         rows.append((label, tuple(cells)))
     return Table(
         f"synthia-rgbd-{head.lower()}",
-        f"{head} (%) of RGB and depth, {trained_note(runs)}",
+        f"{head} (%) of RGB and depth, {trained_note(runs)}; {JUDGED_AT}",
         (*(_words(name) for name in columns), AVERAGE),
         tuple(rows),
         notes=(
             f"Reference entropies and λ are from {result.n_held_out} clear frames held out of "
             f"training, λ for their mean accuracy; everything is judged on other frames.",
+            RESOLUTION,
             f"The average is over {', '.join(map(_words, result.averaged))}.",
             "UNO-IC of the paper flattens first. It prints no modality alone.",
             SIMULATED if result.simulated else RECORDED,

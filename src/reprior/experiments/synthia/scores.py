@@ -18,7 +18,7 @@ from reprior.experiments.synthia.batches import batch_of
 from reprior.experiments.synthia.frames import IGNORED, Frame, FrameSource
 from reprior.experiments.synthia.networks import finer
 from reprior.experiments.synthia.origins import score_path
-from reprior.experiments.synthia.settings import NetworkSettings
+from reprior.experiments.synthia.settings import STRIDE, NetworkSettings
 from reprior.files.archive import DAMAGE
 from reprior.files.atomic import atomic_write
 from reprior.files.writers.spool import npy_header
@@ -38,9 +38,6 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 #: Frames that are scored at once.
 BATCH = 8
-
-#: Pixels from one score to the next in a file, each way.
-STRIDE = 2
 
 
 @dataclass(frozen=True, eq=False)

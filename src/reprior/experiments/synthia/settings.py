@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.exceptions import OptionError
+from reprior.experiments.setting_values import check_known, declared
 from reprior.experiments.synthia.inputs import DEPTH_CODES, MODALITIES
 from reprior.experiments.training.recipes import LOSSES
 
-__all__ = ["FIRST_RECIPE", "PROTOCOLS", "RECIPE", "NetworkSettings"]
+__all__ = [
+    "DEEPLAB",
+    "FIRST_RECIPE",
+    "PROTOCOLS",
+    "RECIPE",
+    "SMALL_MODELS",
+    "STRIDE",
+    "NetworkSettings",
+    "check_network",
+]
+
+#: Networks of this library, and how the names of DeepLab v3+ begin, an encoder behind it.
+SMALL_MODELS, DEEPLAB = ("small", "tiny"), "deeplabv3plus-"
 
 #: Which recipe this is, of all that shapes a network and its scores and is no setting: the widths
 #: and dilations of its layers, how parts are zoomed and lit, the stride of the scores. It goes up
 #: with any of them; a network of another recipe is not gone on with. Run files that do not say are
 #: of the first that was kept.
 RECIPE = FIRST_RECIPE = 2
+
+#: Pixels from one score to the next, each way: what is tuned and judged on.
+STRIDE = 2
 
 #: What differs from the defaults in the protocol of the paper.
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -100,6 +115,7 @@ class NetworkSettings:
         check_choice("loss", self.loss, LOSSES)
         check_choice("depth_code", self.depth_code, DEPTH_CODES)
         check_choice("lr_schedule", self.lr_schedule, ("one_cycle", "steps"))
+        check_network(self.model)
         object.__setattr__(self, "crop", tuple(self.crop))
         for name in ("lr", "scale"):
             check_finite_number(name, getattr(self, name), positive=True)
@@ -129,13 +145,8 @@ class NetworkSettings:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> NetworkSettings:
         """Return settings from a mapping; what it leaves out is the default."""
-        known = [field.name for field in fields(cls)]
-        for key in document:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
-                raise OptionError(f"A network must have known settings. Got {key!r}. {hint}")
-        return cls(**document)
+        check_known(cls, document, "network")
+        return cls(**declared(cls, document))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings, ready for JSON."""
@@ -143,7 +154,8 @@ class NetworkSettings:
 
     def differing(self, **changes: Any) -> NetworkSettings:
         """Return the settings with other values of some."""
-        return replace(self, **changes)
+        check_known(type(self), changes, "network")
+        return replace(self, **declared(type(self), changes))
 
     @property
     def id(self) -> str:
@@ -177,6 +189,25 @@ class NetworkSettings:
     def decays(self) -> tuple[float, ...]:
         """None."""
         return ()
+
+
+def check_network(name: str) -> None:
+    """Refuse the name of a segmentation network that there is none of.
+
+    Examples
+    --------
+    >>> check_network("tiny")
+    >>> check_network("foo")
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.OptionError: `model` must be one of 'small', 'tiny' or
+    'deeplabv3plus-ENCODER'. Got 'foo'. Take for example 'deeplabv3plus-resnet101'.
+    """
+    if name not in SMALL_MODELS and not name.startswith(DEEPLAB):
+        raise OptionError(
+            f"`model` must be one of {', '.join(map(repr, SMALL_MODELS))} or '{DEEPLAB}ENCODER'. "
+            f"Got {name!r}. Take for example '{DEEPLAB}resnet101'."
+        )
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.experiments.synthia.data import (
     CLEAR,
     SEEN,
@@ -81,6 +82,10 @@ class DataSource:
     root : path or None
         The folder: of SYNTHIA-SF (or the one it lies in), or with the folders of
         SYNTHIA-Sequences in it.
+    skip_unreadable : bool, default False
+        Whether frames that lack a file, or have a damaged one, are left out, with a warning.
+    told : bool, default False
+        Whether another process has warned of them.
 
     Examples
     --------
@@ -91,22 +96,30 @@ class DataSource:
     is downloaded. Get SYNTHIA-SF or ...
     """
 
-    def __init__(self, root: str | os.PathLike[str] | None) -> None:
-        self.root = root
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None,
+        skip_unreadable: bool = False,
+        told: bool = False,
+    ) -> None:
+        self.root, self.skip_unreadable, self._told = root, skip_unreadable, told
         self._parts: Parts | None = None
 
     def __reduce__(self) -> Any:
-        """Send the folder alone to another process, not the frames."""
-        return type(self), (self.root,)
+        """Send the folder alone to another process, not the frames; warnings were shown here."""
+        return type(self), (self.root, self.skip_unreadable, True)
 
     def open(self) -> Parts:
         """Return the frames."""
         if self._parts is None:
-            self._parts = _opened(self.root)
+            with warnings.catch_warnings():
+                if self._told:
+                    warnings.simplefilter("ignore", RepriorWarning)
+                self._parts = _opened(self.root, "skip" if self.skip_unreadable else "raise")
         return self._parts
 
 
-def _opened(root: str | os.PathLike[str] | None) -> Parts:
+def _opened(root: str | os.PathLike[str] | None, on_error: str) -> Parts:
     if root is None:
         raise FileFormatError(
             f"`root` must be the folder of SYNTHIA. Got none, and nothing is downloaded. {WHERE}."
@@ -115,10 +128,10 @@ def _opened(root: str | os.PathLike[str] | None) -> Parts:
     if (home / "SYNTHIA-SF").is_dir():
         home = home / "SYNTHIA-SF"
     if any((home / "train" / name).is_dir() for name in ("RGB", "RGBLeft")):
-        return Parts(_with_depth(open_data(home), home), "SYNTHIA-SF")
+        return Parts(_with_depth(open_data(home, on_error=on_error), home), "SYNTHIA-SF")
     there = {name: _drive(home, name).is_dir() for name in (*SEEN, *UNSEEN.values())}
     if any(there[name] for name in SEEN):
-        return Parts(_with_depth(_sequences(home, there), home), "SYNTHIA-Sequences")
+        return Parts(_with_depth(_sequences(home, there, on_error), home), "SYNTHIA-Sequences")
     raise FileFormatError(
         f"`root` must be the folder of SYNTHIA. Got {str(root)!r}, which has neither train/RGB nor "
         f"{_drive(Path(), SEEN[0])}. {WHERE}."
@@ -138,7 +151,7 @@ def _with_depth(data: SegmentationData, home: Path) -> SegmentationData:
     return data
 
 
-def _sequences(home: Path, there: dict[str, bool]) -> SegmentationData:
+def _sequences(home: Path, there: dict[str, bool], on_error: str) -> SegmentationData:
     """Of the stretches that are held out, tune on the first and judge on the rest.
 
     Unseen conditions are those that are there; without any, weather is simulated on the stretch
@@ -147,9 +160,9 @@ def _sequences(home: Path, there: dict[str, bool]) -> SegmentationData:
     seen = [name for name in SEEN if there[name]]
     unseen = {name: folder for name, folder in UNSEEN.items() if there[folder]}
     if unseen:
-        data = open_sequence_data(home, seen=seen, unseen=unseen, size=SIZE)
+        data = open_sequence_data(home, seen=seen, unseen=unseen, size=SIZE, on_error=on_error)
     else:
-        every = open_sequences(home, seen, size=SIZE)
+        every = open_sequences(home, seen, size=SIZE, on_error=on_error)
         data = split_data(every, every, places=places_of(every.names), gap=10)
     tuning, judging = _stretches(data.validation)
     note = (

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from reprior.exceptions import OptionError, RepriorError, RepriorWarning
+from reprior.exceptions import OptionError, RepriorWarning
 from reprior.experiments.config import RunConfig
 from reprior.experiments.data.images import ImageData
 from reprior.experiments.data.registry import open_data
@@ -28,18 +28,26 @@ from reprior.experiments.training.checkpoints import (
     newest_path,
     read_checkpoint,
 )
+from reprior.experiments.training.devices import devices_there
 from reprior.experiments.training.epochs import EpochEnd
 from reprior.experiments.training.lightning_library import require_lightning
 from reprior.experiments.training.loggers import make_logger
 from reprior.experiments.training.module import TrainingModule
 from reprior.experiments.training.recipes import LOSSES, effective_prior
-from reprior.experiments.training.runfile import RUN_FILE, RunFile, installed_versions, write_json
+from reprior.experiments.training.runfile import (
+    COUNTS,
+    EFFECTIVE_PRIOR,
+    RUN_FILE,
+    RunFile,
+    installed_versions,
+    write_json,
+)
 from reprior.experiments.training.samplers import SYNTHETIC, generator_of, synthesised
 from reprior.experiments.training.scores import measured, write_scores
 
 __all__ = ["open_for", "train"]
 
-CHECKPOINTS, COUNTS = "checkpoints", "counts.json"
+CHECKPOINTS = "checkpoints"
 
 
 def train(
@@ -57,9 +65,10 @@ def train(
     """Train a network and write its run folder.
 
     The folder gets ``run.json`` (settings, versions, metrics of each epoch, result),
-    ``counts.json`` (training samples of each class), ``validation.npz`` and ``test.npz`` (score
-    files) and ``checkpoints/``. A run that was stopped at any moment goes on from the end of its
-    last epoch; on the CPU, with as many threads, its result is the same to the bit.
+    ``counts.json`` (training samples of each class), ``effective-prior.json`` (the prior that loss,
+    schedule and sampler leave in the network), ``validation.npz`` and ``test.npz`` (score files)
+    and ``checkpoints/``. A run that was stopped at any moment goes on from the end of its last
+    epoch; on the CPU, with as many threads, its result is the same to the bit.
 
     Parameters
     ----------
@@ -98,7 +107,6 @@ def train(
     counts = data.class_counts
     if config.sampler in SYNTHETIC:
         data = _with_synthetic(data, config)
-    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     run = RunFile(
         config,
         class_counts=tuple(counts.tolist()),
@@ -111,9 +119,11 @@ def train(
         _check_same(config.identity, state.identity, folder)
     elif base is not None:
         state = _shared(Path(base), config)
+    # Model and devices may be refused: the folder is made after that.
     model = _network(config, data, state)
     if state is None or state.epochs_done < config.epochs:
         trainer = _trainer(config, folder, state, logger, accelerator, devices)
+        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         run = _fit(trainer, run, folder, model, data, counts, state, progress)
         if not trainer.is_global_zero:  # of several processes one writes
             return run
@@ -182,19 +192,19 @@ def _shared(base: Path, config: RunConfig) -> Checkpoint | None:
         return None
     state = read_checkpoint(path)
     ours, theirs = config.first_stage, state.identity
-    for key in sorted({*ours, *theirs} - {"schedule"}):
+    for key in sorted({*ours, *theirs} - {"schedule", "deferred_epoch"}):
         if ours.get(key) != theirs.get(key):
             raise OptionError(
                 f"`base` must be a run that differs in nothing but the schedule. Got "
                 f"{str(base)!r}, where {key} is {theirs.get(key)!r} and not {ours.get(key)!r}. "
                 f"Leave it out to train the first stage too."
             )
-    if config.schedule != "drw" or state.epochs_done != config.deferred_epoch:
+    if config.schedule != "drw":
         raise OptionError(
             f"`base` must be given for the schedule 'drw', which shares its first epochs. Got the "
             f"schedule {config.schedule!r}. Pass schedule='drw', or leave the base out."
         )
-    return state
+    return state if state.epochs_done == config.deferred_epoch else None
 
 
 def _network(config: RunConfig, data: ImageData, state: Checkpoint | None) -> nn.Module:
@@ -223,7 +233,7 @@ def _trainer(
     devices: int | str,
 ) -> Any:
     pl = require_lightning()
-    with _quiet(), _devices_there(accelerator, devices):
+    with _quiet(), devices_there(accelerator, devices):
         return pl.Trainer(
             max_epochs=config.epochs - (state.epochs_done if state is not None else 0),
             accelerator=accelerator,
@@ -277,30 +287,16 @@ def _finish(run: RunFile, folder: Path, model: nn.Module, data: ImageData) -> Ru
     scale = config.scale if LOSSES[config.loss].head == "cosine" else 1.0
     scores = write_scores(folder, model, data, scale=scale)
     names = [str(name) for name in data.class_names]
-    unique = len(set(names)) == len(names)
-    counts = [int(n) for n in run.class_counts]
-    if unique:
-        write_json(folder / COUNTS, dict(zip(names, counts, strict=True)))
-    else:  # names that do not tell classes apart cannot be keys
-        write_json(folder / COUNTS, counts)
+    for path, values in (
+        (COUNTS, [int(n) for n in run.class_counts]),
+        (EFFECTIVE_PRIOR, list(run.effective_prior)),
+    ):
+        # Names that do not tell classes apart cannot be keys.
+        unique = len(set(names)) == len(names)
+        write_json(folder / path, dict(zip(names, values, strict=True)) if unique else values)
     run = run.updated(status="finished", result=measured(*scores.whole()))
     run.write(folder)
     return run
-
-
-@contextlib.contextmanager
-def _devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
-    """Put Lightning's refusal of a device into a sentence."""
-    trouble = require_lightning("lightning.pytorch.utilities.exceptions").MisconfigurationException
-    try:
-        yield
-    except RepriorError:  # a ValueError too, and a sentence already
-        raise
-    except (trouble, ValueError) as error:
-        raise OptionError(
-            f"`accelerator` and `devices` must be ones of this machine. Got {accelerator!r} and "
-            f"{devices!r}: {' '.join(str(error).split())} Pass accelerator='cpu', or 'auto'."
-        ) from error
 
 
 @contextlib.contextmanager

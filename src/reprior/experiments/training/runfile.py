@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,20 @@ from reprior.exceptions import FileFormatError
 from reprior.experiments.config import RunConfig
 from reprior.files.atomic import atomic_write
 
-__all__ = ["RUN_FILE", "RunFile", "installed_versions", "write_json"]
+__all__ = [
+    "COUNTS",
+    "EFFECTIVE_PRIOR",
+    "RUN_FILE",
+    "RunFile",
+    "installed_versions",
+    "write_json",
+]
 
-RUN_FILE = "run.json"
+RUN_FILE, COUNTS, EFFECTIVE_PRIOR = "run.json", "counts.json", "effective-prior.json"
 FORMAT_VERSION = 1
+
+#: Priors that differ by less, relatively, differ by the rounding of float32 weights alone.
+SAME_PRIOR = 1e-5
 
 _PACKAGES = ("reprior", "numpy", "torch", "lightning", "timm", "scikit-learn", "imbalanced-learn")
 
@@ -61,6 +72,20 @@ class RunFile:
     def finished(self) -> bool:
         """Whether the run has come to its end."""
         return self.status == "finished"
+
+    @property
+    def learnt_the_counts(self) -> bool:
+        """Whether the effective prior is that of the training counts.
+
+        Examples
+        --------
+        >>> run = RunFile(RunConfig.resolve(data="digits"), class_counts=(30, 10))
+        >>> run.updated(effective_prior=(0.75, 0.25)).learnt_the_counts
+        True
+        """
+        n = sum(self.class_counts)
+        shares = zip(self.class_counts, self.effective_prior, strict=True)
+        return all(math.isclose(count / n, share, rel_tol=SAME_PRIOR) for count, share in shares)
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``run.json`` into a folder, whole or not at all.
