@@ -60,9 +60,9 @@ that are by name then need `--classes`, the names in the order of the scores; th
 `K-1` are indices.
 
 Score files are read and written in pieces. On a million rows of 50 classes in a parquet file `fit`
-stays below 600 MB of memory, `apply` and `evaluate` below 1 GiB, which a test holds them to. With numba,
-the first `fit` of half a million scores or more compiles its loops, once per installation. That
-can take many seconds; on a terminal the progress bar says so.
+stays below 600 MB of memory, `apply` and `evaluate` below 1 GiB, which a test holds them to. With
+numba, the first `fit` of half a million scores or more compiles its loops, once per installation.
+That can take many seconds; on a terminal the progress bar says so.
 """
 
 

@@ -73,7 +73,10 @@ def test_a_label_prior_of_a_file(job, run):
 
 REFUSED = [
     (["--temperature", "bcts"], "--separate must be given with --temperature bcts"),
-    (["--metric", "log_loss", "--subject-to", "accuracy >= 0.5"], "--subject-to must be left out with --metric log_loss"),
+    (
+        ["--metric", "log_loss", "--subject-to", "accuracy >= 0.5"],
+        "--subject-to must be left out with --metric log_loss",
+    ),
     (["--tune", "per_class", "--bootstrap", "50"], "--bootstrap must be 0"),
     (["--bootstrap", "5"], "--bootstrap must be 0 or a whole number of at least 20"),
     (["--cv", "1"], "--cv must be at least 2 folds"),

@@ -358,3 +358,22 @@ def test_files_of_another_kind_or_axis_than_the_calibrators_are_refused(tmp_path
         run(other_kind, file)
     with pytest.raises(OptionError, match=r"`class_axis` of the calibrator .* Pass class_axis=1"):
         run(other_axis, file)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_score_that_is_none_is_named_by_its_place_in_its_file(
+    tmp_path, bad, compiled, monkeypatch
+):
+    monkeypatch.setattr("reprior.tuning.passes.compiles", lambda _: compiled)
+    data = flat(3, n=60)
+    scores = data.scores.copy()
+    scores[47, 2] = bad
+    for i, part in enumerate((slice(20), slice(20, 60))):
+        np.savez(tmp_path / f"{i}.npz", scores=scores[part], labels=data.labels[part])
+    files = open_scores([tmp_path / "0.npz", tmp_path / "1.npz"], kind="logits")
+    with pytest.raises(rp.ScoresError) as caught:
+        rp.engines.fit(data.calibrator(), files)
+    assert "row 27 of" in str(caught.value)
+    assert "1.npz" in str(caught.value)
+    assert "column 2" in str(caught.value)

@@ -209,8 +209,8 @@ class Labelled:
             f"at any temperature. Got probability 0 for class {self.labels[where]} of sample "
             f"{self.samples[where]} (counting along the flattened labels). Drop the sample, pass "
             f"logits, or mix the probabilities p of such a model with a little of the uniform "
-            f"ones before: 0.999 * p + 0.001 / K. A forest has zeros where no leaf holds the class: "
-            f"train it with min_samples_leaf=5 or more."
+            f"ones before: 0.999 * p + 0.001 / K. A forest has zeros where no leaf holds "
+            f"the class: train it with min_samples_leaf=5 or more."
         )
 
 

@@ -16,8 +16,9 @@ __all__ = ["Recalibrated", "recalibrated"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-NEAR = 0.01
-"""A first step below this is the last: what is left is of the order of its square."""
+NEAR = 0.05
+"""A first step below this is the last: what is left is of the order of its square, a twentieth of
+a spread that is small itself."""
 
 MOST_CLASSES = 64
 """Of more classes the first step is the only one: a further one needs second derivatives of all

@@ -202,10 +202,16 @@ class _Pass:
 
             # Chunks of files are arrays of their own, and each core may have one; others may be
             # filled anew for the next one.
-            for part in stream.parts(look, None if from_files else aside.wait):
+            settle = None if from_files else aside.wait
+            for part in stream.parts(look, settle, checked=not self._finds_nan()):
                 work = partial(_profile_of, part, self._reading(part))
                 self._add(line.call(work) if from_files else [work()])
             self._add(line.rest())
+
+    def _finds_nan(self) -> bool:
+        """Whether counting finds every NaN: of logits, where no sample is ignored."""
+        options = self.profiler.stream.options
+        return options.kind == "logits" and options.ignore_index is None
 
     def _reading(self, part: Part) -> Reading:
         with part.located():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
 from reprior.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
-from reprior.exceptions import LabelsError, OptionError, RepriorError
+from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.files.chunk import Chunk
+from reprior.files.score_file import ScoreFile
 from reprior.tuning.data import TuningData
 from reprior.tuning.reading import anything_counts
 
@@ -25,15 +26,26 @@ _INDEX = re.compile(r"\b(scores|labels|sample_weight)\[([^\]]*)\]")
 
 
 class Part(NamedTuple):
-    """What counts of a chunk, read; its samples begin at ``start`` in the whole."""
+    """What counts of a chunk, read; its samples begin at ``start`` in the whole.
+
+    ``refuse``, if there is one, names a score that is NaN or +inf by its place in its file.
+    """
 
     data: TuningData
     start: int
     sample_axis: int
+    refuse: Callable[[], None] | None = None
 
-    def located(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def located(self) -> Iterator[None]:
         """Work on it inside of this, so that errors name samples by their place in the whole."""
-        return located(self.start, self.sample_axis)
+        try:
+            with located(self.start, self.sample_axis):
+                yield
+        except ScoresError:
+            if self.refuse is not None:
+                self.refuse()
+            raise
 
 
 class Stream:
@@ -63,13 +75,19 @@ class Stream:
         self,
         look: Callable[[Chunk], object] | None = None,
         settle: Callable[[], object] | None = None,
+        *,
+        checked: bool = True,
     ) -> Iterator[Part]:
         """One pass. ``look`` is shown every chunk, those too that have nothing to count.
 
         ``settle`` is called before the next chunk is asked for, which may take this one's room.
+        Without ``checked``, whoever works on the parts finds NaN and +inf among the scores.
         """
         done, weighted, counted = 0, None, False
-        for given in self.chunks:
+        chunks = self.chunks
+        if isinstance(chunks, ScoreFile) and not checked:
+            chunks = chunks.chunks(look=False)
+        for given in chunks:
             chunk = as_chunk(given, done)
             if look is not None:
                 look(chunk)
@@ -80,7 +98,7 @@ class Stream:
                     weighted = _same_weighing(weighted, data.weight is not None)
             if data is not None:
                 counted = True
-                yield Part(data, start, sample_axis)
+                yield Part(data, start, sample_axis, getattr(chunk, "refuse", None))
             done += _length(chunk.labels)
             if self.progress is not None:
                 self.progress(done)

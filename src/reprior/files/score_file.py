@@ -129,14 +129,17 @@ class ScoreFile:
             f"Pass labels in a file of their own{inside}."
         )
 
-    def chunks(self, max_bytes: int = MAX_BYTES, *, after: Place | None = None) -> Iterator[Chunk]:
+    def chunks(
+        self, max_bytes: int = MAX_BYTES, *, after: Place | None = None, look: bool = True
+    ) -> Iterator[Chunk]:
         """Give all samples from the beginning, in chunks of at most ``max_bytes`` of scores.
 
         A chunk has at least one sample, and never samples of two files. The next one is read
         while the present one is worked on.
 
         ``after`` is where to begin instead: ``chunk.after`` of the last one that is not wanted,
-        of chunks of the same size.
+        of chunks of the same size. Without ``look``, scores that have no weights are not looked
+        through for NaN: the caller does that, and calls ``chunk.refuse``.
         """
         if max_bytes < 1:
             raise OptionError(
@@ -146,7 +149,7 @@ class ScoreFile:
         rows = max(1, min(max_bytes // max(1, row_bytes), MAX_ROWS))
         walk = Walk(
             self._groups(), self._coder(), rows=rows, dtype=self.dtype, after=after,
-            check_labels=self._check_label_shape, skip=self.skip_unreadable,
+            check_labels=self._check_label_shape, skip=self.skip_unreadable, look=look,
         )  # fmt: skip
         chunks = walk.chunks()
         alone = self.n_samples is not None and self.n_samples <= rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,10 +60,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FileChunk(Chunk):
-    """A chunk of a file: ``row`` is its first there, ``left_out`` what was passed over before."""
+    """A chunk of a file: ``row`` is its first there, ``left_out`` what was passed over before.
+
+    ``refuse`` raises an error that names the file, the row and the column of a score that is NaN
+    or +inf, if there is one.
+    """
 
     row: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    refuse: Callable[[], None] | None = None
 
     @property
     def after(self) -> Place:
@@ -87,6 +93,7 @@ class Walk:
     """One pass over groups of files, from a place on, which is between two chunks.
 
     With ``skip`` a file that breaks is passed over from there on: ``left_out`` then tells so.
+    Without ``look`` the caller finds NaN and +inf itself, and calls the chunk's ``refuse``.
     """
 
     def __init__(
@@ -99,7 +106,9 @@ class Walk:
         check_labels: Callable[[tuple[int, ...]], None],
         after: Place | None = None,
         skip: bool = False,
+        look: bool = True,
     ) -> None:
+        self._look = look
         self._groups, self._coder, self._rows, self._dtype = groups, coder, rows, dtype
         self._check_labels, self._skip = check_labels, skip
         self._after = after or Place()
@@ -169,7 +178,9 @@ class Walk:
             return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
 
         scores = block.scores.astype(self._dtype, copy=False)
-        _check_scores(scores, reader, where)
+        refuse = partial(_check_scores, scores, reader, where)
+        if self._look or block.weight is not None:
+            refuse()
         if labels is None and block.labels is not None:
             labels = self._coder.encode(block.labels, where)
         if labels is not None:
@@ -178,7 +189,7 @@ class Walk:
             _check_weight(block.weight, where)
         return FileChunk(
             scores, labels, block.weight, self.start, block.extra, self.source,
-            row=row, left_out=tuple(self.left_out),
+            row=row, left_out=tuple(self.left_out), refuse=refuse,
         )  # fmt: skip
 
 

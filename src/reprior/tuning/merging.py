@@ -23,7 +23,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 SWITCHES_PER_BINNING = 1 << 20
 
 #: Switches from which on exact profiles are not added in pairs but kept side by side, 5 MB each:
-#: a sum of large ones would need their room twice, and it may be binned before it is ever asked for.
+#: a sum of large ones would need their room twice, and may be binned before it is asked for.
 LARGE = 1 << 18
 
 #: The rank of those, which no pair has.
