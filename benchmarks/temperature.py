@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.special import log_softmax, softmax
 
 import reprior as rp
 from benchmarks.profile import scores_of
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, has
 from reprior.core.joint import fit_log_loss
 from reprior.core.scaling import fit_scaling
 from reprior.core.temperature import fit_temperature
@@ -21,19 +20,14 @@ from reprior.core.temperature import fit_temperature
 #: model is too sure.
 SHAPE, LEAD, TRUTH = (100_000, 100), 5.0, 2.0
 
-#: Samples for biases: of all of them, the peer takes minutes.
-BIASED = 10_000
-
 #: Of a peer's time that a fit may take, and of one `log_softmax` of the same scores.
 BAR, SCALE_BAR = 0.2, 2.0
-
-#: The same with biases.
-FASTER = 1.0
 
 #: By how much a log-loss may be above a peer's: rounding of a mean over 100,000 samples.
 ROUNDING = 1e-12
 
-PAIRS = 5
+#: Pairs of runs, and fewer with a peer that takes ten seconds and more.
+PAIRS, FEWER = 5, 3
 
 
 class Peer(NamedTuple):
@@ -42,6 +36,7 @@ class Peer(NamedTuple):
     name: str
     fit: Callable[[], Any]
     log_loss: Callable[[Any], float]
+    pairs: int = PAIRS
 
 
 def log_loss(u: np.ndarray, labels: np.ndarray) -> float:
@@ -91,6 +86,17 @@ def scikit_learn(logits: np.ndarray, labels: np.ndarray) -> Peer:
     )
 
 
+def scikit_learn_alone(logits: np.ndarray, labels: np.ndarray) -> Peer:
+    """What is inside it, without folds, copies of the scores and checks: not public."""
+    from sklearn.calibration import _TemperatureScaling
+
+    return Peer(
+        "sklearn.calibration._TemperatureScaling, the fit inside",
+        lambda: _TemperatureScaling().fit(logits, labels),
+        lambda fit: log_loss(logits * fit.beta_, labels),
+    )
+
+
 def netcal(logits: np.ndarray, labels: np.ndarray) -> Peer:
     from netcal.scaling import TemperatureScaling
 
@@ -112,25 +118,35 @@ def probmetrics(logits: np.ndarray, labels: np.ndarray) -> Peer:
         "probmetrics TemperatureScalingCalibrator",
         lambda: TemperatureScalingCalibrator().fit(probs, labels),
         lambda fit: log_loss(logits * float(fit.invtemp_), labels),
+        FEWER,
     )
 
 
-def abstention(logits: np.ndarray, labels: np.ndarray) -> Peer:
+def abstention(logits: np.ndarray, labels: np.ndarray, *, biases: bool = False) -> Peer:
     from abstention.calibration import TempScaling
 
     one_hot = np.eye(logits.shape[1])[labels]
+    positions = "all" if biases else []
     # What is fitted is a function that gives the posterior.
     return Peer(
-        'abstention TempScaling(bias_positions="all")',
-        lambda: TempScaling(bias_positions="all")(logits, one_hot),
+        f"abstention TempScaling(bias_positions={positions!r})",
+        lambda: TempScaling(bias_positions=positions)(logits, one_hot),
         lambda fit: float(-np.log(fit(logits)[np.arange(labels.size), labels]).mean()),
+        FEWER if biases else PAIRS,
     )
 
 
-TEMPERATURES = {"sklearn": scikit_learn, "netcal": netcal, "probmetrics": probmetrics}
+#: By the package they are in.
+TEMPERATURES = {
+    "sklearn": (scikit_learn, scikit_learn_alone),
+    "netcal": (netcal,),
+    "probmetrics": (probmetrics,),
+    "abstention": (abstention,),
+}
+INSTALL = {"sklearn": "scikit-learn"}
 
 
-def against(what: str, fit: Callable[[], Any], loss: float, peer: Peer, *, bar: float = BAR) -> Row:
+def against(what: str, fit: Callable[[], Any], loss: float, peer: Peer) -> Row:
     """One row, if our log-loss on the tuning labels is at most the peer's."""
     theirs = peer.log_loss(peer.fit())
     if not loss <= theirs + ROUNDING:
@@ -138,7 +154,7 @@ def against(what: str, fit: Callable[[], Any], loss: float, peer: Peer, *, bar: 
             f"The log-loss of {what} must be at most {theirs}, as {peer.name} has it. Got {loss}."
         )
     told = f"{what}, log-loss {loss:.6f} to {theirs:.6f}"
-    return compare(told, fit, peer.name, peer.fit, bar=bar, pairs=PAIRS)
+    return compare(told, fit, peer.name, peer.fit, bar=BAR, pairs=peer.pairs, warm=True)
 
 
 def rows() -> Iterator[Row]:
@@ -147,26 +163,21 @@ def rows() -> Iterator[Row]:
     size = f"{SHAPE[0]:,} x {SHAPE[1]}"
     alone = partial(fit_temperature, logits, labels)
     jointly = partial(fit_log_loss, logits, labels, source_prior=prior)
+    biased = partial(fit_scaling, logits, labels, penalty=0.0)
     yield compare(
         f"temperature, {size}", alone, "scipy.special.log_softmax",
         partial(log_softmax, logits, axis=1), bar=SCALE_BAR, pairs=PAIRS,
     )  # fmt: skip
-    both = jointly()
+    both, line = jointly(), biased()
     tilted = rp.log_rebalance(logits, prior, strength=both.strength, temperature=both.temperature)
     losses = log_loss(logits / alone().temperature, labels), log_loss(tilted, labels)
-    for package, make in TEMPERATURES.items():
-        if find_spec(package) is None:
-            print(f"{package} is not installed: left out")
-            continue
+    peers = [make for package, made in TEMPERATURES.items()
+             if has(package, INSTALL.get(package)) for make in made]  # fmt: skip
+    for make in peers:
         peer = make(logits, labels)
         yield against(f"temperature, {size}", alone, losses[0], peer)
         yield against(f"temperature and strength, {size}", jointly, losses[1], peer)
-    if find_spec("abstention") is None:
-        print("abstention is not installed: left out")
-        return
-    logits, labels = logits[:BIASED], labels[:BIASED]
-    biased = partial(fit_scaling, logits, labels, penalty=0.0)
-    fit = biased()
-    loss = log_loss(fit.scale * logits + fit.bias, labels)
-    what = f"bias-corrected temperature, {BIASED:,} x {SHAPE[1]}"
-    yield against(what, biased, loss, abstention(logits, labels), bar=FASTER)
+    if abstention in peers:
+        loss = log_loss(line.scale * logits + line.bias, labels)
+        peer = abstention(logits, labels, biases=True)
+        yield against(f"bias-corrected temperature, {size}", biased, loss, peer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -38,18 +39,30 @@ def compare(
     *,
     bar: float,
     pairs: int = 31,
+    warm: bool = False,
 ) -> Row:
     """Time the two alternately and take the median of the paired ratios.
 
-    Pairs that are neighbours in time share whatever else the machine is doing.
+    Pairs that are neighbours in time share whatever else the machine is doing. Both are run once
+    before, untimed, unless they are ``warm``: have been run already.
     """
-    ours()
-    theirs()
+    if not warm:
+        ours()
+        theirs()
     ratios = np.array([_seconds(ours) / _seconds(theirs) for _ in range(pairs)])
     rng = np.random.default_rng(0)
     medians = np.median(rng.choice(ratios, (1000, pairs)), axis=1)
     low, high = np.quantile(medians, INTERVAL)
     return Row(what, peer, float(np.median(ratios)), float(low), float(high), bar)
+
+
+def has(package: str, install: str | None = None) -> bool:
+    """Whether a peer is there; if not, say that it is left out, and how to get it."""
+    if find_spec(package) is not None:
+        return True
+    how = f"pip install {install or package}"
+    print(f"LEFT OUT: {package} is not installed. Run: {how}", flush=True)
+    return False
 
 
 def _seconds(work: Callable[[], Any]) -> float:

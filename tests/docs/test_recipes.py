@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -47,7 +48,10 @@ def check(names: dict[str, Any], rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.heavy
 def test_spark(monkeypatch):
-    pytest.importorskip("pyspark")
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        pytest.skip("NO JAVA: the Spark recipe was not run. Install Java 17 or newer")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # whatever the machine's name resolves to
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
     names = run("recipes-spark.md")
@@ -59,8 +63,9 @@ def test_spark(monkeypatch):
 
 @pytest.mark.heavy
 def test_ray(monkeypatch):
-    pytest.importorskip("ray")
-    monkeypatch.setitem(os.environ, "RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    pytest.importorskip("ray", reason="ray is not installed")
+    monkeypatch.setenv("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")  # a test reports to nobody
     names = run("recipes-ray.md")
     try:
         check(names, names["result"].take_all())
