@@ -77,8 +77,8 @@ class PosteriorCalibrator(Fitted):
         Hold two maps: one for decisions, tuned for ``metric``, which :meth:`predict` uses; one for
         probabilities, fitted by log-loss, which :meth:`predict_proba` uses.
     bounds : (float, float), default (0, 2)
-        Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8, and
-        said. Of a fit by log-loss these are the strengths λ of softmax(z/T + λ·w), and
+        Strengths to search. Where the best lies at or near the upper bound, that is doubled, up to
+        8, and said. Of a fit by log-loss these are the strengths λ of softmax(z/T + λ·w), and
         ``strength_`` is T times that: it may lie outside.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         What the scores are. It is never guessed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,7 +49,10 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
             return
         with (
             distributed.LocalCluster(
-                n_workers=n_workers, threads_per_worker=1, dashboard_address=None
+                n_workers=n_workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,  # what fails is raised here, once
             ) as cluster,
             distributed.Client(cluster),
         ):

@@ -101,7 +101,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         Hold a map for decisions, which ``predict`` uses, and one for probabilities.
 
     bounds : (float, float), default=(0.0, 2.0)
-        Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
+        Strengths to search. Where the best lies at or near the upper bound, that is
+        doubled, up to 8.
 
     response_method : str, default="auto"
         Where scores come from: "predict_log_proba", "predict_proba" or "decision_function".
