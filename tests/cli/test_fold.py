@@ -63,7 +63,7 @@ def test_inner_logits_are_named(files):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--scores", "label"], "Got 'label', which is the label output. Pass --scores 'z'"),
+        (["--scores", "label"], "Got 'label', which is the label output. Pass --scores z"),
         (["--scores", "p"], "Fit it again on this output with reprior fit --kind probs"),
         (["-o", ""], "--output must be the path of a file. Got no name."),
         (["-o", "."], "--output must be a file. Got the folder"),

@@ -15,10 +15,10 @@ def swallowing(monkeypatch):
     """Press Ctrl-C while the first chunk is read, inside of something that catches everything."""
     chunks = ScoreFile.chunks
 
-    def interrupted(self, *arguments):
+    def interrupted(self, *arguments, **options):
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        return chunks(self, *arguments)
+        return chunks(self, *arguments, **options)
 
     monkeypatch.setattr(ScoreFile, "chunks", interrupted)
 
@@ -53,9 +53,9 @@ def test_the_next_run_knows_nothing_of_it(fitted, run, monkeypatch):
     with monkeypatch.context() as patched:
         chunks = ScoreFile.chunks
 
-        def interrupted(self, *arguments):
+        def interrupted(self, *arguments, **options):
             signal.raise_signal(signal.SIGINT)
-            return chunks(self, *arguments)
+            return chunks(self, *arguments, **options)
 
         patched.setattr(ScoreFile, "chunks", interrupted)
         assert run("evaluate", fitted / "cal.json", fitted / "test.csv").code == 130

@@ -96,8 +96,10 @@ def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
         (["inaturalist", "--simulate", "--row", "svm"], "'svm'"),
     ],
 )
-def test_bad_input(capsys, tmp_path, arguments, sentence):
+def test_bad_input(capsys, tmp_path, arguments, sentence, monkeypatch):
     pytest.importorskip("lightning", reason="lightning is not installed")
+    names = "reprior.experiments.models.timm_models.timm_names"
+    monkeypatch.setattr(names, lambda _: ["resnet50"])  # also where timm is not installed
     result = in_process(capsys, "reproduce", *arguments, "-o", tmp_path / "out")
     assert result.code == 2
     assert is_one_sentence(result)

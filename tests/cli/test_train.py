@@ -82,7 +82,7 @@ def test_the_scores_can_be_fitted_and_judged(capsys, folder, finished, tmp_path)
         (["--data", "digits", "--ratio", "5"], "--ratio must be 1 without an imbalance"),
         (["--data", "digits", "--loss", "cb_ce", "--schedule", "drw"], "--loss must be one"),
         (["--data", "digits", "--devices", "abc"], "--devices must be how many"),
-        (["--data", "digits", "--model", "foo"], "or a network of timm. Got 'foo'"),
+        (["--data", "digits", "--model", "foo"], "Got 'foo'"),
         (["--data", "digits", "--set", "milestones=3"], "`milestones` must be a list of numbers"),
         (["--data", "digits", "--set", "image_size=x"], "`image_size` must be a whole number"),
         (["--data", "digits", "--set", "nesterov=maybe"], "`nesterov` must be true or false"),

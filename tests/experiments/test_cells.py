@@ -97,7 +97,9 @@ def test_one_epoch_is_refused_for_drw_alone():
         select_cells(["cifar10-exp100/ce*"], settings=one)
 
 
-def test_an_unknown_model_is_refused_whether_or_not_it_is_trained():
+def test_an_unknown_model_is_refused_whether_or_not_it_is_trained(monkeypatch):
+    names = "reprior.experiments.models.timm_models.timm_names"
+    monkeypatch.setattr(names, lambda _: ["resnet50"])  # also where timm is not installed
     with pytest.raises(OptionError, match=r"`model` must be one of toy, resnet8, .* Got 'foo'"):
         select_cells(settings={"model": "foo"})
 

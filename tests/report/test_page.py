@@ -184,8 +184,8 @@ def test_a_loaded_calibrator_gives_the_same_page(tmp_path, rng):
 
 def test_a_strength_beyond_the_bounds_is_on_the_page(tmp_path, rng):
     logits, labels, counts = make_scores(rng)
-    calibrator = fitted(logits, labels, counts, bounds=(0.5, 1.0))
-    calibrator.strength_, calibrator.profile_ = 2.5, None
+    calibrator = fitted(logits, labels, counts, bounds=(0.5, 8.0))
+    calibrator.strength_, calibrator.profile_, calibrator.bounds = 2.5, None, (0.5, 1.0)
     data = page_json(write_report(tmp_path / "r.html", calibrator, chunked(logits, labels)))
     assert data["bounds"] == [0.0, 2.5]
     check_everywhere(data, logits, labels, calibrator, rng)

@@ -178,7 +178,7 @@ def test_a_frozen_estimator_asks_for_nothing():
 
 
 @pytest.mark.usefixtures("routing")
-@pytest.mark.filterwarnings("ignore:The best strength lay at the upper bound")
+@pytest.mark.filterwarnings("ignore:The best strength lay (at|near) the upper bound")
 def test_from_outside_in():
     inner = GaussianNB().set_fit_request(sample_weight=True)
     classifier = (
