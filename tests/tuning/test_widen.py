@@ -90,6 +90,17 @@ def test_it_ends_at_8_and_asks_about_the_prior():
     assert best.interval[1] == 8.0
 
 
+def test_a_best_just_before_8_is_taken_as_it_is():
+    margins = np.log(4.0) * np.array([7.0, 7.5, 1.0])
+    profile_of, seen = profiles_of(margins, [1, 0, 0])
+    best, _ = best_widened(profile_of, (0.0, 8.0), ACCURACY, [], stacklevel=1)
+    assert (best.interval[0], seen) == (0.0, [(0.0, 8.0)])
+    profile_of, seen = profiles_of([*margins, margins[0]], [1, 0, 0, 1])
+    best, _ = best_widened(profile_of, (0.0, 8.0), ACCURACY, [], stacklevel=1)
+    assert best.interval == pytest.approx((7.0, 7.5))
+    assert seen == [(0.0, 8.0)]
+
+
 def test_where_nothing_changes_the_bounds_stay_as_given():
     profile_of, _ = profiles_of([50.0, 50.0], [0, 1])
     with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 8 changes accuracy"):
