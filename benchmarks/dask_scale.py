@@ -20,12 +20,12 @@ from benchmarks.profile import scores_of
 from benchmarks.timing import Row, compare
 from reprior.core.threads import one_thread
 
-CHUNK, LEAD = (1_000_000, 14), 3.5
+CHUNK, LEAD = (6_000_000, 14), 3.5
 """More than half of the rows switch, as in the harder of the profile's benchmarks."""
 
-N_CHUNKS = 12
+N_CHUNKS = 6
 RESOLUTION = 1e-4
-PAIRS = 7
+PAIRS = 5
 
 #: Two workers are to be at least 1.7 times as fast as one.
 BAR = 1 / 1.7

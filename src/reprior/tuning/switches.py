@@ -316,9 +316,14 @@ class BinTable:
         (count, net), (mass, weighted) = self._plain, self._weighted
         cell = np.flatnonzero((net != 0).any(axis=0) | (weighted != 0).any(axis=0))
         point, klass = cell // self._n_classes, cell % self._n_classes
-        events = ClassEvents(self.point[point], klass, *net[:, cell], *weighted[:, cell])
+        plain = tuple(net[:, cell])
         there = np.flatnonzero(count)
-        return BinnedSwitches(events, self.point[there], count[there], mass[there])
+        moved = count[there]
+        if weighted is net:  # the same arrays: they travel once
+            events = ClassEvents(self.point[point], klass, *plain, *plain)
+            return BinnedSwitches(events, self.point[there], moved, moved)
+        events = ClassEvents(self.point[point], klass, *plain, *weighted[:, cell])
+        return BinnedSwitches(events, self.point[there], moved, mass[there])
 
     def _index(self, position: Vector) -> Vector:
         return _grid_index(position, self._resolution).astype(np.intp) - self._first
