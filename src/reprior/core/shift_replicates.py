@@ -2,7 +2,7 @@ r"""The most likely priors of samples drawn again: many problems that differ lit
 
 Every replicate is solved from the estimate on, with the curvature there,
 
-.. math:: p ← \arg\min_{q ≥ 0} \; g_b(p)^⊤ (q - p) + \tfrac12 (q - p)^⊤ H (q - p)
+.. math:: p ← \arg\min_{q ≥ 0} \; g_b(p)^⊤ (q - p) + \frac{1}{2} (q - p)^⊤ H (q - p)
 
 where g_b is the exact slope of the replicate's likelihood and H the curvature of all samples at the
 estimate: Newton's method with a matrix that is made once. What it ends at is the replicate's own

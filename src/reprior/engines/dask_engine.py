@@ -87,9 +87,8 @@ def dask_fit(
         Start as many single-thread worker processes on this machine for this fit.
     on_error : {"raise", "skip"}, default "raise"
         What to do about a shard that cannot be read: refuse, naming it; or leave out all of it,
-        with a warning that names it. Shards of other classes are refused in any case.
-
-    ``labels``, ``reading`` and ``on_error`` are for files, and refused with arrays.
+        with a warning that names it. Shards of other classes are refused in any case. This,
+        ``labels`` and ``reading`` are for files, and refused with arrays.
 
     Returns
     -------
