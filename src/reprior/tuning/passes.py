@@ -39,6 +39,9 @@ DEVICE_BLOCK = 1 << 24
 FIRST_ROOM = 1 << 14
 SWITCHES_PER_ROW = 0.5
 
+#: The share of that room below which what is found is copied, and the room let go.
+SPACIOUS = 0.8
+
 NO_WEIGHTS = np.empty(0)
 
 #: Fewer scores than this are done before a second thread is awake.
@@ -104,9 +107,14 @@ class _SwitchTable:
         )
 
     def closed(self, used: int) -> Switches:
-        label, loser, winner = self.parties[:, :used]
-        weight = self.weight[:used] if self.weight.size else None
-        return Switches(self.position[:used], label, loser, winner, weight=weight)
+        """The switches; in arrays of their own where the room was much too large to be kept."""
+        spacious = used < SPACIOUS * self.position.size
+        columns = (self.position, *self.parties, self.weight)
+        position, label, loser, winner, weight = (
+            column[:used].copy() if spacious else column[:used] for column in columns
+        )
+        weights = weight if self.weight.size else None
+        return Switches(position, label, loser, winner, weight=weights)
 
 
 def run_pass(

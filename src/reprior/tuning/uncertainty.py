@@ -59,7 +59,8 @@ class Uncertainty:
         simulation of 600 samples three quarters instead of nine tenths).
     value_interval, gain_interval : (float, float)
         Of what the chosen strength does on other samples. Their middles are the value and the gain
-        less the optimism.
+        less the optimism. Of the rule "smooth" they cover a little less (83 of 100 instead of 90 in
+        a simulation of 1,000 samples).
     """
 
     strength: float
