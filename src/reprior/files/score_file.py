@@ -22,7 +22,7 @@ MAX_BYTES = 1 << 23
 """Bytes of scores in a chunk, unless told otherwise: three of them stay in a large cache, and the
 work on one outweighs what a chunk costs by itself."""
 
-MAX_ROWS = 1 << 19
+MAX_ROWS = 1 << 18
 """Samples in a chunk: of few classes, labels, weights and winners weigh more than the scores."""
 
 
