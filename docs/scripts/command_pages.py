@@ -59,10 +59,10 @@ Scores in npy, zarr or npz without `class_names` have no class names. Counts, we
 that are by name then need `--classes`, the names in the order of the scores; the names `0` to
 `K-1` are indices.
 
-Score files are read and written in pieces. On a million rows of 50 classes in a parquet file `fit`
-stays below 600 MB of memory, `apply` and `evaluate` below 1 GiB, which a test holds them to. With
-numba, the first `fit` of half a million scores or more compiles its loops, once per installation.
-That can take many seconds; on a terminal the progress bar says so.
+Score files are read and written in pieces. `fit`, `apply` and `evaluate` on a million rows of 50
+classes in a parquet file each stay below 1 GiB of memory, and `fit` from npy files of any size below
+600 MB, which tests hold them to. With numba, the first `fit` of half a million scores or more compiles
+its loops, once per installation. That can take many seconds; on a terminal the progress bar says so.
 """
 
 
