@@ -14,7 +14,14 @@ import numpy as np
 from reprior.exceptions import FileFormatError
 from reprior.files.archive import DAMAGE
 
-__all__ = ["changed", "digests_of", "score_path", "scored_conditions", "scored_names"]
+__all__ = [
+    "changed",
+    "damage_told",
+    "digests_of",
+    "score_path",
+    "scored_conditions",
+    "scored_names",
+]
 
 SCORES = "scores"
 
@@ -57,18 +64,18 @@ def scored_conditions(homes: Iterable[Path], conditions: Iterable[str]) -> list[
 def scored_names(home: Path, condition: str) -> tuple[str, ...]:
     """Return the names of the frames that a score file is of, without reading the scores."""
     path = score_path(home, condition)
-    with _told(path), path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+    with damage_told(path), path.open("rb") as file, np.load(file, allow_pickle=False) as found:
         return tuple(str(name) for name in found["names"])
 
 
 def _digest(path: Path) -> str:
-    with _told(path), zipfile.ZipFile(path) as archive:
+    with damage_told(path), zipfile.ZipFile(path) as archive:
         held = sorted((each.filename, each.file_size, each.CRC) for each in archive.infolist())
     return hashlib.sha256(repr(held).encode()).hexdigest()[:16]
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def damage_told(path: Path) -> Iterator[None]:
     """Say of a damaged file which it is."""
     try:
         yield

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from reprior.exceptions import FileFormatError, OptionError
+from reprior.exceptions import OptionError
 from reprior.experiments.synthia.batches import batch_of
 from reprior.experiments.synthia.frames import IGNORED, Frame, FrameSource
 from reprior.experiments.synthia.networks import finer
-from reprior.experiments.synthia.origins import score_path
+from reprior.experiments.synthia.origins import damage_told, score_path
 from reprior.experiments.synthia.settings import STRIDE, NetworkSettings
-from reprior.files.archive import DAMAGE
 from reprior.files.atomic import atomic_write
 from reprior.files.writers.spool import npy_header
 from reprior.metrics.count_metrics import COUNT_METRICS
@@ -162,17 +161,13 @@ def _write(
 def read_scores(folder: str | os.PathLike[str], condition: str) -> ConditionScores:
     """Return the scores of a network under a condition."""
     path = score_path(folder, condition)
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as found:
-            names = tuple(str(name) for name in found["names"])
-            return ConditionScores(found["scores"], found["labels"], names)
-    except FileNotFoundError:
-        raise
-    except DAMAGE as error:
-        raise FileFormatError(
-            f"A score file must be a whole npz with scores, labels and names. Got {path}: {error}. "
-            f"Remove it and score again."
-        ) from error
+    with (
+        damage_told(path),
+        path.open("rb") as stream,
+        np.load(stream, allow_pickle=False) as found,
+    ):
+        names = tuple(str(name) for name in found["names"])
+        return ConditionScores(found["scores"], found["labels"], names)
 
 
 def measured(scores: Array, labels: Array) -> dict[str, float]:
