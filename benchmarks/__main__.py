@@ -27,7 +27,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "per_class": ("numba",),
     "rebalance": ("scipy",),
     "temperature": ("scipy", "numba", "sklearn", "netcal", "probmetrics", "torch", "abstention"),
-    "shift": ("scipy", "abstention", "quapy", "cvxpy"),
+    "shift": ("scipy", "numba", "abstention", "quapy", "cvxpy"),
     "importing": (),
     "loader": ("torch", "numba"),
     "fold_torch": ("torch",),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from unittest import mock
 
 import numpy as np
 
 import reprior as rp
-from benchmarks.timing import Row, compare
+from benchmarks.timing import Row, compare, without_numba
 
 #: name, (N, K), mean lead of a sample's own class over unit noise, and the bars with and without
 #: numba. "Few": at most a fifth of the rows switch; "most": more than half.
@@ -42,13 +40,6 @@ def switching_share(logits: np.ndarray, prior: np.ndarray) -> float:
     """Share of the rows whose prediction differs between the strengths 0 and 2."""
     w = -np.log(prior).astype(np.float32)
     return float((logits.argmax(1) != (logits + 2 * w).argmax(1)).mean())
-
-
-@contextmanager
-def without_numba() -> Iterator[None]:
-    """Run as an installation without numba does."""
-    with mock.patch("reprior.tuning.compiling.has_numba", return_value=False):
-        yield
 
 
 def rows() -> Iterator[Row]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -63,6 +65,14 @@ def has(package: str, install: str | None = None) -> bool:
     how = f"pip install {install or package}"
     print(f"LEFT OUT: {package} is not installed. Run: {how}", flush=True)
     return False
+
+
+@contextmanager
+def without_numba() -> Iterator[None]:
+    """Run as an installation without numba does."""
+    tuning = mock.patch("reprior.tuning.compiling.has_numba", return_value=False)
+    with tuning, mock.patch("reprior.core.threads.has_numba", return_value=False):
+        yield
 
 
 def _seconds(work: Callable[[], Any]) -> float:

@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from tests.core.shifted import world
-from tests.oracles import confusion
 
-from reprior.core.shift_moments import (
-    Moments,
-    bbse,
-    conditioning,
-    moments,
-    predictions,
-    truncated,
-)
+from reprior.core.shift_moments import Moments, bbse, conditioning, truncated
+from reprior.core.shift_predictions import predictions
 
 EXACT = 1e-12
 """Solutions of well-conditioned systems by two routes in float64."""
@@ -49,31 +42,9 @@ def test_it_is_the_published_definition(seed, n_classes, soft):
     seen = softmax(target, axis=1) if soft else np.eye(n_classes)[target.argmax(axis=1)]
     weights = np.linalg.inv(C) @ seen.mean(axis=0)
     expected = weights * np.bincount(labels) / labels.size
-    found = moments(predictions(target, soft=soft), predictions(scores, soft=soft), labels)
+    predicted, known = (predictions(z, soft=soft) for z in (target, scores))
+    found = Moments(predicted.mean(), known.class_means(labels), labels.size)
     np.testing.assert_allclose(bbse(found, source), expected, atol=1e-9 * np.abs(weights).max())
-
-
-@pytest.mark.parametrize("soft", [False, True])
-def test_class_means_are_the_confusion_matrix(soft):
-    _, scores, labels, _ = problem(1, 4)
-    found = predictions(scores, soft=soft).class_means(labels)
-    if soft:
-        expected = np.stack(
-            [softmax(scores[labels == k], axis=1).mean(axis=0) for k in range(4)], axis=1
-        )
-    else:
-        counts = confusion(labels, scores.argmax(axis=1), 4).T
-        expected = counts / counts.sum(axis=0)
-    np.testing.assert_allclose(found, expected, atol=EXACT)
-    np.testing.assert_allclose(found.sum(axis=0), 1)
-
-
-def test_short_floats_are_summed_in_long_ones():
-    scores = np.tile(np.array([[0.1, 0.2, 0.3]], np.float32), (70_000, 1))
-    mean = predictions(scores, soft=True).mean()
-    np.testing.assert_allclose(mean, softmax([0.1, 0.2, 0.3]), rtol=1e-6)
-    assert mean.dtype == np.float64
-    assert mean.sum() == pytest.approx(1, abs=1e-15)
 
 
 def test_stacks_are_solved_one_by_one():
@@ -130,6 +101,22 @@ class TestConditioning:
         found = self.of(scores, labels)
         assert found.condition_number == np.inf
         assert found.near_singular
+
+    @pytest.mark.parametrize("smallest", [0.3, 2e-3, 5e-4, 1e-7, 0.0])
+    def test_singular_values_are_those_of_the_decomposition(self, smallest):
+        # Well-conditioned ones are taken from the matrix times itself.
+        rng = np.random.default_rng(5)
+        left, right = (np.linalg.qr(rng.normal(size=(4, 4)))[0] for _ in range(2))
+        matrix = left * [1.0, 0.7, 0.5, smallest] @ right.T
+        seen, labels = predictions(rng.normal(size=(40, 4)), soft=True), np.arange(40) % 4
+        found = conditioning(seen, labels, matrix)
+        assert found.smallest_singular_value == pytest.approx(smallest, rel=1e-8, abs=1e-15)
+        expected = 1 / smallest if smallest else np.inf
+        assert found.condition_number == pytest.approx(expected, rel=1e-8)
+        along = seen.probabilities @ left[:, 3]
+        variances = [along[labels == k].var() / 10 for k in range(4)]
+        error = np.sqrt(right[:, 3] ** 2 @ variances)
+        assert found.standard_error == pytest.approx(error, rel=1e-6)
 
     @pytest.mark.parametrize("soft", [False, True])
     def test_its_standard_error_is_that_of_samples_drawn_anew(self, soft):

@@ -13,7 +13,8 @@ from scipy.special import softmax
 from tests.core.shifted import world
 
 import reprior as rp
-from reprior.core.shift_moments import moments, predictions
+from reprior.core.shift_moments import Moments
+from reprior.core.shift_predictions import predictions
 from reprior.core.shift_rlls import strength_of_penalty
 
 pytestmark = [
@@ -115,7 +116,8 @@ def test_rlls_by_a_cone_solver_that_is_made_to_go_on(problem, method):
     cp = pytest.importorskip("cvxpy", reason="cvxpy is not installed")
     soft = method.endswith("soft")
     target, source = (predictions(z, soft=soft) for z in (problem.scores, problem.seen))
-    found = moments(target, source, problem.labels)
+    labels = problem.labels
+    found = Moments(target.mean(), source.class_means(labels), labels.size)
     joint, excess = found.confusion * problem.mix, found.predicted - source.mean()
     rho = strength_of_penalty(problem.n_classes, problem.labels.size)
     theta = cp.Variable(problem.n_classes)

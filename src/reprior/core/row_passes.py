@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from reprior.core.labelled import Labelled
 from reprior.core.threads import compiles, in_threads, n_cores
 
-__all__ = ["read_only", "sum_blocks", "sum_compiled", "takes_compiled"]
+__all__ = ["read_only", "shares", "sum_blocks", "sum_compiled", "takes_compiled"]
 
 WORTH_COMPILING = 1 << 16
 """Scores from which on a compiled pass is the faster one."""
@@ -65,10 +65,19 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _shares(data: Labelled) -> list[slice]:
-    """Cut the rows in equal parts, one per core where there are many."""
-    n = data.labels.size
-    wanted = min(n_cores(), n, n * data.n_classes // SCORES_PER_THREAD) if data.on_numpy else 1
-    n_threads = max(wanted, 1)
-    edges = [n * i // n_threads for i in range(n_threads + 1)]
+def shares(n_rows: int, n_classes: int) -> list[slice]:
+    """Cut rows of scores in equal parts, one per core where there are many.
+
+    Examples
+    --------
+    >>> shares(1000, 10)
+    [slice(0, 1000, None)]
+    """
+    n_threads = max(1, min(n_cores(), n_rows, n_rows * n_classes // SCORES_PER_THREAD))
+    edges = [n_rows * i // n_threads for i in range(n_threads + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def _shares(data: Labelled) -> list[slice]:
+    n = data.labels.size
+    return shares(n, data.n_classes) if data.on_numpy else [slice(0, n)]

@@ -5,38 +5,30 @@ unchanged, and P(y) alone has shifted.
 """
 
 import warnings
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core import shift_bootstrap, shift_em
-from reprior.core.checks import check_choice, check_finite_number, check_kind
-from reprior.core.prior import as_prior
+from reprior.core import shift_bootstrap
+from reprior.core.checks import check_finite_number
 from reprior.core.shift_bootstrap import Progress
-from reprior.core.shift_calibration import fitted_calibration
-from reprior.core.shift_doubts import Held, held_back, of_conditioning, of_penalty, of_rest
-from reprior.core.shift_moments import (
-    Conditioning,
-    Predicted,
-    bbse,
-    conditioning,
-    moments,
-    predictions,
-    truncated,
+from reprior.core.shift_em import Likelihood
+from reprior.core.shift_estimate import (
+    METHODS,
+    Estimate,
+    Known,
+    by_em,
+    by_moments,
+    know,
+    solver,
 )
-from reprior.core.shift_newton import most_likely
+from reprior.core.shift_predictions import Predicted
 from reprior.core.shift_recalibration import recalibrated
 from reprior.core.shift_report import TargetPriorReport
-from reprior.core.shift_rlls import rlls
-from reprior.core.shift_rows import Validation, as_calibration, labelled_rows, log_rows
 from reprior.exceptions import OptionError, RepriorWarning
 
 __all__ = ["METHODS", "estimate_target_prior", "estimate_target_prior_report"]
-
-METHODS = ("em", "bbse", "bbse_soft", "rlls", "rlls_soft")
-"""How a target prior can be estimated."""
 
 
 def estimate_target_prior(
@@ -158,10 +150,11 @@ def estimate_target_prior(
     ... )
     array([0., 1.])
     """
-    problem = _problem(
-        scores, source_prior, method, kind, validation, calibration, class_axis, ignore_index
-    )
-    estimate = _solved(problem)
+    known = know(
+        source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
+        class_axis=class_axis, ignore_index=ignore_index,
+    )  # fmt: skip
+    estimate, _ = _solved(known, scores)
     for sentence in estimate.doubts():
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     return estimate.prior
@@ -237,163 +230,62 @@ def estimate_target_prior_report(
         raise OptionError(
             f"`n_replicates` must be an integer of at least 2. Got {n_replicates!r}. Pass 200."
         )
-    problem = _problem(
-        scores, source_prior, method, kind, validation, calibration, class_axis, ignore_index
-    )
-    estimate = _solved(problem)
+    known = know(
+        source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
+        class_axis=class_axis, ignore_index=ignore_index,
+    )  # fmt: skip
+    estimate, target = _solved(known, scores)
     for sentence in estimate.doubts():
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     rng = np.random.default_rng(random_state)
-    found = estimate.replicates(
-        problem, int(n_replicates), rng, progress or shift_bootstrap.ignored
+    replicates = _replicates(
+        known, estimate, target, int(n_replicates), rng, progress or shift_bootstrap.ignored
     )
-    return estimate.report(problem, level, found)
-
-
-class _Problem(NamedTuple):
-    """Checked arguments: log-scores of the target, and of validation samples with their labels."""
-
-    rows: NDArray[Any]
-    source: NDArray[np.float64]
-    method: str
-    labelled: Validation | None
-    calibration: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
-
-
-def _problem(
-    scores: Any,
-    source_prior: Any,
-    method: str,
-    kind: str,
-    validation: Any,
-    calibration: Any,
-    class_axis: int,
-    ignore_index: int | None,
-) -> _Problem:
-    """Check the arguments and read the scores."""
-    check_choice("method", method, METHODS)
-    check_kind(kind)
-    if validation is None and method != "em":
-        raise OptionError(
-            f"`validation` must be (scores, labels) for method={method!r}, which learns from them "
-            f"how the model sees each class. Got None. Pass labelled scores, or method='em'."
-        )
-    source = as_prior(source_prior, name="source_prior")
-    how = as_calibration(calibration, source.size)
-    rows = log_rows(scores, source.size, kind=kind, class_axis=class_axis, calibration=how)
-    if validation is None:
-        return _Problem(rows, source, method, None)
-    labelled = labelled_rows(
-        validation, source.size, kind=kind, class_axis=class_axis, calibration=how,
-        ignore_index=ignore_index,
-    )  # fmt: skip
-    if method != "em" or how is not None:
-        return _Problem(rows, source, method, labelled)
-    fitted = fitted_calibration(labelled, source)
-    labelled = labelled._replace(rows=fitted(labelled.rows))
-    return _Problem(fitted(rows), source, method, labelled, (fitted.scale, fitted.bias))
-
-
-@dataclass(frozen=True, eq=False)
-class _Estimate:
-    """What was found, by any method."""
-
-    prior: NDArray[np.float64]
-    conditioning: Conditioning | None
-    negative_mass: float = 0.0
-    iterations: int = 1
-    last_change: float = 0.0
-    left: float = 0.0
-    likelihood: shift_em.Likelihood | None = None
-    predicted: tuple[Predicted, ...] = ()
-    held: Held | None = None
-
-    @property
-    def converged(self) -> bool:
-        return self.left <= shift_em.CHANGE_TOLERANCE
-
-    def doubts(self) -> list[str]:
-        """Return what the user should know."""
-        rest = "" if self.converged else of_rest(self.prior.size, self.iterations, self.left)
-        # Beside a singular matrix there is nothing to compare a penalised solution with.
-        of_moments = of_conditioning(self.conditioning) or of_penalty(self.held)
-        return [sentence for sentence in (rest, of_moments) if sentence]
-
-    def replicates(
-        self, problem: _Problem, n: int, rng: np.random.Generator, progress: Progress
-    ) -> NDArray[np.float64]:
-        if self.likelihood is not None:
-            seen, few = None, problem.source.size <= shift_bootstrap.MOST_CLASSES
-            if few and problem.calibration is not None and problem.labelled is not None:
-                seen = recalibrated(problem.labelled, problem.source, n, rng)
-            return shift_bootstrap.em_replicates(
-                self.likelihood, self.prior, problem.source, n, rng, seen=seen, progress=progress
-            )
-        assert problem.labelled is not None  # noqa: S101 - all methods but EM have labels
-        solve = rlls if problem.method.startswith("rlls") else bbse
-        target, source = self.predicted
-        labels = problem.labelled.labels
-        return shift_bootstrap.moment_replicates(
-            target, source, labels, solve, problem.source, n, rng, progress=progress
-        )
-
-    def report(
-        self, problem: _Problem, confidence: float, replicates: NDArray[np.float64]
-    ) -> TargetPriorReport:
-        return TargetPriorReport(
-            prior=self.prior,
-            intervals=shift_bootstrap.intervals(replicates, confidence),
-            confidence=confidence,
-            replicates=replicates,
-            source_prior=problem.source,
-            method=problem.method,
-            n_samples=len(problem.rows),
-            n_labels=None if problem.labelled is None else problem.labelled.labels.size,
-            iterations=self.iterations,
-            last_change=self.last_change,
-            converged=self.converged,
-            negative_mass=self.negative_mass,
-            conditioning=self.conditioning,
-            calibration=problem.calibration,
-            held_back=None if self.held is None else self.held.share,
-        )
-
-
-def _solved(problem: _Problem) -> _Estimate:
-    return _by_em(problem) if problem.method == "em" else _by_moments(problem)
-
-
-def _by_em(problem: _Problem) -> _Estimate:
-    likelihood = shift_em.Likelihood(problem.rows, problem.source)
-    found = most_likely(likelihood, problem.source)
-    known = None
-    if problem.labelled is not None:
-        seen = predictions(problem.labelled.rows, soft=True)
-        labels = problem.labelled.labels
-        known = conditioning(seen, labels, seen.class_means(labels))
-    return _Estimate(
-        prior=found.priors[0],
-        conditioning=known,
-        iterations=int(found.iterations[0]),
-        last_change=float(found.change[0]),
-        left=float(found.left[0]),
-        likelihood=likelihood,
+    return TargetPriorReport(
+        prior=estimate.prior,
+        intervals=shift_bootstrap.intervals(replicates, level),
+        confidence=level,
+        replicates=replicates,
+        source_prior=known.source,
+        method=method,
+        n_samples=len(target),
+        n_labels=None if known.labelled is None else known.labelled.labels.size,
+        iterations=estimate.iterations,
+        last_change=estimate.last_change,
+        converged=estimate.converged,
+        negative_mass=estimate.negative_mass,
+        conditioning=estimate.conditioning,
+        calibration=None if known.fitted is None else (known.fitted.scale, known.fitted.bias),
+        held_back=None if estimate.held is None else estimate.held.share,
     )
 
 
-def _by_moments(problem: _Problem) -> _Estimate:
-    labelled = problem.labelled
-    assert labelled is not None  # noqa: S101 - checked where the arguments are
-    soft = problem.method.endswith("soft")
-    target, seen = (predictions(rows, soft=soft) for rows in (problem.rows, labelled.rows))
-    found = moments(target, seen, labelled.labels)
-    solve = rlls if problem.method.startswith("rlls") else bbse
-    solution = solve(found, problem.source)
-    prior = truncated(solution, problem.source)
-    return _Estimate(
-        prior=prior,
-        conditioning=conditioning(seen, labelled.labels, found.confusion),
-        negative_mass=float(-np.minimum(solution, 0.0).sum()),
-        predicted=(target, seen),
-        held=held_back(prior, found, problem.source) if solve is rlls else None,
+def _solved(known: Known, scores: Any) -> tuple[Estimate, Likelihood | Predicted]:
+    """Return the estimate, and what it was made from."""
+    if known.method == "em":
+        likelihood = Likelihood(known.rows(scores), known.source)
+        return by_em(known, likelihood), likelihood
+    predicted = known.predicted(scores)
+    return by_moments(known, predicted.sum()), predicted
+
+
+def _replicates(
+    known: Known,
+    estimate: Estimate,
+    target: Likelihood | Predicted,
+    n: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> NDArray[np.float64]:
+    """Return the estimates of samples drawn again."""
+    seen, few = None, known.source.size <= shift_bootstrap.MOST_CLASSES
+    if isinstance(target, Likelihood):
+        if few and known.fitted is not None and known.labelled is not None:
+            seen = recalibrated(known.labelled, known.source, n, rng)
+        return shift_bootstrap.em_replicates(
+            target, estimate.prior, known.source, n, rng, seen=seen, progress=progress
+        )
+    assert known.labelled is not None  # noqa: S101 - all methods but EM have labels
+    return shift_bootstrap.moment_replicates(
+        target, *known.labelled, solver(known.method), known.source, n, rng, progress=progress
     )

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.shift_em import Likelihood, climb
-from reprior.core.shift_moments import HardPredictions, Moments, Predicted, truncated
+from reprior.core.shift_moments import Moments, truncated
 from reprior.core.shift_newton import MOST_CLASSES
+from reprior.core.shift_predictions import HardPredictions, Predicted
 from reprior.core.shift_recalibration import Recalibrated
 from reprior.core.shift_replicates import Nearby, Redrawn
 
@@ -144,7 +145,7 @@ def _means(found: Predicted, n_replicates: int, rng: np.random.Generator) -> Vec
     """Return mean predictions of samples drawn again, (n_replicates, K)."""
     if isinstance(found, HardPredictions):
         # Drawing samples again is drawing their classes again, by their frequencies.
-        n = found.classes.size
+        n = len(found)
         drawn: Vector = rng.multinomial(n, found.mean(), size=n_replicates) / n
         return drawn
     return _weighted_means(found.probabilities, n_replicates, rng)

@@ -4,6 +4,8 @@ EM believes every probability. One scale and a bias per class make them right on
 samples, whatever their class mix, and are then moved to the source prior, by which EM divides.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +16,7 @@ from reprior.exceptions import ScoresError
 __all__ = ["fitted_calibration"]
 
 
-def fitted_calibration(validation: Validation, source: NDArray[np.float64]) -> Affine:
+def fitted_calibration(validation: Validation[NDArray[Any]], source: NDArray[np.float64]) -> Affine:
     r"""Return the map to log-posteriors under the source prior that fits the labels best.
 
     .. math:: a z_k + b_k + \log P_s(k) - \log P_v(k)

@@ -63,6 +63,9 @@ class Likelihood:
         self.ratio = np.exp(ratio, out=ratio)
         self.counts = counts
 
+    def __len__(self) -> int:
+        return len(self.ratio)
+
     def of(self, counts: NDArray[np.uint8]) -> "Likelihood":
         """Return that of replicates of the same samples."""
         return Likelihood.of_ratio(self.ratio, counts)

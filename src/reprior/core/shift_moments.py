@@ -11,16 +11,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core.shift_predictions import Predicted
+
 __all__ = [
     "Conditioning",
-    "HardPredictions",
     "Moments",
-    "Predicted",
-    "SoftPredictions",
     "bbse",
     "conditioning",
-    "moments",
-    "predictions",
     "truncated",
 ]
 
@@ -30,62 +27,11 @@ CERTAIN = 2.0
 """Standard errors of the smallest singular value by which it must differ from 0, or the matrix is
 taken as near-singular: of matrices that truly are singular, 95 % are then recognised."""
 
+WELL_CONDITIONED = 1e-6
+"""Of squares of singular values that are further apart, the smallest loses more than six digits."""
+
 HUGE = 1e8
 """Solutions beyond this are of matrices that are singular but for rounding."""
-
-
-class HardPredictions:
-    """The class of the largest score, the first where there are several."""
-
-    def __init__(self, rows: NDArray[Any]) -> None:
-        self.classes, self.n_classes = rows.argmax(axis=1), rows.shape[1]
-
-    def mean(self) -> Vector:
-        """Return how often each class is predicted."""
-        found: Vector = np.bincount(self.classes, minlength=self.n_classes) / self.classes.size
-        return found
-
-    def class_means(self, labels: NDArray[np.int64]) -> Vector:
-        """Return how often each class is predicted where another is true: row, column."""
-        k = self.n_classes
-        counts = np.bincount(self.classes * k + labels, minlength=k * k).reshape(k, k)
-        found: Vector = counts / counts.sum(axis=0)
-        return found
-
-    def along(self, direction: Vector) -> Vector:
-        """Return the direction's entry of every sample's class."""
-        found: Vector = direction[self.classes]
-        return found
-
-
-class SoftPredictions:
-    """The model's probabilities."""
-
-    def __init__(self, rows: NDArray[Any]) -> None:
-        mass = rows - rows.max(axis=1, keepdims=True)
-        self.probabilities = np.exp(mass, out=mass)
-        total = mass.sum(axis=1, keepdims=True, dtype=np.float64)
-        self.probabilities /= total.astype(mass.dtype)
-
-    def mean(self) -> Vector:
-        """Return the mean probability of every class."""
-        return _normalised(self.probabilities.mean(axis=0, dtype=np.float64))
-
-    def class_means(self, labels: NDArray[np.int64]) -> Vector:
-        """Return the mean probabilities of the samples of each label, a column each."""
-        order = np.argsort(labels, kind="stable")
-        starts = np.searchsorted(labels[order], np.arange(self.probabilities.shape[1]))
-        sums = np.add.reduceat(self.probabilities[order], starts, axis=0, dtype=np.float64)
-        return _normalised(sums).T
-
-    def along(self, direction: Vector) -> Vector:
-        """Return the mean of the direction under every sample's probabilities."""
-        found: Vector = self.probabilities @ direction
-        return found
-
-
-Predicted: TypeAlias = HardPredictions | SoftPredictions
-"""What a model predicts for samples: classes, or their probabilities."""
 
 
 class Moments(NamedTuple):
@@ -125,16 +71,6 @@ class Conditioning:
     near_singular: bool
 
 
-def predictions(rows: NDArray[Any], *, soft: bool) -> Predicted:
-    """Return the hard or soft predictions of rows of log-scores."""
-    return SoftPredictions(rows) if soft else HardPredictions(rows)
-
-
-def moments(target: Predicted, source: Predicted, labels: NDArray[np.int64]) -> Moments:
-    """Return the moments of target and validation predictions."""
-    return Moments(target.mean(), source.class_means(labels), labels.size)
-
-
 def bbse(found: Moments, source: Vector) -> Vector:
     r"""Solve M p = μ for the prior p; entries may be negative.
 
@@ -169,14 +105,13 @@ def conditioning(source: Predicted, labels: NDArray[np.int64], confusion: Vector
     :math:`\sum_j v_j^2 \operatorname{var}_j(u^⊤ f) / n_j` with the predictions f of the n_j samples
     of class j.
     """
-    left, sigma, right = np.linalg.svd(confusion)
-    smallest, largest = float(sigma[-1]), float(sigma[0])
-    along = source.along(left[:, -1])
+    left, smallest, right, largest = _least_seen(confusion)
+    along = source.along(left)
     counts = np.bincount(labels).astype(np.float64)
     mean = np.bincount(labels, weights=along) / counts
     variance = np.bincount(labels, weights=(along - mean[labels]) ** 2) / counts
-    error = float(np.sqrt((right[-1] ** 2 * variance / counts).sum()))
-    singular = smallest <= _rounding(sigma.size) * largest
+    error = float(np.sqrt((right**2 * variance / counts).sum()))
+    singular = smallest <= _rounding(right.size) * largest
     return Conditioning(
         condition_number=float("inf") if singular else largest / smallest,
         smallest_singular_value=smallest,
@@ -185,11 +120,16 @@ def conditioning(source: Predicted, labels: NDArray[np.int64], confusion: Vector
     )
 
 
+def _least_seen(matrix: Vector) -> tuple[Vector, float, Vector, float]:
+    """Return the smallest singular value between its vectors, left and right, and the largest."""
+    # Sooner than a decomposition, and as good where squares leave enough digits.
+    squares, vectors = np.linalg.eigh(matrix.T @ matrix)
+    if squares[0] > WELL_CONDITIONED * squares[-1]:
+        smallest, largest = float(np.sqrt(squares[0])), float(np.sqrt(squares[-1]))
+        return matrix @ vectors[:, 0] / smallest, smallest, vectors[:, 0], largest
+    left, sigma, right = np.linalg.svd(matrix)
+    return left[:, -1], float(sigma[-1]), right[-1], float(sigma[0])
+
+
 def _rounding(n_classes: int) -> float:
     return n_classes * float(np.finfo(np.float64).eps)
-
-
-def _normalised(mass: Vector) -> Vector:
-    """Return distributions whose sums were off by the rounding of shorter floats."""
-    found: Vector = mass / mass.sum(axis=-1, keepdims=True)
-    return found

@@ -45,7 +45,7 @@ class Recalibrated(NamedTuple):
 
 
 def recalibrated(
-    validation: Validation,
+    validation: Validation[NDArray[Any]],
     source: NDArray[np.float64],
     n_replicates: int,
     rng: np.random.Generator,

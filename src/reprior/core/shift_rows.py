@@ -6,7 +6,8 @@ calibration: what is measured on the ones is only then true of the others.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,16 @@ __all__ = [
     "Validation",
     "about_validation",
     "as_calibration",
+    "labelled",
     "labelled_rows",
     "log_rows",
 ]
 
 Calibration: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 """What is done to rows of log-scores (n, K) before anything else, source and target alike."""
+
+Rows = TypeVar("Rows")
+"""One entry per sample, of which those of some can be taken by a mask."""
 
 
 class Affine:
@@ -62,10 +67,10 @@ class Affine:
         return scaled
 
 
-class Validation(NamedTuple):
-    """Log-scores (n, K) and the labels (n,) of validation samples; every class has some."""
+class Validation(NamedTuple, Generic[Rows]):
+    """Log-scores (n, K), or what is read from them, and the labels (n,) of validation samples."""
 
-    rows: NDArray[Any]
+    rows: Rows
     labels: NDArray[np.int64]
 
 
@@ -106,8 +111,26 @@ def labelled_rows(
     class_axis: int,
     calibration: Calibration | None,
     ignore_index: int | None,
-) -> Validation:
+) -> Validation[NDArray[Any]]:
     """Return the rows and labels of ``validation=(scores, labels)``, the ignored left out."""
+    read = partial(
+        log_rows, n_classes=n_classes, kind=kind, class_axis=class_axis, calibration=calibration
+    )
+    return labelled(validation, n_classes, read, class_axis=class_axis, ignore_index=ignore_index)
+
+
+def labelled(
+    validation: Any,
+    n_classes: int,
+    read: Callable[[Any], Any],
+    *,
+    class_axis: int,
+    ignore_index: int | None,
+) -> Validation[Any]:
+    """Return what is read from the scores of ``validation=(scores, labels)``, and the labels.
+
+    Samples to be ignored are left out; every class has labels.
+    """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise OptionError(
             f"`validation` must be (scores, labels). Got {type(validation).__name__}"
@@ -116,9 +139,7 @@ def labelled_rows(
         )
     scores, labels = validation
     with about_validation():
-        rows = log_rows(
-            scores, n_classes, kind=kind, class_axis=class_axis, calibration=calibration
-        )
+        rows = read(scores)
         host = to_numpy(labels)
         shape = _sample_shape(np.shape(scores), n_classes, class_axis)
         check_labels(host, n_classes=n_classes, shape=shape, ignore_index=ignore_index)

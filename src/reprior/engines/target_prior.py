@@ -6,9 +6,9 @@ Predictions add up over chunks. The likelihood that EM climbs does too: every st
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -17,21 +17,8 @@ from numpy.typing import NDArray
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
-from reprior.core.prior import as_prior
-from reprior.core.shift import _Estimate, _Problem, _problem
-from reprior.core.shift_doubts import held_back
 from reprior.core.shift_em import Likelihood
-from reprior.core.shift_moments import (
-    HardPredictions,
-    Moments,
-    bbse,
-    conditioning,
-    predictions,
-    truncated,
-)
-from reprior.core.shift_newton import most_likely
-from reprior.core.shift_rlls import rlls
-from reprior.core.shift_rows import Affine, Calibration, as_calibration, log_rows
+from reprior.core.shift_estimate import Estimate, Known, by_em, by_moments, know
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import GATHERED_SCORES, KEPT_SCORES
 from reprior.engines.stream import Progress, as_chunk, located
@@ -43,6 +30,7 @@ from reprior.files.walk import said_of
 __all__ = ["estimate_target_prior"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+Read = TypeVar("Read", bound=Sized)
 
 
 def estimate_target_prior(
@@ -96,17 +84,12 @@ def estimate_target_prior(
     check_kind(kind)
     _check_files(chunks, kind, "chunks")
     _check_files(validation, kind, "validation")
-    source = as_prior(source_prior, name="source_prior")
-    # With a sample of no meaning for the target: what else is given is checked and read.
-    problem = _problem(
-        _blank(source.size, kind, class_axis), source, method, kind,
-        _gathered(validation, class_axis), calibration, class_axis, ignore_index,
+    known = know(
+        source_prior, method=method, kind=kind, validation=_gathered(validation, class_axis),
+        calibration=calibration, class_axis=class_axis, ignore_index=ignore_index,
     )  # fmt: skip
-    how = as_calibration(calibration, source.size)
-    if problem.calibration is not None:
-        how = Affine(*problem.calibration)
-    target = _Target(chunks, source.size, kind, class_axis, how, progress)
-    found = _by_em(problem, target) if method == "em" else _by_moments(problem, target)
+    target = _Target(chunks, known, progress)
+    found = _by_em(known, target) if method == "em" else _by_moments(known, target)
     target.lookalike.warn(stacklevel=2)
     left_out = [each for given in (chunks, validation) for each in getattr(given, "left_out", ())]
     for sentence in (*found.doubts(), *([said_of(left_out)] if left_out else [])):
@@ -115,42 +98,31 @@ def estimate_target_prior(
 
 
 class _Target:
-    """Unlabelled scores, gone through as rows of log-scores."""
+    """Unlabelled scores, gone through chunk by chunk."""
 
-    def __init__(
-        self,
-        chunks: Any,
-        n_classes: int,
-        kind: str,
-        class_axis: int,
-        calibration: Calibration | None,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, chunks: Any, known: Known, progress: Progress) -> None:
         self.chunks = [chunks] if array_api_compat.is_array_api_obj(chunks) else chunks
-        self.n_classes, self.kind, self.class_axis = n_classes, kind, class_axis
-        self.calibration, self.progress = calibration, progress
-        self.lookalike, self._looked = Lookalike(kind), False
+        self.known, self.progress = known, progress
+        self.lookalike, self._looked = Lookalike(known.kind), False
 
-    def rows(self) -> Iterator[Vector]:
-        """One pass: the rows (n, K) of every chunk that has some."""
+    def each(self, read: Callable[[Any], Read]) -> Iterator[Read]:
+        """One pass: what is read from the scores of every chunk that has some."""
         done = 0
         for given in self.chunks:
             bare = array_api_compat.is_array_api_obj(given)
             chunk = Chunk(given, start=done) if bare else as_chunk(given, done)
-            axis, shape = _sample_axis(chunk.scores, self.class_axis), np.shape(chunk.scores)
+            axis = _sample_axis(chunk.scores, self.known.class_axis)
+            shape = np.shape(chunk.scores)
             if not np.prod(shape, dtype=np.int64):
                 continue
             with located(chunk.start or done, axis), _unsaid():
-                rows = log_rows(
-                    chunk.scores, self.n_classes, kind=self.kind, class_axis=self.class_axis,
-                    calibration=self.calibration,
-                )  # fmt: skip
+                found = read(chunk.scores)
             if not self._looked:
-                self._look(chunk.scores, len(rows))
+                self._look(chunk.scores, len(found))
             done += shape[axis]
             if self.progress is not None:
                 self.progress(done)
-            yield rows
+            yield found
         self._looked = True
         if not done:
             raise ScoresError(
@@ -159,10 +131,9 @@ class _Target:
             )
 
     def _look(self, scores: Any, n: int) -> None:
-        xp, single = namespace(scores), is_single_score(
-            np.shape(scores), self.n_classes, self.class_axis
-        )  # fmt: skip
-        z = xp.asarray(scores) if single else xp.moveaxis(xp.asarray(scores), self.class_axis, -1)
+        xp, axis, shape = namespace(scores), self.known.class_axis, np.shape(scores)
+        single = is_single_score(shape, self.known.source.size, axis)
+        z = xp.asarray(scores) if single else xp.moveaxis(xp.asarray(scores), axis, -1)
         self.lookalike.look(z, n, single, xp)
 
 
@@ -204,8 +175,8 @@ class _Read(Likelihood):
         self.ratio, self.counts = ratio, None
 
 
-def _by_em(problem: _Problem, target: _Target) -> _Estimate:
-    chunks, source = target.chunks, problem.source
+def _by_em(known: Known, target: _Target) -> Estimate:
+    chunks, source = target.chunks, known.source
     if iter(chunks) is chunks:
         raise OptionError(
             f"`chunks` must be something that can be gone through several times for method='em'. "
@@ -214,7 +185,7 @@ def _by_em(problem: _Problem, target: _Target) -> _Estimate:
         )
 
     def ratios() -> Iterator[Vector]:
-        return (Likelihood(rows, source).ratio for rows in target.rows())
+        return (Likelihood(rows, source).ratio for rows in target.each(known.rows))
 
     kept: list[Vector] = []
     n = 0
@@ -224,41 +195,14 @@ def _by_em(problem: _Problem, target: _Target) -> _Estimate:
         if n * source.size > KEPT_SCORES:
             kept.clear()
     few = n * source.size <= KEPT_SCORES
-    likelihood = _Read(np.concatenate(kept) if few else _Ratios(ratios, (n, source.size)))
-    found = most_likely(likelihood, source)
-    known = None
-    if problem.labelled is not None:
-        seen, labels = predictions(problem.labelled.rows, soft=True), problem.labelled.labels
-        known = conditioning(seen, labels, seen.class_means(labels))
-    return _Estimate(
-        prior=found.priors[0],
-        conditioning=known,
-        iterations=int(found.iterations[0]),
-        last_change=float(found.change[0]),
-        left=float(found.left[0]),
-    )
+    return by_em(known, _Read(np.concatenate(kept) if few else _Ratios(ratios, (n, source.size))))
 
 
-def _by_moments(problem: _Problem, target: _Target) -> _Estimate:
-    labelled, source = problem.labelled, problem.source
-    assert labelled is not None  # noqa: S101 - checked where the arguments are
-    soft = problem.method.endswith("soft")
-    total = np.zeros(source.size)
-    for rows in target.rows():
-        part = predictions(rows, soft=soft)
-        if isinstance(part, HardPredictions):
-            total += np.bincount(part.classes, minlength=source.size)
-        else:
-            total += part.probabilities.sum(axis=0, dtype=np.float64)
-    seen, labels = predictions(labelled.rows, soft=soft), labelled.labels
-    found = Moments(total / total.sum(), seen.class_means(labels), labels.size)
-    solve = rlls if problem.method.startswith("rlls") else bbse
-    prior = truncated(solve(found, source), source)
-    return _Estimate(
-        prior=prior,
-        conditioning=conditioning(seen, labels, found.confusion),
-        held=held_back(prior, found, source) if solve is rlls else None,
-    )
+def _by_moments(known: Known, target: _Target) -> Estimate:
+    total = np.zeros(known.source.size)
+    for part in target.each(known.predicted):
+        total += part.sum()
+    return by_moments(known, total)
 
 
 def _gathered(validation: Any, class_axis: int) -> Any:
@@ -305,15 +249,6 @@ def _check_files(given: Any, kind: str, name: str) -> None:
             f"`kind` must be that of the scores. Got {kind!r}, and `{name}` are {given.kind!r}. "
             f"Pass kind={given.kind!r}."
         )
-
-
-def _blank(n_classes: int, kind: str, class_axis: int) -> Vector:
-    """One sample that says nothing, with its classes on an axis."""
-    n_axes = max(2, class_axis + 1 if class_axis >= 0 else -class_axis)
-    shape = [1] * n_axes
-    shape[class_axis] = n_classes
-    even = {"logits": 0.0, "probs": 1 / n_classes, "log_probs": -np.log(n_classes)}
-    return np.full(shape, even[kind])
 
 
 def _sample_axis(scores: Any, class_axis: int) -> int:

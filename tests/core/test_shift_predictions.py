@@ -1,0 +1,229 @@
+"""What a model predicts: from log-scores, and straight from what users hold."""
+
+from __future__ import annotations
+
+import array_api_strict
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+from tests.oracles import confusion
+
+import reprior as rp
+from reprior.core import compiled_predictions, probability_rows, threads
+from reprior.core.shift_predictions import SoftPredictions, predictions, read_predictions
+from reprior.core.shift_rows import Affine, log_rows
+
+EXACT = 1e-12
+"""Means of probabilities in float64, summed in another order."""
+
+pytestmark = pytest.mark.usefixtures("passes")
+SOFT = pytest.mark.parametrize("soft", [False, True])
+KINDS = pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+
+
+@pytest.fixture(params=["compiled", "arrays"])
+def passes(request, monkeypatch):
+    """Every test by compiled loops, however few the scores, and by array code.
+
+    Loops are compiled where numba is in memory, as it is here.
+    """
+    if request.param == "arrays":
+        monkeypatch.setattr(threads, "has_numba", lambda: False)
+    monkeypatch.setattr(probability_rows, "WORTH_COMPILING", 1)
+    return request.param
+
+
+def draw(n=500, n_classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.r_[np.arange(n_classes), rng.choice(n_classes, n - n_classes)]
+    return rng.normal(size=(n, n_classes)) + 2 * np.eye(n_classes)[labels], labels
+
+
+def as_kind(logits, kind):
+    turned = {"logits": np.asarray, "probs": softmax, "log_probs": log_softmax}[kind]
+    return turned(logits) if kind == "logits" else turned(logits, axis=1)
+
+
+def read(scores, n_classes=4, *, kind="logits", class_axis=-1, calibration=None, soft=False):
+    return read_predictions(
+        scores, n_classes, kind=kind, class_axis=class_axis, calibration=calibration, soft=soft
+    )
+
+
+def assert_same(found, expected, labels):
+    np.testing.assert_allclose(found.sum(), expected.sum(), rtol=EXACT)
+    np.testing.assert_allclose(found.mean(), expected.mean(), rtol=EXACT)
+    confused = expected.class_means(labels)
+    np.testing.assert_allclose(found.class_means(labels), confused, atol=EXACT)
+    direction = np.linspace(-1, 1, confused.shape[0])
+    np.testing.assert_allclose(found.along(direction), expected.along(direction), atol=EXACT)
+    assert len(found) == len(expected)
+
+
+@SOFT
+def test_class_means_are_the_confusion_matrix(soft):
+    scores, labels = draw()
+    found = predictions(scores, soft=soft).class_means(labels)
+    if soft:
+        means = [softmax(scores[labels == k], axis=1).mean(axis=0) for k in range(4)]
+        expected = np.stack(means, axis=1)
+    else:
+        counts = confusion(labels, scores.argmax(axis=1), 4).T
+        expected = counts / counts.sum(axis=0)
+    np.testing.assert_allclose(found, expected, atol=EXACT)
+    np.testing.assert_allclose(found.sum(axis=0), 1)
+
+
+@pytest.mark.parametrize("short", [3, 2])
+def test_classes_beyond_short_integers_are_sorted_as_they_are(monkeypatch, short):
+    monkeypatch.setattr(probability_rows, "SHORT", short)
+    labels = np.array([2, 0, 1, 2, 0])
+    rows = np.random.default_rng(0).dirichlet(np.ones(3), 5)
+    found = SoftPredictions(2 * rows, np.full(5, 0.5)).class_means(labels)
+    expected = np.stack([rows[labels == k].mean(axis=0) for k in range(3)], axis=1)
+    np.testing.assert_allclose(found, expected, atol=EXACT)
+
+
+def test_short_floats_are_summed_in_long_ones():
+    scores = np.tile(np.array([[0.1, 0.2, 0.3]], np.float32), (70_000, 1))
+    mean = predictions(scores, soft=True).mean()
+    np.testing.assert_allclose(mean, softmax([0.1, 0.2, 0.3]), rtol=1e-6)
+    assert mean.dtype == np.float64
+    assert mean.sum() == pytest.approx(1, abs=1e-15)
+
+
+@SOFT
+@KINDS
+def test_what_is_read_is_what_log_scores_say(kind, soft):
+    logits, labels = draw()
+    scores = as_kind(logits, kind)
+    rows = log_rows(scores, 4, kind=kind, class_axis=-1, calibration=None)
+    assert_same(read(scores, kind=kind, soft=soft), predictions(rows, soft=soft), labels)
+
+
+@SOFT
+@KINDS
+def test_a_calibration_is_applied_first(kind, soft):
+    logits, labels = draw()
+    scores = as_kind(logits, kind)
+    how = Affine(0.5, [0.0, 2.0, 0.0, -1.0])
+    rows = log_rows(scores, 4, kind=kind, class_axis=-1, calibration=how)
+    found = read(scores, kind=kind, soft=soft, calibration=how)
+    assert_same(found, predictions(rows, soft=soft), labels)
+
+
+@SOFT
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize("n_classes", [3, 100])
+def test_many_rows_are_shared_among_threads(monkeypatch, kind, soft, n_classes):
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
+    logits, labels = draw(1_300_000 // n_classes, n_classes)
+    scores = as_kind(logits, kind)
+    assert scores.size > 4 * probability_rows.BLOCK_ITEMS
+    rows = log_rows(scores, n_classes, kind=kind, class_axis=-1, calibration=None)
+    found = read(scores, n_classes, kind=kind, soft=soft)
+    assert_same(found, predictions(rows, soft=soft), labels)
+
+
+@SOFT
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+def test_classes_on_any_axis_of_any_library(kind, soft):
+    logits, labels = draw(60)
+    scores = as_kind(logits, kind)
+    maps = np.moveaxis(scores.reshape(3, 4, 5, 4), -1, 1)
+    expected = read(scores, kind=kind, soft=soft)
+    for given in (maps, np.asfortranarray(maps), array_api_strict.asarray(maps)):
+        assert_same(read(given, kind=kind, class_axis=1, soft=soft), expected, labels)
+
+
+@SOFT
+@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_shorter_floats(kind, soft, dtype):
+    scores = as_kind(draw()[0], kind).astype(dtype)
+    found, wide = (read(z, kind=kind, soft=soft) for z in (scores, scores.astype(np.float64)))
+    np.testing.assert_allclose(found.mean(), wide.mean(), rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype, compiles", [(np.float64, True), (np.float32, True), (np.float16, False)]
+)
+def test_loops_are_compiled_where_they_can_be(monkeypatch, passes, dtype, compiles):
+    called = []
+    loop = compiled_predictions.add_by_class
+    monkeypatch.setattr(
+        compiled_predictions, "add_by_class", lambda *args: called.append(1) or loop(*args)
+    )
+    scores, labels = draw()
+    rows = softmax(scores, axis=1).astype(dtype)
+    read(rows, kind="probs", soft=True).class_means(labels)
+    assert bool(called) == (compiles and passes == "compiled")
+
+
+def test_the_sum_may_be_taken_at_once():
+    rows = softmax(draw(3000, 100)[0], axis=1)
+    how = {"kind": "probs", "class_axis": -1, "calibration": None, "soft": True}
+    found = read_predictions(rows, 100, summed=True, **how)
+    np.testing.assert_allclose(found.sum(), rows.sum(axis=0), rtol=EXACT)
+    some = np.arange(3000) % 7 == 0
+    np.testing.assert_allclose(found[some].sum(), rows[some].sum(axis=0), rtol=EXACT)
+
+
+def test_rows_that_miss_1_by_rounding_are_normalised():
+    scores = np.array([[0.2503, 0.75], [0.1, 0.9]])
+    found = read(scores, 2, kind="probs", soft=True)
+    expected = scores / scores.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-15)
+    np.testing.assert_allclose(found.mean(), expected.mean(axis=0), rtol=1e-15)
+
+
+def test_probabilities_are_of_the_dtype_they_are_computed_in():
+    for given, expected in ((np.float16, np.float32), (np.float32, np.float32), (int, np.float64)):
+        rows = np.array([[1, 0], [0, 1]], given)
+        assert read(rows, 2, kind="probs", soft=True).probabilities.dtype == expected
+
+
+@SOFT
+def test_some_of_the_samples(soft):
+    scores, labels = draw()
+    some = labels != 1
+    found, expected = (
+        read(softmax(z, axis=1), kind="probs", soft=soft) for z in (scores, scores[some])
+    )
+    np.testing.assert_allclose(found[some].sum(), expected.sum(), rtol=EXACT)
+    assert len(found[some]) == some.sum()
+
+
+def test_a_score_per_sample_is_two_classes():
+    scores = np.array([0.1, 0.8, 0.6])
+    found = read(scores, 2, kind="probs", soft=True)
+    np.testing.assert_allclose(found.sum(), [1.5, 1.5])
+    assert read(scores, 2, kind="probs").sum().tolist() == [1, 2]
+
+
+BAD = {
+    "NaN": ("logits", [0.0, np.nan, 1.0, 0.0], r"Got scores\[70, 1\]=nan"),
+    "+inf": ("logits", [0.0, 1.0, np.inf, 0.0], r"Got scores\[70, 2\]=inf"),
+    "no finite score": ("logits", [-np.inf] * 4, r"Got scores\[70, :\] with probability 0"),
+    "NaN probability": ("probs", [np.nan, 0.5, 0.5, 0.0], r"Got scores\[70, 0\]=nan"),
+    "negative": ("probs", [0.6, 0.6, -0.2, 0.0], r"Got scores\[70, 2\]=-0\.2"),
+    "all 0": ("probs", [0.0] * 4, r"Got scores\[70, :\] with probability 0"),
+    "sum": ("probs", [0.5, 0.6, 0.0, 0.0], r"Got scores\[70, :\] with sum 1\.1"),
+    "inf and -inf": ("probs", [np.inf, -np.inf, 0.5, 0.5], r"Got scores\[70, 0\]=inf"),
+}
+
+
+@SOFT
+@pytest.mark.parametrize("case", BAD)
+def test_bad_scores_are_named(case, soft):
+    kind, row, message = BAD[case]
+    scores = as_kind(draw()[0], kind)
+    scores[70] = row
+    with pytest.raises(rp.ScoresError, match=message):
+        read(scores, kind=kind, soft=soft)
+
+
+def test_probabilities_declared_as_logits_are_warned_of():
+    scores = softmax(draw()[0], axis=1)
+    with pytest.warns(rp.RepriorWarning, match="kind='probs'"):
+        read(scores)
