@@ -75,6 +75,8 @@ FILES = {
     "indices or names",
     "counts, weights, priors": 'JSON list or `{"class": number}`; CSV with a number per line or '
     "`class,number`, named in any order where the scores have class names",
+    "costs": 'JSON list of rows, one per true class, or `{"class": {"decision": number}}`; CSV of '
+    "such rows, with or without decisions in the first line and classes in the first column",
     "class names": "columns of a table, array `class_names`, or `--classes` with a name per line "
     "or a JSON list",
 }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.cli.shared import COUNTS, NAMES, data, installed, is_one_sentence, read_output, write
+from tests.cli.shared import NAMES, data, installed, is_one_sentence, read_output, write
 
 import reprior as rp
-from reprior.cli.apply import decide
 
 CSV_DIGITS = 1e-6  # what is lost by writing scores as text is far less
 
@@ -76,29 +75,6 @@ def test_several_inputs_become_one_output(fitted, run):
     assert read_output(fitted / "out.csv")[1] == expected
 
 
-def test_a_folder_gets_a_file_each(fitted, run):
-    write(fitted / "b.csv", data(2))
-    result = run(
-        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "b.csv", "-o",
-        f"{fitted / 'out'}/", "--json",
-    )  # fmt: skip
-    assert result.code == 0, result.err
-    assert sorted(path.name for path in (fitted / "out").iterdir()) == ["b.csv", "test.csv"]
-    expected = rp.load(fitted / "cal.json").predict(data(2).scores).tolist()
-    assert read_output(fitted / "out" / "b.csv")[1] == expected
-
-
-def test_files_of_one_name_need_folders_of_their_own(fitted, run):
-    (fitted / "more").mkdir()
-    write(fitted / "more" / "test.csv", data(2))
-    result = run(
-        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "more" / "test.csv", "-o",
-        f"{fitted / 'out'}/",
-    )  # fmt: skip
-    assert is_one_sentence(result)
-    assert not (fitted / "out").exists()
-
-
 def test_an_input_is_not_overwritten(fitted, run):
     before = (fitted / "test.csv").read_bytes()
     for out in (fitted / "test.csv", f"{fitted}/"):
@@ -141,47 +117,6 @@ def test_a_missing_column_is_named(fitted, run):
     result = run("apply", fitted / "cal.json", fitted / "two.csv", "-o", fitted / "out.csv")
     assert is_one_sentence(result)
     assert "owl" in result.err
-
-
-@pytest.mark.parametrize("shape", [(90, 3), (90,), (90, 1), (6, 3, 4, 5)])
-def test_decide_is_predict(shape):
-    rng = np.random.default_rng(0)
-    axis, n_classes = (1 if len(shape) > 2 else -1), (3 if 3 in shape else 2)
-    labels = rng.integers(n_classes, size=np.delete(shape, axis) if len(shape) > 1 else shape)
-    if n_classes == 3:
-        true = np.moveaxis(4 * np.eye(3)[labels] + np.log(COUNTS), -1, axis)
-    else:
-        true = (4 * labels - 2 + np.log(COUNTS[1] / COUNTS[0])).reshape(shape)
-    calibrator = rp.PosteriorCalibrator(rp.prior_from_counts(COUNTS[:n_classes]), class_axis=axis)
-    scores = true + rng.normal(size=shape)
-    calibrator.fit(scores, labels)
-    found = decide(calibrator.predict_proba(scores), n_classes=n_classes, class_axis=axis)
-    assert np.array_equal(found, calibrator.predict(scores))
-
-
-def test_a_folder_gets_all_files_or_none(fitted, run):
-    (fitted / "bad.csv").write_text("cat,dog,owl\n1,2,3\n1,x,3\n")
-    (fitted / "out").mkdir()
-    (fitted / "out" / "test.csv").write_text("old")
-    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", fitted / "bad.csv", "-o"]
-    assert is_one_sentence(run(*arguments, fitted / "out"))
-    assert [path.name for path in (fitted / "out").iterdir()] == ["test.csv"]
-    assert (fitted / "out" / "test.csv").read_text() == "old"
-    assert is_one_sentence(run(*arguments, f"{fitted / 'new'}/"))
-    assert not (fitted / "new").exists()
-
-
-def test_a_folder_of_arrays_has_posteriors_and_predictions(fitted, run):
-    for name in ("a", "b"):
-        np.save(fitted / f"{name}.npy", data(1).scores)
-    result = run(
-        "apply", fitted / "cal.json", fitted / "a.npy", fitted / "b.npy", "-o",
-        f"{fitted / 'out'}/",
-    )  # fmt: skip
-    assert result.code == 0, result.err
-    found = sorted(path.name for path in (fitted / "out").iterdir())
-    assert found == ["a.npy", "a.prediction.npy", "b.npy", "b.prediction.npy"]
-    assert np.load(fitted / "out" / "b.prediction.npy").shape == (300,)
 
 
 def test_quiet_does_not_say_what_was_written(fitted, run):

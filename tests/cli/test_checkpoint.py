@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -72,3 +73,43 @@ def test_refine(run, folder):
     plain = json.loads((folder / "cal.json").read_text())
     assert run(*FIT, "--resolution", "refine").code == 0
     assert json.loads((folder / "cal.json").read_text()) == plain
+
+
+GOES_ON = "The fit goes on from the checkpoint in 'saved': "
+
+
+def test_it_says_what_was_counted_before(run, folder):
+    first = run(*FIT, "--checkpoint", "saved")
+    assert first.code == 0
+    assert "goes on" not in first.err
+    begun(folder)
+    found = run(*FIT, "--checkpoint", "saved", "--json")
+    said = f"{GOES_ON}90 samples (1 of 1 file) were counted before, for strengths from 0 to 2."
+    assert found.err.count(GOES_ON) == 1
+    assert said in found.err
+    assert said in found.json["notes"]
+    begun(folder)
+    assert run(*FIT, "--checkpoint", "saved", "--quiet").err == ""
+
+
+def test_it_says_so_before_the_fit_is_done(run, folder, monkeypatch):
+    begun(folder)
+
+    def full(*_args, **_options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("reprior.calibrator.PosteriorCalibrator.save", full)
+    found = run(*FIT, "--checkpoint", "saved")
+    assert found.code == 2
+    assert found.err.startswith(f"note: {GOES_ON}")
+    assert found.err.count("\n") == 2
+
+
+def test_a_file_that_was_only_touched_is_told_by_its_time(run, folder):
+    begun(folder)
+    size = (folder / "val.npz").stat().st_size
+    os.utime("val.npz", ns=(0, 1_700_000_000_000_000_042))
+    found = run(*FIT, "--checkpoint", "saved")
+    assert found.code == 2
+    assert f"which has the same {size} bytes, but was changed last at 20" in found.err
+    assert "and now at 2023-11-14 22:13:20.000000042 UTC" in found.err

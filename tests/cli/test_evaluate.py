@@ -114,3 +114,70 @@ def test_labels_are_needed(fitted, run):
     result = run("evaluate", fitted / "cal.json", fitted / "u.csv")
     assert is_one_sentence(result)
     assert "label" in result.err
+
+
+@pytest.fixture
+def shards(fitted):
+    """Three files of one set of samples."""
+    for i in range(3):
+        write(fitted / f"s{i}.npz", data(i + 1))
+    return fitted
+
+
+@pytest.mark.parametrize("fault", ["damaged", "gone"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_files_that_cannot_be_read_are_left_out_when_asked(shards, run, which, fault):
+    paths = sorted(shards.glob("s*.npz"))
+    bad = paths.pop(which)
+    bad.write_bytes(bad.read_bytes()[:-40]) if fault == "damaged" else bad.unlink()
+    every = [shards / f"s{i}.npz" for i in range(3)]
+    arguments = ["evaluate", shards / "cal.json", "--json"]
+    refused = run(*arguments, *every)
+    assert is_one_sentence(refused)
+    assert bad.name in refused.err
+    found = run(*arguments, *every, "--skip-unreadable")
+    assert found.code == 0, found.err
+    assert "1 file could not be read" in found.err
+    assert str(bad) in found.err
+    assert found.json == run(*arguments, *paths).json
+
+
+def test_what_is_left_out_is_said_as_fit_says_it(shards, run):
+    bad = shards / "s1.npz"
+    bad.write_bytes(bad.read_bytes()[:-40])
+    pattern = str(shards / "s*.npz")
+    fitted = run(
+        "fit", pattern, "--counts", shards / "counts.json", "--kind", "logits", "-o",
+        shards / "again.json", "--skip-unreadable",
+    )  # fmt: skip
+    found = run("evaluate", shards / "again.json", pattern, "--skip-unreadable")
+    said = [
+        [line for line in each.err.splitlines() if "could not be read" in line]
+        for each in (fitted, found)
+    ]
+    assert said[0] == said[1] != []
+    assert "measured on 600 samples: the tuning data" in found.out
+
+
+def test_a_table_of_other_classes_is_an_error_in_any_case(fitted, run):
+    (fitted / "other.csv").write_text("cat,cow,owl,label\n1,2,3,cat\n")
+    arguments = ["evaluate", fitted / "cal.json", fitted / "test.csv", fitted / "other.csv"]
+    result = run(*arguments, "--skip-unreadable")
+    assert is_one_sentence(result)
+    assert "Missing: 'dog'" in result.err
+
+
+def test_no_readable_file_is_an_error(shards, run):
+    for path in shards.glob("s*.npz"):
+        path.write_bytes(path.read_bytes()[:-40])
+    result = run("evaluate", shards / "cal.json", shards / "s*.npz", "--skip-unreadable")
+    assert is_one_sentence(result)
+    assert "At least one score file must be readable. Got 3, and none is." in result.err
+
+
+def test_an_empty_first_file_is_passed_by(shards, run):
+    np.savez(shards / "s0.npz", scores=np.zeros((0, 3)), labels=np.zeros(0, int))
+    result = run("evaluate", shards / "cal.json", shards / "s*.npz")
+    assert result.code == 0, result.err
+    assert "s0.npz' has no rows, and is passed by." in result.err
+    assert "measured on 600 samples" in result.out

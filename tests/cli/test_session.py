@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import warnings
 
 import numpy as np
@@ -105,3 +106,30 @@ def test_json_of_arrays_and_what_is_no_number():
 def test_plain_shows_control_characters():
     assert plain("a\tb\x1b]0;x\x07") == "a\\tb\\x1b]0;x\\x07"
     assert plain("Übung 猫") == "Übung 猫"
+
+
+def test_what_is_told_is_shown_at_once_and_other_notes_wait(capsys):
+    session = Session()
+    session.note("first")
+    session.tell("the fit goes on")
+    assert capsys.readouterr().err == "note: the fit goes on\n"
+    session.note("second")
+    session.show_notes()
+    assert capsys.readouterr().err == "note: first\nnote: second\n"
+    assert session.notes == ["the fit goes on", "first", "second"]
+
+
+def test_what_the_library_logs_is_told_as_long_as_the_block_lasts(capsys):
+    logger = logging.getLogger("reprior.example")
+    session, before = Session(), logger.level
+    with session.telling("reprior.example"):
+        logger.info("%d rows", 7)
+        logger.debug("no")
+    logger.info("later")
+    assert capsys.readouterr().err == "note: 7 rows\n"
+    assert (logger.level, logger.handlers) == (before, [])
+    quiet = Session(quiet=True)
+    with quiet.telling("reprior.example"):
+        logger.info("kept for the JSON")
+    assert capsys.readouterr().err == ""
+    assert quiet.notes == ["kept for the JSON"]

@@ -16,7 +16,7 @@ from tests.files.shared import write
 
 import reprior as rp
 from reprior.engines import chunked, fit
-from reprior.engines.checkpoints import Checkpoint, sources_of
+from reprior.engines.checkpoints import Checkpoint, _moment, sources_of
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files import score_file
 from reprior.files.scores import open_scores
@@ -296,3 +296,33 @@ def test_a_process_that_was_killed(tmp_path, shards):
     assert_same_fit(found, whole)
     assert found.provenance_ == whole.provenance_
     assert min(read) > 46
+
+
+def test_a_touched_file_is_told_by_its_time_and_goes_on_once_it_has_it_again(tmp_path, shards):
+    data, saved = flat(2, 90), tmp_path / "saved"
+    first = fit(data.calibrator(), opened(shards), checkpoint=saved)
+    path = shards / "scores-1.npy"
+    before = path.stat().st_mtime_ns
+    os.utime(path, ns=(before, before + 1))
+    with pytest.raises(
+        OptionError, match=r"scores-1\.npy', which has the same \d+ bytes"
+    ) as caught:
+        fit(data.calibrator(), opened(shards), checkpoint=saved)
+    said = f"changed last at {_moment(before)} and now at {_moment(before + 1)}"
+    assert said in str(caught.value)
+    assert "was 0" not in str(caught.value)
+    os.utime(path, ns=(before, before))
+    assert_same_fit(fit(data.calibrator(), opened(shards), checkpoint=saved), first)
+
+
+def test_sizes_that_differ_are_told_by_sizes(tmp_path, shards):
+    data, saved = flat(2, 90), tmp_path / "saved"
+    fit(data.calibrator(), opened(shards), checkpoint=saved)
+    path = shards / "scores-1.npy"
+    size = path.stat().st_size
+    np.save(path, np.zeros((30, 4)))
+    with pytest.raises(
+        OptionError, match=f"which was {size} bytes and is {size + 480} now"
+    ) as caught:
+        fit(data.calibrator(), opened(shards), checkpoint=saved)
+    assert "changed last" not in str(caught.value)

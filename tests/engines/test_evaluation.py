@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.engines.shared import PRIOR, Data, cuts, flat, images, quietly, weighted
 
 import reprior as rp
+from reprior.files.scores import open_scores
 
 SUMS = 1e-10
 """Means of float64 terms, summed in another order."""
@@ -191,3 +192,24 @@ def test_words(chunks, words):
 def test_a_calibrator_that_is_not_fitted():
     with pytest.raises(rp.NotFittedError):
         rp.engines.evaluate(rp.PosteriorCalibrator(PRIOR), [(Z, Y)])
+
+
+def test_what_could_not_be_read_is_said_and_kept(tmp_path):
+    data = flat(0, 60)
+    for i in range(3):
+        piece = data.chunk(20 * i, 20 * i + 20)
+        np.savez(tmp_path / f"{i}.npz", scores=piece.scores, labels=piece.labels)
+    bad = tmp_path / "1.npz"
+    bad.write_bytes(bad.read_bytes()[:-40])
+    calibrator = quietly(data.calibrator().fit, data.scores, data.labels)[0]
+    file = open_scores(str(tmp_path / "*.npz"), kind="logits", skip_unreadable=True)
+    found, said = quietly(rp.engines.evaluate, calibrator, file)
+    assert len(said) == 1
+    assert said[0].startswith("1 file could not be read, and those of 1 file that nobody can count")
+    assert [each.path for each in found.left_out] == [bad]
+    whole, silent = quietly(
+        rp.engines.evaluate, calibrator, [data.chunk(0, 20), data.chunk(40, 60)]
+    )
+    assert found.metrics == whole.metrics
+    assert found.n_samples == 40
+    assert (silent, whole.left_out) == ([], ())

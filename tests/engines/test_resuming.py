@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -274,3 +275,53 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path):
     write_archive(path, {**header, "format_version": 1}, arrays)
     with pytest.raises(OptionError, match=r"begun by an earlier one.* Delete the folder"):
         fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
+
+
+def told(caplog):
+    return [each.message for each in caplog.records if each.name == "reprior.engines.resuming"]
+
+
+def test_what_was_counted_before_is_logged(tmp_path, shards, caplog):
+    caplog.set_level("INFO", logger="reprior.engines.resuming")
+    data = flat(3, 3 * ROWS, shift=0.4)
+    saved = tmp_path / "saved"
+    with pytest.raises(EndedError):  # eight chunks are read, and seven saved
+        fit(data.calibrator(), opened(shards), checkpoint=often(saved), progress=ends_after(7))
+    assert told(caplog) == []
+    quietly(fit, data.calibrator(), opened(shards), checkpoint=saved)
+    where = f"The fit goes on from the checkpoint in '{saved}': "
+    first, *_ = told(caplog)
+    assert first == (
+        f"{where}60 samples (1 of 3 files, and 20 rows of '1.parquet') were counted before, for "
+        f"strengths from 0 to 2."
+    )
+    caplog.clear()
+    quietly(fit, data.calibrator(), opened(shards), checkpoint=saved)
+    assert told(caplog)[0].startswith(f"{where}120 samples (3 of 3 files) were counted before")
+
+
+def test_chunks_have_no_files_to_name(tmp_path, caplog):
+    caplog.set_level("INFO", logger="reprior.engines.resuming")
+    data = flat(0, 60, shift=0.4)
+    for _ in range(2):
+        quietly(fit, data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
+    (said,) = told(caplog)
+    assert "': 60 samples were counted before, for strengths from 0 to 2." in said
+
+
+def test_other_content_of_the_same_size_and_time_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(score_file, "MAX_ROWS", 10)
+    data = flat(3, 3 * ROWS, shift=0.4)
+    path, saved = tmp_path / "a.npz", tmp_path / "saved"
+    np.savez(path, scores=data.scores, labels=data.labels)
+    state = path.stat()
+    with pytest.raises(EndedError):
+        fit(
+            data.calibrator(), open_scores(path, kind="logits"), checkpoint=often(saved),
+            progress=ends_after(7),
+        )  # fmt: skip
+    np.savez(path, scores=data.scores[::-1], labels=data.labels)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert path.stat().st_size == state.st_size
+    with pytest.raises(OptionError, match="they are others by their fingerprint, though names"):
+        fit(data.calibrator(), open_scores(path, kind="logits"), checkpoint=saved)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from reprior.exceptions import FileFormatError
 from reprior.files.scores import open_scores
@@ -97,3 +100,97 @@ def test_other_numbers_of_classes_are_named_even_then(tmp_path):
     np.save(tmp_path / "b.npy", np.zeros((4, 5)))
     with pytest.raises(FileFormatError, match=r"\(3,\) in .*a\.npy.* and \(5,\) in .*b\.npy"):
         open_scores(str(tmp_path / "*.npy"), kind="logits", skip_unreadable=True)
+
+
+def write_columns(path, order, seed, *, named=True, extra=()):
+    """A table with its class columns in an order; labels as names, or as indices."""
+    rng = np.random.default_rng(seed)
+    scores, labels = rng.normal(size=(5, 3)), rng.integers(3, size=5)
+    columns = dict(zip("abc", scores.T, strict=True))
+    written = ["abc"[k] for k in labels] if named else labels
+    table = pa.table({**{n: columns[n] for n in order}, "label": written, **dict(extra)})
+    pq.write_table(table, path) if path.suffix == ".parquet" else csv.write_csv(table, path)
+    return scores, labels
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_columns_are_taken_by_name_in_the_order_of_the_first_table(tmp_path, suffix):
+    given = [
+        write_columns(tmp_path / f"{i}.{suffix}", order, i)
+        for i, order in enumerate(("cab", "abc", "bca", "cab"))
+    ]
+    file = open_scores(str(tmp_path / f"*.{suffix}"), kind="logits")
+    assert file.class_names == ("c", "a", "b")
+    scores = np.concatenate([chunk.scores for chunk in file])
+    np.testing.assert_array_equal(scores, np.concatenate([s for s, _ in given])[:, [2, 0, 1]])
+    labels = np.concatenate([chunk.labels for chunk in file])
+    expected = np.concatenate([y for _, y in given])
+    np.testing.assert_array_equal(
+        np.array(["c", "a", "b"])[labels], np.array(list("abc"))[expected]
+    )
+
+
+def test_what_indices_mean_in_a_reordered_table_is_said(tmp_path):
+    for i, order in enumerate(("abc", "bca")):
+        write_columns(tmp_path / f"{i}.parquet", order, i, named=False)
+    file = open_scores(str(tmp_path / "*.parquet"), kind="logits")
+    (note,) = [note for note in file.notes if "another order" in note]
+    assert "1.parquet" in note
+    assert "in the order 'a', 'b', 'c'" in note
+    named = tmp_path / "named"
+    named.mkdir()
+    for i, order in enumerate(("abc", "bca")):
+        write_columns(named / f"{i}.parquet", order, i)
+    assert not open_scores(str(named / "*.parquet"), kind="logits").notes
+
+
+def test_a_table_that_states_its_own_order_is_put_in_order_too(tmp_path):
+    for i, order in enumerate(("abc", "bca")):
+        path = tmp_path / f"{i}.parquet"
+        scores, _ = write_columns(path, "abc", 7)
+        stated = {"reprior.class_names": json.dumps(list(order))}
+        pq.write_table(pq.read_table(path).replace_schema_metadata(stated), path)
+    file = open_scores(str(tmp_path / "*.parquet"), kind="logits")
+    for chunk in file:
+        np.testing.assert_array_equal(chunk.scores, scores)
+
+
+def test_columns_of_other_names_are_not_mistaken_for_stated_classes(tmp_path):
+    for i, order in enumerate((["x", "y", "z"], ["z", "x", "y"])):
+        path = tmp_path / f"{i}.parquet"
+        write_columns(path, "abc", i)
+        stated = {"reprior.class_names": json.dumps(order)}
+        pq.write_table(pq.read_table(path).drop(["label"]).replace_schema_metadata(stated), path)
+    with pytest.raises(FileFormatError, match=r"same classes, in one order. Got 'x', 'y', 'z' in"):
+        open_scores(str(tmp_path / "*.parquet"), kind="logits")
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_names_that_differ_are_refused_by_name(tmp_path, skip):
+    write_columns(tmp_path / "0.parquet", "abc", 0)
+    write_columns(tmp_path / "1.parquet", "ab", 1, extra={"d": np.ones(5), "e": np.ones(5)}.items())
+    with pytest.raises(FileFormatError) as caught:
+        open_scores(str(tmp_path / "*.parquet"), kind="logits", skip_unreadable=skip)
+    said = str(caught.value)
+    assert f"Got 'c' in '{tmp_path}/0.parquet' alone and 'd', 'e' in '{tmp_path}/1.parquet'" in said
+    assert "unless `classes` names these" in said
+    file = open_scores(str(tmp_path / "*.parquet"), classes=["a", "b"], with_labels=False)
+    assert sum(map(len, file)) == 10
+
+
+def test_a_table_without_a_class_that_is_asked_for_is_no_damage(tmp_path):
+    write_columns(tmp_path / "0.parquet", "abc", 0)
+    write_columns(tmp_path / "1.parquet", "ab", 1)
+    with pytest.raises(FileFormatError, match=r"1\.parquet.*Missing: 'c'"):
+        open_scores(str(tmp_path / "*.parquet"), classes=list("abc"), skip_unreadable=True)
+
+
+def test_files_that_break_at_their_first_row_are_told_so(tmp_path):
+    for i in range(2):
+        write_npy(tmp_path / f"{i}.npy", 4)
+    file = open_scores(str(tmp_path / "*.npy"), kind="logits", skip_unreadable=True)
+    for i in range(2):
+        path = tmp_path / f"{i}.npy"
+        path.write_bytes(path.read_bytes()[:130])
+    with pytest.raises(FileFormatError, match=r"At least one score file must be readable. Got 2"):
+        list(file)

@@ -371,3 +371,61 @@ def test_what_a_table_leaves_out_of_arrays_is_said(tmp_path):
     assert note.startswith("Arrays that were not kept in a table: 'weight', 'other'")
     (note,) = run(file, tmp_path / "b.npz", keep=True)
     assert note.endswith("in every file were not kept: 'other'.")
+
+
+def two_tables(folder, form, second):
+    """Two tables, the second with its columns as given; their scores one after the other."""
+    parts = []
+    for i in range(2):
+        scores, labels, _ = data(20, i)
+        rows = table(scores, labels) if i == 0 else second(table(scores, labels))
+        path = folder / f"{i}.{form}"
+        pq.write_table(rows, path) if form == "parquet" else pyarrow.csv.write_csv(rows, path)
+        parts.append(scores)
+    paths = [folder / f"{i}.{form}" for i in range(2)]
+    return open_scores(paths, kind="logits", keep=True), np.concatenate(parts)
+
+
+@pytest.mark.parametrize("out", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_kept_columns_of_several_tables_stand_in_the_order_of_the_first(tmp_path, form, out):
+    file, scores = two_tables(
+        tmp_path, form, lambda rows: rows.select(["label", *reversed(NAMES), "id"])
+    )
+    target = tmp_path / f"out.{out}"
+    with open_output(target, like=file, keep=True) as writer:
+        for chunk in file:
+            writer.write(chunk, -chunk.scores, np.zeros(len(chunk), int))
+    found = pq.read_table(target) if out == "parquet" else pyarrow.csv.read_csv(target)
+    assert found.column_names[:6] == ["id", *NAMES, "label"]
+    for k, name in enumerate(NAMES):
+        np.testing.assert_allclose(found[name].to_numpy(), -scores[:, k])
+        np.testing.assert_allclose(found[f"{name}.score"].to_numpy(), scores[:, k])
+    assert found["label"].to_pylist() == [NAMES[y] for i in range(2) for y in data(20, i)[1]]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_columns_that_only_one_table_has_are_not_kept(tmp_path, form):
+    file, _ = two_tables(
+        tmp_path, form, lambda rows: rows.drop(["id"]).append_column("place", pa.array(["x"] * 20))
+    )
+    with (
+        pytest.raises(FileFormatError, match=r"'id' in .* alone and 'place' in .* alone"),
+        open_output(tmp_path / f"out.{form}", like=file, keep=True),
+    ):
+        pass
+    with open_output(tmp_path / f"out.{form}", like=file) as writer:
+        for chunk in file:
+            writer.write(chunk, chunk.scores, np.zeros(len(chunk), int))
+    assert (tmp_path / f"out.{form}").exists()
+
+
+def test_decisions_have_names_of_their_own(tmp_path):
+    path, _ = write(tmp_path, "parquet", n=5)
+    file = open_scores(path, kind="logits")
+    decisions = [*NAMES, "ask"]
+    with open_output(tmp_path / "out.parquet", like=file, decisions=decisions) as writer:
+        for chunk in file:
+            writer.write(chunk, chunk.scores, np.array([4, 0, 4, 1, 2]))
+    found = pq.read_table(tmp_path / "out.parquet")["prediction"].to_pylist()
+    assert found == [decisions[k] for k in (4, 0, 4, 1, 2)]

@@ -61,14 +61,11 @@ def class_axis_of(
     A calibrator that was fitted on rows says nothing about maps. Where both axes could be meant,
     the shape of the labels decides (None), or it must be said which one is.
     """
-    from reprior.files.detect import detect_format
-    from reprior.files.scores import expand_paths, open_scores
-
-    first = expand_paths(list(paths), "paths")[0]
-    if reading.class_axis is not None or detect_format(first) in ("csv", "parquet"):
+    if reading.class_axis is not None:
         return reading.class_axis
-    shape = open_scores(first, with_labels=False, scores_name=reading.scores_name).shape
-    n_classes = calibrator.source_prior_.size
+    shape, n_classes = _shape_of_first(paths, reading), calibrator.source_prior_.size
+    if shape is None:
+        return None
     if len(shape) < 3 or calibrator.class_axis not in (-1, len(shape) - 1):
         return calibrator.class_axis
     if shape[1] == shape[-1] == n_classes:
@@ -79,6 +76,27 @@ def class_axis_of(
             f"be second or last. Pass --class-axis 1 or --class-axis -1."
         )
     return 1 if shape[1] == n_classes else -1
+
+
+def _shape_of_first(paths: Sequence[str], reading: Reading) -> tuple[int | None, ...] | None:
+    """Return the shape of the first arrays with rows; None for tables, or where none has any.
+
+    Files that cannot be read are passed over where that is asked for.
+    """
+    from reprior.files.detect import detect_format
+    from reprior.files.formats.reader import NoRowsError
+    from reprior.files.scores import expand_paths, open_scores
+    from reprior.files.walk import UNREADABLE
+
+    passed_by = UNREADABLE if reading.skip_unreadable else (NoRowsError,)
+    for path in expand_paths(list(paths), "paths"):
+        try:
+            if detect_format(path) in ("csv", "parquet"):
+                return None
+            return open_scores(path, with_labels=False, scores_name=reading.scores_name).shape
+        except passed_by:
+            continue
+    return None
 
 
 def refuse_other_names(scores: ScoreFile, names: Sequence[Any], reading: Reading) -> None:

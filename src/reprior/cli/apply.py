@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
+from reprior.cli.apply_folder import is_folder, one_by_one, write_all
+from reprior.cli.applying import Applying, costs_of
 from reprior.cli.examples import shows
-from reprior.cli.inputs import class_names, load_calibrator, open_for
-from reprior.cli.options import PATH, Reading, output_option, reading_options, scores_argument
-from reprior.cli.outputs import check_output, refuse_inputs, refuse_stdout
+from reprior.cli.inputs import load_calibrator, open_for
+from reprior.cli.options import (
+    PATH,
+    Reading,
+    output_option,
+    reading_options,
+    scores_argument,
+    skip_option,
+)
+from reprior.cli.outputs import check_output, refuse_stdout
 from reprior.cli.session import Session, session_options
-from reprior.core.binary import is_single_score
 from reprior.exceptions import OptionError
-from reprior.files.atomic import atomic_paths
-from reprior.files.detect import is_store
+from reprior.files.formats.reader import DamagedError
+from reprior.files.walk import LeftOut, said_of
 
 if TYPE_CHECKING:
-    from reprior.calibrator import PosteriorCalibrator
     from reprior.files.score_file import ScoreFile
 
-__all__ = ["command", "decide"]
+__all__ = ["command"]
+
+#: Why nothing is left out of one output.
+ALIGNED = "one file holds every row of the input, in its place"
 
 
 @click.command(
@@ -42,10 +51,23 @@ __all__ = ["command", "decide"]
 @click.option(
     "--keep", is_flag=True, help="Keep the input's other columns, or arrays, beside the new ones."
 )
-@reading_options(labels=False)
+@click.option(
+    "--costs",
+    type=PATH,
+    metavar="FILE",
+    help="Predict the decision of least expected cost, by the probabilities: a row per true class, "
+    "a number per decision, as JSON or CSV.",
+)
+@reading_options(labels=False, skip=skip_option("Only where OUT is a folder."))
 @session_options
 def command(
-    session: Session, cal: str, test: Sequence[str], output: str, keep: bool, reading: Reading
+    session: Session,
+    cal: str,
+    test: Sequence[str],
+    output: str,
+    keep: bool,
+    costs: str | None,
+    reading: Reading,
 ) -> None:
     """Write the corrected probabilities and predictions of the scores TEST.
 
@@ -58,23 +80,74 @@ def command(
     prediction that of the decisions.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
-    of TEST is written there under its own name instead.
+    of TEST is written there under its own name instead. With --skip-unreadable a file that cannot
+    be read to its end then has no output, and is named. One output for all has every row of TEST
+    in its place, so nothing is left out of it.
+
+    With --costs the prediction is the decision of least expected cost by the posterior. The file
+    is a list of rows in JSON, a row of numbers per true class in the order of the classes, or
+    {true class: {decision: cost}}; or CSV of such rows, with or without the decisions in the first
+    line and the classes in the first column. Decisions may be others than the classes, such as to
+    ask a human; without names they are numbered from 0.
     """
     refuse_stdout(output)
+    to_folder = is_folder(output)
+    if reading.skip_unreadable and not to_folder:
+        raise OptionError(
+            f"--skip-unreadable must go with a folder as OUT. Got {output!r}: {ALIGNED}, and rows "
+            f"that are left out would put the others out of step. Name a folder, which gets a file "
+            f"each, such as {Path(output).stem}/."
+        )
     calibrator = load_calibrator(cal)
-    scores = open_for(calibrator, session, test, reading, labelled=False, keep=keep)
-    read = (cal, reading.classes, *scores.paths)
-    if not _is_folder(output):
-        check_output(output, read)
-        done, written = [_write(calibrator, session, scores, output, keep)], [output]
-    else:
-        opened = _one_by_one(calibrator, session, scores, output, reading, keep)
+    open_some = partial(open_for, calibrator, session, labelled=False, keep=keep)
+    with _going_on(test, to_folder=to_folder):
+        scores = open_some(test, reading)
+        read = (cal, costs, reading.classes, *scores.paths)
+        decided = None if costs is None else costs_of(session, calibrator, costs, scores)
+        applying = Applying(calibrator, session, keep, decided)
+        if not to_folder:
+            check_output(output, read)
+            _show(session, scores, [output], [applying.write(scores, output)])
+            return
+        each = replace(reading, skip_unreadable=False)
+        opened = one_by_one(scores.paths, output, lambda path: open_some(path, each))
         written = [str(Path(output) / path.name) for path in scores.paths]
-        done = _write_all(calibrator, session, opened, written, keep, read)
-    made = [_made(target, scores) for target in written]
-    for files, n in zip(made, done, strict=True):
+        done = write_all(applying, opened, written, read, skip=reading.skip_unreadable)
+        _show(session, scores, written, done)
+
+
+@contextmanager
+def _going_on(test: Sequence[str], *, to_folder: bool) -> Iterator[None]:
+    """Say how to go on without a file that is damaged, where there are others."""
+    from reprior.files.scores import expand_paths
+
+    try:
+        yield
+    except DamagedError as error:
+        if len(expand_paths(list(test), "paths")) == 1:
+            raise
+        how = "pass --skip-unreadable"
+        if not to_folder:
+            how = f"name a folder as OUT and {how}: {ALIGNED}"
+        raise DamagedError(f"{error} To go on without it, {how}.") from error
+
+
+def _show(
+    session: Session, scores: ScoreFile, written: Sequence[str], done: Sequence[int | LeftOut]
+) -> None:
+    """Say what was written, and what was left out."""
+    left_out = [*scores.left_out, *(each for each in done if isinstance(each, LeftOut))]
+    if left_out:
+        session.note(said_of(left_out))
+    made = [
+        (_made(target, scores), n)
+        for target, n in zip(written, done, strict=True)
+        if not isinstance(n, LeftOut)
+    ]
+    for files, n in made:
         session.done(f"Written: {' and '.join(files)}, {n:,} samples")
-    session.result({"output": [file for files in made for file in files], "n_samples": sum(done)})
+    output = [file for files, _ in made for file in files]
+    session.result({"output": output, "n_samples": sum(n for _, n in made)})
 
 
 def _made(target: str, scores: ScoreFile) -> list[str]:
@@ -83,130 +156,3 @@ def _made(target: str, scores: ScoreFile) -> list[str]:
 
     _, *others = output_paths(target, output_format(target, scores))
     return [target, *map(str, others)]
-
-
-def decide(posterior: Any, *, n_classes: int, class_axis: int) -> Any:
-    """Return the class index of the largest posterior, as the calibrator's ``predict`` does.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> decide(np.array([[0.2, 0.8], [0.5, 0.5]]), n_classes=2, class_axis=-1)
-    array([1, 0])
-    >>> decide(np.array([0.2, 0.8]), n_classes=2, class_axis=-1)
-    array([0, 1])
-    """
-    if not is_single_score(posterior.shape, n_classes, class_axis):
-        return np.argmax(posterior, axis=class_axis)
-    index = (posterior > 1 - posterior).astype(np.int64)
-    return index if index.ndim == 1 else np.squeeze(index, axis=class_axis)
-
-
-def _is_folder(output: str) -> bool:
-    there = Path(output)
-    return output.endswith(("/", os.sep)) or (there.is_dir() and there.suffix != ".zarr")
-
-
-def _one_by_one(
-    calibrator: PosteriorCalibrator,
-    session: Session,
-    scores: ScoreFile,
-    output: str,
-    reading: Reading,
-    keep: bool,
-) -> list[ScoreFile]:
-    """Open every file by itself, all of them before the first is written."""
-    names = [path.name for path in scores.paths]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise OptionError(
-            f"`output` must be a file where inputs share a name. Got the folder {output!r} and "
-            f"{twice[0]!r} twice. Name an output file, or run once per folder."
-        )
-    return [
-        open_for(calibrator, session, [glob.escape(str(path))], reading, labelled=False, keep=keep)
-        for path in scores.paths
-    ]
-
-
-def _write_all(
-    calibrator: PosteriorCalibrator,
-    session: Session,
-    inputs: Sequence[ScoreFile],
-    outputs: Sequence[str],
-    keep: bool,
-    read: Sequence[Any],
-) -> list[int]:
-    """Write an output per input into a folder: all of them take their names at the end, or none."""
-    from reprior.files.output import output_format, output_paths
-
-    made = [
-        output_paths(path, output_format(path, scores))
-        for path, scores in zip(outputs, inputs, strict=True)
-    ]
-    targets = [path for paths in made for path in paths]
-    refuse_inputs(targets, read)
-    _refuse_clashes(targets)
-    done = []
-    with _folder(targets[0].parent), atomic_paths(*targets) as fresh:
-        rooms = iter(fresh)
-        for scores, paths in zip(inputs, made, strict=True):
-            first, *others = (next(rooms) for _ in paths)
-            done.append(_write(calibrator, session, scores, str(first), keep))
-            for other in others:  # written beside the first
-                (first.parent / other.name).rename(other)
-    return done
-
-
-def _refuse_clashes(targets: Sequence[Path]) -> None:
-    """Refuse folders where files are to be, and two outputs of one name."""
-    for i, path in enumerate(targets):
-        if path.is_dir() and not is_store(path):
-            raise OptionError(
-                f"`output` must be free for a file per input. Got {str(path)!r}, which is a "
-                f"folder. Choose another folder."
-            )
-        if path in targets[:i]:
-            raise OptionError(
-                f"`output` must have a name for every file. Got {path.name!r} twice. Name an "
-                f"output file, or rename the inputs."
-            )
-
-
-@contextmanager
-def _folder(path: Path) -> Iterator[None]:
-    """Make a folder, unless it is there; what was made does not stay after an error."""
-    new = not path.exists()
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        if new:
-            with suppress(OSError):
-                path.rmdir()
-        raise
-
-
-def _write(
-    calibrator: PosteriorCalibrator, session: Session, scores: ScoreFile, output: str, keep: bool
-) -> int:
-    """Stream one output; return how many samples it has."""
-    from reprior.files.output import open_output
-
-    n_classes, axis, done = calibrator.source_prior_.size, calibrator.class_axis, 0
-    names = class_names(calibrator) or scores.class_names
-    with (
-        session.progress(f"writing {Path(output).name}", scores.n_samples) as progress,
-        open_output(output, like=scores, classes=names, keep=keep) as writer,
-    ):
-        for chunk in scores.chunks():
-            posterior = calibrator.predict_proba(chunk.scores)
-            decided = posterior
-            if calibrator.probability_map_ is not None:
-                decided = calibrator.predict_proba(chunk.scores, map="decision")
-            writer.write(chunk, posterior, decide(decided, n_classes=n_classes, class_axis=axis))
-            done += len(chunk)
-            progress(done)
-    for sentence in writer.notes:
-        session.note(sentence)
-    return done

@@ -20,6 +20,7 @@ from reprior.cli.options import (
     reading_options,
     refuse_groups_alone,
     scores_argument,
+    skip_option,
 )
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import CHANGE, Grid, before_after, whole
@@ -77,7 +78,7 @@ SAID = {
     help="Training samples of each class, to show recall of classes with many, medium and few.",
 )
 @groups_option
-@reading_options(labels=True)
+@reading_options(labels=True, skip=skip_option())
 @session_options
 def command(
     session: Session,

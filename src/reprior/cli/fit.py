@@ -144,9 +144,11 @@ def command(
         if place.on_dask:
             fit_on_dask(calibrator, val, reading, place, resolution=resolution, output=output)
         else:
-            engines.fit(
-                calibrator, scores, resolution=resolution, checkpoint=checkpoint, progress=progress
-            )
+            with session.telling("reprior.engines.resuming"):
+                engines.fit(
+                    calibrator, scores, resolution=resolution, checkpoint=checkpoint,
+                    progress=progress,
+                )  # fmt: skip
     calibrator.save(output)
     if checkpoint is not None:
         Checkpoint(checkpoint).remove()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reprior.cli.inputs import open_to_fit
-from reprior.cli.options import Names, Reading, collected
+from reprior.cli.options import Names, Reading, collected, skip_option
 from reprior.cli.outputs import refuse_inputs
 from reprior.exceptions import OptionError
 
@@ -70,10 +70,7 @@ place_options = collected(
             "--workers", type=int, metavar="N",
             help="With --engine dask: start N worker processes on this machine.",
         ),
-        click.option(
-            "--skip-unreadable", is_flag=True,
-            help="Leave out files that cannot be read, and name them.",
-        ),
+        skip_option(),
     ),
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 from reprior.calibrator import PosteriorCalibrator
 from reprior.cli import fuse_apply, fuse_evaluate, fuse_fit
 from reprior.cli.agreement import few, shown_paths
-from reprior.cli.apply import decide
+from reprior.cli.applying import decide
 from reprior.cli.examples import shows
 from reprior.cli.failures import Failure, SentenceGroup, sentence_of
 from reprior.cli.fuse_rows import aligned

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from reprior.cli.apply import decide
+from reprior.cli.applying import decide
 from reprior.cli.examples import shows
 from reprior.cli.fuse_inputs import load_fusion, modalities_argument, named_files, open_known
 from reprior.cli.options import PATH, Names, Reading, output_option, reading_options

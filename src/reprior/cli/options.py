@@ -24,6 +24,7 @@ __all__ = [
     "reading_options",
     "refuse_groups_alone",
     "scores_argument",
+    "skip_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -143,9 +144,21 @@ _LABELS = (
 )  # fmt: skip
 
 
-def reading_options(*, labels: bool) -> Callable[[Command], Command]:
-    """Give a command the options of score files, as one argument ``reading``."""
-    options = (_KIND, *(_LABELS if labels else ()), _CLASSES, *_ARRAYS)
+def skip_option(more: str = "") -> Callable[[Command], Command]:
+    """Return ``--skip-unreadable``, with ``more`` to say of it."""
+    words = "Leave out files that cannot be read, and name them."
+    return click.option("--skip-unreadable", is_flag=True, help=f"{words} {more}".rstrip())
+
+
+def reading_options(
+    *, labels: bool, skip: Callable[[Any], Any] | None = None
+) -> Callable[[Command], Command]:
+    """Give a command the options of score files, as one argument ``reading``.
+
+    ``skip`` is what :func:`skip_option` gives, where files may be left out.
+    """
+    own = () if skip is None else (skip,)
+    options = (_KIND, *(_LABELS if labels else ()), _CLASSES, *_ARRAYS, *own)
     return collected(Reading, "reading", options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import math
 import threading
 import warnings
@@ -66,6 +67,13 @@ class Session:
         sentence = plain(" ".join(sentence.split()))
         if sentence not in self.notes:
             self.notes.append(sentence)
+
+    def tell(self, sentence: str) -> None:
+        """Show a note at once: it matters to whoever waits for the result, too."""
+        waiting, self.notes = self.notes[self._shown :], self.notes[: self._shown]
+        self.note(sentence)
+        self.show_notes()
+        self.notes += waiting
 
     def log(self, line: str) -> None:
         """Tell a log file how far the work is; on a terminal a bar does that."""
@@ -151,6 +159,31 @@ class Session:
             warnings.simplefilter("always", RepriorWarning)
             warnings.showwarning = show
             yield
+
+    @contextmanager
+    def telling(self, name: str) -> Iterator[None]:
+        """Show at once what the library logs under a name, as information or as more."""
+        logger, handler = logging.getLogger(name), _Telling(self)
+        before = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
+            logger.removeHandler(handler)
+
+
+class _Telling(logging.Handler):
+    """Passes on what is logged to a session."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(logging.INFO)
+        self._session = session
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show it at once."""
+        self._session.tell(record.getMessage())
 
 
 def session_options(function: Command) -> Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -144,9 +145,27 @@ def _difference(theirs: Any, ours: Any) -> str:
     for a, b in zip(theirs, ours, strict=False):
         if a[0] != b[0]:
             return f"other files, such as {a[0]!r}"
-        if a != b:
+        if a[1] != b[1]:
             return f"another version of {a[0]!r}, which was {a[1]} bytes and is {b[1]} now"
+        if a != b:
+            return (
+                f"another version of {a[0]!r}, which has the same {a[1]} bytes, but was changed "
+                f"last at {_moment(a[2])} and now at {_moment(b[2])}; where its content is the "
+                f"same, as after a copy, give it that time again"
+            )
     return f"{len(theirs)} files instead of {len(ours)}"
+
+
+def _moment(nanoseconds: int) -> str:
+    """A time of change to its last digit, as ``touch -d`` takes it.
+
+    Examples
+    --------
+    >>> _moment(1_700_000_000_000_000_042)
+    '2023-11-14 22:13:20.000000042 UTC'
+    """
+    seconds, rest = divmod(nanoseconds, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} UTC"
 
 
 def sources_of(chunks: Any) -> list[list[Any]] | None:

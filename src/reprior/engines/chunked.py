@@ -72,7 +72,8 @@ def fit(
         result to the bit. It is refused where options, files or how these are read have changed
         since; chunks that do not come from files are known by a digest, for which they are gone
         through once. It stays when the fit is done; ``Checkpoint(folder).remove()`` deletes it.
-        Passes of a fit by log-loss, and those that gather all scores, begin anew.
+        Passes of a fit by log-loss, and those that gather all scores, begin anew. What was counted
+        before is told to the logger ``reprior.engines.resuming``, as information.
     progress : callable, optional
         Called after every chunk with the number of samples read in the present pass.
 

@@ -19,6 +19,7 @@ from reprior.encoding import Terms, is_range
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import Progress, Stream
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
+from reprior.files.walk import LeftOut, said_of
 from reprior.metrics.calibration import brier_score
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
@@ -57,6 +58,8 @@ class Evaluation:
     metric : CountMetric or None
         What the calibrator was tuned for, where that is a count metric and can be told from these
         labels.
+    left_out : tuple of LeftOut
+        What could not be read of files that were opened with ``skip_unreadable``.
     """
 
     n_samples: int
@@ -67,6 +70,7 @@ class Evaluation:
     log_loss: tuple[float, float]
     brier: tuple[float, float]
     metric: CountMetric | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def metrics(self) -> dict[str, tuple[float, float]]:
@@ -103,7 +107,8 @@ def evaluate(
     calibrator : PosteriorCalibrator
         Fitted, or loaded. Samples with its ``ignore_index`` as label are left out.
     chunks : iterable of Chunk, or of (scores, labels[, weight])
-        Data it was not tuned on. Integer labels are class indices; others are names.
+        Data it was not tuned on. Integer labels are class indices; others are names. Of files that
+        were opened with ``skip_unreadable``, a warning says what was left out.
     progress : callable, optional
         Called after every chunk with the number of samples read so far.
 
@@ -140,6 +145,9 @@ def evaluate(
                     for side in sides:
                         side.add(block, kind)
     lookalike.warn(stacklevel=2)
+    left_out = tuple(getattr(chunks, "left_out", ()))
+    if left_out:
+        warnings.warn(said_of(left_out), RepriorWarning, stacklevel=2)
     before, after = sides
     return Evaluation(
         n_samples,
@@ -150,6 +158,7 @@ def evaluate(
         (before.log_loss / before.weight, after.log_loss / after.weight),
         (before.brier / before.weight, after.brier / after.weight),
         _metric_of(calibrator, n_classes),
+        left_out,
     )
 
 

@@ -24,6 +24,7 @@ from reprior.engines.resuming import (
     pack_place,
     rest_of,
     taken,
+    tell,
 )
 from reprior.engines.stream import Part, Stream
 from reprior.files.chunk import Chunk
@@ -172,6 +173,8 @@ class _Pass:
         whole, checkpoint = self.profiler.stream, self.profiler.checkpoint
         saved = None if checkpoint is None else checkpoint.load(self.bounds)
         known = None if saved is None else self._take_up(saved)
+        if checkpoint is not None and saved is not None:
+            tell(checkpoint, self.bounds, self.place, whole.chunks)
         if self.finished:
             return
         self._go_through(whole if saved is None else self._rest(known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.fingerprint import Digest, Known
 from reprior.engines.stream import Progress, as_chunk
 from reprior.exceptions import OptionError
@@ -25,7 +27,31 @@ __all__ = [
     "pack_place",
     "rest_of",
     "taken",
+    "tell",
 ]
+
+
+_log = logging.getLogger(__name__)
+
+
+def tell(checkpoint: Checkpoint, bounds: tuple[float, float], place: Place, chunks: Any) -> None:
+    """Log, as information, what was counted before and is not counted again."""
+    low, high = bounds
+    where = f" ({_files_before(place, chunks)})" if isinstance(chunks, ScoreFile) else ""
+    _log.info(
+        "The fit goes on from the checkpoint in %r: %s samples%s were counted before, for "
+        "strengths from %g to %g.",
+        os.fspath(checkpoint.folder), f"{place.start:,}", where, low, high,
+    )  # fmt: skip
+
+
+def _files_before(place: Place, file: ScoreFile) -> str:
+    """Say how many files lie before a place, and how many rows of the one it is in."""
+    source, row = place.source, place.row
+    if row == file.rows[source]:
+        source, row = source + 1, 0
+    whole = f"{source} of {len(file.paths)} file{'' if len(file.paths) == 1 else 's'}"
+    return whole if not row else f"{whole}, and {row:,} rows of {file.paths[source].name!r}"
 
 
 def rest_of(
@@ -52,7 +78,7 @@ def rest_of(
         if done > n:
             break
         if done == n and digest is not None and expected is not None:
-            check_same(digest.known, expected)
+            check_same(digest.known, expected, of_files=isinstance(chunks, ScoreFile))
     if done != n:
         raise OptionError(
             f"`checkpoint` must be of the same data. Got {done} samples to pass by that are not "
@@ -72,14 +98,19 @@ def taken(chunks: Iterable[Any], class_axis: int, progress: Progress = None) -> 
     return digest.known
 
 
-def check_same(found: Known, expected: Known) -> None:
-    """Refuse other samples, or other weights of them, than were counted."""
+def check_same(found: Known, expected: Known, *, of_files: bool = False) -> None:
+    """Refuse other samples, or other weights of them, than were counted.
+
+    ``of_files``: of files whose names, sizes and times of change are those of before.
+    """
     if found == expected:
         return
     what = "their weights are others" if found.value == expected.value else "they are others"
+    though = ", though names, sizes and times of change of the files are the same"
     raise OptionError(
         f"`checkpoint` must be of the same data. Of the first {expected.n_samples} samples, which "
-        f"were counted, {what} by their fingerprint. Delete its folder to begin anew."
+        f"were counted, {what} by their fingerprint{though if of_files else ''}. Delete its folder "
+        f"to begin anew."
     )
 
 

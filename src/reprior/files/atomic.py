@@ -51,12 +51,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
+def atomic_paths(
+    *paths: str | os.PathLike[str], missing_ok: bool = False
+) -> Iterator[tuple[Path, ...]]:
     """Give temporary paths to write files or folders to; they take their names when all is well.
 
     Each path is in the folder of its target. Nothing is there yet: the block creates a file or a
     folder at each. All take their names at the end, or, after an error or an interrupt, none
-    does: targets that were replaced already get their old contents back.
+    does: targets that were replaced already get their old contents back. With ``missing_ok`` the
+    block may create nothing at some of them: what was there before is there still.
 
     Examples
     --------
@@ -74,10 +77,15 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
                 rooms.append(Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)))
         fresh = tuple(room / target.name for room, target in zip(rooms, targets, strict=True))
         yield fresh
-        for new, target in zip(fresh, targets, strict=True):
+        made = [
+            each
+            for each in zip(rooms, fresh, targets, strict=True)
+            if not missing_ok or os.path.lexists(each[1])
+        ]
+        for _, new, target in made:
             _settle(new, target)
         refuse_to_go_on()
-        _take_names(rooms, fresh, targets)
+        _take_names(made)
     finally:
         for room in rooms:
             shutil.rmtree(room, ignore_errors=True)
@@ -101,18 +109,18 @@ def _settle(new: Path, target: Path) -> None:
     os.chmod(new, _mode_of(target))
 
 
-def _take_names(rooms: list[Path], fresh: tuple[Path, ...], targets: list[Path]) -> None:
-    """Rename all, or undo what was renamed."""
+def _take_names(made: list[tuple[Path, Path, Path]]) -> None:
+    """Rename all, each by its room, its new path and its target, or undo what was renamed."""
     undo: list[tuple[Path | None, Path]] = []
     try:
-        for room, new, target in zip(rooms, fresh, targets, strict=True):
+        for room, new, target in made:
             old = room / "old" if os.path.lexists(target) else None
             if old is not None and (target.is_dir() or new.is_dir()):
                 os.rename(target, old)  # a folder cannot be replaced in one step
                 undo.append((old, target))
                 os.rename(new, target)
                 continue
-            if old is not None and len(targets) > 1:
+            if old is not None and len(made) > 1:
                 shutil.copy2(target, old, follow_symlinks=False)
             os.replace(new, target)
             undo.append((old, target))

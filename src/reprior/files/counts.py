@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,6 +22,7 @@ from reprior.files.labels import (
     whole_numbers,
 )
 from reprior.files.scores import expand_paths
+from reprior.files.small_text import csv_rows, is_json, json_of, order_of, refuse_twice, text_of
 
 __all__ = ["counts_from_labels", "read_class_names", "read_counts", "read_prior"]
 
@@ -205,14 +202,9 @@ def _read(
 ) -> tuple[Vector, tuple[str, ...] | None]:
     path = Path(path)
     wanted = None if classes is None else as_class_names(classes)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{os.fspath(path)!r} must hold {what}: {_FORMS}. Got binary data. "
-            f"Labels are counted by --counts-from-labels."
-        ) from error
-    if text.lstrip()[:1] in ("[", "{"):
+    hint = "Labels are counted by --counts-from-labels."
+    text = text_of(path, f"hold {what}: {_FORMS}", hint)
+    if is_json(text):
         names, values = _from_json(path, text, what)
     else:
         names, values = _from_csv(path, text, what)
@@ -225,30 +217,15 @@ def _read(
 
 
 def _from_json(path: Path, text: str, what: str) -> tuple[list[str] | None, list[float]]:
-    try:
-        document = json.loads(text, object_pairs_hook=list)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(
-            f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}). "
-            f"Write it again."
-        ) from error
-    if text.lstrip().startswith("{"):  # as pairs: an object would hide a name that is there twice
+    document = json_of(path, text, what)
+    if isinstance(document, tuple):
         values = [_number(path, repr(name), value, what) for name, value in document]
         return [name for name, _ in document], values
     return None, [_number(path, f"entry {i}", v, what) for i, v in enumerate(document)]
 
 
 def _from_csv(path: Path, text: str, what: str) -> tuple[list[str] | None, list[float]]:
-    try:
-        first = next((line for line in text.splitlines() if line.strip()), "")
-        delimiter = max(",\t;", key=first.count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-    except csv.Error as error:
-        raise FileFormatError(
-            f"{os.fspath(path)!r} must hold {what}: {_FORMS}. It is damaged ({error})."
-        ) from error
-    rows = [(line, row) for line, row in rows if any(row)]
+    rows, delimiter = csv_rows(path, text, f"hold {what}: {_FORMS}")
     if rows and not _is_number(rows[0][1][-1]) and not rows[0][1][-1][:1].isdigit():
         rows = rows[1:]
     widths = {len(row) for _, row in rows}
@@ -305,31 +282,17 @@ def _ordered(
     what: str,
 ) -> tuple[Vector, tuple[str, ...] | None]:
     """Put named numbers into the order of the classes."""
+    if wanted is not None and names is not None:
+        return values[order_of(path, names, wanted, PriorError)], wanted
     if names is not None:
-        repeated = [name for name, n in Counter(names).items() if n > 1]
-        if repeated:
-            raise FileFormatError(
-                f"{os.fspath(path)!r} must name every class once. Got {repeated[0]!r} twice. "
-                f"Drop one of them."
-            )
-    if wanted is None or names is None:
-        if wanted is not None and len(values) != len(wanted):
-            raise PriorError(
-                f"{os.fspath(path)!r} must hold {what} of the {len(wanted)} classes. "
-                f"Got {len(values)} numbers. Give one per class, in the order {few(wanted)}."
-            )
-        return (values, None) if names is None else _by_index(names, values)
-    missing = [name for name in wanted if name not in set(names)]
-    unknown = [name for name in names if name not in set(wanted)]
-    if missing or unknown:
-        parts = [f"missing: {few(missing)}"] if missing else []
-        parts += [f"unknown: {few(unknown)}"] if unknown else []
+        refuse_twice(path, names)
+        return _by_index(names, values)
+    if wanted is not None and len(values) != len(wanted):
         raise PriorError(
-            f"{os.fspath(path)!r} must name the classes {few(wanted)}. "
-            f"Got {'; '.join(parts)}. Use the same names in both."
+            f"{os.fspath(path)!r} must hold {what} of the {len(wanted)} classes. "
+            f"Got {len(values)} numbers. Give one per class, in the order {few(wanted)}."
         )
-    index = {name: i for i, name in enumerate(names)}
-    return values[[index[name] for name in wanted]], wanted
+    return values, None
 
 
 def _by_index(names: list[str], values: Vector) -> tuple[Vector, tuple[str, ...] | None]:

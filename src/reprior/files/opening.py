@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from reprior.exceptions import FileFormatError
 from reprior.files.detect import detect_format
-from reprior.files.formats.reader import NoRowsError, Reader, ReadOptions
+from reprior.files.formats.reader import ColumnsError, NoRowsError, Reader, ReadOptions
+from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelFile
 from reprior.files.walk import UNREADABLE, LeftOut
 
-__all__ = ["Opened", "open_all", "open_reader"]
+__all__ = ["Opened", "none_left", "open_all", "open_reader"]
 
 
 @dataclass(eq=False)
@@ -46,20 +47,21 @@ def open_all(
     """Open score files and the files of their labels.
 
     An empty one among several is passed over with a note, and with ``skip`` one that cannot be
-    opened too. Where there is a label file for each, that one goes with it.
+    opened too. Where there is a label file for each, that one goes with it. Columns of tables are
+    taken in the order of the first.
     """
     found, paired = Opened(), len(paths) == len(label_paths)
     nothing: NoRowsError | None = None
     for i, path in enumerate(paths):
         try:
-            reader = open_reader(path, options)
+            reader = _in_order(open_reader(path, options), found.readers, options)
             label = open_label(label_paths[i], reader) if paired else None
         except NoRowsError as error:
             nothing = nothing or error
             found.notes.append(_passed_by(path))
             continue
         except UNREADABLE as error:
-            if not skip:
+            if not skip or isinstance(error, ColumnsError):
                 raise
             _refuse_gap(path, label_paths, paired, error)
             found.left_out.append(LeftOut(path, None, str(error)))
@@ -71,10 +73,22 @@ def open_all(
         if label is not None:
             found.labels.append(label)
     if not found.readers:
-        raise nothing or _none_left(paths, found.left_out)
+        raise nothing or none_left(paths, found.left_out)
     if not paired:
         found.labels = [open_label(path, found.readers[0]) for path in label_paths]
     return found
+
+
+def _in_order(reader: Reader, before: Sequence[Reader], options: ReadOptions) -> Reader:
+    """Return a table with its class columns, found by name, in the order of the first table's."""
+    if not before or not isinstance(reader, TableReader):
+        return reader
+    names, mine = before[0].class_names, reader.class_names
+    if names is None or mine is None or names == mine or set(names) != set(mine):
+        return reader
+    if reader.plan.scores != mine:  # a list, or columns that have other names than the classes
+        return reader
+    return open_reader(reader.path, replace(options, classes=names))
 
 
 def _passed_by(path: Path) -> str:
@@ -93,7 +107,8 @@ def _refuse_gap(
         ) from error
 
 
-def _none_left(paths: Sequence[Path], left_out: Sequence[LeftOut]) -> FileFormatError:
+def none_left(paths: Sequence[Path], left_out: Sequence[LeftOut]) -> FileFormatError:
+    """Return the error for files of which none can be read, or none has rows."""
     if left_out:
         return FileFormatError(
             f"At least one score file must be readable. Got {len(paths)}, and none is. "

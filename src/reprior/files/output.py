@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,8 @@ from reprior.files.chunk import Chunk
 from reprior.files.class_names import as_class_names
 from reprior.files.detect import FORMATS, format_of_name, is_store
 from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
-from reprior.files.formats.reader import few
+from reprior.files.formats.reader import Reader, apart, few
+from reprior.files.formats.tables import TableReader
 from reprior.files.score_file import ScoreFile
 from reprior.files.writers.writer import Layout, Writer
 
@@ -38,6 +40,7 @@ def open_output(
     classes: Sequence[Any] | None = None,
     keep: bool = False,
     label_column: str = "label",
+    decisions: Sequence[str] | None = None,
 ) -> Iterator[Writer]:
     """Open an output for the calibrated posteriors of a score file.
 
@@ -65,6 +68,8 @@ def open_output(
         with ``keep=True`` too.
     label_column : str, default "label"
         Column for labels that are kept from arrays.
+    decisions : list of names, optional
+        What predictions in a table are names of, by their index. By default the classes.
 
     Yields
     ------
@@ -93,6 +98,8 @@ def open_output(
     _refuse_inputs(targets, like)
     _refuse_odd_targets(targets, name)
     layout = _layout(target, name, like, classes, keep, label_column)
+    if decisions is not None:
+        layout = replace(layout, decisions=tuple(decisions))
     with atomic_paths(*targets) as fresh:
         module, writer_name = _WRITERS[name]
         module = f"reprior.files.writers.{module}"
@@ -139,6 +146,8 @@ def _layout(
     columns: tuple[str, ...] = ()
     if name in ("csv", "parquet"):
         columns = _score_columns(target, name, like, names, label_column)
+        if keep:
+            _refuse_other_columns(like.readers)
     return Layout(
         classes=names,
         n_samples=like.n_samples,
@@ -149,6 +158,7 @@ def _layout(
         inputs=like.readers,
         has_labels=like.has_labels,
         delimiter="\t" if target.suffix.lower() in (".tsv", ".tab") else ",",
+        decisions=names,
     )
 
 
@@ -174,6 +184,18 @@ def _score_columns(
             f"Got a class {clash[0]!r}. Rename the class, or write npz."
         )
     return columns
+
+
+def _refuse_other_columns(readers: Sequence[Reader]) -> None:
+    """Refuse to keep columns that only some of several tables have. Their order may differ."""
+    first, *others = readers
+    for other in others:
+        alone = apart({first.path: first.columns, other.path: other.columns})
+        if alone and isinstance(first, TableReader):
+            raise FileFormatError(
+                f"Several tables must have the same columns where these are kept. Got {alone}. "
+                f"Make them alike, write a file for each, or keep none."
+            )
 
 
 def _refuse_inputs(targets: Sequence[Path], like: ScoreFile) -> None:

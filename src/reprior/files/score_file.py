@@ -13,6 +13,7 @@ from reprior.files.ahead import read_ahead
 from reprior.files.chunk import Chunk
 from reprior.files.formats.reader import Reader, ReadOptions, few, no_rows
 from reprior.files.labels import LabelCoder, LabelFile, odd_integers
+from reprior.files.opening import none_left
 from reprior.files.own_labels import odd_pair
 from reprior.files.walk import Group, LeftOut, Place, Walk, label_mismatch
 
@@ -155,7 +156,8 @@ class ScoreFile:
         alone = self.n_samples is not None and self.n_samples <= rows
         yield from chunks if alone else read_ahead(chunks)
         if walk.start == 0:
-            raise no_rows(self.paths[0])
+            gone = (*self._unopened, *walk.left_out)
+            raise none_left(self.paths, gone) if gone else no_rows(self.paths[0])
         self._counted, self._broken = walk.start, tuple(walk.left_out)
 
     @property
@@ -254,13 +256,17 @@ class ScoreFile:
             if group.files and scores is not None and labels is not None and scores != labels:
                 raise LabelsError(label_mismatch(labels, scores, group))
 
-    def _reordered(self) -> bool:
-        """Whether integer labels would mean other classes by the order of the columns."""
+    def _reordered(self) -> Reader | None:
+        """The first file by the order of whose columns integer labels would mean other classes."""
         if self.format not in ("csv", "parquet") or "string" in (self.label_dtype or ""):
-            return False
+            return None
         names = self.class_names or ()
-        there = tuple(name for name in self.columns if name in set(names))
-        return len(there) == len(names) and there != names
+        known = set(names)
+        for reader in self.readers:
+            there = tuple(name for name in reader.columns if name in known)
+            if len(there) == len(names) and there != names:
+                return reader
+        return None
 
     def _make_notes(self) -> Iterator[str]:
         seen: set[str] = set()
@@ -283,9 +289,10 @@ class ScoreFile:
                 f"Labels go with scores in the order given: {os.fspath(odd[0][1])!r} with "
                 f"{os.fspath(odd[0][0])!r}. Check that they belong together."
             )
-        if self.has_labels and self._reordered():
+        reordered = self._reordered() if self.has_labels else None
+        if reordered is not None:
             yield (
-                f"The class columns of {os.fspath(self.paths[0])!r} stand in another order; "
+                f"The class columns of {os.fspath(reordered.path)!r} stand in another order; "
                 f"integer labels were taken as indices of the classes in the order "
                 f"{few(self.class_names or ())}."
             )

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from reprior.core.checks import check_choice, check_kind
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.class_names import as_class_names
-from reprior.files.formats.reader import Reader, ReadOptions, few
+from reprior.files.formats.reader import Reader, ReadOptions, apart, few
+from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelFile, open_labels
 from reprior.files.opening import open_all
 from reprior.files.score_file import MAX_BYTES, ScoreFile
@@ -46,7 +47,8 @@ def open_scores(
     ----------
     paths : path, pattern such as ``"val-*.parquet"``, or list of these
         Several files are one set of samples, in the order of their names for a pattern and as
-        listed for a list. They have one format, the same classes and the same columns.
+        listed for a list. They have one format and the same classes. The class columns of tables
+        are found by name, in the order of the first table's.
     labels : path, pattern or list of these, optional
         Labels in files of their own, in any of the formats. They win over labels inside. As many
         files as there are score files go with these one by one; else all are one sequence.
@@ -177,14 +179,13 @@ def _common_names(
     for other in readers[1:]:
         for words, a, b in (
             ("format", first.format, other.format),
-            ("classes", first.class_names, other.class_names),
+            ("classes, in one order", first.class_names, other.class_names),
             ("shape per sample", first.row_shape, other.row_shape),
         ):
             if a != b:
                 raise FileFormatError(
-                    f"Several score files must have the same {words}. Got {_brief(a)} in "
-                    f"{os.fspath(first.path)!r} and {_brief(b)} in {os.fspath(other.path)!r}. "
-                    f"Read them one by one, or make them alike."
+                    f"Several score files must have the same {words}. Got "
+                    f"{_difference(first, a, other, b)} Read them one by one, or make them alike."
                 )
         if first.has_labels != other.has_labels:
             without = other if first.has_labels else first
@@ -196,6 +197,17 @@ def _common_names(
     if given is not None and written is not None and set(given) == set(written):
         _refuse_order(first, given, written)
     return given or written
+
+
+def _difference(first: Reader, a: Any, other: Reader, b: Any) -> str:
+    """Say in what two files differ: of class names, which of them only one file has."""
+    named = first.class_names == a and other.class_names == b and a is not None and b is not None
+    alone = apart({first.path: a, other.path: b}) if named else ""
+    if not alone:
+        sides = ((a, first), (b, other))
+        return " and ".join(f"{_brief(v)} in {os.fspath(r.path)!r}" for v, r in sides) + "."
+    tables = " Every numeric column of a table is a class, unless `classes` names these."
+    return f"{alone}.{tables if isinstance(other, TableReader) else ''}"
 
 
 def _refuse_order(reader: Reader, given: tuple[str, ...], written: tuple[str, ...]) -> None:

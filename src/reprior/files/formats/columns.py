@@ -8,8 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprior.exceptions import FileFormatError
-from reprior.files.formats.reader import ReadOptions, few
+from reprior.files.formats.reader import ColumnsError, ReadOptions, few
 
 __all__ = ["PREDICTION", "SCORE_SUFFIX", "ColumnPlan", "plan_columns", "refuse_repeats"]
 
@@ -92,7 +91,7 @@ def refuse_repeats(path: Path, columns: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in columns:
         if name in seen:
-            raise FileFormatError(
+            raise ColumnsError(
                 f"{os.fspath(path)!r} must have different column names. Got {name!r} twice. "
                 f"Rename one of them."
             )
@@ -106,7 +105,7 @@ def _named(
         return name
     if not needed or (option, name) == ("label_column", "label"):
         return None
-    raise FileFormatError(
+    raise ColumnsError(
         f"`{option}` must be a column of {os.fspath(path)!r}. Got {name!r}. "
         f"Its columns: {few(columns)}."
     )
@@ -127,7 +126,7 @@ def _single_column(
     if options.scores_name is not None:
         if options.scores_name in (*listed, *numbers):
             return options.scores_name
-        raise FileFormatError(
+        raise ColumnsError(
             f"`scores_name` must be a numeric column or a list column of {os.fspath(path)!r}. "
             f"Got {options.scores_name!r}. Its columns: {few([*listed, *numbers])}."
         )
@@ -135,7 +134,7 @@ def _single_column(
         if name in listed:
             return name
     if len(listed) == 1 and len(numbers) == 1:
-        raise FileFormatError(
+        raise ColumnsError(
             f"{os.fspath(path)!r} must have scores that can be told from other columns. Got the "
             f"list column {listed[0]!r} and the number {numbers[0]!r}. Say which one holds the "
             f"scores: scores_name={listed[0]!r}."
@@ -165,7 +164,7 @@ def _class_columns(
             f"({few(numbers)}) were taken in their order for the classes ({few(wanted)})."
         )
         return tuple(numbers), wanted
-    raise FileFormatError(
+    raise ColumnsError(
         f"{os.fspath(path)!r} must have a column for each of the {len(wanted)} classes. "
         f"Missing: {few(missing)}. Its numeric columns: {few(numbers)}. "
         f"Rename the columns, or pass the class names of this file."
@@ -174,7 +173,7 @@ def _class_columns(
 
 def _found(path: Path, columns: Sequence[str], numbers: Sequence[str]) -> tuple[str, ...]:
     if not numbers:
-        raise FileFormatError(
+        raise ColumnsError(
             f"{os.fspath(path)!r} must have a numeric column per class, or one list column "
             f"'scores'. Got the columns {few(columns)}. Add the scores."
         )

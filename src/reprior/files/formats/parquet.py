@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError, require
+from reprior.exceptions import require
 from reprior.files.formats.columns import plan_columns
 from reprior.files.formats.reader import (
     CLASS_NAMES_KEY,
     KIND_KEY,
+    ColumnsError,
     ReadOptions,
     as_names,
     damaged,
@@ -85,7 +86,7 @@ def open_parquet(path: Path, options: ReadOptions) -> TableReader:
     types = [schema.field(name).type for name in plan.scores]
     for name, kind in zip(plan.scores, types, strict=True):
         if not (plan.listed or _is_number(kind)):
-            raise FileFormatError(
+            raise ColumnsError(
                 f"{os.fspath(path)!r} must have a numeric column per class. Got type {kind} in "
                 f"column {name!r}. Convert it to float64."
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -16,11 +16,14 @@ from reprior.exceptions import FileFormatError, OptionError, ScoresError
 
 __all__ = [
     "Block",
+    "ColumnsError",
+    "DamagedError",
     "NamedLabels",
     "NoRowsError",
     "ReadOptions",
     "Reader",
     "Vector",
+    "apart",
     "as_names",
     "damaged",
     "few",
@@ -39,6 +42,14 @@ KIND_KEY = "reprior.kind"
 
 class NoRowsError(FileFormatError):
     """A file that is whole, and has no rows: an error by itself, and no loss among others."""
+
+
+class ColumnsError(FileFormatError):
+    """A table that is whole, and has other columns than are asked for: not for skipping."""
+
+
+class DamagedError(FileFormatError):
+    """A file whose contents break off or make no sense."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +129,12 @@ class Reader(Protocol):
         ...
 
 
-def damaged(path: str | os.PathLike[str], what: str, error: object) -> FileFormatError:
+def damaged(path: str | os.PathLike[str], what: str, error: object) -> DamagedError:
     """Return the error for a file whose contents break off or make no sense."""
     reason = " ".join(str(error).split()).rstrip(".")
     reason = reason if len(reason) <= 200 else reason[:200] + " …"
     because = f" ({reason})" if reason else ""
-    return FileFormatError(
+    return DamagedError(
         f"{os.fspath(path)!r} must be a whole {what} file. It is truncated or damaged{because}. "
         f"Write or copy it again."
     )
@@ -139,6 +150,19 @@ def no_rows(path: str | os.PathLike[str], found: str = "none") -> NoRowsError:
 def few(names: Sequence[Any], n: int = 6) -> str:
     """Return the first names of a list, as sentences show them."""
     return ", ".join(repr(name) for name in names[:n]) + (", …" if len(names) > n else "")
+
+
+def apart(files: Mapping[str | os.PathLike[str], Sequence[str]]) -> str:
+    """Say which names only one of two files has; nothing where they have the same.
+
+    Examples
+    --------
+    >>> apart({"a.csv": ["cat", "dog"], "b.csv": ["cow", "cat"]})
+    "'dog' in 'a.csv' alone and 'cow' in 'b.csv' alone"
+    """
+    both = set.intersection(*map(set, files.values()))
+    alone = {path: [n for n in names if n not in both] for path, names in files.items()}
+    return " and ".join(f"{few(n)} in {os.fspath(path)!r} alone" for path, n in alone.items() if n)
 
 
 def scores_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:

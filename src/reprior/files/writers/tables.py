@@ -37,12 +37,12 @@ def output_table(layout: Layout, chunk: Chunk, posterior: Any, prediction: Any) 
     new = {name: pa.array(np.ascontiguousarray(values[:, k])) for k, name in enumerate(names)}
     columns: dict[str, Any] = {}
     if layout.keep and chunk.extra is not None:
-        columns = {name: chunk.extra.column(name) for name in chunk.extra.column_names}
+        columns = {name: chunk.extra.column(name) for name in layout.inputs[0].columns}
         columns.pop(PREDICTION, None)
     columns.update(new)
     if layout.keep and chunk.extra is None and chunk.labels is not None:
-        columns[layout.label_column] = _names(pa, layout, np.asarray(chunk.labels))
-    columns[PREDICTION] = _names(pa, layout, np.asarray(prediction))
+        columns[layout.label_column] = _names(pa, layout.classes, np.asarray(chunk.labels))
+    columns[PREDICTION] = _names(pa, layout.decisions, np.asarray(prediction))
     if layout.keep:
         scores = np.asarray(chunk.scores)
         scores = scores if scores.ndim > 1 else scores[:, None]
@@ -64,13 +64,13 @@ def _not_kept(layout: Layout) -> list[str]:
     return [f"Arrays that were not kept in a table: {few(names)}. Write npz or zarr to keep them."]
 
 
-def _names(pa: Any, layout: Layout, index: Vector) -> Any:
-    """Return class names for indices; other integers, such as ignored ones, become null."""
-    if layout.classes is None:
+def _names(pa: Any, names: tuple[str, ...] | None, index: Vector) -> Any:
+    """Return names for indices; other integers, such as ignored ones, become null."""
+    if names is None:
         return pa.array(index.astype(np.int64))
-    inside = (index >= 0) & (index < len(layout.classes))
+    inside = (index >= 0) & (index < len(names))
     codes = pa.array(np.where(inside, index, 0), type=pa.int32(), mask=~inside)
-    return pa.DictionaryArray.from_arrays(codes, list(layout.classes)).dictionary_decode()
+    return pa.DictionaryArray.from_arrays(codes, list(names)).dictionary_decode()
 
 
 class ParquetWriter:

@@ -28,6 +28,7 @@ class Layout:
     inputs: tuple[Any, ...]
     has_labels: bool = False
     delimiter: str = ","
+    decisions: tuple[str, ...] | None = None
 
     @property
     def classes_json(self) -> str:

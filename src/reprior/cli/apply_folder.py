@@ -1,0 +1,125 @@
+"""``reprior apply`` into a folder: a file for each file, all of them or none."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprior.cli.applying import Applying
+from reprior.cli.outputs import refuse_inputs
+from reprior.exceptions import OptionError
+from reprior.files.atomic import atomic_paths
+from reprior.files.detect import is_store
+from reprior.files.walk import UNREADABLE, LeftOut
+
+if TYPE_CHECKING:
+    from reprior.files.chunk import Chunk
+    from reprior.files.score_file import ScoreFile
+
+__all__ = ["is_folder", "one_by_one", "write_all"]
+
+
+class _UnreadableError(Exception):
+    """Where a file breaks that is to be left out."""
+
+
+def is_folder(output: str) -> bool:
+    """Whether an output is a folder, by its name or because it is there."""
+    there = Path(output)
+    return output.endswith(("/", os.sep)) or (there.is_dir() and there.suffix != ".zarr")
+
+
+def one_by_one(
+    paths: Sequence[Path], output: str, open_one: Callable[[Sequence[str]], ScoreFile]
+) -> list[ScoreFile]:
+    """Open every file by itself, all of them before the first is written."""
+    names = [path.name for path in paths]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise OptionError(
+            f"`output` must be a file where inputs share a name. Got the folder {output!r} and "
+            f"{twice[0]!r} twice. Name an output file, or run once per folder."
+        )
+    return [open_one([glob.escape(str(path))]) for path in paths]
+
+
+def write_all(
+    applying: Applying,
+    inputs: Sequence[ScoreFile],
+    outputs: Sequence[str],
+    read: Sequence[Any],
+    *,
+    skip: bool = False,
+) -> list[int | LeftOut]:
+    """Write an output per input into a folder: all of them take their names at the end, or none.
+
+    Return how many samples each has. With ``skip`` an input that breaks has no output, not even
+    of the rows before the damage: what was left out stands in its place.
+    """
+    from reprior.files.opening import none_left
+    from reprior.files.output import output_format, output_paths
+
+    made = [
+        output_paths(path, output_format(path, scores))
+        for path, scores in zip(outputs, inputs, strict=True)
+    ]
+    targets = [path for paths in made for path in paths]
+    refuse_inputs(targets, read)
+    _refuse_clashes(targets)
+    done: list[int | LeftOut] = []
+    with _folder(targets[0].parent), atomic_paths(*targets, missing_ok=skip) as fresh:
+        rooms = iter(fresh)
+        for scores, paths in zip(inputs, made, strict=True):
+            first, *others = (next(rooms) for _ in paths)
+            try:
+                done.append(applying.write(scores, str(first), _read(scores) if skip else None))
+            except _UnreadableError as error:
+                done.append(LeftOut(scores.paths[0], scores.n_samples, str(error)))
+                continue
+            for other in others:  # written beside the first
+                (first.parent / other.name).rename(other)
+        gone = [each for each in done if isinstance(each, LeftOut)]
+        if len(gone) == len(done):
+            raise none_left([each.path for each in gone], gone)
+    return done
+
+
+def _read(scores: ScoreFile) -> Iterator[Chunk]:
+    """Give the chunks of a file; tell where it breaks from where its output does."""
+    try:
+        yield from scores.chunks()
+    except UNREADABLE as error:
+        raise _UnreadableError(str(error)) from error
+
+
+def _refuse_clashes(targets: Sequence[Path]) -> None:
+    """Refuse folders where files are to be, and two outputs of one name."""
+    for i, path in enumerate(targets):
+        if path.is_dir() and not is_store(path):
+            raise OptionError(
+                f"`output` must be free for a file per input. Got {str(path)!r}, which is a "
+                f"folder. Choose another folder."
+            )
+        if path in targets[:i]:
+            raise OptionError(
+                f"`output` must have a name for every file. Got {path.name!r} twice. Name an "
+                f"output file, or rename the inputs."
+            )
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make a folder, unless it is there; what was made does not stay after an error."""
+    new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                path.rmdir()
+        raise

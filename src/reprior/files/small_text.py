@@ -1,0 +1,91 @@
+"""Small files that people write by hand: JSON or CSV, whichever it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from reprior.exceptions import FileFormatError, RepriorError
+from reprior.files.formats.reader import few
+
+__all__ = ["csv_rows", "is_json", "json_of", "order_of", "refuse_twice", "text_of"]
+
+
+def text_of(path: Path, must: str, hint: str = "Check the path.") -> str:
+    """Read a text file; ``must`` says what it must do, for the sentence that refuses another."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must {must}. Got binary data. {hint}"
+        ) from error
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is a JSON list or object, by its first letter."""
+    return text.lstrip()[:1] in ("[", "{")
+
+
+def json_of(path: Path, text: str, what: str) -> Any:
+    """Return what JSON says: lists as lists, and objects as tuples of pairs.
+
+    A dictionary would hide a name that is there twice.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=tuple)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}). "
+            f"Write it again."
+        ) from error
+
+
+def csv_rows(path: Path, text: str, must: str) -> tuple[list[tuple[int, list[str]]], str]:
+    """Return the number and the cells of every line that has some, and the delimiter."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = max(",\t;", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must {must}. It is damaged ({error})."
+        ) from error
+    return [(line, row) for line, row in rows if any(row)], delimiter
+
+
+def order_of(
+    path: Path, names: Sequence[str], wanted: Sequence[str], error: type[RepriorError]
+) -> list[int]:
+    """Return where each name that is wanted stands among the names of a file, all of them.
+
+    A name that is missing or unknown raises ``error``.
+    """
+    refuse_twice(path, names)
+    missing = [name for name in wanted if name not in set(names)]
+    unknown = [name for name in names if name not in set(wanted)]
+    if missing or unknown:
+        parts = [f"missing: {few(missing)}"] if missing else []
+        parts += [f"unknown: {few(unknown)}"] if unknown else []
+        raise error(
+            f"{os.fspath(path)!r} must name the classes {few(wanted)}. "
+            f"Got {'; '.join(parts)}. Use the same names in both."
+        )
+    index = {name: i for i, name in enumerate(names)}
+    return [index[name] for name in wanted]
+
+
+def refuse_twice(path: Path, names: Sequence[str], what: str = "class") -> None:
+    """Refuse a name that a file has twice."""
+    repeated = [name for name, n in Counter(names).items() if n > 1]
+    if repeated:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must name every {what} once. Got {repeated[0]!r} twice. "
+            f"Drop one of them."
+        )

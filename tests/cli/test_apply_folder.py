@@ -1,0 +1,199 @@
+"""``reprior apply`` into a folder: all files or none, or all that can be read, where asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.shared import data, is_one_sentence, read_output, write
+
+import reprior as rp
+
+
+def test_a_folder_gets_a_file_each(fitted, run):
+    write(fitted / "b.csv", data(2))
+    result = run(
+        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "b.csv", "-o",
+        f"{fitted / 'out'}/", "--json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert sorted(path.name for path in (fitted / "out").iterdir()) == ["b.csv", "test.csv"]
+    expected = rp.load(fitted / "cal.json").predict(data(2).scores).tolist()
+    assert read_output(fitted / "out" / "b.csv")[1] == expected
+
+
+def test_files_of_one_name_need_folders_of_their_own(fitted, run):
+    (fitted / "more").mkdir()
+    write(fitted / "more" / "test.csv", data(2))
+    result = run(
+        "apply", fitted / "cal.json", fitted / "test.csv", fitted / "more" / "test.csv", "-o",
+        f"{fitted / 'out'}/",
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert not (fitted / "out").exists()
+
+
+def test_a_folder_gets_all_files_or_none(fitted, run):
+    (fitted / "bad.csv").write_text("cat,dog,owl\n1,2,3\n1,x,3\n")
+    (fitted / "out").mkdir()
+    (fitted / "out" / "test.csv").write_text("old")
+    arguments = ["apply", fitted / "cal.json", fitted / "test.csv", fitted / "bad.csv", "-o"]
+    assert is_one_sentence(run(*arguments, fitted / "out"))
+    assert [path.name for path in (fitted / "out").iterdir()] == ["test.csv"]
+    assert (fitted / "out" / "test.csv").read_text() == "old"
+    assert is_one_sentence(run(*arguments, f"{fitted / 'new'}/"))
+    assert not (fitted / "new").exists()
+
+
+def test_a_folder_of_arrays_has_posteriors_and_predictions(fitted, run):
+    for name in ("a", "b"):
+        np.save(fitted / f"{name}.npy", data(1).scores)
+    result = run(
+        "apply", fitted / "cal.json", fitted / "a.npy", fitted / "b.npy", "-o",
+        f"{fitted / 'out'}/",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    found = sorted(path.name for path in (fitted / "out").iterdir())
+    assert found == ["a.npy", "a.prediction.npy", "b.npy", "b.prediction.npy"]
+    assert np.load(fitted / "out" / "b.prediction.npy").shape == (300,)
+
+
+@pytest.fixture
+def shards(fitted):
+    """Three parquet files in row groups of a hundred, read a row group at a time."""
+    for i in range(3):
+        write(fitted / f"s{i}.parquet", data(i + 1))
+    return fitted
+
+
+def break_in_the_middle(path):
+    """Let a parquet file break at its second row group, behind a footer that is whole."""
+    content = bytearray(path.read_bytes())
+    start = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    content[start : start + 60] = b"\xff" * 60
+    path.write_bytes(bytes(content))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+DAMAGES = pytest.mark.parametrize("damage", [cut, break_in_the_middle])
+
+
+def apply(run, folder, out, *more):
+    return run("apply", folder / "cal.json", *sorted(folder.glob("s*.parquet")), "-o", out, *more)
+
+
+@DAMAGES
+def test_a_damaged_file_has_no_output_and_the_others_are_in_step(shards, run, damage):
+    damage(shards / "s1.parquet")
+    out = shards / "out"
+    refused = apply(run, shards, f"{out}/")
+    assert is_one_sentence(refused)
+    assert "s1.parquet" in refused.err
+    assert refused.err.endswith("To go on without it, pass --skip-unreadable.\n")
+    assert not out.exists()
+    result = apply(run, shards, f"{out}/", "--skip-unreadable", "--json")
+    assert result.code == 0, result.err
+    assert "1 file could not be read" in result.err
+    assert "s1.parquet" in result.err
+    assert result.json["n_samples"] == 600
+    assert result.json["output"] == [str(out / "s0.parquet"), str(out / "s2.parquet")]
+    assert sorted(path.name for path in out.iterdir()) == ["s0.parquet", "s2.parquet"]
+    calibrator = rp.load(shards / "cal.json")
+    for i in (0, 2):
+        expected = calibrator.predict(data(i + 1).scores).tolist()
+        assert read_output(out / f"s{i}.parquet")[1] == expected
+
+
+def test_how_many_rows_are_missing_is_said_where_it_is_known(shards, run):
+    break_in_the_middle(shards / "s1.parquet")
+    result = apply(run, shards, f"{shards / 'out'}/", "--skip-unreadable")
+    assert "300 samples were left out with it" in result.err  # all of it, not the last rows alone
+
+
+def test_an_output_that_was_there_stays(shards, run):
+    break_in_the_middle(shards / "s1.parquet")
+    out = shards / "out"
+    out.mkdir()
+    (out / "s1.parquet").write_text("old")
+    assert apply(run, shards, out, "--skip-unreadable").code == 0
+    assert (out / "s1.parquet").read_text() == "old"
+    assert sorted(path.name for path in out.iterdir()) == [f"s{i}.parquet" for i in range(3)]
+
+
+def test_both_files_of_an_array_are_left_out(fitted, run, monkeypatch):
+    from reprior.files import score_file
+
+    for i in range(2):
+        np.save(fitted / f"{i}.npy", data(i).scores)
+    monkeypatch.setattr(score_file, "MAX_ROWS", 50)
+    whole = fitted / "0.npy"
+    shorter = whole.read_bytes()[:-400]
+    opened = []
+
+    def cut_after_opening(*_given):
+        opened.append(True)
+        whole.write_bytes(shorter)
+
+    monkeypatch.setattr("reprior.cli.apply_folder.refuse_inputs", cut_after_opening)
+    result = run(
+        "apply", fitted / "cal.json", fitted / "0.npy", fitted / "1.npy", "-o",
+        f"{fitted / 'out'}/", "--skip-unreadable",
+    )  # fmt: skip
+    assert opened
+    assert result.code == 0, result.err
+    found = sorted(path.name for path in (fitted / "out").iterdir())
+    assert found == ["1.npy", "1.prediction.npy"]
+
+
+@DAMAGES
+def test_some_file_must_be_readable(shards, run, damage):
+    for path in shards.glob("s*.parquet"):
+        damage(path)
+    result = apply(run, shards, f"{shards / 'out'}/", "--skip-unreadable")
+    assert is_one_sentence(result)
+    assert "At least one score file must be readable. Got 3, and none is." in result.err
+    assert not (shards / "out").exists()
+
+
+def test_a_full_disk_is_no_damage_to_pass_over(shards, run, monkeypatch):
+    def full(*_given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("reprior.files.writers.tables.ParquetWriter.write", full)
+    result = apply(run, shards, f"{shards / 'out'}/", "--skip-unreadable")
+    assert is_one_sentence(result)
+    assert "the disk is full" in result.err
+    assert not (shards / "out").exists()
+
+
+@DAMAGES
+def test_one_output_leaves_nothing_out(shards, run, damage):
+    out = shards / "out.parquet"
+    refused = apply(run, shards, out, "--skip-unreadable")  # damage or not
+    assert is_one_sentence(refused)
+    assert "--skip-unreadable must go with a folder as OUT" in refused.err
+    damage(shards / "s1.parquet")
+    result = apply(run, shards, out)
+    assert is_one_sentence(result)
+    assert "To go on without it, name a folder as OUT and pass --skip-unreadable" in result.err
+    assert not out.exists()
+
+
+def test_a_single_file_has_no_others_to_go_on_with(shards, run):
+    cut(shards / "s1.parquet")
+    result = run("apply", shards / "cal.json", shards / "s1.parquet", "-o", shards / "o.parquet")
+    assert is_one_sentence(result)
+    assert "--skip-unreadable" not in result.err
+
+
+def test_a_table_of_other_classes_is_no_damage(shards, run):
+    table = pq.read_table(shards / "s1.parquet").rename_columns(
+        ["cat", "cow", "owl", "label", "id"]
+    )
+    pq.write_table(table, shards / "s1.parquet")
+    result = apply(run, shards, f"{shards / 'out'}/", "--skip-unreadable")
+    assert is_one_sentence(result)
+    assert "Missing: 'dog'" in result.err
