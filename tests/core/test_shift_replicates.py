@@ -95,7 +95,7 @@ def test_a_start_that_is_far_off_comes_to_the_same():
 def test_a_curvature_of_its_own_that_cannot_be_is_left(monkeypatch):
     likelihood, estimate, source, rng = problem(0, 30, 4, 0.7)
     nearby = Nearby(likelihood, estimate, source)
-    monkeypatch.setattr(shift_replicates, "_cost_of_curvature", lambda _: -1.0)
+    monkeypatch.setattr(shift_replicates, "COST_OF_CURVATURE", -1.0)
     counts = drawn(rng, 30)
     expected = by_em(likelihood.ratio, counts, source)
     np.testing.assert_allclose(nearby(Redrawn(likelihood.ratio, counts)), expected, atol=SAME)

@@ -43,6 +43,10 @@ FIRST_RATE = 0.5
 LARGEST = 2.0
 """The maximum has a sum of 1. A step to more than this was led astray."""
 
+COST_OF_CURVATURE = 10
+"""Passes for slopes that take as long as one for curvatures, which is a product of matrices and so
+the quicker the more classes there are. Measured: 5 to 14, from 3 to 256 classes."""
+
 MAX_STEPS = 50
 """Steps before Newton's damped ones take over. About five are usual."""
 
@@ -98,7 +102,7 @@ class Nearby:
                 return found
             if q.sum() > LARGEST:
                 break
-            if before < math.inf and _steps_to_go(moved, rate) > _cost_of_curvature(p.size):
+            if before < math.inf and _steps_to_go(moved, rate) > COST_OF_CURVATURE:
                 own = _curvature(redrawn, q)
                 if not np.isfinite(own).all():
                     break
@@ -125,11 +129,6 @@ def _left(moved: float, rate: float) -> float:
 def _steps_to_go(moved: float, rate: float) -> float:
     """Return how many more steps there are until they are small, if they shrink by ``rate``."""
     return math.log(TOLERANCE / moved) / math.log(rate) if rate < 1.0 else math.inf
-
-
-def _cost_of_curvature(n_classes: int) -> float:
-    """Return about how many passes for slopes take as long as one for curvatures."""
-    return 3.0 + n_classes / 4.0
 
 
 def _slope(redrawn: Redrawn, p: Vector) -> Vector:
