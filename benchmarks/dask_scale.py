@@ -1,14 +1,15 @@
 """Profiles on Dask: two single-thread workers against one, and one against memory.
 
-The scores lie in the workers' memory, so that what is timed is the counting, the tree of sums and
-what Dask itself costs. The ratio to one thread in memory, less 1, is that overhead, as a share of
-the time that counting takes.
+The scores lie in the workers' memory, as many chunks in each, so that what is timed is the
+counting, the tree of sums and what Dask itself costs. The ratio to one thread in memory, less 1, is
+that overhead, as a share of the time that counting takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle, islice
 from typing import Any
 
 import dask
@@ -73,7 +74,12 @@ def _spread(client: Any, prior: np.ndarray) -> Any:
     import distributed
 
     with client.as_current():
-        parts = [dask.delayed(scores_of, pure=False)(CHUNK, LEAD) for _ in range(N_CHUNKS)]
+        # Left to itself, Dask now and then puts twice as many chunks on one worker as on the other.
+        there = sorted(client.scheduler_info()["workers"])
+        parts = [
+            dask.delayed(client.submit(scores_of, CHUNK, LEAD, pure=False, workers=[worker]))
+            for worker in islice(cycle(there), N_CHUNKS)
+        ]
         scores = da.concatenate([da.from_delayed(p[0], CHUNK, dtype=np.float32) for p in parts])
         labels = da.concatenate([da.from_delayed(p[1], CHUNK[:1], dtype=np.int64) for p in parts])
         scores, labels = client.persist([scores, labels])

@@ -211,10 +211,18 @@ def test_workers_do_not_matter(cluster, tmp_path):
         dask_fit, plain.calibrator(temperature="fit"), npz_shards(tmp_path, plain, 11)
     )
     assert_same_fit(files, known(plain, temperature="fit")[0])
+    for some in (data, plain):
+        binned, _ = quietly(dask_fit, some.calibrator(), lazy(some, 21), resolution=0.01)
+        chunks = [(some.scores, some.labels, *(() if some.weight is None else (some.weight,)))]
+        want, _ = quietly(rp.engines.fit, some.calibrator(), chunks, resolution=0.01)
+        assert_same_fit(binned, want)
+        for name, column in want.profile_._switches.arrays().items():
+            np.testing.assert_array_equal(binned.profile_._switches.arrays()[name], column)
 
 
 @pytest.mark.parametrize("cluster", on(True, 2), indirect=True)
-def test_a_worker_killed_in_the_middle_loses_nothing(cluster, tmp_path):
+@pytest.mark.parametrize("resolution", [None, 0.01])
+def test_a_worker_killed_in_the_middle_loses_nothing(cluster, tmp_path, resolution):
     data, flag = flat(9, n=200), tmp_path / "killed"
 
     def deadly(block, block_info=None):
@@ -225,9 +233,11 @@ def test_a_worker_killed_in_the_middle_loses_nothing(cluster, tmp_path):
 
     scores, labels, _ = lazy(data, 21)
     scores = scores.map_blocks(deadly, dtype=float, meta=np.empty((0, 0)))
-    found, _ = quietly(dask_fit, data.calibrator(), (scores, labels))
+    found, _ = quietly(dask_fit, data.calibrator(), (scores, labels), resolution=resolution)
     assert flag.exists()
-    assert_same_fit(found, known(data)[0])
+    chunks = [(data.scores, data.labels)]
+    want, _ = quietly(rp.engines.fit, data.calibrator(), chunks, resolution=resolution)
+    assert_same_fit(found, want)
 
 
 @pytest.mark.heavy

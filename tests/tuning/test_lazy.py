@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from reprior.core.threads import shares_out
 from reprior.exceptions import LabelsError, ProfileMismatchError, RepriorWarning, ScoresError
 from reprior.tuning import lazy
 from reprior.tuning.lazy import EXACT, Bins, join_profiles, tree
+from reprior.tuning.merging import PackedProfile
 from reprior.tuning.profile import StrengthProfile
 
 METRICS = ("accuracy", "balanced_accuracy", "mean_iou")
@@ -81,7 +83,7 @@ def test_chunks_of_unknown_sizes_go_with_labels_of_the_same(rng):
 
 def test_work_is_one_task_per_chunk_and_a_tree(rng, monkeypatch):
     case, seen, joined = random_case(rng, 100, 3), [], []
-    add, join = lazy.ProfileTally.add, lazy.join_found
+    add, join = lazy.ProfileTally.add, lazy.join_counted
 
     def watched(self, data):
         seen.append((len(data.labels), type(data.scores), shares_out()))
@@ -92,7 +94,7 @@ def test_work_is_one_task_per_chunk_and_a_tree(rng, monkeypatch):
         return join(found, bins)
 
     monkeypatch.setattr(lazy.ProfileTally, "add", watched)
-    monkeypatch.setattr(lazy, "join_found", counted)
+    monkeypatch.setattr(lazy, "join_counted", counted)
     StrengthProfile.from_scores(
         cut(case.scores, 5, 3), cut(case.labels, 5), source_prior=case.source
     )
@@ -145,18 +147,50 @@ def test_bins_begin_at_a_number_of_switches_whatever_the_tree(seed, n_parts, lim
     case = random_case(np.random.default_rng(seed), 120, 3)
     parts = [case.rows(slice(i, None, n_parts)).profile() for i in range(n_parts)]
     bins = Bins(limit, 0.05)
-    level: list[Any] = [join_profiles([part], bins) for part in parts]
+    level: list[Any] = [join_profiles([PackedProfile(part)], bins) for part in parts]
     while len(level) > 1:
         level = [join_profiles(level[i : i + 3], bins) for i in range(0, len(level), 3)]
     whole = case.profile()
     many = whole.n_switches > limit
-    assert_same(level[0], whole.binned(0.05) if many else whole)
+    assert_same(level[0].unpacked(), whole.binned(0.05) if many else whole)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("resolution", [None, 0.01])
+def test_joining_again_counts_nothing_twice(rng, heavy, resolution):
+    """A task of which the result is lost is done again, with the same things given to it."""
+    case, bins = random_case(rng, 90, 3), Bins.of(resolution)
+    weight = np.arange(90) % 3 + 1.0 if heavy else None
+    parts = []
+    for rows in (slice(0, 50), slice(50, 52), slice(52, 90)):
+        some = None if weight is None else weight[rows]
+        profile = case.rows(rows).profile(sample_weight=some)
+        parts.append(join_profiles([PackedProfile(profile)], bins))
+    whole = case.profile(sample_weight=weight, resolution=resolution)
+    for order in (parts, parts[::-1], parts):
+        joined = join_profiles(order, bins)
+        assert joined is not None
+        for _ in range(2):
+            assert_same(joined.unpacked(), whole)
+
+
+def test_a_packed_profile_is_small_and_says_of_its_bins_no_less(rng):
+    case = random_case(rng, 4000, 5)
+    closed = case.profile(resolution=0.01)
+    packed = join_profiles([PackedProfile(case.profile())], Bins.of(0.01))
+    assert len(pickle.dumps(packed)) < len(pickle.dumps(closed)) / 4
+    found = pickle.loads(pickle.dumps(packed)).unpacked()
+    for name, column in closed._switches.arrays().items():
+        np.testing.assert_array_equal(found._switches.arrays()[name], column, err_msg=name)
+        assert found._switches.arrays()[name].dtype == column.dtype
 
 
 def test_nothing_joins_to_nothing(rng):
     part = random_case(rng).profile()
     assert join_profiles([None, None]) is None
-    assert_same(join_profiles([None, part]), part)
+    joined = join_profiles([None, PackedProfile(part)])
+    assert joined is not None
+    assert_same(joined.unpacked(), part)
 
 
 # ---------------------------------------------------------------------------- words
@@ -219,8 +253,10 @@ def test_logits_that_look_like_probabilities_in_every_chunk():
     with pytest.warns(RepriorWarning, match="every row lies in") as said:
         profile(da.from_array(even, chunks=(10, 3)), labels)
     assert [each.filename for each in said] == [__file__]
-    even[29] = 2.0
-    profile(da.from_array(even, chunks=(10, 3)), labels)  # one chunk does not: no warning
+    for row in (20, 29):  # one chunk does not, in its first row or in another: no warning
+        odd = even.copy()
+        odd[row] = 2.0
+        profile(da.from_array(odd, chunks=(10, 3)), labels)
 
 
 @pytest.mark.parametrize("n", [30, 12])
@@ -236,10 +272,22 @@ def test_single_logits_that_look_like_probabilities(n):
             ask()
 
 
+@pytest.mark.parametrize("row", [24, 29])
+def test_single_logits_of_which_one_is_no_probability(row):
+    scores = np.full(30, 0.5)
+    scores[row] = -0.1
+    labels = da.zeros(30, dtype=int, chunks=6)
+    found = profile(da.from_array(scores, chunks=6), labels, source_prior=[0.6, 0.4])
+    assert found.n_samples == 30
+
+
 def test_an_odd_resolution_of_parts_is_refused(rng):
     part = random_case(rng).profile()
     with pytest.raises(ProfileMismatchError, match="equal resolution to add"):
-        join_profiles([part.binned(0.1), part], Bins(0, 0.05))
+        join_profiles([PackedProfile(part.binned(0.1)), PackedProfile(part)], Bins(0, 0.05))
+    packed = join_profiles([PackedProfile(part)], Bins(0, 0.1))
+    with pytest.raises(ProfileMismatchError, match="equal resolution to add"):
+        join_profiles([packed], Bins(0, 0.05))
 
 
 def test_probabilities_that_are_declared_bring_no_warning():

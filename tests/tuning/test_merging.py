@@ -360,6 +360,28 @@ def test_sums_merge(rng, monkeypatch, first, second, cells, weighted):
     assert b.total().n_samples == known
 
 
+@pytest.mark.parametrize("limits", [(0, 0), (0, None), (None, None), (5, 10**6)])
+@pytest.mark.parametrize("cells", [0, merging.MOST_CELLS])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_packed_sums_add_up(rng, monkeypatch, limits, cells, weighted):
+    monkeypatch.setattr(merging, "MOST_CELLS", cells)
+    case = random_case(rng, 60, weighted=weighted)
+    if weighted:  # whole ones: sums in any order agree to the bit
+        case = replace(case, weights=np.ceil(case.weights * 5))
+    total = ProfileSum(exact_up_to=0, resolution=0.05)
+    for i in range(0, 60, 20):
+        rows = (slice(i, i + 12), slice(i + 12, i + 20))
+        for limit, part in zip(limits, rows, strict=True):
+            one = added([case.rows(part).profile()], exact_up_to=limit, resolution=0.05)
+            packed = one.packed()
+            assert (packed.bins is not None) == (one.coarse and cells > 0)
+            assert packed.unpacked().n_samples == one.total().n_samples
+            total.bin_packed(packed)
+    whole = case.profile(resolution=0.05)
+    assert_same_switches(total.total(), whole)
+    assert_same(total.total(), whole)
+
+
 def test_a_sum_of_nothing_is_false(rng):
     assert not ProfileSum()
     assert added([random_case(rng).profile()])

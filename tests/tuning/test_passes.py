@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import fields
 
 import array_api_strict
 import numpy as np
@@ -15,7 +16,8 @@ from tests.tuning.shared import cases, random_case, rows_of, switch_multiset
 from reprior.core.arrays import namespace
 from reprior.exceptions import ScoresError
 from reprior.tuning import passes
-from reprior.tuning.passes import Table, run_pass
+from reprior.tuning.passes import Table, run_parts, run_pass
+from reprior.tuning.switches import Switches
 
 
 def assert_equal(a, b):
@@ -93,6 +95,43 @@ def test_blocks_and_threads_change_nothing(
         want = run_pass(whole, case.slopes, (0.0, 2.0))
     for each in found:
         assert_equal(each, want)
+
+
+def copied(counted):
+    counts, sums, switches = counted
+    columns = {field.name: getattr(switches, field.name) for field in fields(switches)}
+    own = {name: None if column is None else column.copy() for name, column in columns.items()}
+    return counts, sums, Switches(**own)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bounds", [(0.0, 2.0), (-1.0, 2.0)])
+@pytest.mark.parametrize("n_threads", ["1", "3"])
+def test_parts_are_the_whole_pass(
+    monkeypatch, rng, either_path, small_blocks, weighted, bounds, n_threads
+):
+    case = random_case(rng, 300, 5, weighted=weighted)
+    rows = rows_of(case.scores, case.labels, case.weights)
+    want = run_pass(rows, case.slopes, bounds)
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", n_threads)
+    monkeypatch.setattr(passes, "BLOCKS_PER_PART", 4)
+    found = [copied(part) for part in run_parts(rows, case.slopes, bounds)]
+    assert len(found) >= 300 * 5 // (4 * 64)
+    counts, sums, switches = zip(*found, strict=True)
+    total = np.sum(sums, axis=0) if weighted else None
+    assert_equal((np.sum(counts, axis=0), total, Switches.concatenate(switches)), want)
+    assert weighted or sums == (None,) * len(found)
+
+
+def test_parts_of_a_compiled_pass_share_their_memory(monkeypatch, rng, small_blocks):
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
+    monkeypatch.setattr(passes, "FIRST_ROOM", 1 << 12)
+    case = random_case(rng, 3000, 5)
+    rows = rows_of(case.scores, case.labels)
+    first, *others = run_parts(rows, case.slopes, (0.0, 2.0))
+    assert others
+    for _, _, switches in others:
+        assert np.shares_memory(switches.position, first[2].position)
 
 
 def test_classes_without_target_prior_in_blocks_and_threads(monkeypatch, rng, small_blocks):

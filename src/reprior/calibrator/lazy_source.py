@@ -29,8 +29,7 @@ from reprior.tuning.lazy import (
     Bins,
     Found,
     Pieces,
-    ProfileTally,
-    join_found,
+    profiled,
     warner_of_probs,
 )
 from reprior.tuning.problem import Problem
@@ -151,8 +150,7 @@ class LazySource:
 
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """Profile the samples within ``bounds``."""
-        begin = partial(ProfileTally, bounds, self.bins)
-        found: Found = self.pieces.run(begin, partial(join_found, bins=self.bins))
+        found = profiled(self.pieces, bounds, self.bins)
         if found.profile is None:
             refuse_nothing(found.n_samples)
         self.found = found

@@ -25,11 +25,12 @@ from reprior.exceptions import OptionError, RepriorWarning
 from reprior.tuning.lazy import (
     ArrayPieces,
     Bins,
+    Counted,
     Found,
     Pieces,
     ProfileTally,
     delayed,
-    join_found,
+    join_counted,
 )
 from reprior.tuning.profile import StrengthProfile
 
@@ -183,10 +184,11 @@ def dask_profiles(
         pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
         _check_groups(n_groups, len(pieces.shards))
         bounds = full_problem(calibrator, terms).bounds
-        found: list[Found | None] = pieces.run_groups(
-            partial(ProfileTally, bounds, bins), partial(join_found, bins=bins), n_groups
+        counted: list[Counted | None] = pieces.run_groups(
+            partial(ProfileTally, bounds, bins), partial(join_counted, bins=bins), n_groups
         )
-    profiles = [each.profile for each in found if each is not None and each.profile is not None]
+    packed = [each.packed for each in counted if each is not None]
+    profiles = [each.unpacked() for each in packed if each is not None]
     if any(profile.resolution is not None for profile in profiles):
         profiles = [profile.binned(bins.resolution) for profile in profiles]
     return profiles

@@ -27,7 +27,7 @@ from reprior.core.logspace import (
 from reprior.core.threads import one_thread
 from reprior.exceptions import RepriorError, require
 from reprior.tuning.lazy_parts import lazy_parts
-from reprior.tuning.merging import ProfileSum, merged
+from reprior.tuning.merging import PackedProfile, ProfileSum, merged
 from reprior.tuning.reading import anything_counts, check_problem, refuse_nothing
 
 if TYPE_CHECKING:
@@ -39,14 +39,16 @@ __all__ = [
     "FAN_IN",
     "ArrayPieces",
     "Bins",
+    "Counted",
     "Found",
     "Pieces",
     "ProfileTally",
     "Tally",
     "delayed",
-    "join_found",
+    "join_counted",
     "join_profiles",
     "lazy_profile",
+    "profiled",
     "tree",
     "warner_of_probs",
 ]
@@ -106,6 +108,19 @@ class Found(NamedTuple):
     """Whether there is one score per sample."""
 
 
+class Counted(NamedTuple):
+    """The same, as tasks hand it on: with a profile that is small, and quick to be added."""
+
+    packed: PackedProfile | None
+    n_samples: int
+    like_probs: bool
+    single: bool = False
+
+    def found(self) -> Found:
+        """What is known, to be read."""
+        return Found(None if self.packed is None else self.packed.unpacked(), *self[1:])
+
+
 def lazy_profile(
     scores: Any, labels: Any, sample_weight: Any, options: dict[str, Any]
 ) -> StrengthProfile | None:
@@ -124,12 +139,18 @@ def lazy_profile(
     data = TuningData(
         scores, labels, sample_weight, source_prior=source, target_prior=target, **given
     )
-    pieces, bins = ArrayPieces(data), Bins.of(grid)
-    found: Found = pieces.run(partial(ProfileTally, bounds, bins), partial(join_found, bins=bins))
+    found = profiled(ArrayPieces(data), bounds, Bins.of(grid))
     if found.profile is None:
         refuse_nothing(found.n_samples)
     warner_of_probs(found)()
     return found.profile
+
+
+def profiled(pieces: Pieces, bounds: tuple[float, float], bins: Bins) -> Found:
+    """What is known of all pieces, profiled within ``bounds``."""
+    begin, join = partial(ProfileTally, bounds, bins), partial(join_counted, bins=bins)
+    counted: Counted = pieces.run(begin, join)
+    return counted.found()
 
 
 def warner_of_probs(found: Found) -> Callable[[], None]:
@@ -173,47 +194,53 @@ class ProfileTally:
         self.n_samples += np.size(data.labels)
         if not anything_counts(data.labels, data.weight, data.ignore_index):
             return
-        self.total.add(StrengthProfile._of(data.reading(self.bounds)))
+        reading = data.reading(self.bounds)
+        if self.total.coarse:
+            for part in StrengthProfile._parts(reading):
+                self.total.bin(part)
+        else:
+            self.total.add(StrengthProfile._of(reading))
         self.single = is_single_score(
             np.shape(data.scores), data.source_prior.size, data.class_axis
         )
         self.like_probs = self.like_probs and _like_probs(data, self.single)
 
-    def result(self) -> Found:
+    def result(self) -> Counted:
         """The profile, if any sample counts."""
-        profile = self.total.total() if self.total else None
-        return Found(profile, self.n_samples, self.like_probs, self.single)
+        packed = self.total.packed() if self.total else None
+        return Counted(packed, self.n_samples, self.like_probs, self.single)
 
 
-def join_found(found: Sequence[Found], bins: Bins = EXACT) -> Found:
+def join_counted(counted: Sequence[Counted], bins: Bins = EXACT) -> Counted:
     """What is known of all of them."""
-    return Found(
-        join_profiles([each.profile for each in found], bins),
-        sum(each.n_samples for each in found),
-        all(each.like_probs for each in found),
-        any(each.single for each in found),
+    return Counted(
+        join_profiles([each.packed for each in counted], bins),
+        sum(each.n_samples for each in counted),
+        all(each.like_probs for each in counted),
+        any(each.single for each in counted),
     )
 
 
 def join_profiles(
-    profiles: Sequence[StrengthProfile | None], bins: Bins = EXACT
-) -> StrengthProfile | None:
+    profiles: Sequence[PackedProfile | None], bins: Bins = EXACT
+) -> PackedProfile | None:
     """The sum of profiles, None standing for no samples.
 
     Where there are too many switches they are summed in bins, and so is all to which such a sum
     is added: whether the sum of all is binned does not depend on how they are joined.
     """
-    known = [profile for profile in profiles if profile is not None]
+    known = [packed for packed in profiles if packed is not None]
     if not known:
         return None
     limit, width = bins
-    binned = any(profile.resolution is not None for profile in known)
-    if limit is None or not (binned or sum(p.n_switches for p in known) > limit):
-        return merged(known)
+    plain = [packed.profile for packed in known]
+    binned = any(profile.resolution is not None for profile in plain)
+    if limit is None or not (binned or sum(profile.n_switches for profile in plain) > limit):
+        return PackedProfile(merged(plain))
     total = ProfileSum(exact_up_to=0, resolution=width)
-    for profile in known:
-        total.bin(profile)
-    return total.total()
+    for packed in known:
+        total.bin_packed(packed)
+    return total.packed()
 
 
 def delayed(what: Any, *, traverse: bool = True) -> Any:
@@ -263,5 +290,8 @@ def _like_probs(data: TuningData, single: bool) -> bool:
         return False
     z = np.asarray(data.scores)
     if single:
-        return bool(z.min() >= 0.0 and z.max() <= 1.0)
-    return _are_distributions(z, data.class_axis % z.ndim, namespace(z))
+        return bool(0.0 <= z.flat[0] <= 1.0 and z.min() >= 0.0 and z.max() <= 1.0)
+    axis, xp = data.class_axis % z.ndim, namespace(z)
+    # Most logits are told by one sample; all of them would be another read of the memory.
+    first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
+    return _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp)

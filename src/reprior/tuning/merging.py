@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning.packed_bins import PackedBins
 from reprior.tuning.switches import BinnedSwitches, BinTable, Switches, n_cells
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from reprior.tuning.profile import StrengthProfile
 
-__all__ = ["ProfileSum", "check_counts", "check_match", "combined", "merged"]
+__all__ = ["PackedProfile", "ProfileSum", "check_counts", "check_match", "combined", "merged"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -87,6 +88,18 @@ def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
     return total.total()
 
 
+class PackedProfile(NamedTuple):
+    """A profile as it waits and travels: small, and quick to be added to another."""
+
+    profile: StrengthProfile
+    """All of it; or, where there are ``bins``, all but these."""
+    bins: PackedBins | None = None
+
+    def unpacked(self) -> StrengthProfile:
+        """The profile."""
+        return self.profile if self.bins is None else _Tally.of(self).total()
+
+
 class ProfileSum:
     """A growing sum of profiles; nothing is copied over and over.
 
@@ -140,17 +153,28 @@ class ProfileSum:
         self._check(profile, in_bins=profile.resolution is not None)
         self._bin(profile)
 
+    def bin_packed(self, packed: PackedProfile) -> None:
+        """Add a profile, packed or exact, to the bins."""
+        profile, bins = packed
+        if bins is None:
+            self.bin(profile)
+            return
+        self._check(profile, in_bins=True)
+        if self._tally is None:
+            self._tally = _Tally.of(packed)
+        else:
+            self._tally.add_packed(packed)
+
     def merge(self, other: ProfileSum) -> None:
         """Add all that another sum holds; it is left as it is."""
         if other.coarse and not self.coarse:
             self.coarsen()
-        binned = [profile for _, profile in other._binned]
+        binned = [PackedProfile(profile) for _, profile in other._binned]
         if other._tally is not None:
-            binned.append(other._tally.total())
+            binned.append(other._tally.packed())
         exact = [profile for _, profile in other._exact]
-        for profile in binned:
-            self._check(profile, in_bins=True)
-            self._bin(profile)
+        for packed in binned:
+            self.bin_packed(packed)
         for profile in exact:
             self.add(profile)
 
@@ -161,6 +185,12 @@ class ProfileSum:
         if self._tally is not None:
             return self._tally.total()
         return _collapse(self._binned if self.coarse else self._exact)
+
+    def packed(self) -> PackedProfile:
+        """The same, to be kept or sent, and added to others."""
+        if self.coarse:
+            self.coarsen()
+        return PackedProfile(self.total()) if self._tally is None else self._tally.packed()
 
     def _check(self, profile: StrengthProfile, *, in_bins: bool = False) -> None:
         """Refuse a profile of another problem, or of other bins than the sum has."""
@@ -192,20 +222,41 @@ class _Tally:
         self._table = BinTable(like.bounds, resolution, like.n_classes, weighted)
 
     def add(self, profile: StrengthProfile) -> None:
-        self._counts += profile._counts
-        if self._sums is not None:
-            self._sums += profile._sums
+        self._add_counts(profile)
         if isinstance(profile._switches, BinnedSwitches):
             self._table.add_binned(profile._switches)
         else:
             self._table.add(profile._switches)
 
+    @classmethod
+    def of(cls, packed: PackedProfile) -> _Tally:
+        """A sum that begins with a packed profile."""
+        width = packed.profile.resolution
+        assert width is not None  # noqa: S101 - there are bins
+        tally = cls(packed.profile, width)
+        tally.add_packed(packed)
+        return tally
+
+    def add_packed(self, packed: PackedProfile) -> None:
+        profile, bins = packed
+        assert bins is not None  # noqa: S101 - the others are added as they are
+        self._add_counts(profile)
+        bins.add_to(self._table)
+
     def total(self) -> StrengthProfile:
-        return self._like._like(
-            counts=self._counts.copy(),
-            sums=None if self._sums is None else self._sums.copy(),
-            switches=self._table.closed(),
-        )
+        return self._without_bins()._like(switches=self._table.closed())
+
+    def packed(self) -> PackedProfile:
+        return PackedProfile(self._without_bins(), PackedBins.of(self._table))
+
+    def _add_counts(self, profile: StrengthProfile) -> None:
+        self._counts += profile._counts
+        if self._sums is not None:
+            self._sums += profile._sums
+
+    def _without_bins(self) -> StrengthProfile:
+        sums = None if self._sums is None else self._sums.copy()
+        return self._like._like(counts=self._counts.copy(), sums=sums)
 
 
 def _push(stack: list[tuple[int, StrengthProfile]], profile: StrengthProfile) -> None:

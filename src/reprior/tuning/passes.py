@@ -6,7 +6,7 @@ installed a block is one compiled loop, without it, or on a device of its own, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -21,7 +21,7 @@ from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, scree
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
 
-__all__ = ["Table", "run_pass"]
+__all__ = ["Counted", "Table", "run_parts", "run_pass"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -34,6 +34,10 @@ ARRAY_BLOCK = 1 << 19
 
 #: On a device of its own, where launching work is dear and memory wide.
 DEVICE_BLOCK = 1 << 24
+
+#: Blocks whose switches are summed up before the next ones are gone through: enough to be shared
+#: among cores, and few enough to be summed from a cache.
+BLOCKS_PER_PART = 16
 
 #: Switches that a compiled pass has room for at first, at least and per row.
 FIRST_ROOM = 1 << 14
@@ -62,6 +66,8 @@ class _Ledger:
     sums: Vector
     weighted: bool
     switches: list[Switches] = field(default_factory=list)
+    room: _SwitchTable | None = None
+    """Where a compiled pass leaves them, to be used again; None for room of their own."""
 
     @classmethod
     def empty(cls, n_classes: int, weighted: bool) -> _Ledger:
@@ -108,51 +114,92 @@ class _SwitchTable:
 
     def closed(self, used: int) -> Switches:
         """The switches; in arrays of their own where the room was much too large to be kept."""
-        spacious = used < SPACIOUS * self.position.size
+        return self.seen(used, copied=used < SPACIOUS * self.position.size)
+
+    def seen(self, used: int, *, copied: bool = False) -> Switches:
+        """The switches where they are, or copies of them."""
         columns = (self.position, *self.parties, self.weight)
         position, label, loser, winner, weight = (
-            column[:used].copy() if spacious else column[:used] for column in columns
+            column[:used].copy() if copied else column[:used] for column in columns
         )
         weights = weight if self.weight.size else None
         return Switches(position, label, loser, winner, weight=weights)
 
 
-def run_pass(
-    rows: Rows, slopes: Vector, bounds: tuple[float, float]
-) -> tuple[Vector, Vector | None, Switches]:
-    """Count (5, K), the same weighted or None, and the switches of all rows.
+Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
+"""Counts (5, K), the same weighted or None, and switches."""
+
+
+def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted:
+    """Count all rows, and find their switches.
 
     Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
     """
-    low, high = bounds
-    if low < 0.0 < high:
-        counts, sums, before = run_pass(rows, slopes, (low, 0.0))
-        return counts, sums, before.plus(run_pass(rows, slopes, (0.0, high))[2])
+    compiled, blocks = _plan(rows, slopes)
+    return _run(rows, slopes, bounds, compiled, blocks)
+
+
+def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
+    """Give what :func:`run_pass` finds, of some rows after the others.
+
+    To be summed up at once: the switches of one are gone when the next is asked for. All of them
+    together can be as large as the scores, and memory that is new to a process is slow.
+    """
+    compiled, blocks = _plan(rows, slopes)
+    crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
+    rooms = [_SwitchTable(FIRST_ROOM + slopes.size, weighted) for _ in range(n_cores())]
+    for start in range(0, len(blocks), BLOCKS_PER_PART):
+        some = blocks[start : start + BLOCKS_PER_PART]
+        if crosses or not compiled:
+            yield _run(rows, slopes, bounds, compiled, some)
+            continue
+        for ledger in _ledgers(rows, slopes, bounds, compiled, some, rooms):
+            yield ledger.counts, ledger.sums if weighted else None, ledger.closed()
+
+
+def _plan(rows: Rows, slopes: Vector) -> tuple[bool, Sequence[Any]]:
+    """Return whether a pass is compiled, and the blocks that it takes the rows in."""
     on_host = is_numpy_namespace(rows.xp)
     compiled = on_host and bool(np.isfinite(slopes).all()) and compiles(rows.n_scores)
     size = COMPILED_BLOCK if compiled else ARRAY_BLOCK if on_host else DEVICE_BLOCK
-    blocks = rows.blocks(size)
-    work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
-    n_threads = 1
-    if on_host and shares_out():
-        n_threads = min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks))
-    ledgers = _shared_out(work, blocks, max(n_threads, 1), rows.weights is not None, slopes.size)
+    return compiled, rows.blocks(size)
+
+
+def _run(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    compiled: bool,
+    blocks: Sequence[Any],
+) -> Counted:
+    low, high = bounds
+    if low < 0.0 < high:
+        counts, sums, before = _run(rows, slopes, (low, 0.0), compiled, blocks)
+        return counts, sums, before.plus(_run(rows, slopes, (0.0, high), compiled, blocks)[2])
+    ledgers = _ledgers(rows, slopes, bounds, compiled, blocks)
     counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
     sums = None if rows.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
     return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
 
 
-def _shared_out(
-    work: Callable[[_Ledger, Sequence[Any]], None],
+def _ledgers(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    compiled: bool,
     blocks: Sequence[Any],
-    n_threads: int,
-    weighted: bool,
-    n_classes: int,
+    rooms: Sequence[_SwitchTable] = (),
 ) -> list[_Ledger]:
-    """Ledgers of the threads among which the blocks are shared out."""
+    """Return what each thread has counted, in a room of its own where such are given."""
+    work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
+    n_threads = 1
+    if is_numpy_namespace(rows.xp) and shares_out():
+        n_threads = max(1, min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks)))
     # Made before another thread is woken: NumPy lets go of the interpreter when it clears
     # memory, and would wait until the other has no more need of it.
-    ledgers = [_Ledger.empty(n_classes, weighted) for _ in range(n_threads)]
+    ledgers = [_Ledger.empty(slopes.size, rows.weights is not None) for _ in range(n_threads)]
+    for ledger, room in zip(ledgers, rooms, strict=False):
+        ledger.room = room
     edges = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
     shares = [blocks[a:b] for a, b in pairwise(edges)]
     in_threads(lambda desk: work(*desk), list(zip(ledgers, shares, strict=True)))
@@ -169,10 +216,11 @@ def _count_compiled(
     """Each block in one compiled loop."""
     from reprior.tuning.compiled import count_rows
 
-    share = len(blocks) * COMPILED_BLOCK / slopes.size
-    room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
-    table = _SwitchTable(room + slopes.size, ledger.weighted)
-    used = 0
+    table, used = ledger.room, 0
+    if table is None:
+        share = len(blocks) * COMPILED_BLOCK / slopes.size
+        room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
+        table = _SwitchTable(room + slopes.size, ledger.weighted)
     for index in blocks:
         block = rows.read(index, look=False)
         scores, labels = _read_only(block.scores), _read_only(block.labels)
@@ -188,7 +236,7 @@ def _count_compiled(
                 rows.refuse()
             if row < labels.size:
                 table.double()
-    ledger.switches.append(table.closed(used))
+    ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
 
 
 def _read_only(array: Vector) -> Vector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning import storage
 from reprior.tuning.lazy import lazy_profile
-from reprior.tuning.merging import combined
+from reprior.tuning.merging import ProfileSum, combined
 from reprior.tuning.objective import (
     Best,
     Constraint,
@@ -24,7 +25,7 @@ from reprior.tuning.objective import (
     pareto_front,
     refuse_together,
 )
-from reprior.tuning.passes import Table, run_pass
+from reprior.tuning.passes import Counted, Table, run_parts, run_pass
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switch_table import SwitchTable, switch_table
@@ -143,16 +144,30 @@ class StrengthProfile:
 
     @classmethod
     def _of(cls, reading: Reading) -> StrengthProfile:
-        counts, sums, switches = run_pass(reading.rows, reading.slopes, reading.bounds)
-        high, grid = reading.bounds[1], reading.resolution
+        if reading.resolution is None:
+            return cls._counted(reading, run_pass(reading.rows, reading.slopes, reading.bounds))
+        total = ProfileSum(exact_up_to=0, resolution=reading.resolution)
+        for part in cls._parts(reading):
+            total.bin(part)
+        return total.total()
+
+    @classmethod
+    def _parts(cls, reading: Reading) -> Iterator[StrengthProfile]:
+        """Give exact profiles of some rows after the others, each to be binned before the next."""
+        for part in run_parts(reading.rows, reading.slopes, reading.bounds):
+            yield cls._counted(reading, part)
+
+    @classmethod
+    def _counted(cls, reading: Reading, found: Counted) -> StrengthProfile:
+        counts, sums, switches = found
         return cls(
             source_prior=reading.source_prior,
             target_prior=reading.target_prior,
             bounds=reading.bounds,
-            resolution=reading.resolution,
+            resolution=None,
             counts=counts,
             sums=sums,
-            switches=switches if grid is None else switches.binned(grid, high),
+            switches=switches,
         )
 
     @property
