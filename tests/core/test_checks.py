@@ -22,6 +22,21 @@ def test_good_arguments_pass():
     checks.check_sample_weight([0, 1, 2.5], (3,))
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i8", ">i4", "u1", "u8"])
+@pytest.mark.parametrize("n_classes", [3, 127, 200])
+@pytest.mark.parametrize("value", [0, 2, 3, 126, 127, 128, 199, 200, 255, -1, -57, -128])
+def test_labels_of_any_width_and_sign(dtype, n_classes, value):
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        return
+    labels = np.array([0, value, 1], dtype)
+    if 0 <= value < n_classes:
+        checks.check_labels(labels, n_classes=n_classes, shape=(3,))
+    else:
+        with pytest.raises(LabelsError, match=rf"labels\[1\]={value}\."):
+            checks.check_labels(labels, n_classes=n_classes, shape=(3,))
+
+
 def labels(values, n_classes=3, **options):
     values = np.asarray(values)
     return lambda: checks.check_labels(

@@ -156,7 +156,7 @@ def check_labels(
         )
     if host.size == 0:
         raise LabelsError(f"`{name}` must not be empty. Got shape {host.shape}. Pass some samples.")
-    if host.min() >= 0 and host.max() < n_classes:
+    if _are_indices(host, n_classes):
         return
     bad = (host < 0) | (host >= n_classes)
     if ignore_index is not None:
@@ -169,6 +169,13 @@ def check_labels(
             f"pass ignore_index={host[where]} if it marks samples to leave out. If it is a class, "
             f"the prior lacks it."
         )
+
+
+def _are_indices(host: np.ndarray[Any, Any], n_classes: int) -> bool:
+    """Whether all are 0 … K−1; in one pass, as negative ones are huge if read without a sign."""
+    if host.dtype.kind == "i" and host.dtype.isnative and n_classes <= np.iinfo(host.dtype).max:
+        return bool(host.view(f"u{host.dtype.itemsize}").max() < n_classes)
+    return bool(host.min() >= 0 and host.max() < n_classes)
 
 
 def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str) -> None:

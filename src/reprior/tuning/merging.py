@@ -23,9 +23,9 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: little memory, and binning costs a pass over all bins each time.
 SWITCHES_PER_BINNING = 1 << 20
 
-#: Switches from which on exact profiles are not added in pairs but kept side by side, 5 MB each:
+#: Switches from which on exact profiles are not added in pairs but kept side by side, 300 KB each:
 #: a sum of large ones would need their room twice, and may be binned before it is asked for.
-LARGE = 1 << 18
+LARGE = 1 << 14
 
 #: The rank of those, which no pair has.
 _APART = 99

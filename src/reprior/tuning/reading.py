@@ -111,10 +111,11 @@ def check_problem(
 
 def anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
     """Whether a sample is neither ignored nor of weight 0."""
-    counts = np.ones(labels.shape, bool) if ignore_index is None else labels != ignore_index
-    if weight is not None and weight.shape == labels.shape:
-        counts = counts & (weight != 0)
-    return bool(counts.any())
+    weighs = None if weight is None or weight.shape != labels.shape else weight != 0
+    if ignore_index is None:
+        return bool(labels.size if weighs is None else weighs.any())
+    counts = labels != ignore_index
+    return bool(np.any(counts if weighs is None else counts & weighs))
 
 
 def _at_least_1d(values: Vector | None) -> Any:
