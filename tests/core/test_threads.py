@@ -148,3 +148,73 @@ threads.in_threads(abs, [1, 2])
 atexit.register(lambda: print(threads.in_threads(abs, [-1, -2])))
 """
     assert run(program) == "[1, 2]\n"
+
+
+class TestInTurns:
+    def test_results_come_in_order_from_several_threads(self, monkeypatch):
+        monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
+        monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+        both = threading.Barrier(2, timeout=10)
+
+        def work(item):
+            if item < 2:
+                both.wait()  # passed only if two threads are at work at once
+            return item * item, threading.get_ident()
+
+        found = threads.in_turns(work, range(100), 3)
+        assert [square for square, _ in found] == [i * i for i in range(100)]
+        assert len({thread for _, thread in found}) > 1
+        threads._pool().shutdown(wait=True)
+
+    def test_a_thread_that_never_wakes_is_not_waited_for(self, monkeypatch):
+        monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
+        monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+        held = threading.Event()
+        busy = threads.begin(lambda: held.wait(10))
+        here = threading.get_ident()
+        found = threads.in_turns(lambda _: threading.get_ident(), range(5), 2)
+        assert found == [here] * 5
+        held.set()
+        assert busy.result()
+        threads._pool().shutdown(wait=True)
+
+    @pytest.mark.parametrize("n_threads", [1, 2])
+    def test_an_error_ends_it_and_comes_through(self, n_threads):
+        done = []
+
+        def work(item):
+            if item == 2:
+                raise IndexError("of the work itself")
+            done.append(item)
+
+        with pytest.raises(IndexError, match="of the work itself"):
+            threads.in_turns(work, range(1000), n_threads)
+        assert len(done) < 999
+
+    def test_an_error_of_another_thread_comes_through(self, monkeypatch):
+        monkeypatch.setenv("REPRIOR_NUM_THREADS", "2")
+        monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+        here, failed = threading.get_ident(), threading.Event()
+
+        def work(_):
+            if threading.get_ident() != here:
+                failed.set()
+                raise ZeroDivisionError
+            assert failed.wait(10)
+
+        with pytest.raises(ZeroDivisionError):
+            threads.in_turns(work, range(100), 2)
+        threads._pool().shutdown(wait=True)
+
+    def test_nothing_and_a_thread_among_many_and_no_threads_left(self, monkeypatch):
+        assert threads.in_turns(abs, [], 4) == []
+        with threads.one_thread():
+            here = threading.get_ident()
+            assert set(threads.in_turns(lambda _: threading.get_ident(), range(9), 4)) == {here}
+
+        class Ended:
+            def submit(self, *_):
+                raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+        monkeypatch.setattr(threads, "_pool", Ended)
+        assert threads.in_turns(abs, [-1, -2, -3], 2) == [1, 2, 3]

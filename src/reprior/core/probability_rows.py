@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.row_passes import read_only, shares
-from reprior.core.threads import compiles, in_threads
+from reprior.core.threads import compiles, in_turns
 
 __all__ = ["block_sum", "by_blocks", "class_sums", "row_sums", "totals", "weighted_sum"]
 
@@ -41,12 +41,8 @@ def by_blocks(work: Callable[[slice], Found], shape: tuple[int, ...]) -> list[Fo
     """
     n_rows, n_classes = shape
     step = max(1, BLOCK_ITEMS // n_classes)
-
-    def all_of(share: slice) -> list[Found]:
-        starts = range(share.start, share.stop, step)
-        return [work(slice(start, min(start + step, share.stop))) for start in starts]
-
-    return [found for part in in_threads(all_of, shares(n_rows, n_classes)) for found in part]
+    blocks = [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    return in_turns(work, blocks, len(shares(n_rows, n_classes)))
 
 
 def row_sums(block: NDArray[Any]) -> NDArray[np.float64]:
@@ -101,14 +97,9 @@ def class_sums(
     if _compiles(rows):
         from reprior.core.compiled_predictions import add_by_class
 
-        def add(part: slice) -> Vector:
-            sums = np.zeros((rows.shape[1],) * 2)
-            own, block, classes = (read_only(x[part]) for x in (weights, rows, labels))
-            add_by_class(own, block, classes, sums)
-            return sums
-
-        shared: Vector = np.sum(in_threads(add, shares(*rows.shape)), axis=0)
-        return shared
+        total = np.zeros((rows.shape[1],) * 2)
+        add_by_class(read_only(weights), read_only(rows), read_only(labels), total)
+        return total
     narrow = labels.astype(np.uint16) if rows.shape[1] <= SHORT else labels
     order = np.argsort(narrow, kind="stable")
 
