@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -134,6 +137,34 @@ def test_errors_do_not_keep_what_they_were_raised_from():
             one.minus(one.plus(one))
         caught.append(error.value)
     assert caught[0] is not caught[1]
+
+
+@given(switch_lists(), st.sampled_from([-1.0, 0.0, 0.5, 1.0, 1.3, HIGH]), st.booleans())
+def test_gains_are_the_sum_of_all_events_so_far(switches, strength, counted):
+    if counted:
+        switches = replace(switches, count=np.arange(1, len(switches) + 1))
+    expected = np.zeros((4, N_CLASSES))
+    for (position, klass), entry in plain_events(switches).items():
+        expected[:, klass] += entry * (position <= strength)
+    with mock.patch.object(switches_module, "SWITCHES_AT_ONCE", 3):
+        found = switches.gains(strength, N_CLASSES)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert found.predicted.dtype == found.true_positive.dtype == np.int64
+    binned = switches.binned(0.25, HIGH)
+    for point in (0.5, HIGH):
+        np.testing.assert_allclose(
+            binned.gains(point, N_CLASSES), switches.gains(point, N_CLASSES), atol=1e-9
+        )
+
+
+@given(switch_lists())
+def test_sorted_ones_are_not_copied(switches):
+    ordered = switches.ordered
+    assert ordered.ordered is ordered
+    right = (ordered.label == ordered.loser) | (ordered.label == ordered.winner)
+    assert (ordered.hits is ordered) == right.all()
+    assert switch_multiset(ordered.hits) == switch_multiset(switches.hits)
+    assert (np.diff(ordered.hits.position) >= 0).all()
 
 
 def test_arrays_and_back():

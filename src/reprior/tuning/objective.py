@@ -223,9 +223,10 @@ def best_interval(
     at ``spared``, which is λ = 0 itself, and at the upper bound.
     """
     value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
-    width = np.append(steps.start[1:], high) - steps.start
-    broad = value[(width >= NARROWEST) | (steps.start == spared) | (steps.start == high)]
-    top = broad.max(initial=-np.inf)
+    broad = (steps.start == spared) | (steps.start == high)
+    broad[:-1] |= np.diff(steps.start) >= NARROWEST
+    broad[-1] |= high - steps.start[-1] >= NARROWEST
+    top = np.max(value, where=broad, initial=-np.inf)
     if top == -np.inf:
         top = value.max()
     if top == -np.inf:
@@ -241,7 +242,8 @@ def best_interval(
     gap = np.flatnonzero(np.diff(good) > 1)
     first = good[np.concatenate([[0], gap + 1])]
     past = good[np.append(gap, good.size - 1)] + 1
-    a, b = steps.start[first], np.append(steps.start, high)[past]
+    last = past == steps.start.size
+    a, b = steps.start[first], np.where(last, high, steps.start[np.where(last, 0, past)])
     distance = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(np.abs(a), np.abs(b)))
     pick = int(np.lexsort((distance, a - b))[0])
     return float(a[pick]), float(b[pick]), float(top)

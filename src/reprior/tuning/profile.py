@@ -238,20 +238,13 @@ class StrengthProfile:
         array([1, 1])
         """
         strength = float(self._within(strength))
-        events = self._switches.events
-        n = int(np.searchsorted(events.position, strength, side="right"))
-        start, k = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED), events.klass[:n]
-
-        def after(base: Vector, change: Vector) -> Vector:
-            moved = np.zeros_like(base)
-            np.add.at(moved, k, change[:n])
-            return np.asarray(base + moved)
-
-        n_predicted = after(self._counts[Table.PREDICTED], events.predicted)
+        start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
+        gains = self._switches.gains(strength, self.n_classes)
+        n_predicted = self._counts[Table.PREDICTED] + gains.predicted
         here = n_predicted > 0  # where nobody is left, weights leave rounding behind
         return ClassCounts(
-            after(start.true_positive, events.weighted_true_positive) * here,
-            after(start.predicted, events.weighted_predicted) * here,
+            (start.true_positive + gains.weighted_true_positive) * here,
+            (start.predicted + gains.weighted_predicted) * here,
             start.support,
             n_predicted=n_predicted,
             n_labelled=self._counts[Table.SUPPORT],

@@ -27,6 +27,9 @@ __all__ = ["Steps", "sweep", "sweep_rule", "value_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
+#: The share of the room for steps below which they are copied, and the room let go.
+SPACIOUS = 0.8
+
 
 @dataclass(frozen=True, eq=False)
 class Steps:
@@ -77,7 +80,9 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
          n_predicted.astype(np.int64)),
         sweep_rule(start, metric), pooled, float(low), where, value,
     )  # fmt: skip
-    return Steps(where[:used].copy(), value[:used].copy())
+    if used < SPACIOUS * where.size:
+        where, value = where[:used].copy(), value[:used].copy()
+    return Steps(where[:used], value[:used])
 
 
 def sweep_rule(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from reprior.exceptions import ProfileMismatchError
 from reprior.tuning.compiling import compiles
 from reprior.tuning.grouping import grouped
 
-__all__ = ["BinTable", "BinnedSwitches", "ClassEvents", "Switches", "n_cells"]
+__all__ = ["BinTable", "BinnedSwitches", "ClassEvents", "ClassGains", "Switches", "n_cells"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 _Net: TypeAlias = tuple[Vector, Vector]
@@ -33,6 +33,15 @@ DENSE_CELLS = 4
 
 #: Switches that are entered in a table in one go: what that needs meanwhile is 10 MB.
 SWITCHES_AT_ONCE = 1 << 18
+
+
+class ClassGains(NamedTuple):
+    """What every class (K,) gains up to some strength, in number and in weight."""
+
+    predicted: Vector
+    true_positive: Vector
+    weighted_predicted: Vector
+    weighted_true_positive: Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +64,18 @@ class ClassEvents:
         """Those that change the true positives, in number or (summed in a bin) only in weight."""
         kept = (self.true_positive != 0) | (self.weighted_true_positive != 0)
         return ClassEvents(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+    def gains(self, strength: float, n_classes: int) -> ClassGains:
+        """What every class has gained at a strength, added up in the order of the events."""
+        n = int(np.searchsorted(self.position, strength, side="right"))
+
+        def total(change: Vector) -> Vector:
+            moved = np.zeros(n_classes, change.dtype)
+            np.add.at(moved, self.klass[:n], change[:n])
+            return moved
+
+        columns = (getattr(self, name) for name in ClassGains._fields)
+        return ClassGains(*map(total, columns))
 
     @classmethod
     def none(cls) -> ClassEvents:
@@ -153,14 +174,38 @@ class Switches:
     def hits(self) -> Switches:
         """Those that change a true positive, by strength."""
         kept = np.flatnonzero((self.label == self.loser) | (self.label == self.winner))
-        return self._taken(kept[np.argsort(self.position[kept])])
+        if not self._is_ordered:
+            kept = kept[np.argsort(self.position[kept])]
+        elif kept.size == len(self):
+            return self
+        return self._taken(kept)
 
     @cached_property
     def ordered(self) -> Switches:
         """The same, by strength."""
-        if bool((self.position[1:] >= self.position[:-1]).all()):
-            return self
-        return self._taken(np.argsort(self.position))
+        return self if self._is_ordered else self._taken(np.argsort(self.position))
+
+    @cached_property
+    def _is_ordered(self) -> bool:
+        return bool((self.position[1:] >= self.position[:-1]).all())
+
+    def gains(self, strength: float, n_classes: int) -> ClassGains:
+        """What every class has gained at a strength.
+
+        Numbers are counted as they come. Weights are added by strength: their sum then does not
+        depend on the order in which profiles were joined.
+        """
+        if self.weight is not None:
+            return self.events.gains(strength, n_classes)
+        gained = np.zeros((2, n_classes), np.int64)
+        for start in range(0, len(self), SWITCHES_AT_ONCE):
+            part = slice(start, start + SWITCHES_AT_ONCE)
+            some = self._taken(part)._taken(np.flatnonzero(self.position[part] <= strength))
+            for sign, party in ((1, some.winner), (-1, some.loser)):
+                right = some._taken(np.flatnonzero(some.label == party))
+                gained[0] += sign * _tallied(party, some.count, n_classes)
+                gained[1] += sign * _tallied(right.label, right.count, n_classes)
+        return ClassGains(*gained, *gained)
 
     @cached_property
     def events(self) -> ClassEvents:
@@ -217,6 +262,10 @@ class BinnedSwitches:
     def hits(self) -> BinnedSwitches:
         """With those events only that change a true positive."""
         return replace(self, events=self.events.hits())
+
+    def gains(self, strength: float, n_classes: int) -> ClassGains:
+        """What every class has gained at a strength."""
+        return self.events.gains(strength, n_classes)
 
     def plus(self, other: BinnedSwitches) -> BinnedSwitches:
         """The switches of both."""
@@ -372,6 +421,11 @@ def _grid_index(position: Vector, resolution: float) -> Vector:
     index -= (index - 1) * resolution >= position
     index += index * resolution < position
     return index
+
+
+def _tallied(classes: Vector, count: Vector | None, n_classes: int) -> Vector:
+    """How often every class is there; exactly, as long as they are fewer than 2^53."""
+    return np.bincount(classes, count, minlength=n_classes).astype(np.int64)
 
 
 def _not_a_part() -> ProfileMismatchError:
