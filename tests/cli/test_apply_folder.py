@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.shared import data, is_one_sentence, read_output, write
+from pyarrow import csv
+from tests.cli.shared import NAMES, data, is_one_sentence, read_output, write, write_counts
 
 import reprior as rp
 
@@ -100,6 +101,7 @@ def test_a_damaged_file_has_no_output_and_the_others_are_in_step(shards, run, da
     assert "s1.parquet" in result.err
     assert result.json["n_samples"] == 600
     assert result.json["output"] == [str(out / "s0.parquet"), str(out / "s2.parquet")]
+    assert "earlier run" not in result.err
     assert sorted(path.name for path in out.iterdir()) == ["s0.parquet", "s2.parquet"]
     calibrator = rp.load(shards / "cal.json")
     for i in (0, 2):
@@ -118,7 +120,13 @@ def test_an_output_that_was_there_stays(shards, run):
     out = shards / "out"
     out.mkdir()
     (out / "s1.parquet").write_text("old")
-    assert apply(run, shards, out, "--skip-unreadable").code == 0
+    result = apply(run, shards, out, "--skip-unreadable")
+    assert result.code == 0
+    assert f"the output of an earlier run stays: {out / 's1.parquet'}" in result.err
+    cut(shards / "s1.parquet")
+    again = apply(run, shards, out, "--skip-unreadable", "--json")
+    (note,) = [note for note in again.json["notes"] if "earlier run" in note]
+    assert str(out / "s1.parquet") in note
     assert (out / "s1.parquet").read_text() == "old"
     assert sorted(path.name for path in out.iterdir()) == [f"s{i}.parquet" for i in range(3)]
 
@@ -197,3 +205,31 @@ def test_a_table_of_other_classes_is_no_damage(shards, run):
     result = apply(run, shards, f"{shards / 'out'}/", "--skip-unreadable")
     assert is_one_sentence(result)
     assert "Missing: 'dog'" in result.err
+
+
+@pytest.mark.parametrize("keep", [[], ["--keep"]])
+def test_columns_are_in_the_order_of_the_first_file_in_a_folder_too(tmp_path, run, keep):
+    """A calibrator without names takes the order from the first table, whatever it writes to."""
+    values = data(0)
+    np.savez(tmp_path / "val.npz", scores=values.scores, labels=values.labels)
+    write_counts(tmp_path)
+    fit = run(
+        "fit", tmp_path / "val.npz", "--counts", tmp_path / "counts.json", "--kind", "logits",
+        "-o", tmp_path / "cal.json",
+    )  # fmt: skip
+    assert fit.code == 0, fit.err
+    write(tmp_path / "a.csv", data(1))
+    table = csv.read_csv(tmp_path / "a.csv")
+    csv.write_csv(table.select(["dog", "id", "cat", "owl", "label"]), tmp_path / "b.csv")
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for out in (tmp_path / "one.csv", f"{tmp_path / 'out'}/"):
+        result = run("apply", tmp_path / "cal.json", *files, "-o", out, *keep)
+        assert result.code == 0, result.err
+    one = csv.read_csv(tmp_path / "one.csv")
+    each = [csv.read_csv(tmp_path / "out" / path.name) for path in files]
+    expected = rp.load(tmp_path / "cal.json").predict_proba(data(1).scores)
+    for name in (*NAMES, "prediction", *(f"{n}.score" for n in NAMES if keep)):
+        both = [value for part in each for value in part[name].to_pylist()]
+        assert one[name].to_pylist() == both
+        if name in NAMES:
+            assert np.allclose(both[300:], expected[:, NAMES.index(name)], atol=1e-6)

@@ -156,3 +156,32 @@ def test_costs_are_not_overwritten(fitted, run):
     assert is_one_sentence(result)
     assert "must not be an input" in result.err
     assert path.read_text() == PLAIN
+
+
+def test_arrays_hold_the_names_of_decisions_that_are_not_the_classes(fitted, run):
+    import zarr
+
+    other = written(fitted, {a: {"ask": 0.4, **row} for a, row in BY_NAME.items()})
+    for extension in ("npz", "zarr", "npy"):
+        result = costly(run, fitted, "--costs", other, out=f"out.{extension}")
+        assert result.code == 0, result.err
+        said = "indices of the decisions, not of the classes: 'cat', 'dog', 'owl', 'ask'."
+        assert (said in result.err) == (extension == "npy")
+    assert np.load(fitted / "out.npz")["decision_names"].tolist() == [*NAMES, "ask"]
+    assert zarr.open_group(str(fitted / "out.zarr")).attrs["decision_names"] == [*NAMES, "ask"]
+    again = run("apply", fitted / "cal.json", fitted / "out.npz", "-o", fitted / "2.npz", "--keep")
+    assert "decision_names" not in again.err  # it is no array of samples
+    for form in (TURNED, COSTS):
+        path = written(fitted, form)
+        result = costly(run, fitted, "--costs", path, out="same.npz")
+        assert result.code == 0, result.err
+        assert "decision_names" not in np.load(fitted / "same.npz")
+
+
+def test_rows_under_decisions_alone_are_taken_in_the_order_of_the_classes(fitted, run):
+    path = written(fitted, "stop,go\n0,1\n1,0\n1,0\n", "costs.csv")
+    result = costly(run, fitted, "--costs", path)
+    assert result.code == 0, result.err
+    assert f"the costs of {path} have no names of classes, and their rows are taken" in result.err
+    index = rp.load(fitted / "cal.json").predict(data(1).scores, costs=[[0, 1], [1, 0], [1, 0]])
+    assert read_output(fitted / "out.csv")[1] == [["stop", "go"][k] for k in index]

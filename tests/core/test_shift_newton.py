@@ -12,7 +12,7 @@ from tests.core.shifted import world
 
 from reprior.core import shift_em, shift_newton
 from reprior.core.shift_em import CHANGE_TOLERANCE, Climb, Likelihood, climb
-from reprior.core.shift_newton import most_likely, newton_climb, nonnegative
+from reprior.core.shift_newton import derivatives, most_likely, newton_climb, nonnegative
 
 GAP = 1e-9
 """By how much the likelihood may be below its maximum, which the slopes bound from above."""
@@ -143,3 +143,19 @@ def test_a_class_next_to_0_that_should_be_far_from_it_comes_back():
     found = newton_climb(likelihood, at(start))
     np.testing.assert_allclose(found.priors, climb(likelihood, source[None]).priors, atol=CLOSE)
     assert found.left[0] <= CHANGE_TOLERANCE
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_derivatives_are_those_of_the_samples_one_by_one(monkeypatch, counted):
+    monkeypatch.setattr(shift_em, "BLOCK_ITEMS", 40)
+    rng = np.random.default_rng(0)
+    ratio, p = rng.random((50, 4)), np.array([0.1, 0.2, 0.3, 0.4])
+    counts = rng.integers(0, 256, 50).astype(np.uint8) if counted else None
+    slope, curvature = np.ones(4), np.zeros((4, 4))
+    for i, row in enumerate(ratio):
+        times = 1 if counts is None else int(counts[i])
+        slope -= times * row / (row @ p) / 50
+        curvature += times * np.outer(row, row) / (row @ p) ** 2 / 50
+    found = derivatives(ratio, p, counts)
+    np.testing.assert_allclose(found[0], slope, rtol=1e-12)
+    np.testing.assert_allclose(found[1], curvature, rtol=1e-12)

@@ -11,17 +11,80 @@ import pytest
 from reprior.core import threads
 
 
-def test_results_come_in_order_and_the_first_item_is_done_here():
-    here = threading.get_ident()
-    found = threads.in_threads(lambda item: (item, threading.get_ident()), [1, 2, 3])
-    assert [item for item, _ in found] == [1, 2, 3]
+@pytest.fixture
+def own_pool(monkeypatch, request):
+    """A pool of as many threads as the test says, ended with it."""
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", str(request.param))
+    monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+    yield
+    threads._pool().shutdown(wait=True)
+
+
+def pool_of(n):
+    return pytest.mark.parametrize("own_pool", [n], indirect=True)
+
+
+@pool_of(2)
+def test_results_come_in_order_from_several_threads(own_pool):
+    here, both = threading.get_ident(), threading.Barrier(2, timeout=10)
+
+    def work(item):
+        if item < 2:
+            both.wait()  # passed only if two threads are at work at once
+        return item * item, threading.get_ident()
+
+    found = threads.in_threads(work, range(100))
+    assert [square for square, _ in found] == [i * i for i in range(100)]
     assert found[0][1] == here
-    assert all(thread != here for _, thread in found[1:])
+    assert found[1][1] != here
 
 
-def test_an_error_of_another_thread_comes_through():
+@pool_of(4)
+def test_at_most_as_many_threads_as_asked_for(own_pool):
+    found = threads.in_threads(lambda _: threading.get_ident(), range(1000), 2)
+    assert len(set(found)) <= 2
+
+
+@pool_of(1)
+def test_a_thread_that_never_wakes_is_not_waited_for(own_pool):
+    held = threading.Event()
+    busy = threads.begin(lambda: held.wait(10))
+    found = threads.in_threads(lambda _: threading.get_ident(), range(5))
+    assert found == [threading.get_ident()] * 5
+    held.set()
+    assert busy.result()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_ends_it_and_comes_through(n_threads):
+    done = []
+
+    def work(item):
+        if item == 2:
+            raise IndexError("of the work itself")
+        done.append(item)
+
+    with pytest.raises(IndexError, match="of the work itself"):
+        threads.in_threads(work, range(1000), n_threads)
+    assert len(done) < 999
+
+
+@pool_of(2)
+def test_an_error_of_another_thread_comes_through(own_pool):
+    here, failed = threading.get_ident(), threading.Event()
+
+    def work(_):
+        if threading.get_ident() != here:
+            failed.set()
+            raise ZeroDivisionError
+        assert failed.wait(10)
+
     with pytest.raises(ZeroDivisionError):
-        threads.in_threads(lambda item: 1 // item, [1, 0])
+        threads.in_threads(work, range(100))
+
+
+def test_nothing_to_do():
+    assert threads.in_threads(abs, []) == []
 
 
 def test_cores_as_told_or_as_allowed(monkeypatch):
@@ -61,15 +124,16 @@ def test_numba_is_looked_for_but_not_loaded():
     assert threads.has_numba() is True
 
 
-def test_an_error_here_takes_back_what_has_not_begun(monkeypatch):
-    # One thread, which is held until the error has come: the second item never begins.
-    monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
-    monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
-    held, done = threading.Event(), []
+@pool_of(1)
+def test_an_error_here_takes_back_what_has_not_begun(own_pool):
+    # One thread, which is held until the error has come: the third item never begins.
+    begun, held, done = threading.Event(), threading.Event(), []
 
     def work(item):
         if item == 0:
+            assert begun.wait(10)
             raise KeyboardInterrupt
+        begun.set()
         held.wait(10)
         done.append(item)
 
@@ -80,12 +144,10 @@ def test_an_error_here_takes_back_what_has_not_begun(monkeypatch):
     assert done == [1]
 
 
-def test_threads_that_ask_for_threads_do_not_wait_for_each_other(monkeypatch):
-    monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
-    monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+@pool_of(1)
+def test_threads_that_ask_for_threads_do_not_wait_for_each_other(own_pool):
     found = threads.in_threads(lambda i: sum(threads.in_threads(abs, [-i, -i, -i])), [1, 2, 3])
     assert found == [3, 6, 9]
-    threads._pool().shutdown(wait=True)
 
 
 def test_one_thread_does_all_of_its_work_itself():
@@ -150,71 +212,24 @@ atexit.register(lambda: print(threads.in_threads(abs, [-1, -2])))
     assert run(program) == "[1, 2]\n"
 
 
-class TestInTurns:
-    def test_results_come_in_order_from_several_threads(self, monkeypatch):
-        monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
-        monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
-        both = threading.Barrier(2, timeout=10)
+@pytest.mark.parametrize("n_started", [0, 1, 2])
+@pool_of(4)
+def test_where_threads_are_refused_everything_is_done_once(monkeypatch, own_pool, n_started):
+    # As an executor does: what it cannot start a thread for stays in its queue all the same.
+    pool, queued = threads._pool(), []
 
-        def work(item):
-            if item < 2:
-                both.wait()  # passed only if two threads are at work at once
-            return item * item, threading.get_ident()
+    class Limited:
+        def submit(self, call):
+            queued.append(call)
+            if len(queued) > n_started:
+                raise RuntimeError("can't start new thread")
+            return pool.submit(call)
 
-        found = threads.in_turns(work, range(100), 3)
-        assert [square for square, _ in found] == [i * i for i in range(100)]
-        assert len({thread for _, thread in found}) > 1
-        threads._pool().shutdown(wait=True)
-
-    def test_a_thread_that_never_wakes_is_not_waited_for(self, monkeypatch):
-        monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
-        monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
-        held = threading.Event()
-        busy = threads.begin(lambda: held.wait(10))
-        here = threading.get_ident()
-        found = threads.in_turns(lambda _: threading.get_ident(), range(5), 2)
-        assert found == [here] * 5
-        held.set()
-        assert busy.result()
-        threads._pool().shutdown(wait=True)
-
-    @pytest.mark.parametrize("n_threads", [1, 2])
-    def test_an_error_ends_it_and_comes_through(self, n_threads):
-        done = []
-
-        def work(item):
-            if item == 2:
-                raise IndexError("of the work itself")
-            done.append(item)
-
-        with pytest.raises(IndexError, match="of the work itself"):
-            threads.in_turns(work, range(1000), n_threads)
-        assert len(done) < 999
-
-    def test_an_error_of_another_thread_comes_through(self, monkeypatch):
-        monkeypatch.setenv("REPRIOR_NUM_THREADS", "2")
-        monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
-        here, failed = threading.get_ident(), threading.Event()
-
-        def work(_):
-            if threading.get_ident() != here:
-                failed.set()
-                raise ZeroDivisionError
-            assert failed.wait(10)
-
-        with pytest.raises(ZeroDivisionError):
-            threads.in_turns(work, range(100), 2)
-        threads._pool().shutdown(wait=True)
-
-    def test_nothing_and_a_thread_among_many_and_no_threads_left(self, monkeypatch):
-        assert threads.in_turns(abs, [], 4) == []
-        with threads.one_thread():
-            here = threading.get_ident()
-            assert set(threads.in_turns(lambda _: threading.get_ident(), range(9), 4)) == {here}
-
-        class Ended:
-            def submit(self, *_):
-                raise RuntimeError("cannot schedule new futures after interpreter shutdown")
-
-        monkeypatch.setattr(threads, "_pool", Ended)
-        assert threads.in_turns(abs, [-1, -2, -3], 2) == [1, 2, 3]
+    monkeypatch.setattr(threads, "_pool", Limited)
+    done = []
+    found = threads.in_threads(lambda i: (done.append(i), i * i)[1], range(50))
+    for call in queued:
+        call()
+    monkeypatch.setattr(threads, "_pool", lambda: pool)
+    assert found == [i * i for i in range(50)]
+    assert sorted(done) == list(range(50))

@@ -205,7 +205,7 @@ def test_what_could_not_be_read_is_said_and_kept(tmp_path):
     file = open_scores(str(tmp_path / "*.npz"), kind="logits", skip_unreadable=True)
     found, said = quietly(rp.engines.evaluate, calibrator, file)
     assert len(said) == 1
-    assert said[0].startswith("1 file could not be read, and those of 1 file that nobody can count")
+    assert said[0].startswith("1 file could not be read and was left out; how many samples it has")
     assert [each.path for each in found.left_out] == [bad]
     whole, silent = quietly(
         rp.engines.evaluate, calibrator, [data.chunk(0, 20), data.chunk(40, 60)]

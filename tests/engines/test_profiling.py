@@ -98,7 +98,7 @@ def test_what_is_left_out_is_said_and_kept_in_the_provenance(tmp_path):
     pattern = str(tmp_path / "*.npz")
     with pytest.raises(FileFormatError, match=r"1\.npz"):
         fit(whole.calibrator(), open_scores(pattern))
-    with pytest.warns(RepriorWarning, match="1 file could not be read, and those of 1 file"):
+    with pytest.warns(RepriorWarning, match="1 file could not be read and was left out"):
         found = fit(whole.calibrator(), open_scores(pattern, skip_unreadable=True))
     assert found.provenance_["n_samples"] == 60
     assert found.provenance_["left_out"] == {"files": [str(bad)], "n_samples": None}

@@ -56,6 +56,34 @@ def test_every_form(reading, given, has_names):
     assert found.decisions == (tuple(NAMES) if has_names else None)
 
 
+HEADED = "cat,ask,owl,dog\n0,0.5,-2,1\n3,0.5,4,0\n5.5,0.5,0,6\n"
+
+
+def test_decisions_above_rows_without_classes(reading):
+    found = reading(HEADED)
+    assert found.decisions == (*NAMES, "ask")
+    assert not found.by_class
+    np.testing.assert_array_equal(found.matrix, np.column_stack([COSTS, [0.5] * 3]))
+
+
+def test_whether_numbers_in_the_first_column_are_classes(reading):
+    costs = "0,1,0.5\n1,0,0.5\n"
+    with pytest.raises(FileFormatError, match=r"'0', '1' there, under 'leave', which may be eith"):
+        reading(f"leave,treat,ask\n{costs}", [0, 1])
+    classes = reading(f",treat,ask\n{costs}", [0, 1])
+    assert (classes.decisions, classes.by_class) == (("treat", "ask"), True)
+    np.testing.assert_array_equal(classes.matrix, [[1, 0.5], [0, 0.5]])
+    for given in (
+        reading(",leave,treat,ask\n0,0,1,0.5\n1,1,0,0.5\n", [0, 1]),
+        reading(f"leave,treat,ask\n{costs}", ["a", "b"]),
+        reading("leave,treat,ask\n0,1,0.5\n1.0,0,0.5\n", [0, 1]),  # 1.0 names no class
+    ):
+        assert given.decisions == ("leave", "treat", "ask")
+        np.testing.assert_array_equal(given.matrix, [[0, 1, 0.5], [1, 0, 0.5]])
+    two = reading("leave,treat\n0,1\n1,0\n", [0, 1])  # classes there would leave one decision
+    np.testing.assert_array_equal(two.matrix, [[0, 1], [1, 0]])
+
+
 def test_names_that_are_numbers(reading):
     costs = as_csv(TURNED)
     for k, name in enumerate(NAMES):
@@ -100,6 +128,9 @@ def test_decisions_without_some_class_stay_as_they_stand(reading):
         ([[0, 1], [1, True], [1, 0]], OptionError, "finite numbers. Got True"),
         ("0,1\n1,x\n1,0\n", OptionError, "finite numbers. Got 'x'"),
         ("true,cat,dog\ncat,0,1\ndog,1\nowl,1,1\n", OptionError, "Got 1 and 2 in"),
+        ("a,b\n0,1\n1,0\n", OptionError, "3 classes 'cat', 'dog', 'owl'. Got 2 in"),
+        ("a,b,c\n0,1\n1,0\n1,0\n", OptionError, "in every row. Got 2 and 3 in"),
+        ("a,b\n0,1\n1,x\n1,0\n", OptionError, "Got 'x' .* 'dog' is true and decision 1"),
         ("", OptionError, "Got 0 in"),
         ("true,cat,dog\n", OptionError, "Got 0 in"),
         ([], OptionError, "Got 0 in"),
@@ -136,3 +167,22 @@ def test_binary_data(tmp_path):
     np.save(tmp_path / "costs.npy", COSTS)
     with pytest.raises(FileFormatError, match=r"must hold costs: .* Got binary data"):
         read_costs(tmp_path / "costs.npy", NAMES)
+
+
+def test_many_classes_are_read_at_once(tmp_path, monkeypatch):
+    """The names are made a set once, not once for every name."""
+    from reprior.files import costs, small_text
+
+    made = []
+
+    def counted(values):
+        made.append(1)
+        return set(values)
+
+    for module in (costs, small_text):
+        monkeypatch.setattr(module, "set", counted, raising=False)
+    names = [f"c{k}" for k in range(50)]
+    lines = [["", *names, "ask"], *([a, *("1" for _ in names), "0"] for a in names)]
+    (tmp_path / "costs.csv").write_text("\n".join(map(",".join, lines)))
+    assert read_costs(tmp_path / "costs.csv", names).decisions == (*names, "ask")
+    assert len(made) < len(names) / 2

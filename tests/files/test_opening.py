@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, LabelsError
 from reprior.files.scores import open_scores
 
 SCORES, LABELS = np.arange(12.0).reshape(4, 3), np.array([0, 1, 2, 0])
@@ -130,10 +130,54 @@ def test_columns_are_taken_by_name_in_the_order_of_the_first_table(tmp_path, suf
     )
 
 
+REFUSED = (
+    r"`labels` must be names .* Got indices in .*, and '.*1\.\w+' has the classes 'a', 'b', 'c'"
+)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_indices_are_refused_where_a_table_is_reordered(tmp_path, suffix):
+    given = [
+        write_columns(tmp_path / f"{i}.{suffix}", order, i, named=False)
+        for i, order in enumerate(("abc", "bca"))
+    ]
+    pattern = str(tmp_path / f"*.{suffix}")
+    with pytest.raises(LabelsError, match=REFUSED):
+        list(open_scores(pattern, kind="logits"))
+    file = open_scores(pattern, kind="logits", classes=list("abc"))
+    found = np.concatenate([chunk.labels for chunk in file])
+    np.testing.assert_array_equal(found, np.concatenate([labels for _, labels in given]))
+    assert sum(map(len, open_scores(pattern, kind="logits", with_labels=False))) == 10
+
+
+def test_indices_in_files_of_their_own_are_refused_too(tmp_path):
+    for i, order in enumerate(("abc", "bca")):
+        _, labels = write_columns(tmp_path / f"{i}.parquet", order, i)
+        np.save(tmp_path / f"{i}.npy", labels)
+    file = open_scores(str(tmp_path / "*.parquet"), labels=str(tmp_path / "*.npy"), kind="logits")
+    with pytest.raises(LabelsError, match=REFUSED):
+        list(file)
+
+
+def test_integers_that_are_names_are_taken_by_name(tmp_path):
+    (tmp_path / "0.csv").write_text("0,1,label\n1.5,2.5,0\n")
+    (tmp_path / "1.csv").write_text("1,0,label\n1.5,2.5,1\n")
+    with pytest.raises(LabelsError, match=r"must be names .* pass labels_as='names'"):
+        list(open_scores(str(tmp_path / "*.csv"), kind="logits"))
+    file = open_scores(str(tmp_path / "*.csv"), kind="logits", labels_as="names")
+    assert np.concatenate([chunk.labels for chunk in file]).tolist() == [0, 1]
+
+
+def test_names_in_csv_tables_need_no_note(tmp_path):
+    for i, order in enumerate(("abc", "bca")):
+        write_columns(tmp_path / f"{i}.csv", order, i)
+    assert not open_scores(str(tmp_path / "*.csv"), kind="logits").notes
+
+
 def test_what_indices_mean_in_a_reordered_table_is_said(tmp_path):
     for i, order in enumerate(("abc", "bca")):
         write_columns(tmp_path / f"{i}.parquet", order, i, named=False)
-    file = open_scores(str(tmp_path / "*.parquet"), kind="logits")
+    file = open_scores(str(tmp_path / "*.parquet"), kind="logits", classes=list("abc"))
     (note,) = [note for note in file.notes if "another order" in note]
     assert "1.parquet" in note
     assert "in the order 'a', 'b', 'c'" in note
@@ -194,3 +238,19 @@ def test_files_that_break_at_their_first_row_are_told_so(tmp_path):
         path.write_bytes(path.read_bytes()[:130])
     with pytest.raises(FileFormatError, match=r"At least one score file must be readable. Got 2"):
         list(file)
+
+
+@pytest.mark.parametrize("which", ["scores_name", "weight_column"])
+def test_an_array_that_is_asked_for_and_not_there_is_no_damage(tmp_path, which):
+    np.savez(tmp_path / "0.npz", scores=SCORES, labels=LABELS, mine=np.ones((4, 3)))
+    write_npz(tmp_path / "1.npz", 4)
+    with pytest.raises(FileFormatError, match=r"1\.npz' must hold an array 'mine'"):
+        open_scores(str(tmp_path / "*.npz"), skip_unreadable=True, **{which: "mine"})
+
+
+def test_labels_that_are_asked_for_and_not_there_are_no_damage(tmp_path):
+    for i in range(2):
+        write_npy(tmp_path / f"{i}.npy", 4)
+        np.savez(tmp_path / f"{i}.npz", **{"y" if i else "labels": LABELS, "z": LABELS})
+    with pytest.raises(FileFormatError, match=r"1\.npz' must hold an array 'labels'"):
+        open_scores(str(tmp_path / "*.npy"), labels=str(tmp_path / "*.npz"), skip_unreadable=True)

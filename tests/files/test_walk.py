@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from tests.files.shared import FORMATS, write
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files import score_file
 from reprior.files.scores import open_scores
-from reprior.files.walk import said_of
+from reprior.files.walk import LeftOut, said_of
 
 ROWS, CLASSES = 50, 3
 
@@ -96,7 +98,10 @@ def test_a_file_that_cannot_be_opened_is_named_and_left_out_when_asked(three, na
     (left,) = file.left_out
     assert left.path == bad
     assert left.rows is None
-    assert "those of 1 file that nobody can count" in said_of(file.left_out)
+    assert (
+        "1 file could not be read and was left out; how many samples it has is not known"
+        in said_of(file.left_out)
+    )
 
 
 def test_a_file_that_breaks_in_the_middle_counts_up_to_there(three):
@@ -213,3 +218,31 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path):
         stream.truncate(128 + 8 * CLASSES * 30)
     with pytest.raises(FileFormatError, match="it has become shorter while it was read"):
         list(chunks)
+
+
+@pytest.mark.parametrize(
+    "rows, words",
+    [
+        ([1], "1 file could not be read, and 1 sample was left out with it: 'f0'."),
+        ([2, 3], "2 files could not be read, and 5 samples were left out with them: 'f0', 'f1'."),
+        (
+            [None],
+            "1 file could not be read and was left out; how many samples it has is not known: "
+            "'f0'.",
+        ),
+        (
+            [None, None],
+            "2 files could not be read and were left out; how many samples they have is not "
+            "known: 'f0', 'f1'.",
+        ),
+        (
+            [4, None],
+            "2 files could not be read, and 4 samples were left out with them; how many more 1 of "
+            "them has is not known: 'f0', 'f1'.",
+        ),
+    ],
+)
+def test_what_is_said_of_files_that_were_left_out(rows, words):
+    assert (
+        said_of([LeftOut(Path(f"f{i}"), n, "Why.") for i, n in enumerate(rows)]) == f"{words} Why."
+    )

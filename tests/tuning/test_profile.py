@@ -21,6 +21,8 @@ from tests.tuning.shared import (
 
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning import passes
+from reprior.tuning import profile as profile_module
 from reprior.tuning.constants import AFTER_ZERO
 from reprior.tuning.profile import StrengthProfile
 
@@ -491,3 +493,17 @@ def test_metrics_that_cannot_be_tuned(metric, sentence):
         with pytest.raises(ValueError, match="must") as caught:
             use(metric)
         assert sentence in str(caught.value)
+
+
+def test_small_and_large_sets_have_the_same_bins(rng, monkeypatch):
+    # Of small sets all switches are binned at once, of large ones some rows' after the others'.
+    scores, labels = rng.normal(size=(500, 4)), rng.integers(4, size=500)
+    options = {"source_prior": [0.4, 0.3, 0.2, 0.1], "resolution": 0.01}
+    small = StrengthProfile.from_scores(scores, labels, **options)
+    for name, value in (("COMPILED_BLOCK", 64), ("ARRAY_BLOCK", 64), ("BLOCKS_PER_PART", 2)):
+        monkeypatch.setattr(passes, name, value)
+    monkeypatch.setattr(profile_module, "PART_SCORES", 128)
+    large = StrengthProfile.from_scores(scores, labels, **options)
+    for name, column in small._switches.arrays().items():
+        np.testing.assert_array_equal(large._switches.arrays()[name], column)
+    np.testing.assert_array_equal(large._counts, small._counts)

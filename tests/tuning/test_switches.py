@@ -12,8 +12,9 @@ from tests.tuning.shared import switch_multiset
 
 from reprior.exceptions import ProfileMismatchError
 from reprior.tuning import switches as switches_module
+from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.constants import AFTER_ZERO
-from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
+from reprior.tuning.switches import BinnedSwitches, Switches
 
 N_CLASSES = 4
 HIGH = 2.0

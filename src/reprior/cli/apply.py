@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reprior.cli.apply_folder import is_folder, one_by_one, write_all
+from reprior.cli.agreement import few
+from reprior.cli.apply_folder import earlier_outputs, is_folder, one_by_one, write_all
 from reprior.cli.applying import Applying, costs_of
 from reprior.cli.examples import shows
 from reprior.cli.inputs import load_calibrator, open_for
@@ -73,22 +74,25 @@ def command(
 
     CAL is what fit wrote. TEST is read and written in pieces, so it may be larger than memory. The
     output has the input's format unless OUT's extension says another. npz and zarr: arrays
-    posterior and prediction (class indices). npy: OUT has the posterior, and OUT.prediction.npy
-    beside it the predictions. Tables: a column per class and prediction (class names). Where TEST
-    has one score per sample, of two classes, so has the output: the posterior of the second. Of a
-    calibrator with two maps (fit --separate) the posterior is that of the probabilities, and the
-    prediction that of the decisions.
+    posterior and prediction (indices of the classes or, with --costs, of the decisions, whose
+    names are then in decision_names where they are not the classes). npy: OUT has the posterior,
+    and OUT.prediction.npy beside it the same indices. Tables: a column per class and prediction
+    (names of classes or decisions). Where TEST has one score per sample, of two classes, so has
+    the output: the posterior of the second. Of a calibrator with two maps (fit --separate) the
+    posterior is that of the probabilities, and the prediction that of the decisions.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
     of TEST is written there under its own name instead. With --skip-unreadable a file that cannot
-    be read to its end then has no output, and is named. One output for all has every row of TEST
-    in its place, so nothing is left out of it.
+    be read to its end then has no output of this run, and is named; one of an earlier run stays,
+    and is named too. One output for all has every row of TEST in its place, so nothing is left out
+    of it.
 
     With --costs the prediction is the decision of least expected cost by the posterior. The file
-    is a list of rows in JSON, a row of numbers per true class in the order of the classes, or
-    {true class: {decision: cost}}; or CSV of such rows, with or without the decisions in the first
-    line and the classes in the first column. Decisions may be others than the classes, such as to
-    ask a human; without names they are numbered from 0.
+    is JSON: a list of rows of numbers, one per true class in the order of the classes, or {true
+    class: {decision: cost}}. Or it is CSV: such rows alone; or the names of the decisions in a
+    first line above them; or, with a corner cell before these names, the name of its class in
+    front of every row. Where classes are numbers, leave the corner cell empty. Decisions may be
+    others than the classes, such as to ask a human; without names they are numbered from 0.
     """
     refuse_stdout(output)
     to_folder = is_folder(output)
@@ -110,7 +114,8 @@ def command(
             _show(session, scores, [output], [applying.write(scores, output)])
             return
         each = replace(reading, skip_unreadable=False)
-        opened = one_by_one(scores.paths, output, lambda path: open_some(path, each))
+        alone = partial(open_some, reading=each, names=scores.class_names)
+        opened = one_by_one(scores.paths, output, alone)
         written = [str(Path(output) / path.name) for path in scores.paths]
         done = write_all(applying, opened, written, read, skip=reading.skip_unreadable)
         _show(session, scores, written, done)
@@ -139,6 +144,9 @@ def _show(
     left_out = [*scores.left_out, *(each for each in done if isinstance(each, LeftOut))]
     if left_out:
         session.note(said_of(left_out))
+        stays = earlier_outputs(left_out, Path(written[0]).parent, scores)
+        if stays:
+            session.note(f"of what was left out, the output of an earlier run stays: {few(stays)}")
     made = [
         (_made(target, scores), n)
         for target, n in zip(written, done, strict=True)

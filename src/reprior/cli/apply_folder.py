@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from reprior.files.chunk import Chunk
     from reprior.files.score_file import ScoreFile
 
-__all__ = ["is_folder", "one_by_one", "write_all"]
+__all__ = ["earlier_outputs", "is_folder", "one_by_one", "write_all"]
 
 
 class _UnreadableError(Exception):
@@ -37,8 +38,7 @@ def one_by_one(
     paths: Sequence[Path], output: str, open_one: Callable[[Sequence[str]], ScoreFile]
 ) -> list[ScoreFile]:
     """Open every file by itself, all of them before the first is written."""
-    names = [path.name for path in paths]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, n in Counter(path.name for path in paths).items() if n > 1)
     if twice:
         raise OptionError(
             f"`output` must be a file where inputs share a name. Got the folder {output!r} and "
@@ -88,6 +88,16 @@ def write_all(
     return done
 
 
+def earlier_outputs(left_out: Sequence[LeftOut], folder: Path, scores: ScoreFile) -> list[str]:
+    """Return the files that an earlier run wrote of inputs that this one left out."""
+    from reprior.files.detect import format_of_name
+    from reprior.files.output import output_paths
+
+    targets = [folder / each.path.name for each in left_out]
+    made = [output_paths(path, format_of_name(path) or scores.format) for path in targets]
+    return [str(path) for paths in made for path in paths if path.exists()]
+
+
 def _read(scores: ScoreFile) -> Iterator[Chunk]:
     """Give the chunks of a file; tell where it breaks from where its output does."""
     try:
@@ -98,17 +108,19 @@ def _read(scores: ScoreFile) -> Iterator[Chunk]:
 
 def _refuse_clashes(targets: Sequence[Path]) -> None:
     """Refuse folders where files are to be, and two outputs of one name."""
-    for i, path in enumerate(targets):
+    seen: set[Path] = set()
+    for path in targets:
         if path.is_dir() and not is_store(path):
             raise OptionError(
                 f"`output` must be free for a file per input. Got {str(path)!r}, which is a "
                 f"folder. Choose another folder."
             )
-        if path in targets[:i]:
+        if path in seen:
             raise OptionError(
                 f"`output` must have a name for every file. Got {path.name!r} twice. Name an "
                 f"output file, or rename the inputs."
             )
+        seen.add(path)
 
 
 @contextmanager

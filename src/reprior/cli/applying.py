@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,11 @@ class Applying:
 
         done = 0
         names = class_names(self.calibrator) or scores.class_names
+        decisions = self._decisions(names)
         with (
             self.session.progress(f"writing {Path(output).name}", scores.n_samples) as progress,
             open_output(
-                output, like=scores, classes=names, keep=self.keep, decisions=self._decisions
+                output, like=scores, classes=names, keep=self.keep, decisions=decisions
             ) as writer,
         ):
             for chunk in scores.chunks() if chunks is None else chunks:
@@ -53,17 +54,15 @@ class Applying:
             self.session.note(sentence)
         return done
 
-    @property
-    def _decisions(self) -> tuple[str, ...] | None:
+    def _decisions(self, names: Sequence[Any] | None) -> tuple[str, ...] | None:
         """Names of what is decided; None where these are the classes."""
-        n_classes = self.calibrator.source_prior_.size
-        if self.costs is None or (self.costs.decisions is None and self._n_decisions == n_classes):
+        if self.costs is None:
             return None
-        return self.costs.decisions or tuple(map(str, range(self._n_decisions)))
-
-    @property
-    def _n_decisions(self) -> int:
-        return 0 if self.costs is None else int(self.costs.matrix.shape[1])
+        n_classes, n = self.costs.matrix.shape
+        classes = range(n_classes) if names is None else names
+        if self.costs.decisions is None:
+            return None if n == n_classes else tuple(map(str, range(n)))
+        return None if self.costs.decisions == tuple(map(str, classes)) else self.costs.decisions
 
     def _decided(self, scores: Any, posterior: Any) -> Any:
         from reprior.core import decision
@@ -86,9 +85,10 @@ def costs_of(
 
     names = class_names(calibrator) or scores.class_names
     costs = read_costs(path, calibrator.classes_.tolist() if names is None else names)
-    if names is not None and costs.decisions is None:
+    if names is not None and not costs.by_class:
+        what = "names" if costs.decisions is None else "names of classes"
         session.note(
-            f"the costs of {path} have no names, and their rows are taken in the order of the "
+            f"the costs of {path} have no {what}, and their rows are taken in the order of the "
             f"classes: {few(names)}"
         )
     if calibrator.probability_map_ is None and not is_log_loss(calibrator.metric):

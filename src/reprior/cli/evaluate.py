@@ -25,6 +25,7 @@ from reprior.cli.options import (
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import CHANGE, Grid, before_after, whole
 from reprior.core.checks import check_bounds
+from reprior.files.walk import said_of
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.groups import group_metric, shot_groups
 
@@ -98,9 +99,9 @@ def command(
     classwise_ece are better when smaller.
 
     JSON is {metric: {"before": …, "after": …}}, without the number of samples and the notes, which
-    are on stderr. --counts adds recall_many and its like in the same form; only --per-class adds
-    something else, a list per_class. CSV has a row per metric or, with --per-class, a row per
-    class.
+    are on stderr. --counts adds recall_many and its like in the same form. Something else is only
+    the list per_class of --per-class, and the list notes where --skip-unreadable left files out,
+    which says so. CSV has a row per metric or, with --per-class, a row per class.
     """
     from reprior import engines
 
@@ -126,7 +127,8 @@ def command(
     shots = _shot_recall(found, train_counts, groups)
     classes = _class_grid(calibrator, found, train_counts) if per_class else None
     if session.json:
-        session.result(_document(metrics, shots, classes), notes=False)
+        gone = {"notes": [said_of(found.left_out)]} if found.left_out else {}
+        session.result({**_document(metrics, shots, classes), **gone}, notes=False)
     elif style == "csv":
         session.say(classes.csv() if classes is not None else _csv(metrics, shots, tuned_on))
     else:

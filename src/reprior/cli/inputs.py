@@ -109,22 +109,24 @@ def open_for(
     *,
     labelled: bool,
     keep: bool = False,
+    names: Sequence[str] | None = None,
 ) -> ScoreFile:
     """Open score files for a calibrator: of its kind, with its classes, in its order.
 
+    ``names`` are the classes to take where neither the calibrator nor the options name any.
     Its file does not know these data: it is told here which axis of theirs has the classes, and
     which label is to be left out.
     """
     from reprior.files.scores import open_scores
 
     refuse_json(paths)
-    names: Any = class_names(calibrator)
+    wanted: Any = class_names(calibrator) or names
     if reading.classes is not None:
-        names = _agreed_names(reading.classes, calibrator)
+        wanted = _agreed_names(reading.classes, calibrator)
     axis = class_axis_of(calibrator, paths, reading, labelled=labelled)
     scores = open_scores(
         list(paths), labels=reading.labels if labelled else None,
-        classes=names, with_labels=labelled, keep=keep,
+        classes=wanted, with_labels=labelled, keep=keep,
         **_how(replace(reading, class_axis=axis), labelled=labelled),
     )  # fmt: skip
     for kind in (reading.kind, scores.kind):

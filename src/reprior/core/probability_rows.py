@@ -13,9 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.row_passes import read_only, shares
-from reprior.core.threads import compiles, in_turns
+from reprior.core.threads import compiles, in_threads
 
-__all__ = ["block_sum", "by_blocks", "class_sums", "row_sums", "totals", "weighted_sum"]
+__all__ = [
+    "block_sum",
+    "by_blocks",
+    "class_sums",
+    "has_loops",
+    "row_sums",
+    "totals",
+    "weighted_sum",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Found = TypeVar("Found")
@@ -23,12 +31,21 @@ Found = TypeVar("Found")
 BLOCK_ITEMS = 1 << 17
 """Numbers that are gone through at a time: they are read twice or more, and stay in a cache."""
 
-WORTH_COMPILING = 1 << 15
-"""Numbers from which on a compiled pass is the faster one. None is worth being loaded for, which
-takes a second: it saves some ten milliseconds per ten million numbers."""
+WORTH_COMPILING = 1 << 20
+"""Numbers from which on loops are compiled, where numba is in memory. That takes a second, once
+per installation, and saves ten milliseconds per ten million: none is worth loading numba for."""
 
 SHORT = 1 << 16
 """Up to so many classes labels are short integers, which NumPy sorts by counting."""
+
+
+def has_loops(rows: NDArray[Any]) -> bool:
+    """Whether passes over rows are compiled."""
+    return (
+        rows.dtype in (np.float64, np.float32)
+        and bool(rows.flags.c_contiguous)
+        and compiles(rows.size, worth=WORTH_COMPILING, worth_loading=sys.maxsize)
+    )
 
 
 def by_blocks(work: Callable[[slice], Found], shape: tuple[int, ...]) -> list[Found]:
@@ -42,7 +59,7 @@ def by_blocks(work: Callable[[slice], Found], shape: tuple[int, ...]) -> list[Fo
     n_rows, n_classes = shape
     step = max(1, BLOCK_ITEMS // n_classes)
     blocks = [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
-    return in_turns(work, blocks, len(shares(n_rows, n_classes)))
+    return in_threads(work, blocks, len(shares(n_rows, n_classes)))
 
 
 def row_sums(block: NDArray[Any]) -> NDArray[np.float64]:
@@ -51,16 +68,18 @@ def row_sums(block: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def totals(block: NDArray[Any], *, tolerance: float) -> NDArray[np.float64] | None:
+def totals(
+    block: NDArray[Any], tolerance: float, *, compiled: bool = False
+) -> NDArray[np.float64] | None:
     """Return the sums of rows in float64, or None if one of them is no distribution.
 
     Examples
     --------
-    >>> totals(np.array([[0.2, 0.8]]), tolerance=1e-3)
+    >>> totals(np.array([[0.2, 0.8]]), 1e-3)
     array([1.])
-    >>> totals(np.array([[1.2, -0.2]]), tolerance=1e-3)
+    >>> totals(np.array([[1.2, -0.2]]), 1e-3)
     """
-    if _compiles(block):
+    if compiled:
         from reprior.core.compiled_predictions import row_totals
 
         found = np.empty(len(block))
@@ -71,9 +90,11 @@ def totals(block: NDArray[Any], *, tolerance: float) -> NDArray[np.float64] | No
     return found if good else None
 
 
-def block_sum(weights: NDArray[np.float64], block: NDArray[Any]) -> Vector:
+def block_sum(
+    weights: NDArray[np.float64], block: NDArray[Any], *, compiled: bool = False
+) -> Vector:
     """Return the sum of the rows of a block, each times its weight, in float64."""
-    if not _compiles(block):
+    if not compiled:
         found: Vector = np.einsum("n,nk->k", weights, block)
         return found
     from reprior.core.compiled_predictions import add_weighted
@@ -85,7 +106,10 @@ def block_sum(weights: NDArray[np.float64], block: NDArray[Any]) -> Vector:
 
 def weighted_sum(weights: NDArray[np.float64], rows: NDArray[Any]) -> Vector:
     """Return the sum of rows (N, K), each times its weight, in float64."""
-    parts = by_blocks(lambda part: block_sum(weights[part], rows[part]), rows.shape)
+    compiled = has_loops(rows)
+    parts = by_blocks(
+        lambda part: block_sum(weights[part], rows[part], compiled=compiled), rows.shape
+    )
     found: Vector = np.sum(parts, axis=0)
     return found
 
@@ -94,7 +118,7 @@ def class_sums(
     weights: NDArray[np.float64], rows: NDArray[Any], labels: NDArray[np.int64]
 ) -> Vector:
     """Return the sum (K, K) of the rows of each label, each times its weight, in float64."""
-    if _compiles(rows):
+    if has_loops(rows):
         from reprior.core.compiled_predictions import add_by_class
 
         total = np.zeros((rows.shape[1],) * 2)
@@ -115,11 +139,3 @@ def class_sums(
     for classes, sums in by_blocks(work, rows.shape):
         found[classes] += sums
     return found
-
-
-def _compiles(block: NDArray[Any]) -> bool:
-    return (
-        block.dtype in (np.float64, np.float32)
-        and bool(block.flags.c_contiguous)
-        and compiles(block.size, worth=WORTH_COMPILING, worth_loading=sys.maxsize)
-    )

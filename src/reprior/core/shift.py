@@ -241,14 +241,24 @@ def estimate_target_prior_report(
     replicates = _replicates(
         known, estimate, target, int(n_replicates), rng, progress or shift_bootstrap.ignored
     )
+    return _reported(known, estimate, len(target), replicates, level)
+
+
+def _reported(
+    known: Known,
+    estimate: Estimate,
+    n_samples: int,
+    replicates: NDArray[np.float64],
+    confidence: float,
+) -> TargetPriorReport:
     return TargetPriorReport(
         prior=estimate.prior,
-        intervals=shift_bootstrap.intervals(replicates, level),
-        confidence=level,
+        intervals=shift_bootstrap.intervals(replicates, confidence),
+        confidence=confidence,
         replicates=replicates,
         source_prior=known.source,
-        method=method,
-        n_samples=len(target),
+        method=known.method,
+        n_samples=n_samples,
         n_labels=None if known.labelled is None else known.labelled.labels.size,
         iterations=estimate.iterations,
         last_change=estimate.last_change,

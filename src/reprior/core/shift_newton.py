@@ -144,9 +144,9 @@ def derivatives(
     total, product = np.zeros(p.size), np.zeros((p.size, p.size))
     for part, block in blocks(ratio):
         share = 1.0 / (block @ p)
-        times = share if counts is None else share * counts[part]
-        total += times @ block
-        scaled = block * (share if counts is None else share * np.sqrt(counts[part]))[:, None]
+        times = np.ones(len(block)) if counts is None else counts[part].astype(np.float64)
+        total += (share * times) @ block
+        scaled = block * (share * np.sqrt(times))[:, None]
         product += scaled.T @ scaled  # of one matrix, which takes half the time of any other
     return 1.0 - total / len(ratio), product / len(ratio)
 

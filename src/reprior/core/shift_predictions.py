@@ -15,6 +15,7 @@ from reprior.core.probability_rows import (
     block_sum,
     by_blocks,
     class_sums,
+    has_loops,
     row_sums,
     totals,
     weighted_sum,
@@ -131,9 +132,10 @@ def read_predictions(
 ) -> Predicted:
     """Return the predictions of checked scores.
 
-    They are those of their calibrated log-scores, which are not made where decisions can be read
-    from the scores, or probabilities are what was given. If they are to be ``summed`` later, that
-    is done while they are at hand.
+    They are those of their calibrated log-scores. These are not made where decisions can be read
+    from the scores as they are (more finely: logarithms of neighbouring numbers may be equal), or
+    probabilities are what was given. If they are to be ``summed`` later, that is done while they
+    are at hand.
     """
     xp = namespace(scores)
     given = as_scores(scores, xp)
@@ -146,14 +148,19 @@ def read_predictions(
         )
         return predictions(rows, soft=soft)
     rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, n_classes)
-    tolerance = sum_tolerance(given.dtype, kind, n_classes)
+    tolerance, compiled = sum_tolerance(given.dtype, kind, n_classes), has_loops(rows)
 
     def read(part: slice) -> tuple[Vector, ...] | None:
         block = rows[part]
-        if soft:
-            return _masses(block, tolerance, summed=summed)
-        classes = _classes(block, None if kind == "logits" else tolerance)
-        return None if classes is None else (classes,)
+        if kind == "logits":
+            return _classes(block)
+        sums = totals(block, tolerance, compiled=compiled)
+        if sums is None:
+            return None
+        if not soft:
+            return (block.argmax(axis=1),)
+        factors = 1.0 / sums
+        return (factors, block_sum(factors, block, compiled=compiled)) if summed else (factors,)
 
     found = by_blocks(read, rows.shape)
     good = [part for part in found if part is not None]
@@ -168,29 +175,12 @@ def read_predictions(
     return SoftPredictions(rows, values, np.sum(sums[0], axis=0) if summed else None)
 
 
-def _classes(block: NDArray[Any], tolerance: float | None) -> Vector | None:
-    """Return the class of the largest score of every row, or None if a row is bad.
-
-    With a tolerance, if it is no distribution; otherwise, if its largest logit is not finite.
-    """
+def _classes(block: NDArray[Any]) -> tuple[Vector] | None:
+    """Return the class of the largest logit of every row, or None if a row has none."""
     classes: Vector = block.argmax(axis=1)
-    if tolerance is not None:
-        return None if totals(block, tolerance=tolerance) is None else classes
     # NaN and +inf come first: the largest tells of every bad score.
     largest = block[np.arange(len(block)), classes]
-    return classes if np.isfinite(largest).all() else None
-
-
-def _masses(block: NDArray[Any], tolerance: float, *, summed: bool) -> tuple[Vector, ...] | None:
-    """Return by what to multiply rows for a sum of 1, and the sum of these rows if wanted.
-
-    Or None, if one of them is no distribution.
-    """
-    found = totals(block, tolerance=tolerance)
-    if found is None:
-        return None
-    factors = 1.0 / found
-    return (factors, block_sum(factors, block)) if summed else (factors,)
+    return (classes,) if np.isfinite(largest).all() else None
 
 
 def _normalised(mass: Vector) -> Vector:

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -18,7 +18,6 @@ __all__ = [
     "compiles",
     "has_numba",
     "in_threads",
-    "in_turns",
     "n_cores",
     "one_thread",
     "shares_out",
@@ -32,58 +31,44 @@ _here = threading.local()
 """Whether a thread is one of the pool's."""
 
 
-def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return ``work`` of every item, the first one done here and the others in threads.
+def in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], n_threads: int | None = None
+) -> list[Result]:
+    """Return ``work`` of every item, the first one done here, the others by whoever is free.
+
+    By at most ``n_threads``, this one among them, or as many as there are items. Each takes the
+    next item when it is free: a thread that is woken late, as beside a library that keeps its own
+    threads spinning, or that the system refuses to start, holds nobody up.
 
     What is asked for from within such a thread is done there: if every thread waited for another
-    one, none would be left to do the work. So is what is asked for while the interpreter ends,
-    when no thread can be started any more. An error, or Ctrl-C, takes back what has not begun.
+    one, none would be left to do the work. An error, or Ctrl-C, takes back what has not begun.
 
     Examples
     --------
     >>> in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
-    if len(items) < 2 or not shares_out():
-        return [work(item) for item in items]
-    try:
-        waiting = [_pool().submit(work, item) for item in items[1:]]
-    except RuntimeError:  # the interpreter is ending
-        return [work(item) for item in items]
-    try:
-        return [work(items[0]), *(other.result() for other in waiting)]
-    finally:
-        for other in waiting:
-            other.cancel()
-
-
-def in_turns(work: Callable[[Item], Result], items: Sequence[Item], n_threads: int) -> list[Result]:
-    """Return ``work`` of every item; each thread takes the next one when it is free.
-
-    For many short items: a thread that is woken late, as beside a library that keeps its own
-    threads spinning, holds nobody up.
-
-    Examples
-    --------
-    >>> in_turns(abs, [-1, 2, -3], 2)
-    [1, 2, 3]
-    """
     todo, found = deque(enumerate(items)), dict[int, Result]()
+    first = _next(todo)
 
-    def take() -> None:
+    def take(turn: tuple[int, Item] | None) -> None:
         try:
-            while turn := _next(todo):
+            while turn is not None:
                 found[turn[0]] = work(turn[1])
+                turn = _next(todo)
         except BaseException:
             todo.clear()
             raise
 
+    most = len(items) if n_threads is None else min(n_threads, len(items))
     waiting: list[Future[None]] = []
-    if shares_out():
-        with suppress(RuntimeError):  # the interpreter is ending
-            waiting += [_pool().submit(take) for _ in range(min(n_threads, len(items)) - 1)]
     try:
-        take()
+        for _ in range(most - 1 if shares_out() else 0):
+            waiting.append(_pool().submit(lambda: take(_next(todo))))  # noqa: PERF401 - may fail
+    except RuntimeError:  # no thread can be started while the interpreter ends, or by a limit
+        pass
+    try:
+        take(first)
     finally:
         begun = [other for other in waiting if not other.cancel()]
     for other in begun:

@@ -30,13 +30,14 @@ from reprior.engines.stream import Part, Stream
 from reprior.files.chunk import Chunk
 from reprior.files.score_file import ScoreFile
 from reprior.files.walk import FileChunk, LeftOut, Place
+from reprior.tuning.bin_grid import n_cells
 from reprior.tuning.gross import GrossTable
 from reprior.tuning.merging import MOST_CELLS, ProfileSum
 from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.sum_storage import pack_sum, unpack_sum
-from reprior.tuning.switches import Switches, n_cells
+from reprior.tuning.switches import Switches
 
 __all__ = ["LeanSum", "Profiler"]
 

@@ -15,12 +15,13 @@ import numpy as np
 
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.gross import GrossTable
 from reprior.tuning.objective import Best, Constraint, SubjectTo, best_interval, middle
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.sweep import value_of
-from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
+from reprior.tuning.switches import BinnedSwitches, Switches
 
 __all__ = ["RefinedProfile", "candidates", "refined"]
 

@@ -20,16 +20,21 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 _FORMS = (
     'a JSON list of rows, a JSON object {"true class": {"decision": number}}, or CSV: a row of '
-    "numbers per true class, or the same with decisions in the first line and classes in the first "
-    "column"
+    "numbers per true class, the same under a line with the decisions, or under a corner cell and "
+    "the decisions with the class in front of every row"
 )
 
 
 class Costs(NamedTuple):
-    """``matrix[true, decided]``, and the names of the decisions where the file has names."""
+    """``matrix[true, decided]``, and the names of the decisions where the file has names.
+
+    ``by_class`` says whether the rows have names too; without, they are in the order of the
+    classes.
+    """
 
     matrix: Vector
     decisions: tuple[str, ...] | None
+    by_class: bool
 
 
 class _Table(NamedTuple):
@@ -47,8 +52,12 @@ def read_costs(path: str | os.PathLike[str], classes: Sequence[Any]) -> Costs:
     ----------
     path : path
         A JSON list of rows, one per true class in the order of ``classes``, with a number per
-        decision; or ``{true class: {decision: cost}}``. Or CSV of the same rows; or CSV with the
-        decisions in its first line and the classes in its first column.
+        decision; or ``{true class: {decision: cost}}``. Or CSV in one of three forms: the same
+        rows; these rows under a line with the names of the decisions; or each row behind the name
+        of its class, under a corner cell and the names of the decisions. A header is a first line
+        that is not all numbers. Under it there are classes in the first column if the corner cell
+        is empty, or if the first cells are all the classes, each once. Where these are numbers,
+        and a row without them could be meant as well, the file is refused.
     classes : list of names
         Rows with names are put into this order. Where all classes are among the decisions by
         name, these come first, in this order too, so that the index of a decision is its class's.
@@ -64,21 +73,23 @@ def read_costs(path: str | os.PathLike[str], classes: Sequence[Any]) -> Costs:
     >>> _ = path.write_text("true,ask,dog,cat\ndog,0.5,0,1\ncat,0.5,5,0\n")
     >>> read_costs(path, ["cat", "dog"])
     Costs(matrix=array([[0. , 5. , 0.5],
-           [1. , 0. , 0.5]]), decisions=('cat', 'dog', 'ask'))
+           [1. , 0. , 0.5]]), decisions=('cat', 'dog', 'ask'), by_class=True)
     """
     path, wanted = Path(path), [str(name) for name in classes]
     text = text_of(path, f"hold costs: {_FORMS}")
-    table = _from_json(path, text) if is_json(text) else _from_csv(path, text)
+    table = _from_json(path, text) if is_json(text) else _from_csv(path, text, wanted)
     matrix = np.array(_checked(path, table, wanted), dtype=np.float64)
     if table.classes is not None:
         matrix = matrix[order_of(path, table.classes, wanted, FileFormatError)]
+    by_class = table.classes is not None
     if table.decisions is None:
-        return Costs(matrix, None)
+        return Costs(matrix, None, by_class)
     refuse_twice(path, table.decisions, "decision")
+    column, known = {name: k for k, name in enumerate(table.decisions)}, set(wanted)
     names = table.decisions
-    if set(wanted) <= set(names):
-        names = [*wanted, *(name for name in names if name not in set(wanted))]
-    return Costs(matrix[:, [table.decisions.index(name) for name in names]], tuple(names))
+    if known <= set(names):
+        names = [*wanted, *(name for name in names if name not in known)]
+    return Costs(matrix[:, [column[name] for name in names]], tuple(names), by_class)
 
 
 def _from_json(path: Path, text: str) -> _Table:
@@ -105,12 +116,25 @@ def _from_json(path: Path, text: str) -> _Table:
     return _Table(rows, [name for name, _ in document], decisions)
 
 
-def _from_csv(path: Path, text: str) -> _Table:
+def _from_csv(path: Path, text: str, wanted: Sequence[str]) -> _Table:
+    """Tell rows alone, rows under the decisions, and rows behind their classes from each other."""
     rows = [row for _, row in csv_rows(path, text, f"hold costs: {_FORMS}")[0]]
     if rows and all(_number(cell) is not None for cell in rows[0]):
         return _Table(rows)
     head, *rest = rows or [[]]
-    return _Table([row[1:] for row in rest], [row[0] for row in rest], head[1:])
+    firsts = [row[0] for row in rest]
+    numbers = all(_number(cell) is not None for row in rest for cell in row)
+    corner = len(head) > 2 and len(firsts) == len(wanted) and set(firsts) == set(wanted)
+    if all(head) and numbers and corner:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must say whether its first column has the classes or costs. Got "
+            f"the numbers {few(firsts)} there, under {head[0]!r}, which may be either. If "
+            f"they are classes, empty the cell above them; if they are costs, put a column with "
+            f"the classes before them, with an empty cell above."
+        )
+    if rest and all(head) and not corner and all(_number(cell) is not None for cell in firsts):
+        return _Table(rest, None, head)
+    return _Table([row[1:] for row in rest], firsts, head[1:])
 
 
 def _checked(path: Path, table: _Table, wanted: Sequence[str]) -> list[list[float]]:

@@ -10,14 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError, LabelsError
+from reprior.exceptions import LabelsError
 from reprior.files.detect import detect_format
 from reprior.files.formats.arrays import Stored, as_raw_labels, refuse_objects
 from reprior.files.formats.csv import csv_batches, csv_header, line_finder
 from reprior.files.formats.npy import StoredNpy
 from reprior.files.formats.npz import read_members
 from reprior.files.formats.parquet import parquet_batches, read_schema
-from reprior.files.formats.reader import Labels, NamedLabels, ReadOptions, Vector, few
+from reprior.files.formats.reader import (
+    ColumnsError,
+    Labels,
+    NamedLabels,
+    ReadOptions,
+    Vector,
+    few,
+)
 from reprior.files.formats.tables import label_array
 
 __all__ = [
@@ -49,13 +56,15 @@ class LabelCoder:
 
     Integers index the classes. Text that is a class name is that class; text that is an integer
     is an index, unless a class has that name and not all names are integers. A file has either
-    names or indices.
+    names or indices. Of several tables, of which ``reordered`` has its columns in another order
+    than the first, it takes names alone: what an index means there cannot be known.
     """
 
     names: tuple[str, ...] | None
     n_classes: int
     ignore_index: int | str | None = None
     labels_as: str | None = None
+    reordered: Path | None = None
     found: str | None = None
 
     def __post_init__(self) -> None:
@@ -98,8 +107,8 @@ class LabelCoder:
                 if index is None:
                     raise LabelsError(self._unknown(text, where(row)))
                 self._agree(way, where, row)
-            if way and _row_of(labels.codes, i) is not None:
-                self.found = way
+            if way and (row := _row_of(labels.codes, i)) is not None:
+                self._agree(way, where, row)
             table[i] = index
         return self._checked(table[labels.codes], where)
 
@@ -122,6 +131,14 @@ class LabelCoder:
             raise LabelsError(
                 f"`labels` must be all indices or all names. Got {way} in {where(row)}, after "
                 f"{self.found}. Write all labels in one way."
+            )
+        if way == "indices" and self.reordered is not None:
+            more = " If the labels are names, pass labels_as='names'." if self._all_integers else ""
+            raise LabelsError(
+                f"`labels` must be names where tables have their class columns in several orders. "
+                f"Got indices in {where(row)}, and {os.fspath(self.reordered)!r} has the classes "
+                f"{few(self.names or ())} in another order. Put the columns of all files in one "
+                f"order, or pass `classes` in the order that the indices mean.{more}"
             )
         self.found = way
 
@@ -262,7 +279,7 @@ def _only_array(path: Path, arrays: dict[str, Stored], options: ReadOptions) -> 
         return arrays[options.labels_name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    raise FileFormatError(
+    raise ColumnsError(
         f"{os.fspath(path)!r} must hold an array {options.labels_name!r}. Its arrays: "
         f"{few(list(arrays)) if arrays else 'none'}. Save the labels under that name."
     )
@@ -273,7 +290,7 @@ def _label_column(path: Path, columns: Sequence[str], options: ReadOptions) -> s
         return options.label_column
     if len(columns) == 1:
         return columns[0]
-    raise FileFormatError(
+    raise ColumnsError(
         f"{os.fspath(path)!r} must have a column {options.label_column!r}, or one column. "
         f"Its columns: {few(columns)}. Say which one holds the labels."
     )

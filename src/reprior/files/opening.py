@@ -27,6 +27,7 @@ class Opened:
     labels: list[LabelFile] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    reordered: Path | None = None  # the first whose columns are taken in another order than its own
 
 
 def open_reader(path: Path, options: ReadOptions) -> Reader:
@@ -54,7 +55,8 @@ def open_all(
     nothing: NoRowsError | None = None
     for i, path in enumerate(paths):
         try:
-            reader = _in_order(open_reader(path, options), found.readers, options)
+            own = open_reader(path, options)
+            reader = _in_order(own, found.readers, options)
             label = open_label(label_paths[i], reader) if paired else None
         except NoRowsError as error:
             nothing = nothing or error
@@ -70,6 +72,8 @@ def open_all(
             found.notes.append(_passed_by(path))
             continue
         found.readers.append(reader)
+        if reader is not own and found.reordered is None:
+            found.reordered = path
         if label is not None:
             found.labels.append(label)
     if not found.readers:

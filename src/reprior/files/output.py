@@ -69,7 +69,9 @@ def open_output(
     label_column : str, default "label"
         Column for labels that are kept from arrays.
     decisions : list of names, optional
-        What predictions in a table are names of, by their index. By default the classes.
+        What predictions are of, by their index, where that is not the classes. Tables have these
+        names in place of the indices; npz and zarr list them as ``decision_names``; of npy a note
+        tells them.
 
     Yields
     ------
@@ -158,7 +160,6 @@ def _layout(
         inputs=like.readers,
         has_labels=like.has_labels,
         delimiter="\t" if target.suffix.lower() in (".tsv", ".tab") else ",",
-        decisions=names,
     )
 
 

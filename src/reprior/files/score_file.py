@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class ScoreFile:
         skip_unreadable: bool = False,
         unopened: Sequence[LeftOut] = (),
         notes: Sequence[str] = (),
+        reordered: Path | None = None,
         reading: ReadOptions | None = None,
     ) -> None:
         first = readers[0]
@@ -88,7 +90,7 @@ class ScoreFile:
         self._counted: int | None = None
         self.class_axis = self._find_class_axis(class_axis)
         self.n_classes = self._count_classes()
-        self._labels_as, self._ignore = labels_as, ignore_index
+        self._labels_as, self._ignore, self._turned = labels_as, ignore_index, reordered
         self.ignore_index = self._coder().ignored
         self._reading = reading or ReadOptions()
         self.notes = (*notes, *self._make_notes())
@@ -187,7 +189,9 @@ class ScoreFile:
         return [Group((a,), (b,)) for a, b in zip(self.readers, self._label_files, strict=True)]
 
     def _coder(self) -> LabelCoder:
-        return LabelCoder(self.class_names, self.n_classes, self._ignore, self._labels_as)
+        return LabelCoder(
+            self.class_names, self.n_classes, self._ignore, self._labels_as, self._turned
+        )
 
     def _find_class_axis(self, given: int | None) -> int:
         ndim = 1 + len(self.readers[0].row_shape)
@@ -289,7 +293,7 @@ class ScoreFile:
                 f"Labels go with scores in the order given: {os.fspath(odd[0][1])!r} with "
                 f"{os.fspath(odd[0][0])!r}. Check that they belong together."
             )
-        reordered = self._reordered() if self.has_labels else None
+        reordered = self._reordered() if self.has_labels and self._turned is None else None
         if reordered is not None:
             yield (
                 f"The class columns of {os.fspath(reordered.path)!r} stand in another order; "

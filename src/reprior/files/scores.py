@@ -115,18 +115,18 @@ def open_scores(
         expand_paths(paths, "paths"), label_paths, options, _label_opener(options, ignore_index),
         skip=skip_unreadable,
     )  # fmt: skip
-    common = _common_names(opened.readers, names)
     return ScoreFile(
         opened.readers,
         opened.labels,
         kind=_common_kind(opened.readers, kind),
-        class_names=common,
+        class_names=_common_names(opened.readers, names),
         ignore_index=ignore_index,
         labels_as=labels_as,
         class_axis=class_axis,
         skip_unreadable=skip_unreadable,
         unopened=opened.left_out,
         notes=opened.notes,
+        reordered=opened.reordered,
         reading=options,
     )
 

@@ -68,8 +68,9 @@ def order_of(
     A name that is missing or unknown raises ``error``.
     """
     refuse_twice(path, names)
-    missing = [name for name in wanted if name not in set(names)]
-    unknown = [name for name in names if name not in set(wanted)]
+    there, known = set(names), set(wanted)
+    missing = [name for name in wanted if name not in there]
+    unknown = [name for name in names if name not in known]
     if missing or unknown:
         parts = [f"missing: {few(missing)}"] if missing else []
         parts += [f"unknown: {few(unknown)}"] if unknown else []

@@ -256,14 +256,16 @@ def said_of(left_out: Sequence[LeftOut]) -> str:
     "1 file could not be read, and 3 samples were left out with it: 'b.npy'. it is truncated."
     """
     known = [each.rows for each in left_out if each.rows is not None]
-    n, unknown = len(left_out), len(left_out) - len(known)
-    samples = f"{sum(known):,} sample{'' if sum(known) == 1 else 's'}"
-    if unknown:
-        more = f"those of {unknown} file{'' if unknown == 1 else 's'} that nobody can count"
-        samples = f"{samples} and {more}" if known else more
-    verb = "was" if samples == "1 sample" else "were"
+    n, unknown, total = len(left_out), len(left_out) - len(known), sum(known)
+    files = f"{n} file{'' if n == 1 else 's'} could not be read"
+    it, has = ("it", "has") if n == 1 else ("they", "have")
     names = few([os.fspath(each.path) for each in left_out], 3)
-    return (
-        f"{n} file{'' if n == 1 else 's'} could not be read, and {samples} {verb} left out with "
-        f"{'it' if n == 1 else 'them'}: {names}. {left_out[0].reason}"
-    )
+    if known:
+        samples = f"{total:,} sample{' was' if total == 1 else 's were'}"
+        said = f"{files}, and {samples} left out with {'it' if n == 1 else 'them'}"
+        more = f"; how many more {unknown} of them {'has' if unknown == 1 else 'have'} is not known"
+        said += more if unknown else ""
+    else:
+        verb = "was" if n == 1 else "were"
+        said = f"{files} and {verb} left out; how many samples {it} {has} is not known"
+    return f"{said}: {names}. {left_out[0].reason}"

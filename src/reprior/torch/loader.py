@@ -27,9 +27,9 @@ from reprior.torch.batches import (
     scores_in,
     without_class_axis,
 )
+from reprior.tuning.bin_grid import n_cells
 from reprior.tuning.merging import MOST_CELLS
 from reprior.tuning.problem import DEFAULT_SELECTION
-from reprior.tuning.switches import n_cells
 
 __all__ = ["fit_from_loader"]
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from reprior.exceptions import OptionError
 from reprior.tuning.bootstrap import StrengthBootstrap
+from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.merging import check_match, merged
 from reprior.tuning.paths import SamplePaths
 from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
+from reprior.tuning.switches import BinnedSwitches, Switches
 
 __all__ = ["FEWEST_BLOCKS", "bootstrap_profiles"]
 

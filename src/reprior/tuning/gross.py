@@ -16,8 +16,9 @@ import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.tuning.bin_grid import grid_index
 from reprior.tuning.passes import Table
-from reprior.tuning.switches import BinnedSwitches, Switches, _grid_index
+from reprior.tuning.switches import BinnedSwitches, Switches
 
 if TYPE_CHECKING:
     from reprior.tuning.profile import StrengthProfile
@@ -55,7 +56,7 @@ class GrossTable:
     def __init__(
         self, bounds: tuple[float, float], resolution: float, n_classes: int, weighted: bool
     ) -> None:
-        first, last = _grid_index(np.array(bounds), resolution)
+        first, last = grid_index(np.array(bounds), resolution)
         self.n_bins, self.n_classes = int(last - first) + 1, n_classes
         self._first, self._resolution = int(first), resolution
         dtype = np.float64 if weighted else np.int64
@@ -63,7 +64,7 @@ class GrossTable:
 
     def bins_of(self, position: Vector) -> Vector:
         """The bin of each strength."""
-        return _grid_index(position, self._resolution).astype(np.intp) - self._first
+        return grid_index(position, self._resolution).astype(np.intp) - self._first
 
     def add(self, switches: Switches) -> None:
         """Count switches within the bounds."""

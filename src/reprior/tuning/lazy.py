@@ -188,7 +188,7 @@ class ProfileTally:
         self.total = ProfileSum(exact_up_to=bins.exact_up_to, resolution=bins.resolution)
 
     def add(self, data: TuningData) -> None:
-        """Take the next samples in."""
+        """Take the next samples in. After an error a tally is of no use: some may be in it."""
         from reprior.tuning.profile import StrengthProfile
 
         self.n_samples += np.size(data.labels)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning.bin_grid import n_cells
 from reprior.tuning.packed_bins import PackedBins
-from reprior.tuning.switches import BinnedSwitches, BinTable, Switches, n_cells
+from reprior.tuning.switches import BinnedSwitches, BinTable, Switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

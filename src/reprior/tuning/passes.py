@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import is_numpy_namespace
+from reprior.core.row_passes import read_only
 from reprior.core.threads import in_threads, n_cores, shares_out
 from reprior.tuning.compiling import compiles
 from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, screen, walk
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
 
-__all__ = ["Counted", "Table", "run_parts", "run_pass"]
+__all__ = ["PART_SCORES", "Counted", "Table", "run_parts", "run_pass"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -38,6 +39,7 @@ DEVICE_BLOCK = 1 << 24
 #: Blocks whose switches are summed up before the next ones are gone through: enough to be shared
 #: among cores, and few enough to be summed from a cache.
 BLOCKS_PER_PART = 16
+PART_SCORES = BLOCKS_PER_PART * COMPILED_BLOCK
 
 #: Switches that a compiled pass has room for at first, at least and per row.
 FIRST_ROOM = 1 << 14
@@ -147,10 +149,12 @@ def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterat
     """
     compiled, blocks = _plan(rows, slopes)
     crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
-    rooms = [_SwitchTable(FIRST_ROOM + slopes.size, weighted) for _ in range(n_cores())]
+    again = compiled and not crosses
+    room = FIRST_ROOM + slopes.size
+    rooms = [_SwitchTable(room, weighted) for _ in range(n_cores() if again else 0)]
     for start in range(0, len(blocks), BLOCKS_PER_PART):
         some = blocks[start : start + BLOCKS_PER_PART]
-        if crosses or not compiled:
+        if not again:
             yield _run(rows, slopes, bounds, compiled, some)
             continue
         for ledger in _ledgers(rows, slopes, bounds, compiled, some, rooms):
@@ -223,8 +227,8 @@ def _count_compiled(
         table = _SwitchTable(room + slopes.size, ledger.weighted)
     for index in blocks:
         block = rows.read(index, look=False)
-        scores, labels = _read_only(block.scores), _read_only(block.labels)
-        weights = _read_only(NO_WEIGHTS if block.weights is None else block.weights)
+        scores, labels = read_only(block.scores), read_only(block.labels)
+        weights = read_only(NO_WEIGHTS if block.weights is None else block.weights)
         bits = scores.view(np.int32 if scores.itemsize == 4 else np.int64)
         row = 0
         while row < labels.size:
@@ -237,13 +241,6 @@ def _count_compiled(
             if row < labels.size:
                 table.double()
     ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
-
-
-def _read_only(array: Vector) -> Vector:
-    """A contiguous view that cannot be written: the one type that functions are compiled for."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def _count_arrays(

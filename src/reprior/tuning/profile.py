@@ -25,7 +25,7 @@ from reprior.tuning.objective import (
     pareto_front,
     refuse_together,
 )
-from reprior.tuning.passes import Counted, Table, run_parts, run_pass
+from reprior.tuning.passes import PART_SCORES, Counted, Table, run_parts, run_pass
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switch_table import SwitchTable, switch_table
@@ -139,14 +139,15 @@ class StrengthProfile:
         lazy = lazy_profile(scores, labels, sample_weight, options)
         if lazy is not None:
             return lazy
-        reading = read(scores, labels, sample_weight, **options)
-        return cls._of(reading)
+        return cls._of(read(scores, labels, sample_weight, **options))
 
     @classmethod
     def _of(cls, reading: Reading) -> StrengthProfile:
-        if reading.resolution is None:
-            return cls._counted(reading, run_pass(reading.rows, reading.slopes, reading.bounds))
-        total = ProfileSum(exact_up_to=0, resolution=reading.resolution)
+        width = reading.resolution
+        if width is None or reading.rows.n_scores <= PART_SCORES:
+            found = cls._counted(reading, run_pass(reading.rows, reading.slopes, reading.bounds))
+            return found if width is None else found.binned(width)
+        total = ProfileSum(exact_up_to=0, resolution=width)
         for part in cls._parts(reading):
             total.bin(part)
         return total.total()
@@ -159,16 +160,10 @@ class StrengthProfile:
 
     @classmethod
     def _counted(cls, reading: Reading, found: Counted) -> StrengthProfile:
-        counts, sums, switches = found
         return cls(
-            source_prior=reading.source_prior,
-            target_prior=reading.target_prior,
-            bounds=reading.bounds,
-            resolution=None,
-            counts=counts,
-            sums=sums,
-            switches=switches,
-        )
+            source_prior=reading.source_prior, target_prior=reading.target_prior, resolution=None,
+            bounds=reading.bounds, counts=found[0], sums=found[1], switches=found[2],
+        )  # fmt: skip
 
     @property
     def n_classes(self) -> int:

@@ -19,9 +19,10 @@ import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.compiling import compiles
 from reprior.tuning.constants import fraction_bits
-from reprior.tuning.switches import BinnedSwitches, ClassEvents, Switches
+from reprior.tuning.switches import BinnedSwitches, Switches
 
 __all__ = ["Steps", "sweep", "sweep_rule", "value_of"]
 

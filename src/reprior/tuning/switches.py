@@ -2,7 +2,7 @@
 
 :class:`Switches` keeps them one by one, :class:`BinnedSwitches` summed up on a grid of
 strengths, in memory that does not grow with the number of samples. Both add and subtract, and
-both give :class:`ClassEvents`, the one form in which metrics read them.
+both give class events, the one form in which metrics read them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning.bin_grid import grid_index, n_cells
+from reprior.tuning.class_events import ClassEvents, ClassGains
 from reprior.tuning.compiling import compiles
 from reprior.tuning.grouping import grouped
 
-__all__ = ["BinTable", "BinnedSwitches", "ClassEvents", "ClassGains", "Switches", "n_cells"]
+__all__ = ["BinTable", "BinnedSwitches", "Switches"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 _Net: TypeAlias = tuple[Vector, Vector]
@@ -33,55 +35,6 @@ DENSE_CELLS = 4
 
 #: Switches that are entered in a table in one go: what that needs meanwhile is 10 MB.
 SWITCHES_AT_ONCE = 1 << 18
-
-
-class ClassGains(NamedTuple):
-    """What every class (K,) gains up to some strength, in number and in weight."""
-
-    predicted: Vector
-    true_positive: Vector
-    weighted_predicted: Vector
-    weighted_true_positive: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class ClassEvents:
-    """What happens to one class at one strength, sorted by strength.
-
-    At ``position[j]`` class ``klass[j]`` gains ``predicted[j]`` samples, ``true_positive[j]`` of
-    them rightly so (negative: loses). The weighted sums stand beside the plain numbers where
-    samples have weights, and are the plain numbers where they have none.
-    """
-
-    position: Vector
-    klass: Vector
-    predicted: Vector
-    true_positive: Vector
-    weighted_predicted: Vector
-    weighted_true_positive: Vector
-
-    def hits(self) -> ClassEvents:
-        """Those that change the true positives, in number or (summed in a bin) only in weight."""
-        kept = (self.true_positive != 0) | (self.weighted_true_positive != 0)
-        return ClassEvents(*(getattr(self, field.name)[kept] for field in fields(self)))
-
-    def gains(self, strength: float, n_classes: int) -> ClassGains:
-        """What every class has gained at a strength, added up in the order of the events."""
-        n = int(np.searchsorted(self.position, strength, side="right"))
-
-        def total(change: Vector) -> Vector:
-            moved = np.zeros(n_classes, change.dtype)
-            np.add.at(moved, self.klass[:n], change[:n])
-            return moved
-
-        columns = (getattr(self, name) for name in ClassGains._fields)
-        return ClassGains(*map(total, columns))
-
-    @classmethod
-    def none(cls) -> ClassEvents:
-        """No event at all."""
-        nothing = np.empty(0, np.int64)
-        return cls(np.empty(0), nothing, nothing, nothing, nothing, nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +115,7 @@ class Switches:
                 table = BinTable((low, high), resolution, n_classes, self.weight is not None)
                 table.add(self)
                 return table.closed()
-        point = np.minimum(_grid_index(self.position, resolution) * resolution, high)
+        point = np.minimum(grid_index(self.position, resolution) * resolution, high)
         moved = Switches(point, self.label, self.loser, self.winner, self.count, self.weight)
         mass = moved._counts() if self.weight is None else self.weight
         (points,), (counts, masses) = grouped([moved.position], [moved._counts(), mass])
@@ -333,7 +286,7 @@ class BinTable:
     def __init__(
         self, bounds: tuple[float, float], resolution: float, n_classes: int, weighted: bool
     ) -> None:
-        first, last = _grid_index(np.array(bounds), resolution)
+        first, last = grid_index(np.array(bounds), resolution)
         self.point = np.minimum(np.arange(first, last + 1) * resolution, bounds[1])
         self._first, self._resolution, self._n_classes = int(first), resolution, n_classes
         shape, n_points = (2, self.point.size * n_classes), self.point.size
@@ -363,7 +316,10 @@ class BinTable:
     def closed(self) -> BinnedSwitches:
         """What was counted so far, without the cells in which nothing is left."""
         (count, net), (mass, weighted) = self._plain, self._weighted
-        cell = np.flatnonzero((net != 0).any(axis=0) | (weighted != 0).any(axis=0))
+        taken = net.any(axis=0)
+        if weighted is not net:
+            taken |= weighted.any(axis=0)
+        cell = np.flatnonzero(taken)
         point, klass = cell // self._n_classes, cell % self._n_classes
         plain = tuple(net[:, cell])
         there = np.flatnonzero(count)
@@ -375,7 +331,7 @@ class BinTable:
         return BinnedSwitches(events, self.point[there], moved, mass[there])
 
     def _index(self, position: Vector) -> Vector:
-        return _grid_index(position, self._resolution).astype(np.intp) - self._first
+        return grid_index(position, self._resolution).astype(np.intp) - self._first
 
     def _add(self, switches: Switches) -> None:
         plain = switches.count is None and switches.weight is None
@@ -408,19 +364,6 @@ class BinTable:
         tally(self._plain, switches.count)
         if self._weighted is not self._plain:
             tally(self._weighted, switches.weight)
-
-
-def n_cells(bounds: tuple[float, float], resolution: float, n_classes: int) -> float:
-    """About how many cells a :class:`BinTable` has."""
-    return ((bounds[1] - bounds[0]) / resolution + 2) * n_classes
-
-
-def _grid_index(position: Vector, resolution: float) -> Vector:
-    """Which multiple of ``resolution`` is the first at or after each position."""
-    index = np.ceil(position / resolution)
-    index -= (index - 1) * resolution >= position
-    index += index * resolution < position
-    return index
 
 
 def _tallied(classes: Vector, count: Vector | None, n_classes: int) -> Vector:

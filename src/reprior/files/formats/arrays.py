@@ -13,6 +13,7 @@ import numpy as np
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files.formats.reader import (
     Block,
+    ColumnsError,
     Labels,
     NamedLabels,
     ReadOptions,
@@ -180,7 +181,7 @@ def open_arrays(
             refuse_objects(path, f"The array {what!r}", array.dtype)
             _check_rows(path, name, scores, what, array)
     if o.weight_column and o.weight_column not in arrays and o.with_labels:
-        raise FileFormatError(_missing(path, o.weight_column, arrays))
+        raise _missing(path, o.weight_column, arrays)
     return ArrayReader(
         path=path,
         format=kind_of_file,
@@ -209,7 +210,7 @@ def _scores_name(
 ) -> tuple[str, tuple[str, ...]]:
     if o.scores_name is not None:
         if o.scores_name not in arrays:
-            raise FileFormatError(_missing(path, o.scores_name, arrays))
+            raise _missing(path, o.scores_name, arrays)
         return o.scores_name, ()
     if "posterior" in arrays and "scores" in arrays:
         note = (
@@ -223,17 +224,18 @@ def _scores_name(
     others = [name for name in arrays if name not in (o.labels_name, "weight", "prediction")]
     if len(others) == 1 and kind_of_file == "npz" and others[0] == "arr_0":
         return "arr_0", ()
-    raise FileFormatError(_missing(path, "scores", arrays))
+    raise _missing(path, "scores", arrays)
 
 
-def _missing(path: Path, name: str, arrays: dict[str, Stored]) -> str:
+def _missing(path: Path, name: str, arrays: dict[str, Stored]) -> FileFormatError:
+    """Return the error for an array that is not there; a file without any was not written."""
     if not arrays:
-        return (
+        return FileFormatError(
             f"{os.fspath(path)!r} must hold an array {name!r}. Got no array at all. "
             f"Check that it is a score file; numpy.savez writes one."
         )
     there = few(list(arrays))
-    return (
+    return ColumnsError(
         f"{os.fspath(path)!r} must hold an array {name!r}. Its arrays: {there}. "
         f"Save the arrays as scores=…, labels=…, or say which name to read."
     )

@@ -29,7 +29,7 @@ _DAMAGE = (
 )  # fmt: skip
 
 #: Members that describe the others. They are read whole.
-_SMALL = ("class_names", "kind", "scores_kind")
+_SMALL = ("class_names", "decision_names", "kind", "scores_kind")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class NoRowsError(FileFormatError):
 
 
 class ColumnsError(FileFormatError):
-    """A table that is whole, and has other columns than are asked for: not for skipping."""
+    """A file that is whole, without a column or array that is asked for: not for skipping."""
 
 
 class DamagedError(FileFormatError):

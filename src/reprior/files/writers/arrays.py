@@ -103,6 +103,12 @@ class NpyWriter:
                 "An npy file holds one array: nothing else of the input was kept, neither scores "
                 "nor labels. Write npz to keep them."
             )
+        if layout.decisions is not None:
+            self.notes.append(
+                f"Predictions are indices of the decisions, not of the classes: "
+                f"{few(layout.decisions, len(layout.decisions))}. An npy file has no room for "
+                f"these names; write npz to have them beside."
+            )
 
     def write(
         self,
@@ -128,6 +134,7 @@ class NpyWriter:
 class NpzWriter:
     """Arrays ``posterior``, ``prediction``, ``class_names`` and ``kind`` in an npz file.
 
+    And ``decision_names``, where predictions are indices of others than the classes.
     Where the number of samples is known, the posterior goes straight into the archive; other
     arrays wait in temporary files, since an archive takes one member at a time.
     """
@@ -181,6 +188,8 @@ class NpzWriter:
         self._small("kind", np.array("probs"))
         if self._layout.classes is not None:
             self._small("class_names", np.array(self._layout.classes, dtype=str))
+        if self._layout.decisions is not None:
+            self._small("decision_names", np.array(self._layout.decisions, dtype=str))
         self._archive.close()
 
     def _copy(self, name: str, parts: list[Any]) -> None:

@@ -42,7 +42,7 @@ def output_table(layout: Layout, chunk: Chunk, posterior: Any, prediction: Any) 
     columns.update(new)
     if layout.keep and chunk.extra is None and chunk.labels is not None:
         columns[layout.label_column] = _names(pa, layout.classes, np.asarray(chunk.labels))
-    columns[PREDICTION] = _names(pa, layout.decisions, np.asarray(prediction))
+    columns[PREDICTION] = _names(pa, layout.decisions or layout.classes, np.asarray(prediction))
     if layout.keep:
         scores = np.asarray(chunk.scores)
         scores = scores if scores.ndim > 1 else scores[:, None]

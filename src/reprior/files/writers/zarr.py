@@ -90,6 +90,8 @@ class ZarrWriter:
         self._group.attrs["kind"] = "probs"
         if self._layout.classes is not None:
             self._group.attrs["class_names"] = list(self._layout.classes)
+        if self._layout.decisions is not None:
+            self._group.attrs["decision_names"] = list(self._layout.decisions)
         if self._layout.keep and self._layout.kind is not None:
             self._group.attrs["scores_kind"] = self._layout.kind
 
