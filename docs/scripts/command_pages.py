@@ -60,10 +60,11 @@ that are by name then need `--classes`, the names in the order of the scores; th
 `K-1` are indices.
 
 Score files are read and written in pieces. `fit`, `apply` and `evaluate` on a million rows of 50
-classes in a parquet file each stay below 1 GiB of memory, and `fit` from npy files of any size
-below 600 MB, which tests hold them to. With numba, the first `fit` of half a million scores or more
-compiles its loops, once per installation. That can take many seconds; on a terminal the progress
-bar says so.
+classes in a parquet file each stay below 1 GiB of memory, and `fit` from npy files whose switches
+are binned below 600 MB, which tests hold them to; just under ten million switches that are kept one
+by one can take 1 GB ([scale](../scale.md#what-it-costs)). With numba, the first `fit` of half a
+million scores or more compiles its loops, once per installation. That can take many seconds; on a
+terminal the progress bar says so.
 """
 
 

@@ -37,6 +37,19 @@ def test_npy_has_two_files(fitted, run):
     assert [NAMES[k] for k in index] == calibrator.predict(test.scores).tolist()
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_scores_without_names_are_taken_in_order_and_that_is_said(fitted, run, folder):
+    for i in range(2):
+        np.save(fitted / f"t{i}.npy", data(1).scores)
+    (fitted / "names.txt").write_text("\n".join(NAMES))
+    job = ("apply", fitted / "cal.json", fitted / "t0.npy", fitted / "t1.npy", "-o")
+    output = f"{fitted}/out/" if folder else fitted / "out.npy"
+    said = run(*job, output).err
+    assert said.count("have no names and are taken in the order of the calibrator's classes") == 1
+    assert ", ".join(NAMES) in said
+    assert "no names" not in run(*job, output, "--classes", fitted / "names.txt").err
+
+
 def test_keep_keeps_the_other_columns(fitted, run):
     from pyarrow import parquet
 

@@ -99,25 +99,30 @@ def _shape_of_first(paths: Sequence[str], reading: Reading) -> tuple[int | None,
     return None
 
 
-def refuse_other_names(scores: ScoreFile, names: Sequence[Any], reading: Reading) -> None:
+def refuse_other_names(scores: ScoreFile, names: Sequence[Any], reading: Reading) -> list[str]:
     """Refuse files that state other class names, or another order, than those expected.
 
-    The columns of a table are put in order by their names; arrays and lists are not.
+    The columns of a table are put in order by their names; arrays and lists are not. Return the
+    files that state no names.
     """
     from reprior.files.scores import open_scores
 
+    unnamed = []
     for reader in scores.readers:
         listed = getattr(getattr(reader, "plan", None), "listed", True)
         if scores.format == "csv" or not listed:
             continue
         again = open_scores(reader.path, with_labels=False, scores_name=reading.scores_name)
         stated = again.class_names
-        if stated is not None and list(stated) != [str(name) for name in names]:
+        if stated is None:
+            unnamed.append(str(reader.path))
+        elif list(stated) != [str(name) for name in names]:
             raise FileFormatError(
                 f"{str(reader.path)!r} must have the classes {few(names)}, in this order. "
                 f"Got {few(stated)}. Give the scores of a model of these classes, or put them in "
                 f"that order."
             )
+    return unnamed
 
 
 def few(names: Sequence[Any], n: int = 6) -> str:

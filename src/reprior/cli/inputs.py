@@ -101,6 +101,13 @@ def open_to_fit(
     return scores
 
 
+def _taken_in_order(path: str, classes: Sequence[Any]) -> str:
+    return (
+        f"the scores of {path} have no names and are taken in the order of the calibrator's "
+        f"classes: {few(classes)}"
+    )
+
+
 def open_for(
     calibrator: PosteriorCalibrator,
     session: Session,
@@ -145,7 +152,9 @@ def open_for(
             f"calibrator was fitted for."
         )
     if class_names(calibrator) is not None:
-        refuse_other_names(scores, known, reading)
+        unnamed = refuse_other_names(scores, known, reading)
+        if unnamed and reading.classes is None and names is None:
+            session.note(_taken_in_order(unnamed[0], known))
     if len(scores.shape) > 2:
         calibrator.class_axis = scores.class_axis
     if labelled:
