@@ -129,8 +129,11 @@ HEAD = Head("a", "logits", ("x", "y"), (2,), 2, -1, None)
     "change, words",
     [
         ({"n_classes": 3}, "number of classes. Got 2 in 'a' and 3 in 'b'"),
-        ({"class_names": ("x", "z")}, "class names. Got 'x', 'y' in 'a' and 'x', 'z' in 'b'"),
-        ({"class_names": None}, "class names. Got 'x', 'y' in 'a' and None in 'b'"),
+        (
+            {"class_names": ("x", "z")},
+            "class names, in one order. Got 'x', 'y' in 'a' and 'x', 'z' in 'b'",
+        ),
+        ({"class_names": None}, "class names, in one order. Got 'x', 'y' in 'a' and None in 'b'"),
         ({"row_shape": (2, 5)}, "shape per sample. Got 2 in 'a' and 2, 5 in 'b'"),
         ({"kind": "probs"}, "kind. Got 'logits' in 'a' and 'probs' in 'b'"),
     ],
@@ -138,8 +141,9 @@ HEAD = Head("a", "logits", ("x", "y"), (2,), 2, -1, None)
 def test_unlike_shards(change, words):
     with pytest.raises(UnlikeShardError) as raised:
         HEAD.check(HEAD._replace(path="b", **change))
+    remedy = "Name their order by `classes`, make" if "class_names" in change else "Make"
     assert str(raised.value) == (
-        f"All shards must have the same {words}. Make them alike, or fit them apart."
+        f"All shards must have the same {words}. {remedy} them alike, or fit them apart."
     )
     HEAD.check(HEAD._replace(path="b"))
 

@@ -83,14 +83,16 @@ class Head(NamedTuple):
         """Refuse a shard of other classes, shape or kind, naming both."""
         for words, mine, theirs in (
             ("number of classes", self.n_classes, other.n_classes),
-            ("class names", self.class_names, other.class_names),
+            ("class names, in one order", self.class_names, other.class_names),
             ("shape per sample", self.row_shape, other.row_shape),
             ("kind", self.kind, other.kind),
         ):
             if mine != theirs:
+                named = "Name their order by `classes`, make" if "names" in words else "Make"
                 raise UnlikeShardError(
                     f"All shards must have the same {words}. Got {_brief(mine)} in {self.path!r} "
-                    f"and {_brief(theirs)} in {other.path!r}. Make them alike, or fit them apart."
+                    f"and {_brief(theirs)} in {other.path!r}. {named} them alike, or fit them "
+                    f"apart."
                 )
 
 
