@@ -29,6 +29,13 @@ def test_import_loads_no_framework():
     assert loaded_frameworks("reprior") == set()
 
 
+@pytest.mark.parametrize("module, there", [("reprior", False), ("array_api_compat.numpy", True)])
+def test_import_does_not_load_every_corner_of_numpy(module, there):
+    probe = f"import sys, {module}; sys.exit('numpy.f2py' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (int(there), b"")
+
+
 @pytest.mark.parametrize(
     "module",
     [

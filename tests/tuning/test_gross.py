@@ -26,7 +26,7 @@ def table_of(profile: StrengthProfile, width: float) -> GrossTable:
     table = GrossTable(profile.bounds, width, profile.n_classes, profile.weighted)
     half = len(profile._switches) // 2
     for part in (slice(half), slice(half, None)):
-        table.add(profile._switches._taken(part))
+        table.add(profile._switches.taken(part))
     return table
 
 

@@ -423,3 +423,16 @@ def test_large_parts_are_kept_side_by_side(rng, monkeypatch, weighted):
     assert len(sizes) > 5
     assert max(sizes) < 2 * 12 + 20  # a pair of small ones, of twenty rows or more
     assert_same(total.total(), case.profile(), exact=not weighted)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("limit", [None, 10**6, 5])
+def test_a_drained_sum_is_the_sum_and_lets_go_of_its_parts(rng, monkeypatch, weighted, limit):
+    monkeypatch.setattr(merging, "LARGE", 8)
+    case = random_case(rng, 300, weighted=weighted)
+    parts = [case.rows(slice(i, i + 43)).profile() for i in range(0, 300, 43)]
+    whole, drained = (added(parts, exact_up_to=limit, resolution=0.05) for _ in range(2))
+    total = whole.total()
+    assert_same(drained.drained(), total, exact=not weighted)
+    assert_same(whole.total(), total)
+    assert drained._exact == []

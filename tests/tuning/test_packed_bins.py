@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprior.tuning.bin_table import BinTable
 from reprior.tuning.packed_bins import PackedBins, narrowed
-from reprior.tuning.switches import BinTable, Switches
+from reprior.tuning.switches import Switches
 
 BOUNDS, WIDTH, N_CLASSES = (-0.3, 2.0), 0.1, 4
 

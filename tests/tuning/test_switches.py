@@ -11,10 +11,12 @@ from hypothesis.extra import numpy as hnp
 from tests.tuning.shared import switch_multiset
 
 from reprior.exceptions import ProfileMismatchError
+from reprior.tuning import bin_table
 from reprior.tuning import switches as switches_module
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.constants import AFTER_ZERO
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.switches import Switches
 
 N_CLASSES = 4
 HIGH = 2.0
@@ -168,6 +170,27 @@ def test_sorted_ones_are_not_copied(switches):
     assert (np.diff(ordered.hits.position) >= 0).all()
 
 
+@given(switch_lists(), st.integers(0, 20), st.integers(0, 20))
+def test_drained_parts_are_all_of_them_by_strength(switches, a, b):
+    index = np.arange(len(switches))
+    cuts = sorted((a % (len(switches) + 1), b % (len(switches) + 1)))
+    parts = [some(switches, part) for part in np.split(index, cuts)]
+    drained = Switches.drained(given := list(parts))
+    assert given == []
+    assert switch_multiset(drained) == switch_multiset(switches)
+    assert drained.is_ordered
+    assert (drained.weight is None) == (switches.weight is None)
+
+
+def test_drained_parts_keep_their_counts():
+    once = Switches(np.array([0.5, 0.1]), *np.array([[0, 1], [0, 1], [1, 0]], np.int32))
+    twice = replace(once, count=np.array([2, 3]))
+    drained = Switches.drained([once, twice])
+    assert drained.total == 7
+    assert drained.position.tolist() == [0.1, 0.1, 0.5, 0.5]
+    assert sorted(drained.count.tolist()) == [1, 1, 2, 3]
+
+
 def test_arrays_and_back():
     switches = Switches(
         np.array([1.0, 1.0]), *(np.array([k, k], np.int32) for k in (1, 0, 1)),
@@ -300,7 +323,7 @@ def test_binning_by_table_and_by_sorting_agree(rng, monkeypatch, counted, weight
         rng.integers(1, 9, n) / 4 if weighted else None,
     )
     found = []
-    monkeypatch.setattr(switches_module, "SWITCHES_AT_ONCE", 70)
+    monkeypatch.setattr(bin_table, "SWITCHES_AT_ONCE", 70)
     for cells in (0, 4):
         monkeypatch.setattr(switches_module, "DENSE_CELLS", cells)
         found.append(many.binned(0.05, high).arrays())
@@ -320,7 +343,7 @@ def test_compiled_bins_are_those_of_arrays(rng, width, monkeypatch):
     switches = Switches(position, label, loser, winner)
     found = []
     for compiled in (True, False):
-        monkeypatch.setattr(switches_module, "compiles", lambda _, answer=compiled: answer)
+        monkeypatch.setattr(bin_table, "compiles", lambda _, answer=compiled: answer)
         table = switches_module.BinTable((0.0, HIGH), width, N_CLASSES, weighted=False)
         table.add(switches)
         found.append(table.closed())

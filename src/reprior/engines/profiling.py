@@ -114,10 +114,7 @@ class Profiler:
         one = _Pass(self, bounds)
         one.run()
         self._coarse = one.total.coarse
-        found = one.total.total()
-        if isinstance(found._switches, Switches):
-            del one  # and with it the parts: sorting needs as much room again
-            return found._like(switches=found._switches.ordered)
+        found = one.total.drained()
         if self.goal is None or not one.total.coarse:
             return found
         if one.gross is None or self.goal.log_loss:

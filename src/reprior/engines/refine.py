@@ -15,13 +15,14 @@ import numpy as np
 
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.gross import GrossTable
 from reprior.tuning.objective import Best, Constraint, SubjectTo, best_interval, middle
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.sweep import value_of
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.switches import Switches
 
 __all__ = ["RefinedProfile", "candidates", "refined"]
 
@@ -118,7 +119,7 @@ def _kept(
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
         mine = np.flatnonzero(chosen[gross.bins_of(switches.position)])
         if mine.size:
-            found.append(switches._taken(mine))
+            found.append(switches.taken(mine))
     return Switches.concatenate(found)
 
 

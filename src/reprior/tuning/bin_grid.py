@@ -12,7 +12,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 def n_cells(bounds: tuple[float, float], resolution: float, n_classes: int) -> float:
-    """About how many cells a :class:`~reprior.tuning.switches.BinTable` has."""
+    """About how many cells a :class:`~reprior.tuning.bin_table.BinTable` has."""
     return ((bounds[1] - bounds[0]) / resolution + 2) * n_classes
 
 

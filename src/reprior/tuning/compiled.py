@@ -224,6 +224,13 @@ def _lines(scores: Any, strength: float, slope: Any) -> Any:  # pragma: no cover
 
 
 @njit(nogil=True, cache=True)
+def _copy(given: Any, room: Any) -> None:  # pragma: no cover
+    # For an assignment of slices numba compiles the words of an error too, which takes seconds.
+    for i in range(room.shape[0]):
+        room[i] = given[i]
+
+
+@njit(nogil=True, cache=True)
 def _settle(
     scores: Any,
     bits: Any,
@@ -240,12 +247,13 @@ def _settle(
     if scores.shape[1] < SHORT and bounds[0] == 0.0:
         shift, exact, margin = at_high
         well = ends_of_few(scores, shift, exact, margin, slope, origin, end)
-        start[:] = origin
+        _copy(origin, start)
         return bool(well)
     line, line_bits, places = desk
     if not peaks(scores, bits, places, origin):
         return False
-    start[:], end[:] = origin, origin
+    _copy(origin, start)
+    _copy(origin, end)
     if bounds[0] != 0.0:
         shift, exact, margin = at_low
         if not winners(

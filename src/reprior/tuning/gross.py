@@ -17,8 +17,9 @@ import numpy as np
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.bin_grid import grid_index
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.passes import Table
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.switches import Switches
 
 if TYPE_CHECKING:
     from reprior.tuning.profile import StrengthProfile

@@ -8,8 +8,10 @@ import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
 from reprior.tuning.bin_grid import n_cells
+from reprior.tuning.bin_table import BinTable
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.packed_bins import PackedBins
-from reprior.tuning.switches import BinnedSwitches, BinTable, Switches
+from reprior.tuning.switches import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -187,6 +189,16 @@ class ProfileSum:
             return self._tally.total()
         return _collapse(self._binned if self.coarse else self._exact)
 
+    def drained(self) -> StrengthProfile:
+        """The same, its switches by strength, in the room of the parts; these are let go of."""
+        if self.coarse:
+            return self.total()
+        parts, self._exact, self._waiting = [profile for _, profile in self._exact], [], 0
+        bare = _added([_bare(profile) for profile in parts])
+        switches: list[Any] = [profile._switches for profile in parts]
+        parts.clear()
+        return bare._like(switches=Switches.drained(switches))
+
     def packed(self) -> PackedProfile:
         """The same, to be kept or sent, and added to others."""
         if self.coarse:
@@ -273,9 +285,13 @@ def _collapse(stack: list[tuple[int, StrengthProfile]]) -> StrengthProfile:
     if any(profile.resolution is not None for profile in profiles):
         return _added(profiles)
     # All switches in one go: added one by one they would be copied over and over.
-    plain = [profile._like(switches=Switches.none(profile.weighted)) for profile in profiles]
     switches: list[Any] = [profile._switches for profile in profiles]
-    return _added(plain)._like(switches=Switches.concatenate(switches))
+    bare = _added([_bare(profile) for profile in profiles])
+    return bare._like(switches=Switches.concatenate(switches))
+
+
+def _bare(profile: StrengthProfile) -> StrengthProfile:
+    return profile._like(switches=Switches.none(profile.weighted))
 
 
 def _added(profiles: list[StrengthProfile]) -> StrengthProfile:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-import array_api_compat.numpy as np_compat
 import numpy as np
 
-from reprior.core.arrays import to_numpy
+from reprior.core.arrays import namespace, to_numpy
 from reprior.exceptions import OptionError
 from reprior.tuning.columns import Columns
 from reprior.tuning.crossval import CrossValidation, summed
@@ -85,7 +84,7 @@ def _tuned(
     """The strength and the biases of some of the samples."""
     rows = Rows(
         scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
-        ignore_index=None, n_classes=reading.rows.n_classes, xp=np_compat,
+        ignore_index=None, n_classes=reading.rows.n_classes, xp=namespace(),
         possible=reading.rows.possible,
     )  # fmt: skip
     part = replace(reading, rows=rows)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from reprior.tuning.switches import BinTable
+    from reprior.tuning.bin_table import BinTable
 
 __all__ = ["PackedBins"]
 
@@ -24,7 +24,7 @@ _NARROW = (np.int8, np.int16, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class PackedBins:
-    """The sums of a :class:`~reprior.tuning.switches.BinTable` of J grid points and K classes.
+    """The sums of a :class:`~reprior.tuning.bin_table.BinTable` of J grid points and K classes.
 
     Attributes
     ----------

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-import array_api_compat.numpy as np_compat
 import numpy as np
 
+from reprior.core.arrays import namespace
 from reprior.core.checks import check_finite_number
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
@@ -277,7 +277,7 @@ class _Work:
             return self.strength
         rows = Rows(
             scores=data.rows, labels=data.labels.astype(np.int64), weights=data.weights,
-            kind="logits", ignore_index=None, n_classes=data.n_classes, xp=np_compat,
+            kind="logits", ignore_index=None, n_classes=data.n_classes, xp=namespace(),
         )  # fmt: skip
         profile = StrengthProfile._of(replace(self.reading, rows=rows))
         return start_strength(profile, self.metric, self.constraints, rule=self.rule)

@@ -13,6 +13,7 @@ from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning import storage
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.lazy import lazy_profile
 from reprior.tuning.merging import ProfileSum, combined
 from reprior.tuning.objective import (
@@ -29,7 +30,7 @@ from reprior.tuning.passes import PART_SCORES, Counted, Table, run_parts, run_pa
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switch_table import SwitchTable, switch_table
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.switches import Switches
 
 __all__ = ["StrengthProfile"]
 
@@ -232,9 +233,8 @@ class StrengthProfile:
         >>> profile.counts(0.5).predicted
         array([1, 1])
         """
-        strength = float(self._within(strength))
         start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
-        gains = self._switches.gains(strength, self.n_classes)
+        gains = self._switches.gains(float(self._within(strength)), self.n_classes)
         n_predicted = self._counts[Table.PREDICTED] + gains.predicted
         here = n_predicted > 0  # where nobody is left, weights leave rounding behind
         return ClassCounts(

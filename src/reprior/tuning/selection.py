@@ -17,6 +17,7 @@ from reprior.core.checks import check_choice
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.balanced_loss import log_loss_strength
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import ROUNDING, plausible, redrawn_best, smoothed
 from reprior.tuning.objective import Best, SubjectTo, middle
@@ -24,7 +25,6 @@ from reprior.tuning.passes import Table
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.sweep import Steps
-from reprior.tuning.switches import BinnedSwitches
 
 __all__ = ["CURVE_RULES", "RULES", "Curve", "select"]
 

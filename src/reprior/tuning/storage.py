@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from reprior.exceptions import FileFormatError
 from reprior.files.archive import pack_archive, read_archive, unpack_archive, write_archive
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.binned_switches import BinnedSwitches
+from reprior.tuning.switches import Switches
 
 if TYPE_CHECKING:
     from reprior.tuning.profile import StrengthProfile

@@ -6,9 +6,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.merging import ProfileSum, _Tally
 from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.switches import Switches
 
 __all__ = ["pack_sum", "unpack_sum"]
 

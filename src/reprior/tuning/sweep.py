@@ -19,10 +19,11 @@ import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.class_events import ClassEvents
 from reprior.tuning.compiling import compiles
 from reprior.tuning.constants import fraction_bits
-from reprior.tuning.switches import BinnedSwitches, Switches
+from reprior.tuning.switches import Switches
 
 __all__ = ["Steps", "sweep", "sweep_rule", "value_of"]
 
@@ -52,11 +53,11 @@ def sweep(
     start: ClassCounts, switches: Switches | BinnedSwitches, low: float, metric: CountMetric
 ) -> Steps:
     """Follow ``metric`` from the counts at ``low`` through all switches."""
-    if metric.by_hits:
-        switches = switches.hits
     if isinstance(switches, Switches) and compiles(len(switches)):
-        return _compiled(start, switches, low, metric)
-    return _arrays(start, switches.events, low, metric)
+        # The others change nothing. Leaving them out is for sorting fewer.
+        spared = metric.by_hits and not switches.is_ordered
+        return _compiled(start, switches.hits if spared else switches, low, metric)
+    return _arrays(start, (switches.hits if metric.by_hits else switches).events, low, metric)
 
 
 def value_of(counts: ClassCounts, metric: CountMetric) -> float:
