@@ -241,8 +241,13 @@ def steps_along(
     if pooled:
         tp, predicted = np.array([tp.sum()]), np.array([predicted.sum()])
         support, plain = np.array([support.sum()]), np.array([plain.sum()])
-    tables = (tp, predicted, support, plain)
-    return int(sweep_switches(switches, tables, rule, pooled, low, start, value))
+    position, label, loser, winner, count, weight = switches
+    return int(
+        sweep_switches(
+            position, label, loser, winner, count, weight, tp, predicted, plain, support, rule,
+            pooled, low, start, value,
+        )
+    )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)

@@ -75,12 +75,11 @@ def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountM
     )
     where, value = np.empty(len(switches) + 1), np.empty(len(switches) + 1)
     ordered = switches.ordered
-    columns = (ordered.position, ordered.label, ordered.loser, ordered.winner)
     used = sweep_switches(
-        (*columns, _or_empty(ordered.count, np.int64), _or_empty(ordered.weight, np.float64)),
-        (tp.astype(np.float64), predicted.astype(np.float64), support.astype(np.float64),
-         n_predicted.astype(np.int64)),
-        sweep_rule(start, metric), pooled, float(low), where, value,
+        ordered.position, ordered.label, ordered.loser, ordered.winner,
+        _or_empty(ordered.count, np.int64), _or_empty(ordered.weight, np.float64),
+        tp.astype(np.float64), predicted.astype(np.float64), n_predicted.astype(np.int64),
+        support.astype(np.float64), sweep_rule(start, metric), pooled, float(low), where, value,
     )  # fmt: skip
     if used < SPACIOUS * where.size:
         where, value = where[:used].copy(), value[:used].copy()
