@@ -12,8 +12,9 @@ from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
 from reprior.engines.checkpoints import Checkpoint
+from reprior.engines.lean_sum import LeanSum
 from reprior.engines.passes import ChunkedSource
-from reprior.engines.profiling import LOG_LOSS, LeanSum, Profiler
+from reprior.engines.profiling import LOG_LOSS, Profiler
 from reprior.engines.stream import Progress, Stream, settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.walk import LeftOut, said_of

@@ -39,23 +39,12 @@ from reprior.tuning.reading import Reading
 from reprior.tuning.sum_storage import pack_sum, unpack_sum
 from reprior.tuning.switches import Switches
 
-__all__ = ["LeanSum", "Profiler"]
+__all__ = ["Profiler"]
 
 #: Why a profile keeps its bins that was to be refined.
 MANY_CLASSES = "there are too many classes to count what each of them gains in every bin"
 FRACTIONS = "no bound holds to the last bit for sums of fractional sample weights"
 LOG_LOSS = "a fit by log-loss looks for no count metric"
-
-
-class LeanSum(ProfileSum):
-    """A sum that goes over to bins in the room of what it holds, and no more."""
-
-    def coarsen(self) -> None:
-        """From here on, sum in bins; those switches too that were kept so far."""
-        self.coarse = True
-        kept, self._exact, self._waiting = self._exact[::-1], [], 0
-        while kept:  # one after another, and each let go: joined they would need twice the room
-            self._bin(kept.pop()[1])
 
 
 class Profiler:

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
     from reprior.tuning.profile import StrengthProfile
 
-__all__ = ["PackedProfile", "ProfileSum", "check_counts", "check_match", "combined", "merged"]
+__all__ = [
+    "APART",
+    "PackedProfile",
+    "ProfileSum",
+    "bare",
+    "check_counts",
+    "check_match",
+    "combined",
+    "merged",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -31,7 +40,7 @@ SWITCHES_PER_BINNING = 1 << 20
 LARGE = 1 << 14
 
 #: The rank of those, which no pair has.
-_APART = 99
+APART = 99
 
 #: Cells of a table of bins that is kept: 64 MB, twice that with weights. With bins of 1e-4 and the
 #: usual bounds that is enough for 200 classes.
@@ -136,7 +145,7 @@ class ProfileSum:
         if self._tally is not None:
             self._tally.add(profile)
             return
-        _push(self._exact, profile)
+        self._keep(profile)
         self._waiting += profile.n_switches
         if self.exact_up_to is None:
             return
@@ -194,10 +203,10 @@ class ProfileSum:
         if self.coarse:
             return self.total()
         parts, self._exact, self._waiting = [profile for _, profile in self._exact], [], 0
-        bare = _added([_bare(profile) for profile in parts])
+        total = _added([bare(profile) for profile in parts])
         switches: list[Any] = [profile._switches for profile in parts]
         parts.clear()
-        return bare._like(switches=Switches.drained(switches))
+        return total._like(switches=Switches.drained(switches))
 
     def packed(self) -> PackedProfile:
         """The same, to be kept or sent, and added to others."""
@@ -212,6 +221,10 @@ class ProfileSum:
             self._like = profile._like(switches=Switches.none(profile.weighted), resolution=grid)
         like = self._like._like(resolution=self.resolution) if in_bins else self._like
         check_match(like, profile, "add")
+
+    def _keep(self, profile: StrengthProfile) -> None:
+        """Add an exact profile to what is kept."""
+        _push(self._exact, profile)
 
     def _bin(self, profile: StrengthProfile) -> None:
         """Add a profile, exact or binned, to the bins."""
@@ -277,7 +290,7 @@ def _push(stack: list[tuple[int, StrengthProfile]], profile: StrengthProfile) ->
     while stack and stack[-1][0] == rank:
         profile, rank = stack.pop()[1] + profile, rank + 1
     large = profile.resolution is None and profile.n_switches >= LARGE
-    stack.append((_APART if large else rank, profile))
+    stack.append((APART if large else rank, profile))
 
 
 def _collapse(stack: list[tuple[int, StrengthProfile]]) -> StrengthProfile:
@@ -286,11 +299,12 @@ def _collapse(stack: list[tuple[int, StrengthProfile]]) -> StrengthProfile:
         return _added(profiles)
     # All switches in one go: added one by one they would be copied over and over.
     switches: list[Any] = [profile._switches for profile in profiles]
-    bare = _added([_bare(profile) for profile in profiles])
-    return bare._like(switches=Switches.concatenate(switches))
+    total = _added([bare(profile) for profile in profiles])
+    return total._like(switches=Switches.concatenate(switches))
 
 
-def _bare(profile: StrengthProfile) -> StrengthProfile:
+def bare(profile: StrengthProfile) -> StrengthProfile:
+    """A profile without its switches."""
     return profile._like(switches=Switches.none(profile.weighted))
 
 

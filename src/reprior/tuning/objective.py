@@ -223,12 +223,7 @@ def best_interval(
     at ``spared``, which is λ = 0 itself, and at the upper bound.
     """
     value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
-    broad = (steps.start == spared) | (steps.start == high)
-    broad[:-1] |= np.diff(steps.start) >= NARROWEST
-    broad[-1] |= high - steps.start[-1] >= NARROWEST
-    top = np.max(value, where=broad, initial=-np.inf)
-    if top == -np.inf:
-        top = value.max()
+    top = _highest(steps.start, value, high, spared)
     if top == -np.inf:
         raise InfeasibleError(
             "`subject_to` must be possible within the bounds. Got constraints that no strength "
@@ -247,6 +242,22 @@ def best_interval(
     distance = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(np.abs(a), np.abs(b)))
     pick = int(np.lexsort((distance, a - b))[0])
     return float(a[pick]), float(b[pick]), float(top)
+
+
+def _highest(start: Vector, value: Vector, high: float, spared: float) -> float:
+    """The largest value of a step that counts; of any, where none does."""
+
+    def broad(step: Vector) -> Vector:
+        begins, following = start[step], np.minimum(step + 1, start.size - 1)
+        ends = np.where(step + 1 < start.size, start[following], high)
+        wide: Vector = (begins == spared) | (begins == high) | (ends - begins >= NARROWEST)
+        return wide
+
+    top = value.max()
+    if broad(np.flatnonzero(value == top)).any():  # nearly always: not all have to be looked at
+        return float(top)
+    found = np.max(value, where=broad(np.arange(start.size)), initial=-np.inf)
+    return float(top if found == -np.inf else found)
 
 
 def middle(a: Any, b: Any) -> Any:

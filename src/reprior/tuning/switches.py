@@ -83,7 +83,8 @@ class Switches:
         parts.clear()
 
         def joined(name: str) -> Vector:
-            return np.concatenate([columns.pop(name) for columns in kept])
+            column = [columns.pop(name) for columns in kept]
+            return column[0] if len(column) == 1 else np.concatenate(column)
 
         position = joined("position")
         order = np.argsort(position)
