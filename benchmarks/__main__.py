@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.record import Part, write_run, write_tables
+from benchmarks.record import Part, write_missed, write_run, write_tables
 from benchmarks.timing import Row
 
 #: Each is a module of this package with a function ``rows``, imported only when it is asked for;
@@ -36,8 +36,12 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "report": ("matplotlib", "jinja2"),
     "training": ("torch", "lightning"),
     "scale": ("numba",),
+    "scale_large": ("numba",),
     "dask_scale": ("dask", "distributed", "numba"),
 }
+
+#: Not among "all": it fills a disk.
+ASKED_FOR = {"scale_large"}
 
 #: Each is a module with a function ``main`` that takes its arguments.
 STUDIES = ("held_out",)
@@ -49,7 +53,9 @@ def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
     asked = set(names) or {"all"}
     for name in sorted(asked - {"all", *there}):
         parser.error(f"unknown benchmark {name!r}; choose from {', '.join(there)}")
-    return there if "all" in asked else [name for name in there if name in asked]
+    if "all" in asked:
+        asked |= set(there) - ASKED_FOR
+    return [name for name in there if name in asked]
 
 
 def shown(rows: Iterable[Row]) -> Iterator[Row]:
@@ -85,6 +91,8 @@ def main() -> int:
         if arguments.markdown:
             write_tables(arguments.markdown, part, list(BENCHMARKS))
         kept = kept and all(row.kept for row in part.rows)
+    if arguments.json and arguments.markdown:
+        write_missed(arguments.markdown, arguments.json)
     return 0 if kept else 1
 
 

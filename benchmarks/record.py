@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.timing import Row
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+MISSED_BEGIN, MISSED_END = "<!-- missed: begin -->", "<!-- missed: end -->"
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 """Packages that are installed under another name than they are imported by."""
 
@@ -83,6 +84,17 @@ def write_tables(path: Path, part: Part, order: Sequence[str]) -> None:
     tables[part.name] = part.as_table()
     parts = [f"<!-- benchmark: {k} -->\n\n{v}\n" for k, v in _sorted(tables, order).items()]
     path.write_text("\n".join([f"{before}{BEGIN}\n", *parts, f"{END}{after}"]))
+
+
+def write_missed(path: Path, run: Path) -> None:
+    """Say on a page which bars of a run file are missed, between marks of their own."""
+    rows = [row for part in json.loads(run.read_text()).values() for row in part["rows"]]
+    missed = [row for row in rows if row["bar"] is not None and row["ratio"] > row["bar"]]
+    lines = [f"* {row['what']}: {row['ratio']:.2f}, where {row['bar']:.2f} is." for row in missed]
+    said = "\n".join(["**Bars that are missed:**", "", *lines] if lines else ["Every bar is met."])
+    before, _, rest = path.read_text().partition(MISSED_BEGIN)
+    _, _, after = rest.partition(MISSED_END)
+    path.write_text(f"{before}{MISSED_BEGIN}\n\n{said}\n\n{MISSED_END}{after}")
 
 
 def _sorted(parts: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:

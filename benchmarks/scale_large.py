@@ -1,0 +1,72 @@
+"""A file of 8 GB, 143 million rows of 14 float32 scores: time and memory of ``reprior fit``.
+
+Measured as a call, and as a command with what it takes to start Python and to load what was
+compiled before. Needs 25 GB of disk and some minutes, and so is run only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.scale import COPY, PEER, apply, copy_with_softmax, fit, peak, read_and_decide, write
+from benchmarks.timing import Row, compare
+
+ROWS, CLASSES = 143_000_000, 14
+WHAT = f"{ROWS:,} × {CLASSES}"
+
+
+#: The peer as a command, as one would write it.
+READ = """
+import sys
+import numpy as np
+with open(sys.argv[1], "rb") as file:
+    np.lib.format.read_magic(file)
+    (n, classes), _, dtype = np.lib.format.read_array_header_1_0(file)
+    rows = (1 << 23) // (classes * dtype.itemsize)
+    for start in range(0, n, rows):
+        m = min(rows, n - start)
+        np.fromfile(file, dtype, m * classes).reshape(m, classes).argmax(axis=1)
+"""
+
+
+def command(folder: Path) -> None:
+    """``reprior fit`` as one types it."""
+    _process(
+        "-m", "reprior", "fit", "scores.npy", "--labels", "labels.npy", "--counts", "counts.json",
+        "--kind", "logits", "-o", "cal.json", "--quiet", folder=folder,
+    )  # fmt: skip
+
+
+def read(folder: Path) -> None:
+    """What it is compared with."""
+    _process("-c", READ, "scores.npy", folder=folder)
+
+
+def _process(*arguments: str, folder: Path) -> None:
+    done = [sys.executable, *arguments]
+    subprocess.run(done, cwd=folder, check=True, capture_output=True)
+
+
+def rows() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as room, warnings.catch_warnings(action="ignore"):
+        folder = write(Path(room), ROWS, CLASSES)
+        yield compare(
+            f"fit {WHAT} from npy", partial(fit, folder), PEER, partial(read_and_decide, folder),
+            bar=1 / 0.7, pairs=5,
+        )  # fmt: skip
+        yield compare(
+            f"`reprior fit` as a command, {WHAT}", partial(command, folder),
+            f"{PEER}, as a command", partial(read, folder),
+            bar=1 / 0.7, pairs=5,
+        )  # fmt: skip
+        yield peak(folder, f"peak memory of `reprior fit`, {WHAT}")
+        yield compare(
+            f"apply {WHAT} to npy", partial(apply, folder), COPY,
+            partial(copy_with_softmax, folder), bar=1 / 0.5, pairs=2, warm=True,
+        )  # fmt: skip
