@@ -225,9 +225,14 @@ def test_old_files_are_not_copied_where_they_can_be_linked(tmp_path, monkeypatch
         real(a, b)
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="no space left"), atomic_paths(*targets) as fresh:
-        for path in fresh:
-            fill(path, "new")
+
+    def attempt():
+        with atomic_paths(*targets) as fresh:
+            for path in fresh:
+                fill(path, "new")
+
+    with pytest.raises(OSError, match="no space left"):
+        attempt()
     assert contents(tmp_path) == dict.fromkeys(["a.txt", "b.txt", "link.txt"], "old")
     assert targets[2].is_symlink()
     assert len(copied) == (0 if links else 3)
