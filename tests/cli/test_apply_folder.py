@@ -9,6 +9,7 @@ from pyarrow import csv
 from tests.cli.shared import NAMES, data, is_one_sentence, read_output, write, write_counts
 
 import reprior as rp
+from reprior.files.detect import is_store
 
 
 def test_a_folder_gets_a_file_each(fitted, run):
@@ -44,6 +45,15 @@ def test_a_folder_gets_all_files_or_none(fitted, run):
     assert (fitted / "out" / "test.csv").read_text() == "old"
     assert is_one_sentence(run(*arguments, f"{fitted / 'new'}/"))
     assert not (fitted / "new").exists()
+
+
+def test_a_store_without_an_extension_is_written_anew_by_the_same_command(fitted, run):
+    write(fitted / "test.zarr", data(1))
+    for _ in range(2):
+        result = run("apply", fitted / "cal.json", fitted / "test.zarr", "-o", fitted / "out")
+        assert result.code == 0, result.err
+        assert is_store(fitted / "out")
+        assert not (fitted / "out" / "test.zarr").exists()
 
 
 def test_a_folder_of_arrays_has_posteriors_and_predictions(fitted, run):

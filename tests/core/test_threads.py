@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from functools import cache
 
 import pytest
@@ -228,8 +229,88 @@ def test_where_threads_are_refused_everything_is_done_once(monkeypatch, own_pool
     monkeypatch.setattr(threads, "_pool", Limited)
     done = []
     found = threads.in_threads(lambda i: (done.append(i), i * i)[1], range(50))
-    for call in queued:
+    for call in queued[n_started:]:
         call()
     monkeypatch.setattr(threads, "_pool", lambda: pool)
     assert found == [i * i for i in range(50)]
     assert sorted(done) == list(range(50))
+
+
+@pytest.fixture
+def limited(monkeypatch):
+    """Let as many threads of the pool start as ``limited[0]`` says; then the system refuses."""
+    start, left = threading.Thread.start, [0]
+
+    def refusing(self):
+        if self.name.startswith("reprior"):
+            if left[0] <= 0:
+                raise RuntimeError("can't start new thread")
+            left[0] -= 1
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    return left
+
+
+@pool_of(4)
+def test_work_left_in_the_queue_is_waited_for_if_it_is_begun(own_pool, limited):
+    # One thread, busy elsewhere: it finds the call that no thread was started for, and takes an
+    # item that takes longer than all others.
+    limited[0] = 1
+    held, begun = threading.Event(), threading.Event()
+    busy = threads.begin(lambda: held.wait(10))
+    here = threading.get_ident()
+
+    def work(item):
+        if item == 0:
+            held.set()
+            assert begun.wait(10)  # the other thread has an item
+        elif threading.get_ident() != here:
+            begun.set()
+            time.sleep(0.2)
+        return item
+
+    assert threads.in_threads(work, range(4)) == [0, 1, 2, 3]
+    assert busy.result()
+
+
+@pool_of(2)
+def test_a_call_is_made_here_where_no_thread_can_be_started(own_pool, limited):
+    here = threading.get_ident()
+    assert threads.begin(threading.get_ident).result() == here
+    failed = threads.begin(lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        failed.result()
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.begin(stopped)
+
+
+@pool_of(2)
+def test_a_call_left_in_the_queue_is_made_once(own_pool, limited):
+    limited[0] = 1
+    held, calls = threading.Event(), []
+    busy = threads.begin(lambda: held.wait(10))
+    assert threads.begin(lambda: calls.append(threading.get_ident())).done()
+    held.set()
+    assert busy.result()
+    threads._pool().shutdown(wait=True)
+    assert calls == [threading.get_ident()]
+
+
+@pool_of(2)
+def test_a_call_that_a_busy_thread_takes_up_is_its_own(own_pool, monkeypatch):
+    pool = threads._pool()
+
+    class TakenUp:
+        def submit(self, call):
+            pool.submit(call).result()
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "_pool", TakenUp)
+    found = threads.begin(threading.get_ident)
+    monkeypatch.setattr(threads, "_pool", lambda: pool)
+    assert found.result() != threading.get_ident()

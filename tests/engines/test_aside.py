@@ -44,3 +44,16 @@ def test_the_block_s_own_error_wins():
 
     with pytest.raises(KeyError):
         both()
+
+
+def test_calls_are_made_here_where_no_thread_can_be_started(monkeypatch):
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    seen = []
+    with Aside() as aside:
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        aside.call(seen.append, 1)
+        monkeypatch.undo()
+        aside.call(seen.append, 2)  # a thread at last: what it finds in its queue is done already
+    assert seen == [1, 2]

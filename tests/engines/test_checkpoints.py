@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from tests.engines.shared import assert_same_fit, quietly
 from tests.engines.shared import flat as drawn
-from tests.files.shared import write
 
 import reprior as rp
 from reprior.engines import chunked, fit
-from reprior.engines.checkpoints import Checkpoint, _moment, sources_of
+from reprior.engines.checkpoints import Checkpoint, _moment
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files import score_file
 from reprior.files.scores import open_scores
@@ -203,18 +202,6 @@ def test_a_changed_file_is_refused_by_name(tmp_path, shards):
         fit(data.calibrator(), opened(shards), checkpoint=saved)
     with pytest.raises(OptionError, match="other data"):
         fit(data.calibrator(), data.chunks([]), checkpoint=saved)
-
-
-def test_a_store_of_many_files_is_known_by_all_of_them(tmp_path):
-    path, _ = write(tmp_path, "zarr", n=20)
-    file = open_scores(path, kind="logits")
-    before = sources_of(file)
-    (path / "inner").mkdir()
-    (path / "inner" / "1").write_bytes(b"abc")
-    after = sources_of(file)
-    assert after[0][0] == os.fspath(path)
-    assert after[0][1] == before[0][1] + 3
-    assert sources_of([]) is None
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,8 +24,10 @@ from tests.engines.shared import (
 )
 
 import reprior as rp
+from reprior.core import threads
 from reprior.engines import chunked, passes
 from reprior.exceptions import OptionError, RepriorWarning
+from reprior.files import score_file
 from reprior.files.chunk import Chunk
 from reprior.files.scores import open_scores
 
@@ -315,6 +319,24 @@ def test_files_that_change_between_passes_are_noticed():
 
     with pytest.raises(rp.OptionError, match="Got 120 samples, and then 180"):
         quietly(rp.engines.fit, data.calibrator(), Growing())
+
+
+def test_a_fit_where_no_thread_can_be_started(tmp_path, monkeypatch):
+    data = flat(1)
+    np.savez(tmp_path / "a.npz", scores=data.scores, labels=data.labels)
+    monkeypatch.setattr(score_file, "MAX_ROWS", 10)
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "4")
+    monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
+
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    file = open_scores(tmp_path / "a.npz", kind="logits")
+    found, _ = quietly(rp.engines.fit, data.calibrator(temperature="fit"), file)
+    monkeypatch.undo()
+    want, _ = quietly(data.calibrator(temperature="fit").fit, data.scores, data.labels)
+    assert_same_fit(found, want)
 
 
 def test_a_fit_that_fails_changes_nothing():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
+from contextlib import closing, suppress
 
 import dask
 import pytest
@@ -48,13 +50,24 @@ def test_a_cluster_needs_distributed(monkeypatch):
 def test_an_address_is_connected_to():
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
     ) as cluster:
         with running_on(cluster.scheduler_address):
             here = dask.delayed(distributed.get_worker)().address.compute()
             assert here == cluster.workers[0].address
         with pytest.raises(ValueError, match=r"No global client"):
             distributed.get_client()
+
+
+def test_workers_of_its_own_where_the_port_of_the_dashboard_is_taken():
+    # Dask would warn of it, and warnings are errors here.
+    pytest.importorskip("distributed")
+    with closing(socket.socket()) as other:
+        with suppress(OSError):  # somebody else has it: so much the better
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        with running_on(n_workers=1):
+            assert dask.delayed(sum)([1, 2]).compute() == 3
 
 
 def test_an_address_that_does_not_answer():

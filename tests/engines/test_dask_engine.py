@@ -189,7 +189,7 @@ def cluster(request):
     with (
         warnings.catch_warnings(),
         distributed.LocalCluster(
-            n_workers=n, threads_per_worker=1, processes=processes, dashboard_address=None
+            n_workers=n, threads_per_worker=1, processes=processes, dashboard_address=":0"
         ) as found,
         distributed.Client(found) as client,
     ):

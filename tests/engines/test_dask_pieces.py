@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import fsspec
 import numpy as np
 import pytest
-from tests.engines.dask_files import NAMES, named, parquet_bytes, write_shards
+from tests.engines.dask_files import (
+    NAMES,
+    in_memory,
+    named,
+    npz_shards,
+    parquet_bytes,
+    write_shards,
+)
 from tests.engines.shared import Data, assert_same_fit, flat, quietly
 
 import reprior as rp
 from reprior.engines.dask_engine import dask_fit
 from reprior.engines.dask_pieces import NAMED
-from reprior.exceptions import FileFormatError, LabelsError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    OptionError,
+    RepriorWarning,
+    ScoresError,
+)
 
 
 def without(data: Data, a: int, b: int):
@@ -107,6 +121,85 @@ def test_a_shard_that_breaks_after_the_first_pass_is_no_longer_passed_over(tmp_p
     with pytest.raises(FileNotFoundError, match=r"part-004\.parquet"):
         quietly(dask_fit, calibrator, paths, on_error="skip", scheduler="synchronous")
     assert not hasattr(calibrator, "strength_")
+
+
+def change_after_the_first_pass(monkeypatch, change):
+    from reprior.engines import dask_pieces
+
+    settle, done = dask_pieces.FilePieces._settle, []
+
+    def then_change(self, failures):
+        settle(self, failures)
+        if not done:
+            done.append(change())
+
+    monkeypatch.setattr(dask_pieces.FilePieces, "_settle", then_change)
+
+
+def other_rows(path, rows):
+    np.savez(path, scores=flat(5).scores[rows], labels=flat(5).labels[rows])
+
+
+@pytest.mark.parametrize(
+    "rows, words",
+    [
+        (slice(0, 23), r"Got 30 samples in '.*1\.npz', and then 23\. Leave the files alone"),
+        (slice(0, 30), r"Got '.*1\.npz', which was changed since\. Leave the files alone"),
+    ],
+)
+def test_shards_that_change_between_two_passes_are_refused(tmp_path, monkeypatch, rows, words):
+    data = flat(3)
+    pattern = npz_shards(tmp_path, data, 2)
+    change_after_the_first_pass(monkeypatch, lambda: other_rows(tmp_path / "001.npz", rows))
+    calibrator = data.calibrator(temperature="fit")
+    with pytest.raises(OptionError, match=r"same samples in every pass\. " + words):
+        quietly(dask_fit, calibrator, pattern, scheduler="synchronous")
+    assert not hasattr(calibrator, "strength_")
+
+
+def test_shards_elsewhere_that_change_between_two_passes_are_refused(monkeypatch):
+    data = flat(3)
+    pattern = in_memory(data, "changing")
+    content = parquet_bytes(flat(5), slice(40, 60))
+
+    def change():
+        fsspec.filesystem("memory").pipe("/changing/part-004.parquet", content)
+
+    change_after_the_first_pass(monkeypatch, change)
+    with pytest.raises(OptionError, match=r"part-004.parquet', which was (changed|\d+ bytes)"):
+        quietly(dask_fit, named(data, temperature="fit"), pattern, scheduler="synchronous")
+
+
+def test_labels_that_change_between_two_passes_are_refused(tmp_path, monkeypatch):
+    data = flat(3)
+    np.save(tmp_path / "z.npy", data.scores)
+    np.save(tmp_path / "y.npy", data.labels)
+    change_after_the_first_pass(
+        monkeypatch, lambda: np.save(tmp_path / "y.npy", np.roll(data.labels, 1))
+    )
+    paths = {"scores": tmp_path / "z.npy", "labels": tmp_path / "y.npy"}
+    with pytest.raises(OptionError, match=r"y\.npy', which was changed since"):
+        quietly(dask_fit, data.calibrator(temperature="fit"), scheduler="synchronous", **paths)
+
+
+def test_one_file_with_two_files_of_labels_of_which_one_is_broken(tmp_path):
+    # Told apart by their labels: one is left out, the other one stays, in every pass.
+    data = flat(3)
+    np.save(tmp_path / "z.npy", data.scores)
+    np.save(tmp_path / "y.npy", data.labels)
+    (tmp_path / "no.npy").write_bytes((tmp_path / "y.npy").read_bytes()[:-40])
+    found, said = quietly(
+        dask_fit,
+        data.calibrator(temperature="fit"),
+        [tmp_path / "z.npy"] * 2,
+        labels=[tmp_path / "y.npy", tmp_path / "no.npy"],
+        on_error="skip",
+        scheduler="synchronous",
+    )
+    want, _ = quietly(data.calibrator(temperature="fit").fit, data.scores, data.labels)
+    assert_same_fit(found, want)
+    assert sum("1 of 2 shards could not be read" in each for each in said) == 1
+    assert found.provenance_["n_samples"] == 60
 
 
 def test_many_damaged_shards_are_not_all_named(tmp_path):

@@ -9,6 +9,7 @@ from tests.engines.dask_files import in_memory, npz_shards, parquet_bytes
 from tests.engines.shared import flat
 
 from reprior.engines.dask_shards import (
+    FileState,
     Head,
     Shard,
     ShardOptions,
@@ -161,3 +162,22 @@ def test_a_shard_without_labels_says_so(tmp_path):
         open_shard(Shard(str(tmp_path / "a.npy")), ShardOptions()),
     ):
         pass
+
+
+def test_a_file_is_the_same_by_size_and_by_the_clock_of_one_machine():
+    here = FileState(10, ("1",), "here")
+    assert here.became(here) is None
+    assert here.became(FileState(10, ("2",), "here")) == "was changed since"
+    assert here.became(FileState(10, ("2",), "there")) is None  # a copy, made at another time
+    assert here.became(FileState(11, ("2",), "there")) == "was 10 bytes and is 11 now"
+
+
+def test_a_file_system_that_tells_nothing(monkeypatch):
+    def refused(*_):
+        raise NotImplementedError
+
+    system = fsspec.filesystem("memory")
+    system.pipe("/silent/a.npy", b"abc")
+    assert Shard("memory://silent/a.npy").states({})["memory://silent/a.npy"].size == 3
+    monkeypatch.setattr(type(system), "info", refused)
+    assert Shard("memory://silent/a.npy").states({}) == {"memory://silent/a.npy": FileState()}

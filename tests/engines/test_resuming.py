@@ -13,7 +13,7 @@ from tests.engines.shared import assert_same_fit, flat, quietly
 
 from reprior.engines import fit
 from reprior.engines.checkpoints import Checkpoint
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, ScoresError
 from reprior.files import score_file
 from reprior.files.archive import read_archive, write_archive
 from reprior.files.scores import open_scores
@@ -325,3 +325,15 @@ def test_other_content_of_the_same_size_and_time_is_told_so(tmp_path, monkeypatc
     assert path.stat().st_size == state.st_size
     with pytest.raises(OptionError, match="they are others by their fingerprint, though names"):
         fit(data.calibrator(), open_scores(path, kind="logits"), checkpoint=saved)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_samples_after_those_counted_before_are_named_by_their_place_in_the_whole(tmp_path, n):
+    data = widened()
+    scores = data.scores.copy()
+    scores[115, 1] = np.nan
+    chunks = [(scores[a : a + 20], data.labels[a : a + 20]) for a in range(0, 120, 20)]
+    with pytest.raises(EndedError):
+        fit(data.calibrator(), chunks, checkpoint=often(tmp_path), progress=ends_after(n + 1))
+    with pytest.raises(ScoresError, match=r"scores\[115, 1\]=nan"):
+        fit(data.calibrator(), chunks, checkpoint=often(tmp_path))

@@ -109,3 +109,23 @@ def test_it_can_be_left_at_any_time(n, taken):
             pass
         found.close()
     assert not threads()
+
+
+def test_where_no_thread_can_be_started_items_are_made_here(monkeypatch):
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    closed = []
+
+    def items():
+        try:
+            yield from range(5)
+        finally:
+            closed.append(True)
+
+    assert list(read_ahead(items())) == list(range(5))
+    ahead = read_ahead(items())
+    assert [next(ahead), next(ahead)] == [0, 1]
+    ahead.close()
+    assert closed == [True, True]

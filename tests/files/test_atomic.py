@@ -1,6 +1,8 @@
 """A file is there whole, or as it was before."""
 
 import os
+import shutil
+import signal
 import stat
 
 import pytest
@@ -129,6 +131,111 @@ def test_trouble_while_renaming_undoes_what_was_renamed(tmp_path, monkeypatch, o
         attempt()
     assert contents(tmp_path) == before
     assert sorted(os.listdir(tmp_path)) == (sorted(names) if old else [])
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("names", [("a.txt", "b.txt", "store"), ("store", "a.txt"), ("store",)])
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 6])
+def test_an_interrupt_in_a_system_call_that_was_made(tmp_path, monkeypatch, old, names, last):
+    # Ctrl-C while the system renames is raised when the call returns: it was made all the same.
+    targets = [tmp_path / name for name in names]
+    if old:
+        for target in targets:
+            fill(target, "old")
+    before, calls = contents(tmp_path), []
+
+    def interrupted(real):
+        def call(*arguments, **options):
+            real(*arguments, **options)
+            calls.append(real)
+            if len(calls) >= last:  # and once more while it is undone
+                signal.raise_signal(signal.SIGINT)
+
+        return call
+
+    for name in ("replace", "rename", "link"):
+        monkeypatch.setattr(os, name, interrupted(getattr(os, name)))
+
+    def attempt():
+        with atomic_paths(*targets) as fresh:
+            for path in fresh:
+                fill(path, "new")
+
+    if last > len(names) * (1 + old):  # folders: away and there; files: kept and replaced
+        attempt()
+        assert set(contents(tmp_path).values()) == {"new"}
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            attempt()
+        assert contents(tmp_path) == before
+    assert sorted(os.listdir(tmp_path)) == (sorted(names) if old or len(calls) < last else [])
+
+
+def test_an_interrupt_as_a_single_file_is_replaced_leaves_the_new_one_whole(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("old")
+    real = os.replace
+
+    def interrupted(a, b):
+        real(a, b)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt), atomic_paths(tmp_path / "a.txt") as (path,):
+        path.write_text("new")
+    assert contents(tmp_path) == {"a.txt": "new"}
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_old_data_that_cannot_be_put_back_are_not_deleted(tmp_path, monkeypatch):
+    store = tmp_path / "store"
+    fill(store, "old")
+    real = os.rename
+
+    def once(a, b):
+        if os.path.basename(a) == "old":
+            raise OSError("no space left")
+        real(a, b)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", once)
+    with pytest.raises(OSError, match="no space left"), atomic_paths(store) as (path,):
+        fill(path, "new")
+    assert [p.read_text() for p in tmp_path.rglob("old/inside.txt")] == ["old"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_old_files_are_not_copied_where_they_can_be_linked(tmp_path, monkeypatch, links):
+    targets = [tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "link.txt"]
+    for target in targets[:2]:
+        fill(target, "old")
+    targets[2].symlink_to("a.txt")
+    copied, copy = [], shutil.copy2
+    monkeypatch.setattr(shutil, "copy2", lambda a, b, **how: copied.append(copy(a, b, **how)))
+    if not links:
+
+        def refused(*_, **__):
+            raise OSError("links are not supported")
+
+        monkeypatch.setattr(os, "link", refused)
+    real = os.replace
+
+    def full(a, b):
+        if os.path.basename(b) == "link.txt":
+            raise OSError("no space left")
+        real(a, b)
+
+    monkeypatch.setattr(os, "replace", full)
+
+    def attempt():
+        with atomic_paths(*targets) as fresh:
+            for path in fresh:
+                fill(path, "new")
+
+    with pytest.raises(OSError, match="no space left"):
+        attempt()
+    assert contents(tmp_path) == dict.fromkeys(["a.txt", "b.txt", "link.txt"], "old")
+    assert targets[2].is_symlink()
+    assert len(copied) == (0 if links else 3)
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError, KeyboardInterrupt])

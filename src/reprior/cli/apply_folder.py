@@ -29,9 +29,10 @@ class _UnreadableError(Exception):
 
 
 def is_folder(output: str) -> bool:
-    """Whether an output is a folder, by its name or because it is there."""
+    """Whether an output is a folder, by its name or because it is there, and no zarr store."""
     there = Path(output)
-    return output.endswith(("/", os.sep)) or (there.is_dir() and there.suffix != ".zarr")
+    store = there.suffix == ".zarr" or is_store(there)
+    return output.endswith(("/", os.sep)) or (there.is_dir() and not store)
 
 
 def one_by_one(

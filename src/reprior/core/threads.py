@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 __all__ = [
@@ -62,11 +62,10 @@ def in_threads(
 
     most = len(items) if n_threads is None else min(n_threads, len(items))
     waiting: list[Future[None]] = []
-    try:
-        for _ in range(most - 1 if shares_out() else 0):
-            waiting.append(_pool().submit(lambda: take(_next(todo))))  # noqa: PERF401 - may fail
-    except RuntimeError:  # no thread can be started while the interpreter ends, or by a limit
-        pass
+    for _ in range(most - 1 if shares_out() else 0):
+        waiting.append(Future())
+        if not _handed_over(_pool(), waiting[-1], lambda: take(_next(todo))):
+            break
     try:
         take(first)
     finally:
@@ -83,15 +82,51 @@ def _next(todo: deque[Item]) -> Item | None:
         return None
 
 
-def begin(work: Callable[[], Result]) -> Future[Result]:
-    """Begin a call in a thread of the pool; what it asks for is done in that thread.
+def begin(work: Callable[[], Result], pool: ThreadPoolExecutor | None = None) -> Future[Result]:
+    """Begin a call in a thread of the common pool, or of another one.
+
+    What is asked for from within a thread of the common pool is done there. Where no thread can
+    be started, the call is made here, before this returns.
 
     Examples
     --------
     >>> begin(lambda: 6 * 7).result()
     42
     """
-    return _pool().submit(work)
+    found = Future[Result]()
+    if _handed_over(pool or _pool(), found, work) or not found.cancel():
+        return found
+    here = Future[Result]()  # no thread has taken it up, nor will one
+    try:
+        here.set_result(work())
+    except Exception as error:  # for whoever asks for the result
+        here.set_exception(error)
+    return here
+
+
+def _handed_over(
+    pool: ThreadPoolExecutor, future: Future[Result], work: Callable[[], Result]
+) -> bool:
+    """Let a thread of a pool do work for a future; return False if none can be started.
+
+    None can while the interpreter ends, or at a limit of the system. The work may lie in the
+    pool's queue all the same, where a thread that is busy elsewhere finds it later: then it is
+    done unless the future was cancelled before.
+    """
+    try:
+        pool.submit(partial(_do, future, work))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _do(future: Future[Result], work: Callable[[], Result]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # as an executor hands it on
+        future.set_exception(error)
 
 
 def shares_out() -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any
+
+from reprior.core.threads import begin
 
 __all__ = ["Aside"]
 
@@ -13,7 +16,8 @@ __all__ = ["Aside"]
 class Aside:
     """One call at a time in a thread of its own; the next call waits for the last.
 
-    Its error is raised in the next call, or where the block ends.
+    Its error is raised in the next call, or where the block ends. Where no thread can be started,
+    calls are made at once.
 
     Examples
     --------
@@ -47,7 +51,7 @@ class Aside:
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
         """Begin a call once the last one is done."""
         self.wait()
-        self._last = self._pool.submit(function, *arguments)
+        self._last = begin(partial(function, *arguments), self._pool)
 
     def wait(self) -> None:
         """Wait for the call that is under way."""

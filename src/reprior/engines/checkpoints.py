@@ -15,7 +15,7 @@ from reprior.exceptions import OptionError
 from reprior.files.archive import read_archive, write_archive
 from reprior.files.score_file import ScoreFile
 
-__all__ = ["Checkpoint", "Saved", "options_of", "sources_of"]
+__all__ = ["Checkpoint", "Saved", "options_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -166,20 +166,6 @@ def _moment(nanoseconds: int) -> str:
     """
     seconds, rest = divmod(nanoseconds, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} UTC"
-
-
-def sources_of(chunks: Any) -> list[list[Any]] | None:
-    """Path, size and time of change of every file; None where chunks do not come from files."""
-    if not isinstance(chunks, ScoreFile):
-        return None
-    return [_state_of(path) for path in (*chunks.paths, *chunks.label_paths)]
-
-
-def _state_of(path: Path) -> list[Any]:
-    every = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    states = [each.stat() for each in every]
-    size = sum(state.st_size for state in states)
-    return [os.fspath(path.absolute()), size, max((s.st_mtime_ns for s in states), default=0)]
 
 
 def options_of(stream: Any, resolution: Any) -> dict[str, Any]:

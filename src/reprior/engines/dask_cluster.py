@@ -51,7 +51,9 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
             distributed.LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,
-                dashboard_address=None,
+                # No pages to look at; what is served besides takes any port that is free.
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,  # what fails is raised here, once
             ) as cluster,
             distributed.Client(cluster),

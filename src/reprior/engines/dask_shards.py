@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import glob
 import os
+import platform
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reprior.engines.file_states import state_of
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorError, require
 from reprior.files.formats.reader import NoRowsError, Reader, few
 from reprior.files.score_file import ScoreFile
 from reprior.files.scores import expand_paths, open_scores
 
 __all__ = [
+    "FileState",
     "Head",
     "Shard",
     "ShardOptions",
@@ -27,6 +30,20 @@ __all__ = [
     "pair_labels",
     "read_head",
 ]
+
+#: By which names file systems tell that a file was changed. "created" is when it was written, where
+#: files are written whole.
+_TIMES = (
+    "mtime",
+    "modify",
+    "modified",
+    "last_modified",
+    "LastModified",
+    "updated",
+    "created",
+    "ETag",
+    "etag",
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,26 @@ class Shard(NamedTuple):
 
     url: str
     labels: str | None = None
+
+    def states(self, storage: dict[str, Any]) -> dict[str, FileState]:
+        """What its files are at present, so far as their file system tells."""
+        return {url: _state(url, storage) for url in self if url is not None}
+
+
+class FileState(NamedTuple):
+    """Size and time of change of a file, None where they are not known."""
+
+    size: int | None = None
+    changed: tuple[str, ...] | None = None
+    told_by: str = ""
+    """The machine whose clock the time is by: copies on several may have been made at others."""
+
+    def became(self, other: FileState) -> str | None:
+        """What has become of the file, in words; None if it is the same."""
+        if self.size != other.size:
+            return f"was {self.size} bytes and is {other.size} now"
+        same = self.told_by != other.told_by or self.changed == other.changed
+        return None if same else "was changed since"
 
 
 class UnlikeShardError(FileFormatError):
@@ -241,12 +278,31 @@ def _file_system(url: Any, storage: dict[str, Any]) -> tuple[Any, str]:
     return system, str(path)
 
 
+def _place(url: str, storage: dict[str, Any]) -> tuple[Any, str]:
+    """Return the file system of a shard, None for that of this machine, and the path in it."""
+    if not _is_url(url):
+        return None, url
+    system, path = _file_system(url, storage)
+    protocols = system.protocol if isinstance(system.protocol, tuple) else [system.protocol]
+    return (None if "file" in protocols else system), path
+
+
+def _state(url: str, storage: dict[str, Any]) -> FileState:
+    system, path = _place(url, storage)
+    if system is None:
+        _, size, changed = state_of(Path(path))
+        return FileState(size, (str(changed),), platform.node())
+    with suppress(Exception):  # whatever is wrong is said where the file is read
+        info = system.info(path)
+        told = [str(info[name]) for name in _TIMES if info.get(name) is not None]
+        return FileState(info.get("size"), tuple(told))
+    return FileState()
+
+
 def _local(url: str, room: Path, storage: dict[str, Any]) -> Path:
     """Return where a shard is on a local disk, copied there if it has to be."""
-    if not _is_url(url):
-        return Path(url)
-    system, path = _file_system(url, storage)
-    if "file" in (system.protocol if isinstance(system.protocol, tuple) else [system.protocol]):
+    system, path = _place(url, storage)
+    if system is None:
         return Path(path)
     room.mkdir(exist_ok=True)
     target = room / Path(path).name

@@ -10,7 +10,8 @@ import numpy as np
 
 from reprior.core.binary import is_single_score
 from reprior.engines.aside import Aside
-from reprior.engines.checkpoints import Checkpoint, Saved, options_of, sources_of
+from reprior.engines.checkpoints import Checkpoint, Saved, options_of
+from reprior.engines.file_states import sources_of
 from reprior.engines.fingerprint import Digest, Known
 from reprior.engines.in_order import InOrder
 from reprior.engines.lookalike import Lookalike
@@ -19,7 +20,6 @@ from reprior.engines.resuming import (
     as_left_out,
     as_place,
     check_same,
-    n_labels,
     pack_left_out,
     pack_place,
     rest_of,
@@ -138,7 +138,7 @@ class Profiler:
         elif not isinstance(chunks, ScoreFile):
             check_same(taken(chunks, self.digest.class_axis, self.stream.progress), known)
         self.digest = known
-        self.stream.check_length(known.n_samples)
+        self.stream.check_same(known.n_samples)
 
     def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
         for part in self.stream.parts():
@@ -168,7 +168,7 @@ class _Pass:
         if self.finished:
             return
         self._go_through(whole if saved is None else self._rest(known))
-        whole.check_length(self.place.start)
+        whole.check_same(self.place.start)
         if isinstance(self.profiler.digest, Digest):
             self.profiler.digest = self.profiler.digest.known
         self.profiler.left_out = tuple(getattr(whole.chunks, "left_out", ()))
@@ -191,7 +191,7 @@ class _Pass:
                 if from_files and isinstance(chunk, FileChunk):
                     self.place = chunk.after
                 else:
-                    self.place = Place(self.place.start + n_labels(chunk))
+                    self.place = Place(self.place.start + chunk.n_labels)
 
             # Chunks of files are arrays of their own, and each core may have one; others may be
             # filled anew for the next one.

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.fingerprint import Digest, Known
 from reprior.engines.stream import Progress, as_chunk
@@ -22,7 +20,6 @@ __all__ = [
     "as_left_out",
     "as_place",
     "check_same",
-    "n_labels",
     "pack_left_out",
     "pack_place",
     "rest_of",
@@ -66,22 +63,23 @@ def rest_of(
     if isinstance(chunks, ScoreFile) and digest is None:
         yield from chunks.chunks(after=place)
         return
-    done, n = 0, place.start
+    done, passed, n = 0, 0, place.start
     for given in chunks:
         chunk = as_chunk(given, done)
-        if done >= n:
+        done += chunk.n_labels
+        if passed >= n:
             yield chunk
             continue
         if digest is not None:
             digest.update(chunk)
-        done += n_labels(chunk)
-        if done > n:
+        passed = done
+        if passed > n:
             break
-        if done == n and digest is not None and expected is not None:
+        if passed == n and digest is not None and expected is not None:
             check_same(digest.known, expected, of_files=isinstance(chunks, ScoreFile))
-    if done != n:
+    if passed != n:
         raise OptionError(
-            f"`checkpoint` must be of the same data. Got {done} samples to pass by that are not "
+            f"`checkpoint` must be of the same data. Got {passed} samples to pass by that are not "
             f"the first {n}, which were counted. Delete its folder to begin anew."
         )
 
@@ -92,7 +90,7 @@ def taken(chunks: Iterable[Any], class_axis: int, progress: Progress = None) -> 
     for given in chunks:
         chunk = as_chunk(given, done)
         digest.update(chunk)
-        done += n_labels(chunk)
+        done += chunk.n_labels
         if progress is not None:
             progress(done)
     return digest.known
@@ -112,13 +110,6 @@ def check_same(found: Known, expected: Known, *, of_files: bool = False) -> None
         f"were counted, {what} by their fingerprint{though if of_files else ''}. Delete its folder "
         f"to begin anew."
     )
-
-
-def n_labels(chunk: Chunk) -> int:
-    """Number of samples by their labels."""
-    labels: Any = chunk.labels
-    shape = np.shape(labels)
-    return int(shape[0]) if shape else 1
 
 
 def pack_place(place: Place) -> list[Any]:

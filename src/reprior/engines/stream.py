@@ -12,6 +12,7 @@ import numpy as np
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
 from reprior.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
+from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.files.chunk import Chunk
 from reprior.files.score_file import ScoreFile
@@ -70,6 +71,7 @@ class Stream:
         self.options, self.chunks, self.terms, self.progress = options, chunks, terms, progress
         self.first, self.may_be_empty = first, may_be_empty
         self.n_samples: int | None = None
+        self._sources = sources_of(chunks)
 
     def parts(
         self,
@@ -91,7 +93,8 @@ class Stream:
             chunk = as_chunk(given, done)
             if look is not None:
                 look(chunk)
-            start, sample_axis = chunk.start or self.first + done, self._sample_axis(chunk)
+            start = chunk.start or self.first + done
+            sample_axis = chunk.sample_axis(self.options.class_axis)
             with located(start, sample_axis):
                 data = self._read(chunk)
                 if data is not None:
@@ -99,7 +102,7 @@ class Stream:
             if data is not None:
                 counted = True
                 yield Part(data, start, sample_axis, getattr(chunk, "refuse", None))
-            done += _length(chunk.labels)
+            done += chunk.n_labels
             if self.progress is not None:
                 self.progress(done)
             if settle is not None:
@@ -110,7 +113,7 @@ class Stream:
                 f"{', all of them ignored or of weight 0' if done else ' in all chunks'}. "
                 f"Check `ignore_index` and the weights."
             )
-        self.check_length(done)
+        self.check_same(done)
 
     def _read(self, chunk: Chunk) -> TuningData | None:
         if chunk.labels is None:
@@ -118,7 +121,7 @@ class Stream:
                 "`labels` must be given for every sample. Got a chunk without labels. "
                 "Name the labels of the scores, or leave the chunk out."
             )
-        if _length(chunk.labels) == 0:
+        if chunk.n_labels == 0:
             return None
         data = encode_part(self.options, self.terms, chunk.scores, chunk.labels, chunk.weight)
         labels = to_numpy(data.labels)
@@ -133,18 +136,14 @@ class Stream:
             check_sample_weight(weight, labels.shape)
         return None
 
-    def _sample_axis(self, chunk: Chunk) -> int:
-        """The axis of the samples in the scores: the first that is not the classes'."""
-        n_axes = len(np.shape(chunk.scores))
-        return 1 if n_axes > 1 and self.options.class_axis in (0, -n_axes) else 0
+    def check_same(self, done: int) -> None:
+        """Refuse files that were changed, and another number of samples than an earlier pass had.
 
-    def check_length(self, done: int) -> None:
-        """Refuse another number of samples than an earlier pass had."""
+        Called when a pass has ended, which has gone through ``done`` samples.
+        """
+        refuse_changed(self._sources, self.chunks)
         if self.n_samples not in (None, done):
-            raise OptionError(
-                f"`chunks` must give the same samples in every pass. Got {self.n_samples} "
-                f"samples, and then {done}. Leave the files alone while they are read."
-            )
+            refuse_other_samples("chunks", f"{self.n_samples} samples, and then {done}")
         self.n_samples = done
 
 
@@ -228,9 +227,3 @@ def _same_weighing(before: bool | None, now: bool) -> bool:
             "chunks without weights. Give the others weights of 1."
         )
     return now
-
-
-def _length(labels: Any) -> int:
-    """Number of samples by their labels."""
-    shape = np.shape(labels) if labels is not None else ()
-    return int(shape[0]) if shape else 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -19,6 +19,7 @@ from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
 from reprior.core.shift_em import Likelihood
 from reprior.core.shift_estimate import Estimate, Known, by_em, by_moments, know
+from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import GATHERED_SCORES, KEPT_SCORES
 from reprior.engines.stream import Progress, as_chunk, located
@@ -104,6 +105,7 @@ class _Target:
         self.chunks = [chunks] if array_api_compat.is_array_api_obj(chunks) else chunks
         self.known, self.progress = known, progress
         self.lookalike, self._looked = Lookalike(known.kind), False
+        self._sources = sources_of(self.chunks)
 
     def each(self, read: Callable[[Any], Read]) -> Iterator[Read]:
         """One pass: what is read from the scores of every chunk that has some."""
@@ -111,7 +113,7 @@ class _Target:
         for given in self.chunks:
             bare = array_api_compat.is_array_api_obj(given)
             chunk = Chunk(given, start=done) if bare else as_chunk(given, done)
-            axis = _sample_axis(chunk.scores, self.known.class_axis)
+            axis = chunk.sample_axis(self.known.class_axis)
             shape = np.shape(chunk.scores)
             if not np.prod(shape, dtype=np.int64):
                 continue
@@ -124,6 +126,7 @@ class _Target:
                 self.progress(done)
             yield found
         self._looked = True
+        refuse_changed(self._sources, self.chunks)
         if not done:
             raise ScoresError(
                 "`chunks` must give at least one sample. Got none. Check the files; a generator "
@@ -157,14 +160,14 @@ class _Ratios:
         while n < stop - self._at:
             more = next(self._parts, None)
             if more is None:
-                raise _other_samples(len(self), self._at + n)
+                _refuse_other_rows(len(self), self._at + n)
             held.append(more)
             n += len(more)
         rows = np.concatenate(held) if n > len(self._held) else self._held
         rows, self._held = rows[: stop - self._at], rows[stop - self._at :]
         self._at = stop
         if stop == len(self) and (len(self._held) or next(self._parts, None) is not None):
-            raise _other_samples(len(self), stop + 1)
+            _refuse_other_rows(len(self), stop + 1)
         return rows
 
 
@@ -221,7 +224,7 @@ def _gathered(validation: Any, class_axis: int) -> Any:
         n += int(np.size(chunk.scores))
         if chunk.labels is None or n > GATHERED_SCORES:
             _refuse_validation(n)
-        axis = _sample_axis(chunk.scores, class_axis)
+        axis = chunk.sample_axis(class_axis)
         scores.append(kept(to_numpy(chunk.scores)))
         labels.append(kept(to_numpy(chunk.labels)))
     if not scores:
@@ -251,18 +254,8 @@ def _check_files(given: Any, kind: str, name: str) -> None:
         )
 
 
-def _sample_axis(scores: Any, class_axis: int) -> int:
-    """The axis of the samples: the first that is not the classes'."""
-    n_axes = len(np.shape(scores))
-    return 1 if n_axes > 1 and class_axis in (0, -n_axes) else 0
-
-
-def _other_samples(n: int, found: int) -> OptionError:
-    more = "more" if found > n else str(found)
-    return OptionError(
-        f"`chunks` must give the same samples in every pass. Got {n} rows, and then {more}. Leave "
-        f"the files alone while they are read."
-    )
+def _refuse_other_rows(n: int, found: int) -> NoReturn:
+    refuse_other_samples("chunks", f"{n} rows, and then {'more' if found > n else found}")
 
 
 @contextmanager

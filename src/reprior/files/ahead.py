@@ -32,7 +32,8 @@ def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
     that is being made. An error comes out where its item would. Closing the generator, as leaving
     a loop or Ctrl-C does, ends the thread after the item it is at.
 
-    The first item is made by the caller: a single one starts no thread.
+    The first item is made by the caller: a single one starts no thread. Where none can be started,
+    the caller makes them all.
 
     Examples
     --------
@@ -47,7 +48,13 @@ def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
     maker = threading.Thread(
         target=_make, args=(items, ready, left), name="reprior-read-ahead", daemon=True
     )
-    maker.start()
+    try:
+        maker.start()
+    except RuntimeError:  # the system refuses to start one more
+        yield first  # type: ignore[misc]  # by now no mark
+        del first
+        yield from items
+        return
     try:
         yield first  # type: ignore[misc]  # by now no mark
         del first

@@ -10,12 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from reprior.files.interrupts import refuse_to_go_on
+from reprior.files.interrupts import held_back, refuse_to_go_on
 
 __all__ = ["atomic_paths", "atomic_write"]
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
 _NEW_FILE_MODE = 0o666
+
+#: Where old data are kept while the new take their name.
+_OLD = "old"
 
 
 @contextmanager
@@ -87,8 +90,9 @@ def atomic_paths(
         refuse_to_go_on()
         _take_names(made)
     finally:
-        for room in rooms:
-            shutil.rmtree(room, ignore_errors=True)
+        for room, target in zip(rooms, targets, strict=False):
+            if os.path.lexists(target) or not os.path.lexists(room / _OLD):  # never the only one
+                shutil.rmtree(room, ignore_errors=True)
 
 
 @contextmanager
@@ -110,31 +114,44 @@ def _settle(new: Path, target: Path) -> None:
 
 
 def _take_names(made: list[tuple[Path, Path, Path]]) -> None:
-    """Rename all, each by its room, its new path and its target, or undo what was renamed."""
-    undo: list[tuple[Path | None, Path]] = []
+    """Rename all, each by its room, its new path and its target, or undo what was renamed.
+
+    Each is noted before anything is done to it: an interrupt is raised when the system call that
+    it came in has been made.
+    """
+    begun: list[tuple[Path | None, Path, Path]] = []
     try:
         for room, new, target in made:
-            old = room / "old" if os.path.lexists(target) else None
+            old = room / _OLD if os.path.lexists(target) else None
+            begun.append((old, new, target))
             if old is not None and (target.is_dir() or new.is_dir()):
                 os.rename(target, old)  # a folder cannot be replaced in one step
-                undo.append((old, target))
-                os.rename(new, target)
-                continue
-            if old is not None and len(made) > 1:
-                shutil.copy2(target, old, follow_symlinks=False)
+            elif old is not None and len(made) > 1:
+                _keep(target, old)
             os.replace(new, target)
-            undo.append((old, target))
     except BaseException:
-        for old, target in reversed(undo):
-            _put_back(old, target)
+        with held_back():
+            for each in reversed(begun):
+                _put_back(*each)
         raise
 
 
-def _put_back(old: Path | None, target: Path) -> None:
-    if os.path.lexists(target) and (old is None or target.is_dir()):
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
-    if old is not None and os.path.lexists(old):
-        os.replace(old, target)
+def _keep(target: Path, old: Path) -> None:
+    """Let an old file stay by another name when its own is taken, without copying if it can be."""
+    try:
+        os.link(target, old, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(target, old, follow_symlinks=False)
+
+
+def _put_back(old: Path | None, new: Path, target: Path) -> None:
+    """Undo what was done of a renaming: new and old data each go back to where they were."""
+    if old is not None and not os.path.lexists(old):
+        return  # nothing was done, or all of it in one step
+    if not os.path.lexists(new):
+        os.rename(target, new)
+    if old is not None and not os.path.lexists(target):
+        os.rename(old, target)
 
 
 def _mode_of(target: Path) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 __all__ = ["Chunk"]
 
 
@@ -45,6 +47,17 @@ class Chunk:
 
     def __len__(self) -> int:
         return int(self.scores.shape[0])
+
+    @property
+    def n_labels(self) -> int:
+        """Number of samples by their labels."""
+        shape = np.shape(self.labels) if self.labels is not None else ()
+        return int(shape[0]) if shape else 1
+
+    def sample_axis(self, class_axis: int) -> int:
+        """The axis of the samples in the scores: the first that is not the classes'."""
+        n_axes = len(np.shape(self.scores))
+        return 1 if n_axes > 1 and class_axis in (0, -n_axes) else 0
 
     @property
     def stop(self) -> int:

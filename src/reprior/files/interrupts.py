@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["noticed", "refuse_to_go_on"]
+__all__ = ["held_back", "noticed", "refuse_to_go_on"]
 
 _received = threading.Event()
 
@@ -52,6 +52,37 @@ def noticed() -> Iterator[None]:
         if signal.getsignal(signal.SIGINT) is interrupt:
             signal.signal(signal.SIGINT, before)
         _received.clear()
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Hold SIGINT back while the block runs; it comes when the block has ended.
+
+    Where SIGINT is not Python's, or this is not the main thread, nothing is changed.
+
+    Examples
+    --------
+    >>> try:
+    ...     with held_back():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("to its end")
+    ... except KeyboardInterrupt:
+    ...     print("and then")
+    to its end
+    and then
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 def refuse_to_go_on() -> None:
