@@ -15,6 +15,7 @@ from reprior.metrics import (
     expected_calibration_error,
     reliability_curve,
 )
+from reprior.metrics import reliability as reliability_module
 from reprior.metrics.calibration import bin_of, equal_width
 from reprior.metrics.reliability import _equal_width_bin
 
@@ -112,3 +113,29 @@ def test_bins_found_by_rounding_are_those_found_by_searching(dtype, bins):
     near = [np.nextafter(edges.astype(dtype), to, dtype=dtype) for to in (0, 1)]
     values = np.concatenate([edges.astype(dtype), *near, np.linspace(0, 1, 997, dtype=dtype)])
     np.testing.assert_array_equal(_equal_width_bin(values, edges), bin_of(values, edges))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("bins", [1, 7, 15])
+@pytest.mark.parametrize("heavy", [False, True])
+def test_compiled_sums_are_those_of_arrays(monkeypatch, dtype, bins, heavy):
+    pytest.importorskip("numba")
+    posterior, labels, weight = drawn(3, n=3000, n_classes=5)
+    posterior = posterior.astype(dtype)
+    posterior[::7] = np.eye(5, dtype=dtype)[labels[::7]]  # on the outermost edges
+    weights = weight + 0.3 if heavy else np.ones(labels.size)
+    found = []
+    for compiled in (False, True):
+        monkeypatch.setattr(
+            reliability_module, "compiles", lambda *_, answer=compiled, **__: answer
+        )
+        found.append(Reliability.of_rows(posterior, labels, weights, bins))
+    for name in vars(found[0]):
+        np.testing.assert_array_equal(*(getattr(each, name) for each in found), err_msg=name)
+
+
+def test_rows_of_16_bits_are_normalised():
+    posterior, labels, _ = drawn(5)
+    short = posterior.astype(np.float16)
+    found = Reliability.of_rows(short, labels, np.ones(labels.size))
+    assert found.ece == Reliability.from_posterior(short, labels).ece

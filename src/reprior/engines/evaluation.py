@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +17,14 @@ from reprior.core.arrays import to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.logspace import ROW_SUM_TOLERANCE
 from reprior.core.score_map import ScoreMap
+from reprior.core.threads import has_numba
 from reprior.encoding import Terms, is_range
+from reprior.engines.in_order import InOrder
 from reprior.engines.lookalike import Lookalike
-from reprior.engines.stream import Progress, Stream
+from reprior.engines.stream import Part, Progress, Stream
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
+from reprior.files.score_file import ScoreFile
 from reprior.files.walk import LeftOut, said_of
-from reprior.metrics.calibration import brier_score
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.reliability import Reliability
@@ -32,6 +36,9 @@ Vector = np.ndarray[Any, Any]
 
 BLOCK_SCORES = 1 << 20
 """Scores whose posteriors are in memory at a time."""
+
+WORTH_LOADING = 1 << 23
+"""Scores from which on compiled sums are worth the second that it takes to load numba."""
 
 SMALL = 1e-3
 """Probabilities below this are looked at as logarithms: a posterior of a short dtype has few
@@ -132,25 +139,29 @@ def evaluate(
     terms = Terms(calibrator.classes_, names, calibrator.source_prior_, calibrator.target_prior_)
     stream = Stream(calibrator, chunks, terms, progress)
     n_classes = terms.classes.size
-    sides = [_Tally(calibrator.uncorrected()), _Tally(calibrator)]
-    lookalike, n_samples = Lookalike(calibrator.kind), 0
-    for part in stream.parts():
-        with part.located():
-            rows = part.data.reading((0.0, 1.0)).rows
-            single = is_single_score(np.shape(part.data.scores), n_classes, calibrator.class_axis)
-            lookalike.see(rows, single)
-            for block, kind in _blocks(rows):
-                n_samples += block.labels.size
-                with _refused_by(rows):
-                    for side in sides:
-                        side.add(block, kind)
+    sides = before, after = _Tally(calibrator.uncorrected()), _Tally(calibrator)
+    lookalike = Lookalike(calibrator.kind)
+    # Chunks of files are arrays of their own; others may be filled anew for the next one.
+    from_files = isinstance(chunks, ScoreFile)
+    with _quiet(), InOrder[tuple[_Sums, ...]]() as line:
+        for part in stream.parts():
+            with part.located():
+                rows = part.data.reading((0.0, 1.0)).rows
+                shape = np.shape(part.data.scores)
+                lookalike.see(rows, is_single_score(shape, n_classes, calibrator.class_axis))
+            for index in rows.blocks(BLOCK_SCORES):
+                _add(line.call(partial(_judged, sides, part, rows, index)), sides)
+            if not from_files:
+                _add(line.rest(), sides)
+            if after.n_samples * n_classes > WORTH_LOADING and has_numba():
+                importlib.import_module("numba")  # sums of the rest are then compiled
+        _add(line.rest(), sides)
     lookalike.warn(stacklevel=2)
     left_out = tuple(getattr(chunks, "left_out", ()))
     if left_out:
         warnings.warn(said_of(left_out), RepriorWarning, stacklevel=2)
-    before, after = sides
     return Evaluation(
-        n_samples,
+        after.n_samples,
         before.counts,
         after.counts,
         before.reliability,
@@ -162,6 +173,17 @@ def evaluate(
     )
 
 
+class _Sums(NamedTuple):
+    """What a calibrator does to some samples."""
+
+    n_samples: int
+    counts: ClassCounts
+    reliability: Reliability
+    weight: float
+    brier: float
+    log_loss: float
+
+
 class _Tally:
     """What a calibrator does to the samples that came by: its decisions, and its probabilities."""
 
@@ -171,24 +193,30 @@ class _Tally:
         self.probability = calibrator.probability_map_ or self.decision
         n_classes = self.n_classes = self.priors[0].size
         self.counts = ClassCounts(*(np.zeros(n_classes, np.int64) for _ in range(3)))
-        self.reliability = Reliability.empty(n_classes)
+        self.reliability, self.n_samples = Reliability.empty(n_classes), 0
         self.log_loss = self.brier = self.weight = 0.0
 
-    def add(self, block: Block, kind: str) -> None:
-        """Add scores (n, K) of the samples that count, with labels and weights."""
+    def add(self, sums: _Sums) -> None:
+        """Add what was found of some samples."""
+        self.n_samples += sums.n_samples
+        self.counts += sums.counts
+        self.reliability += sums.reliability
+        self.weight += sums.weight
+        self.brier += sums.brier
+        self.log_loss += sums.log_loss
+
+    def judged(self, block: Block, kind: str) -> _Sums:
+        """Sums of scores (n, K) of the samples that count, with labels and weights."""
         z, y, w = block
         posterior = self._posterior(self.probability, z, kind)
         decided = posterior
         if self.decision is not self.probability:
             decided = self._posterior(self.decision, z, kind)
-        self.counts += ClassCounts.from_predictions(
+        counts = ClassCounts.from_predictions(
             y, decided.argmax(axis=1), n_classes=self.n_classes, sample_weight=w
         )
-        self.reliability += Reliability.from_posterior(posterior, y, w)
         ones = np.ones(y.size) if w is None else w
         total = float(ones.sum())
-        self.weight += total
-        self.brier += total * brier_score(posterior, y, sample_weight=w)
         true = posterior[np.arange(y.size), y].astype(np.float64)
         small = np.flatnonzero(true < SMALL)
         with np.errstate(divide="ignore"):
@@ -196,36 +224,50 @@ class _Tally:
         if small.size:
             exact = self._posterior(self.probability, z[small], kind, log=True)
             true[small] = exact[np.arange(small.size), y[small]]
-        self.log_loss -= float((ones * true).sum())
+        gap = posterior.astype(np.float64)
+        gap[np.arange(y.size), y] -= 1.0
+        brier = float(ones @ np.einsum("ij,ij->i", gap, gap)) / (2 if self.n_classes == 2 else 1)
+        reliability = Reliability.of_rows(posterior, y, ones)
+        return _Sums(y.size, counts, reliability, total, brier, -float((ones * true).sum()))
 
     def _posterior(self, at: ScoreMap, z: Any, kind: str, *, log: bool = False) -> Any:
         return at.posterior(z, *self.priors, kind=kind, class_axis=-1, log=log)
 
 
-def _blocks(rows: Rows) -> Iterator[tuple[Block, str]]:
-    """Scores of what counts, (n, K) on the host, with their kind.
+def _add(found: Iterable[tuple[_Sums, ...]], sides: Sequence[_Tally]) -> None:
+    for both in found:
+        for side, sums in zip(sides, both, strict=False):  # none of a block where nothing counts
+            side.add(sums)
+
+
+def _judged(sides: Sequence[_Tally], part: Part, rows: Rows, index: Any) -> tuple[_Sums, ...]:
+    """What each side does to a block of rows; bad scores are named by their place in the whole."""
+    with part.located():
+        try:
+            block, kind = _read(rows, index)
+            return tuple(side.judged(block, kind) for side in sides if block.labels.size)
+        except ScoresError:
+            rows.refuse()
+
+
+def _read(rows: Rows, index: Any) -> tuple[Block, str]:
+    """Scores of what counts of a block, (n, K) on the host, with their kind.
 
     They are as they were given, so that their posterior is that of ``predict_proba``. But
     probabilities of a dtype so short that rows miss 1 come as logarithms.
     """
     coarse = rows.tolerance > ROW_SUM_TOLERANCE
     raw = replace(rows, kind="logits")
-    for index in rows.blocks(BLOCK_SCORES):
-        block = rows.read(index) if coarse else raw.read(index, look=False)
-        if block.labels.size:
-            block = block._replace(scores=to_numpy(block.scores))
-            yield block, "logits" if coarse else rows.kind
+    block = rows.read(index) if coarse else raw.read(index, look=False)
+    return block._replace(scores=to_numpy(block.scores)), "logits" if coarse else rows.kind
 
 
 @contextmanager
-def _refused_by(rows: Rows) -> Iterator[None]:
-    """Let bad scores be named by their place in the chunk; say nothing of look-alikes here."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`scores` were declared", RepriorWarning)
-            yield
-    except ScoresError:
-        rows.refuse()
+def _quiet() -> Iterator[None]:
+    """Say nothing of look-alikes block by block: that is a question to all of them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`scores` were declared", RepriorWarning)
+        yield
 
 
 def _metric_of(calibrator: PosteriorCalibrator, n_classes: int) -> CountMetric | None:

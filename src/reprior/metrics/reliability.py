@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core.threads import compiles
 from reprior.exceptions import OptionError, ProfileMismatchError
 from reprior.metrics.calibration import ReliabilityCurve, bin_of, check_bins, equal_width
 from reprior.metrics.samples import Samples
@@ -15,6 +16,10 @@ from reprior.metrics.samples import Samples
 __all__ = ["Reliability"]
 
 Table = NDArray[np.float64]
+
+#: Probabilities of a block from which on it is gone through by a compiled loop, where numba is in
+#: memory, and where it would have to be loaded first, which is for more than blocks to decide.
+WORTH, WORTH_LOADING = 1 << 12, 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +101,18 @@ class Reliability:
             total._note(p, y, w)
         return total
 
+    @classmethod
+    def of_rows(cls, p: NDArray[Any], y: NDArray[Any], w: Table, bins: int = 15) -> Reliability:
+        """Sum rows (n, K) that are known to be posteriors, with labels and weights above 0.
+
+        Those of 16 bits, which miss 1 by more than rounding does, are normalised first.
+        """
+        if p.dtype.itemsize < 4:
+            return cls.from_posterior(p, y, w, bins)
+        total = cls.empty(p.shape[1], bins)
+        total._note(p, y.astype(np.intp, copy=False), w)
+        return total
+
     def __add__(self, other: Reliability) -> Reliability:
         """Return the sums of both."""
         if not isinstance(other, Reliability):
@@ -157,6 +174,16 @@ class Reliability:
     def _note(self, p: NDArray[Any], y: NDArray[np.intp], w: Table) -> None:
         """Add a block in place; only while the object is being made."""
         edges, bins, n_classes = equal_width(self.bins), self.bins, self.n_classes
+        if compiles(p.size, worth=WORTH, worth_loading=WORTH_LOADING):
+            from reprior.metrics.compiled_reliability import note_rows
+
+            top, every = np.zeros((3, bins)), np.zeros((3, n_classes, bins))
+            note_rows(np.ascontiguousarray(p), y, w, edges, top, every)
+            tables = (self.confidence, self.hits, self.count)
+            own = (self.class_confidence, self.class_hits, self.class_count)
+            for table, amounts in zip((*tables, *own), (*top, *every), strict=True):
+                table += amounts
+            return
         best = p.argmax(axis=1)
         sure, right = p[np.arange(y.size), best].astype(np.float64), best == y
         where = bin_of(sure, edges)

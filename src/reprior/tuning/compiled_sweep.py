@@ -26,6 +26,16 @@ def _fixed(tp: float, below: float, factor: float, scale: float) -> int:  # prag
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _first(tp: Any, base: Any, counted: Any, form: Any, scale: float) -> Any:  # pragma: no cover
+    """The rounded ratio of every class that counts, before any switch."""
+    fixed = np.zeros(tp.shape[0], np.int64)
+    for k in range(tp.shape[0]):
+        if counted[k]:
+            fixed[k] = _fixed(tp[k], base[k] + form[3] * tp[k], form[0], scale)
+    return fixed
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def sweep_switches(
     position: Any,
     label: Any,
@@ -52,12 +62,8 @@ def sweep_switches(
     fixed-point scale. ``pooled`` counts everything as class 0.
     """
     always, sometimes, form, scale = rule
-    base, fixed = form[1] * support, np.zeros(support.shape[0], np.int64)
-    counted = always | (sometimes & (n_predicted > 0))
-    for k in range(support.shape[0]):
-        if counted[k]:
-            below = base[k] + form[2] * predicted[k] + form[3] * tp[k]
-            fixed[k] = _fixed(tp[k], below, form[0], scale)
+    base, counted = form[1] * support, always | (sometimes & (n_predicted > 0))
+    fixed = _first(tp, base + form[2] * predicted, counted, form, scale)
     total, divisor = fixed.sum(), np.int64(counted.sum())
     by_hits = form[2] == 0.0 and not sometimes
     start[0], value[0], used = low, total / (max(divisor, 1) * scale), 0
