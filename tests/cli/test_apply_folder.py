@@ -54,6 +54,10 @@ def test_a_store_without_an_extension_is_written_anew_by_the_same_command(fitted
         assert result.code == 0, result.err
         assert is_store(fitted / "out")
         assert not (fitted / "out" / "test.zarr").exists()
+    result = run("apply", fitted / "cal.json", fitted / "test.zarr", "-o", f"{fitted / 'out'}/")
+    assert is_one_sentence(result)
+    assert "to write the store anew" in result.err
+    assert not (fitted / "out" / "test.zarr").exists()
 
 
 def test_a_folder_of_arrays_has_posteriors_and_predictions(fitted, run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,25 @@ def test_groups_are_all_binned_or_none(tmp_path, monkeypatch):
     pattern = str(tmp_path / "*.npz")
     profiles, _ = quietly(dask_profiles, data.calibrator(), pattern, n_groups=2)
     assert [profile.resolution for profile in profiles] == [1e-4, 1e-4]
+
+
+def test_a_group_without_samples_is_refused_and_its_shards_are_named(tmp_path):
+    data = flat(0)
+    pattern = npz_shards(tmp_path, data, 6)
+    for name in ("001.npz", "004.npz"):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-40])
+    groups = partial(dask_profiles, data.calibrator(), pattern, on_error="skip")
+    with pytest.raises(OptionError, match=r"no shard could be read: '.*001.npz', '.*004.npz'\. L"):
+        quietly(groups, n_groups=3)
+    profiles, said = quietly(groups, n_groups=2)
+    assert [profile.n_samples for profile in profiles] == [20, 20]
+    assert any("2 of 6 shards could not be read" in sentence for sentence in said)
+    data = data.with_options(ignore_index=9)
+    for name in ("001.npz", "004.npz"):
+        np.savez(tmp_path / name, scores=data.scores[:10], labels=np.full(10, 9))
+    reading = ShardOptions(ignore_index=9)
+    with pytest.raises(OptionError, match=r"no shard has samples that count: '.*001.npz'"):
+        quietly(dask_profiles, data.calibrator(), pattern, n_groups=3, reading=reading)
 
 
 # ---------------------------------------------------------------------------- clusters

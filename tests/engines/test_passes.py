@@ -108,6 +108,25 @@ def test_a_source_that_was_not_profiled_profiles_itself():
     assert source.log_loss(problem) == pytest.approx(known.log_loss_[0])
 
 
+@pytest.mark.parametrize("kept", [0, 100, passes.KEPT_SCORES])
+def test_a_pass_that_is_let_go_of_counts_nothing(monkeypatch, kept):
+    monkeypatch.setattr(passes, "KEPT_SCORES", kept)
+    data = flat(3)
+    calibrator = data.calibrator(metric="log_loss")
+    terms = passes_terms(calibrator)
+    stream = rp.engines.stream.Stream(calibrator, data.chunks(CUTS), terms)
+    problem = rp.calibrator.options.full_problem(calibrator, terms)
+    everything, none = np.ones(4, bool), np.zeros(4)
+    support = np.bincount(data.labels, minlength=4).astype(float)
+    rows = passes.ChunkedRows(stream, passes.RowsOf.of(problem, support, everything, none))
+    begun = rows.parts()
+    next(begun)
+    next(begun)
+    begun.close()
+    for _ in range(3):
+        assert sum(part.labels.size for part in rows.parts()) == 60
+
+
 def passes_terms(calibrator):
     return rp.encoding.read_terms(calibrator, None)
 

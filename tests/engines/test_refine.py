@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from tests.engines.shared import flat, quietly, weighted
 
 from reprior.engines import chunked, fit, profiling
+from reprior.engines.refine import refined
 from reprior.exceptions import OptionError
+from reprior.metrics.count_metrics import find_metric
+from reprior.tuning.gross import GrossTable
 from reprior.tuning.profile import StrengthProfile
 
 
@@ -199,6 +203,24 @@ def test_data_that_change_between_the_passes_are_refused():
 
     with pytest.raises(OptionError, match="same samples in every pass"):
         quietly(fit, data.calibrator(), Changing(), resolution="refine")
+
+
+def test_counted_switches_are_compared_too():
+    # What is left of a difference has rows that stand for several samples.
+    def profile_of(seed, n):
+        data = mild(seed, n)
+        return StrengthProfile.from_scores(data.scores, data.labels, source_prior=data.prior)
+
+    whole, some = profile_of(0, 150), profile_of(1, 20)
+    counted = (whole + some) - some
+    assert counted._switches.count is not None
+    metric, binned = find_metric("balanced_accuracy", n_classes=4), whole.binned(0.05)
+    gross = GrossTable(whole.bounds, 0.05, 4, weighted=False)
+    gross.add(whole._switches)
+    look = partial(refined, binned, gross, metric, [], most=1000)
+    assert look(lambda: [counted]).best(metric) == whole.best(metric)
+    with pytest.raises(OptionError, match=r"Got \d+ switches near the best, and then \d+\. Leave"):
+        look(lambda: [counted - profile_of(0, 150)])
 
 
 def test_a_wrong_word_is_refused():

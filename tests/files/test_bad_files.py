@@ -1,5 +1,6 @@
 """What is wrong with a file is said in a sentence with the place and the remedy."""
 
+import io
 import json
 import zipfile
 
@@ -17,6 +18,7 @@ from reprior.exceptions import (
     RepriorError,
     ScoresError,
 )
+from reprior.files.formats.reader import DamagedError
 from reprior.files.scores import open_scores
 
 
@@ -263,3 +265,15 @@ def test_text_of_two_bytes_is_told(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,label\n1,2,a\n", encoding="utf-16")
     with pytest.raises(FileFormatError, match=r"Got UTF-16 text. Save it as UTF-8."):
         open_scores(tmp_path / "a.csv")
+
+
+def test_a_header_of_names_that_asks_for_more_memory_than_there_is(tmp_path):
+    names, scores = io.BytesIO(), io.BytesIO()
+    np.save(scores, np.eye(2))
+    header = {"descr": "<U9", "fortran_order": False, "shape": (10**13,)}
+    np.lib.format.write_array_header_1_0(names, header)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("scores.npy", scores.getvalue())
+        archive.writestr("class_names.npy", names.getvalue() + b"abc")
+    with pytest.raises(DamagedError, match=r"a\.npz' must be a whole npz .*'class_names' breaks"):
+        open_scores(tmp_path / "a.npz")

@@ -9,6 +9,7 @@ import pytest
 from tests.files.shared import FORMATS, NAMES, N, data, table, whole, write, zarr_store
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError
+from reprior.files.formats.reader import DamagedError
 from reprior.files.scores import expand_paths, open_scores
 
 every_format = pytest.mark.parametrize("form", FORMATS)
@@ -287,6 +288,43 @@ def test_classes_in_another_order_than_the_columns_are_told(tmp_path):
     (chunk,) = file
     assert chunk.scores.tolist() == [[2, 1], [4, 3]]
     assert chunk.labels.tolist() == [0, 1]
+
+
+def rows_with_notes(n, end="\n"):
+    """Rows of a csv file whose last cell has several lines, with quotes and empty lines in it."""
+    return [
+        f'{i}.5,{i % 7},{i % 2},"note {i}{end}of ""two"", or{end}{end}more"{end}' for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_breaks_inside_quotes_in_a_table_of_several_blocks(tmp_path, end):
+    n = 30_000  # more than a block of text, of a megabyte at most
+    path = tmp_path / "a.csv"
+    path.write_text("".join([f"a,b,label,note{end}", *rows_with_notes(n, end)]), newline="")
+    scores = np.concatenate([chunk.scores for chunk in open_scores(path)])
+    assert scores.tolist() == [[i + 0.5, i % 7] for i in range(n)]
+    (first, *_) = open_scores(path, keep=True)
+    assert first.extra["note"][0].as_py() == f'note 0{end}of "two", or{end}{end}more'
+
+
+@pytest.mark.parametrize("where", [10, 20_000])
+def test_a_quote_that_nobody_closes_does_not_swallow_the_rows_after_it(tmp_path, where):
+    rows = [f"{i}.5,{i % 7},{i % 2},note {'x' * 50}\n" for i in range(30_000)]
+    rows[where] = '1,2,0,"open\n'
+    path = tmp_path / "a.csv"
+    path.write_text("".join(["a,b,label,note\n", *rows]))
+    with pytest.raises(DamagedError, match="a quote is not closed: the last cell is 'open"):
+        list(open_scores(path))
+    with path.open("a") as file:
+        file.write('"\n\n')
+    assert sum(len(chunk) for chunk in open_scores(path)) == where + 1
+
+
+def test_a_table_without_a_row_at_its_end_is_whole(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('a,b,label,note\n1,2,0,"two\nlines"')
+    assert [len(chunk) for chunk in open_scores(path)] == [1]
 
 
 def test_arrays_that_were_not_read_are_told(tmp_path):

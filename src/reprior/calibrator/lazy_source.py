@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -11,18 +11,15 @@ import array_api_compat
 import numpy as np
 
 from reprior.calibrator.fitting import Tuned, tuned
-from reprior.calibrator.sources import InMemory, best_at_temperature
+from reprior.calibrator.log_loss_passes import LogLossPasses, RowsOf
+from reprior.calibrator.sources import InMemory
 from reprior.core.box_newton import Quadratic
-from reprior.core.importance import importance_weights
-from reprior.core.joint import JointLoss, LogLossFit, minimise_jointly, refuse_lone_class
-from reprior.core.labelled import Labelled
-from reprior.core.prior import slopes
+from reprior.core.joint import JointLoss
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import BOUNDS, Loss, TemperatureFit, _minimise
 from reprior.exceptions import OptionError
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.data import TuningData, importance_ratio
+from reprior.tuning.data import TuningData
 from reprior.tuning.lazy import (
     EXACT,
     ArrayPieces,
@@ -38,10 +35,12 @@ from reprior.tuning.reading import Reading, anything_counts, refuse_nothing
 
 __all__ = [
     "AUTO_BINS",
+    "AUTO_RESOLUTION",
+    "GATHERED_SCORES",
+    "MOST_SWITCHES",
     "CountTally",
     "LazySource",
     "LossTally",
-    "RowsOf",
     "gathered",
     "join_sums",
     "tuned_on",
@@ -49,46 +48,16 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Switches that are kept one by one, some 200 MB; more are summed in bins, of which there are few
-#: enough to keep and many enough to know λ to four digits.
-AUTO_BINS = Bins(10**7, 1e-4)
+#: Switches that are kept one by one: some 200 MB, twice that while they are joined.
+MOST_SWITCHES = 10**7
+
+#: Width of the bins in which more are summed: few enough to keep, and λ is known to four digits.
+AUTO_RESOLUTION = 1e-4
+
+AUTO_BINS = Bins(MOST_SWITCHES, AUTO_RESOLUTION)
 
 #: Scores that are gathered in memory at most, 1 GB of float64.
 GATHERED_SCORES = 1 << 27
-
-
-@dataclass(frozen=True, eq=False)
-class RowsOf:
-    """Which rows a fit by log-loss looks at, and how: part by part, with weights that sum to 1."""
-
-    label_prior: Vector
-    mass: float
-    kept: Vector
-    """Which classes exist."""
-    shifts: Vector
-    """What is added to the log-scores of each."""
-
-    @classmethod
-    def of(cls, problem: Problem, support: Vector, kept: Vector, shifts: Vector) -> RowsOf:
-        """The rows of samples of which every class has ``support``."""
-        # Refuses labels that are of no use, and a label prior that has none of them.
-        importance_weights(
-            np.arange(support.size), support, target_prior=problem.target_prior,
-            label_prior=problem.label_prior,
-        )  # fmt: skip
-        label_prior = support if problem.label_prior is None else problem.label_prior
-        mass = float(support @ importance_ratio(problem.target_prior, label_prior))
-        return cls(label_prior, mass, kept, shifts)
-
-    def read(self, data: TuningData) -> Labelled | None:
-        """The rows of one part; None where none counts."""
-        weight = np.asarray(data.importance(self.label_prior))
-        if not anything_counts(np.asarray(data.labels), weight, data.ignore_index):
-            return None
-        block = data.weighted(self.label_prior)
-        rows = block.scores.astype(np.float64)
-        found = Labelled.of_rows(rows, block.labels, np.asarray(block.weights) / self.mass)
-        return found.of_classes(self.kept).shifted(self.shifts[self.kept])
 
 
 class LossTally:
@@ -136,7 +105,7 @@ def join_sums(parts: list[Any]) -> Any:
     return total
 
 
-class LazySource:
+class LazySource(LogLossPasses[RowsOf]):
     """The passes of a fit, each of which is one round of tasks over all pieces.
 
     ``gather`` gives all samples in memory, or refuses: for what does not add up.
@@ -155,39 +124,6 @@ class LazySource:
             refuse_nothing(found.n_samples)
         self.found = found
         return found.profile
-
-    def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
-        """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
-        rows = self._rows(problem, np.isfinite(shifts), shifts)
-        none = np.zeros_like(shifts)
-
-        def loss(inverse: float) -> Loss:
-            found = self._loss(rows, none, inverse, 0.0)
-            return Loss(found.value, found.slope_x, found.curvature_xx)
-
-        return _minimise(loss, BOUNDS, 1.0)
-
-    def log_loss(self, problem: Problem) -> float:
-        """The log-loss of the model as it is, the labels weighted to the target prior."""
-        none = np.zeros_like(problem.target_prior)
-        return self._loss(self._rows(problem, none == 0.0, none), none, 1.0, 0.0).value
-
-    def joint(self, problem: Problem) -> LogLossFit:
-        """The best T and λ of softmax(z/T + λ·w); λ alone where T is given."""
-        refuse_lone_class(problem.target_prior)
-        w = slopes(problem.source_prior, problem.target_prior)
-        loss = partial(
-            self._loss, self._rows(problem, problem.target_prior > 0, np.zeros_like(w)), w
-        )
-        if not isinstance(problem.temperature, str):
-            return best_at_temperature(loss, problem)
-        if problem.flat:
-            found = self.temperature(problem, w)
-            return LogLossFit(
-                found.temperature, 1.0 / found.temperature, found.log_loss, found.converged,
-                found.n_iterations, found.at_bound,
-            )  # fmt: skip
-        return minimise_jointly(loss, problem.bounds)
 
     def counts(self, decisions: ScoreMap) -> ClassCounts:
         """What a map decides on the samples."""

@@ -31,8 +31,14 @@ class _UnreadableError(Exception):
 def is_folder(output: str) -> bool:
     """Whether an output is a folder, by its name or because it is there, and no zarr store."""
     there = Path(output)
-    store = there.suffix == ".zarr" or is_store(there)
-    return output.endswith(("/", os.sep)) or (there.is_dir() and not store)
+    if not output.endswith(("/", os.sep)):
+        return there.is_dir() and there.suffix != ".zarr" and not is_store(there)
+    if is_store(there):
+        raise OptionError(
+            f"`output` must not be a zarr store where it is a folder. Got {output!r}. Name it "
+            f"{str(there)!r} to write the store anew, or choose another folder."
+        )
+    return True
 
 
 def one_by_one(

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.fitting import tuned
+from reprior.calibrator.lazy_source import AUTO_RESOLUTION, MOST_SWITCHES
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
 from reprior.engines.checkpoints import Checkpoint
@@ -21,16 +22,10 @@ from reprior.files.walk import LeftOut, said_of
 from reprior.tuning.merging import ProfileSum
 from reprior.tuning.objective import Best
 
-__all__ = ["AUTO_RESOLUTION", "Resolution", "fit", "profile_sum"]
+__all__ = ["AUTO_RESOLUTION", "MOST_SWITCHES", "Resolution", "fit", "profile_sum"]
 
 Resolution: TypeAlias = float | Literal["auto", "refine"] | None
 Calibrator = TypeVar("Calibrator", bound=PosteriorCalibrator)
-
-AUTO_RESOLUTION = 1e-4
-"""Width of the bins where there are too many switches to keep: λ is reported to four digits."""
-
-MOST_SWITCHES = 10**7
-"""Switches that are kept one by one: some 200 MB, twice that while they are joined."""
 
 
 def fit(

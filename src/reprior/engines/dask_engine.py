@@ -17,7 +17,7 @@ from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.encoding import Terms, encode
 from reprior.engines.dask_cluster import running_on
-from reprior.engines.dask_pieces import FilePieces, ShardJob
+from reprior.engines.dask_pieces import NAMED, FilePieces, ShardJob
 from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_labels, read_head
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import settle_terms
@@ -32,6 +32,7 @@ from reprior.tuning.lazy import (
     delayed,
     join_counted,
 )
+from reprior.tuning.merging import PackedProfile
 from reprior.tuning.profile import StrengthProfile
 
 __all__ = ["dask_fit", "dask_profiles"]
@@ -176,22 +177,35 @@ def dask_profiles(
     Returns
     -------
     list of StrengthProfile
-        All exact, or all with the same bins.
+        One for every group, in their order; all exact, or all with the same bins. A group
+        without samples, as where none of its shards can be read, is an error that names them.
     """
     check_options(calibrator)
     bins = _bins(resolution)
     with running_on(scheduler, n_workers):
         pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
         _check_groups(n_groups, len(pieces.shards))
-        bounds = full_problem(calibrator, terms).bounds
+        bounds, shards = full_problem(calibrator, terms).bounds, pieces.shards
         counted: list[Counted | None] = pieces.run_groups(
             partial(ProfileTally, bounds, bins), partial(join_counted, bins=bins), n_groups
         )
-    packed = [each.packed for each in counted if each is not None]
-    profiles = [each.unpacked() for each in packed if each is not None]
+    profiles = [_profile_of(each, shards[i::n_groups]).unpacked() for i, each in enumerate(counted)]
     if any(profile.resolution is not None for profile in profiles):
         profiles = [profile.binned(bins.resolution) for profile in profiles]
     return profiles
+
+
+def _profile_of(counted: Counted | None, group: Sequence[Shard]) -> PackedProfile:
+    """The profile of a group of shards; refuses one without samples, whose place would be empty."""
+    if counted is None or counted.packed is None:
+        why = "could be read" if counted is None else "has samples that count"
+        named = ", ".join(repr(shard.url) for shard in group[:NAMED])
+        more = f" and {len(group) - NAMED} more" if len(group) > NAMED else ""
+        raise OptionError(
+            f"`n_groups` must leave samples in every group. Got a group of which no shard {why}: "
+            f"{named}{more}. Leave these out of `scores`, or ask for fewer groups."
+        )
+    return counted.packed
 
 
 def _check_groups(n_groups: Any, n_shards: int) -> None:

@@ -9,87 +9,59 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.calibrator.sources import InMemory, best_at_temperature
+from reprior.calibrator.lazy_source import GATHERED_SCORES
+from reprior.calibrator.log_loss_passes import LogLossPasses, RowsOf
+from reprior.calibrator.sources import InMemory
 from reprior.core.arrays import to_numpy
 from reprior.core.box_newton import Quadratic
-from reprior.core.importance import importance_weights
-from reprior.core.joint import (
-    JointLoss,
-    LogLossFit,
-    minimise_jointly,
-    refuse_lone_class,
-)
+from reprior.core.joint import JointLoss
 from reprior.core.labelled import Labelled
-from reprior.core.prior import slopes
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import BOUNDS, LogLoss, Loss, TemperatureFit, _minimise
 from reprior.engines.stream import Stream
 from reprior.exceptions import OptionError
 from reprior.files.score_file import ScoreFile
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.data import TuningData, importance_ratio
 from reprior.tuning.problem import Problem, ProfileOf
 from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading, anything_counts
+from reprior.tuning.reading import Reading
 
-__all__ = ["GATHERED_SCORES", "ChunkedRows", "ChunkedSource"]
+__all__ = ["ChunkedRows", "ChunkedSource"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 KEPT_SCORES = 1 << 23
 """Log-scores that a fit by log-loss keeps between its passes, 64 MB of float64."""
 
-GATHERED_SCORES = 1 << 27
-"""Scores that are gathered in memory at most, 1 GB of float64."""
-
 
 class ChunkedRows:
-    """Rows of a stream with weights that sum to 1, part by part; kept where they are few."""
+    """Rows of a stream, part by part; kept between the passes where they are few."""
 
-    def __init__(
-        self, stream: Stream, problem: Problem, support: Vector, kept: Vector, shifts: Vector
-    ) -> None:
-        self.stream, self.kept, self.shifts = stream, kept, shifts
-        # Refuses labels that are of no use, and a label prior that has none of them.
-        importance_weights(
-            np.arange(support.size), support, target_prior=problem.target_prior,
-            label_prior=problem.label_prior,
-        )  # fmt: skip
-        self.label_prior = support if problem.label_prior is None else problem.label_prior
-        self.mass = float(support @ importance_ratio(problem.target_prior, self.label_prior))
-        self._known: list[Labelled] | None = []
-        self._complete = False
+    def __init__(self, stream: Stream, rows: RowsOf) -> None:
+        self.stream, self.rows = stream, rows
+        self._few = True
+        self._known: list[Labelled] | None = None
 
     def parts(self) -> Iterator[Labelled]:
         """One pass."""
-        if self._complete and self._known is not None:
+        if self._known is not None:
             yield from self._known
             return
-        n_scores = 0
+        known, n_scores = list[Labelled](), 0
         for part in self.stream.parts():
-            weight = to_numpy(part.data.importance(self.label_prior))
-            if not anything_counts(to_numpy(part.data.labels), weight, part.data.ignore_index):
-                continue
             with part.located():
-                found = self._labelled(part.data)
+                found = self.rows.read(part.data)
+            if found is None:
+                continue
             yield found
             n_scores += found.labels.size * found.n_classes
-            if self._known is not None:
-                self._known.append(found)
-                if n_scores > KEPT_SCORES:
-                    self._known = None
-        self._complete = True
-
-    def _labelled(self, data: TuningData) -> Labelled:
-        block = data.weighted(self.label_prior)
-        rows = block.scores.astype(np.float64)
-        labels = np.array(block.labels)  # kept, while the chunk's own may be filled anew
-        found = Labelled.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
-        return found.of_classes(self.kept).shifted(self.shifts[self.kept])
+            self._few = self._few and n_scores <= KEPT_SCORES
+            known.append(found) if self._few else known.clear()
+        if self._few:  # and only of a pass that came to its end
+            self._known = known
 
 
-class ChunkedSource:
+class ChunkedSource(LogLossPasses[ChunkedRows]):
     """The passes of a fit over a stream."""
 
     def __init__(self, stream: Stream, profile_of: ProfileOf) -> None:
@@ -106,47 +78,6 @@ class ChunkedSource:
         """All samples, gathered and laid out for a pass."""
         return self._gathered.reading(bounds)
 
-    def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
-        """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
-        rows = self._rows(problem, np.isfinite(shifts), shifts)
-
-        def loss(inverse: float) -> Loss:
-            total = np.zeros(3)
-            for part in rows.parts():
-                total += LogLoss(part)(inverse)
-            return Loss(*total.tolist())
-
-        return _minimise(loss, BOUNDS, 1.0)
-
-    def log_loss(self, problem: Problem) -> float:
-        """The log-loss of the model as it is, the labels weighted to the target prior."""
-        none = np.zeros_like(problem.target_prior)
-        parts = self._rows(problem, none == 0.0, none).parts()
-        return sum(JointLoss(part, none)(1.0, 0.0).value for part in parts)
-
-    def joint(self, problem: Problem) -> LogLossFit:
-        """The best T and λ of softmax(z/T + λ·w); λ alone where T is given."""
-        refuse_lone_class(problem.target_prior)
-        possible = problem.target_prior > 0
-        w = slopes(problem.source_prior, problem.target_prior)
-        rows = self._rows(problem, possible, np.zeros_like(w))
-
-        def loss(inverse: float, strength: float) -> Quadratic:
-            total = np.zeros(len(Quadratic._fields))
-            for part in rows.parts():
-                total += JointLoss(part, w[possible])(inverse, strength)
-            return Quadratic(*total.tolist())
-
-        if not isinstance(problem.temperature, str):
-            return best_at_temperature(loss, problem)
-        if problem.flat:
-            found = self.temperature(problem, w)
-            return LogLossFit(
-                found.temperature, 1.0 / found.temperature, found.log_loss, found.converged,
-                found.n_iterations, found.at_bound,
-            )  # fmt: skip
-        return minimise_jointly(loss, problem.bounds)
-
     def scaling(self, problem: Problem) -> ScalingFit:
         """A bias, or a scale and a bias, for every class, of all samples gathered."""
         return self._gathered.scaling(problem)
@@ -159,7 +90,13 @@ class ChunkedSource:
         if self._support is None:
             self.profile(problem.bounds)
         support = np.asarray(self._support, np.float64)
-        return ChunkedRows(self.stream, problem, support, kept, shifts)
+        return ChunkedRows(self.stream, RowsOf.of(problem, support, kept, shifts))
+
+    def _loss(self, rows: ChunkedRows, w: Vector, inverse: float, strength: float) -> Quadratic:
+        total = np.zeros(len(Quadratic._fields))
+        for part in rows.parts():
+            total += JointLoss(part, w[rows.rows.kept])(inverse, strength)
+        return Quadratic(*total.tolist())
 
     @cached_property
     def _gathered(self) -> InMemory:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import OptionError
+from reprior.engines.file_states import refuse_other_samples
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.class_events import ClassEvents
@@ -93,14 +93,12 @@ def refined(
     while True:
         chosen = candidates(profile, gross, metric, constraints, least)
         inside = chosen[gross.bins_of(switches.point)]
-        if switches.count[inside].sum() > most:
+        n = int(switches.count[inside].sum())
+        if n > most:
             return profile
         kept = _kept(parts(), gross, chosen, profile.weighted)
-        if len(kept) != _rows_expected(kept, switches, inside):
-            raise OptionError(
-                "`chunks` must give the same samples in every pass. Got other switches in the "
-                "second one. Leave the files alone while they are read."
-            )
+        if kept.total != n:
+            refuse_other_samples("chunks", f"{n} switches near the best, and then {kept.total}")
         found = _joined(profile, switches, inside, kept)
         found._metric_of_best, found._rules = metric, list(constraints)
         value = found.best(metric, subject_to=constraints).value
@@ -121,12 +119,6 @@ def _kept(
         if mine.size:
             found.append(switches.taken(mine))
     return Switches.concatenate(found)
-
-
-def _rows_expected(kept: Switches, switches: BinnedSwitches, inside: Vector) -> int:
-    """How many switches the first pass had there."""
-    n = int(switches.count[inside].sum())
-    return n if kept.count is None else len(kept)
 
 
 def _joined(

@@ -14,6 +14,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.calibrator.lazy_source import GATHERED_SCORES
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
@@ -21,7 +22,7 @@ from reprior.core.shift_em import Likelihood
 from reprior.core.shift_estimate import Estimate, Known, by_em, by_moments, know
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.engines.lookalike import Lookalike
-from reprior.engines.passes import GATHERED_SCORES, KEPT_SCORES
+from reprior.engines.passes import KEPT_SCORES
 from reprior.engines.stream import Progress, as_chunk, located
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 from reprior.files.chunk import Chunk

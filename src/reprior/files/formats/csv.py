@@ -30,6 +30,8 @@ _LEAST_BLOCK, _LARGEST_BLOCK = 1 << 16, 1 << 20
 _LEAST_ROWS = 32
 #: Blocks grow to this when a row is longer.
 _LONGEST_ROW = 1 << 30
+#: Bytes at the end of a file, of which some are no line breaks.
+_TAIL = 1 << 12
 
 
 def csv_header(path: Path) -> tuple[list[str], str]:
@@ -69,8 +71,9 @@ def csv_batches(
                 return
             except _RowTooLongError:
                 if size >= _LONGEST_ROW:
-                    raise damaged(path, "csv", "a row is longer than a gigabyte") from None
-                size *= 8
+                    why = "a row is longer than a gigabyte, or a quote is not closed"
+                    raise damaged(path, "csv", why) from None
+                size = min(size * 8, _LONGEST_ROW)
 
     return batches
 
@@ -92,19 +95,35 @@ def _stream(path: Path, names: list[str], delimiter: str, size: int, header: boo
                     column_names=names,
                     skip_rows=_lines_before_data(path, delimiter) if header else 0,
                 ),
-                parse_options=pc.ParseOptions(delimiter=delimiter),
+                parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 convert_options=pc.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
                 ),
             )
+            last = None
             with reader:
-                yield from reader
+                for last in reader:
+                    yield last
+            _refuse_open_quote(path, last)
         except pa.ArrowInvalid as error:
             if "straddling" in str(error):
                 raise _RowTooLongError from error
             if "Empty CSV" in str(error):
                 return
             raise
+
+
+def _refuse_open_quote(path: Path, last: Any) -> None:
+    """Refuse a file whose last cell takes in all that comes after a quote that nobody closes."""
+    if last is None or not last.num_rows:
+        return
+    cell = last.column(last.num_columns - 1)[last.num_rows - 1].as_py()
+    if "\n" not in cell and "\r" not in cell:
+        return
+    with open(path, "rb") as file:
+        file.seek(-min(_TAIL, path.stat().st_size), os.SEEK_END)
+        if not file.read().rstrip(b"\r\n").endswith(b'"'):
+            raise damaged(path, "csv", f"a quote is not closed: the last cell is {cell[:40]!r}…")
 
 
 def _lines_before_data(path: Path, delimiter: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import zipfile
@@ -113,6 +114,8 @@ def read_members(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
                 shape, fortran, dtype = read_header(file, path)
                 if name in _SMALL:
                     refuse_objects(path, f"The array {name!r}", dtype)
+                    if math.prod(shape) * dtype.itemsize > archive.getinfo(member).file_size:
+                        raise EOFError(f"{name!r} breaks off")
                     small[name] = _whole(file, shape, dtype)
                 else:
                     turned = fortran and len(shape) > 1 and 0 not in shape
