@@ -39,7 +39,7 @@ def workers(n: int) -> Iterator[Any]:
 
     with (
         distributed.LocalCluster(
-            n_workers=n, threads_per_worker=1, dashboard_address=None
+            n_workers=n, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
