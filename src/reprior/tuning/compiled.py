@@ -7,6 +7,10 @@ share the rows.
 
 ``z + λ·w`` in float64 is never contracted into a fused multiply-add: the compiled and the
 array-API pass then agree to the bit.
+
+Short rows are gone through one by one, long ones in blocks. ``places`` is what the latter need, and
+None for the former: numba does not compile what is behind ``is None`` in vain, and half as much is
+soon compiled.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from reprior.tuning.compiled_winners import (
 )
 from reprior.tuning.constants import AFTER_ZERO
 
-__all__ = ["count_rows"]
+__all__ = ["count_rows", "places_of"]
 
 #: Scores that are taken through all steps together: they stay in the innermost cache meanwhile.
 TILE = 1 << 13
@@ -119,13 +123,14 @@ def _candidates(
     b: Index,
     x: float,
     found: Any,
+    places: Any,
 ) -> int:  # pragma: no cover
     """Classes above lines a and b where those two cross: every winner between is among them."""
     at_a = np.float64(scores[i, a]) + x * slope[a]
     at_b = np.float64(scores[i, b]) + x * slope[b]
     level = min(at_a, at_b)
     count = 0
-    if scores.shape[1] < SHORT:
+    if places is None:
         if _near_of_few(scores, i, own, margin, x, level) > 2:
             count = _candidates_of_few(scores, i, slope, a, b, x, level, found)
     else:
@@ -162,6 +167,7 @@ def _walk_rows(
     start: Any,
     end: Any,
     found: Any,
+    places: Any,
     position: Any,
     parties: Any,
     switch_weights: Any,
@@ -181,7 +187,7 @@ def _walk_rows(
         rise = np.float64(scores[i, here]) - np.float64(scores[i, b])
         cross = rise / (slope[b] - slope[here])
         x = min(max(cross, low), high)
-        count = _candidates(scores, i, slope, own, margin, here, b, x, found)
+        count = _candidates(scores, i, slope, own, margin, here, b, x, found, places)
         at = AFTER_ZERO if low == 0.0 else low
         while here != b:
             # Most rows switch once, where the two lines cross.
@@ -231,6 +237,33 @@ def _copy(given: Any, room: Any) -> None:  # pragma: no cover
 
 
 @njit(nogil=True, cache=True)
+def _settle_few(
+    scores: Any,
+    slope: Any,
+    at_low: Any,
+    at_high: Any,
+    bounds: tuple[float, float],
+    origin: Any,
+    start: Any,
+    end: Any,
+) -> bool:  # pragma: no cover
+    """Write each short row's winners at 0, ``low`` and ``high``; False if a row cannot be used."""
+    if bounds[0] == 0.0:
+        shift, exact, margin = at_high
+        well = ends_of_few(scores, shift, exact, margin, slope, origin, end)
+        _copy(origin, start)
+        return bool(well)
+    shift, exact, margin = at_low
+    well = ends_of_few(scores, shift, exact, margin, slope, origin, start)
+    if bounds[1] != 0.0:
+        shift, exact, margin = at_high
+        return bool(well & ends_of_few(scores, shift, exact, margin, slope, origin, end))
+    _copy(origin, end)
+    _level(slope, start, end)
+    return bool(well)
+
+
+@njit(nogil=True, cache=True)
 def _settle(
     scores: Any,
     bits: Any,
@@ -238,18 +271,14 @@ def _settle(
     at_low: Any,
     at_high: Any,
     bounds: tuple[float, float],
-    desk: Any,
+    line: Any,
+    places: Any,
     origin: Any,
     start: Any,
     end: Any,
 ) -> bool:  # pragma: no cover
     """Write each row's winners at 0, ``low`` and ``high``; False if a row cannot be used."""
-    if scores.shape[1] < SHORT and bounds[0] == 0.0:
-        shift, exact, margin = at_high
-        well = ends_of_few(scores, shift, exact, margin, slope, origin, end)
-        _copy(origin, start)
-        return bool(well)
-    line, line_bits, places = desk
+    line_bits = line.view(bits.dtype)
     if not peaks(scores, bits, places, origin):
         return False
     _copy(origin, start)
@@ -265,11 +294,26 @@ def _settle(
         return bool(
             winners(scores, shift, exact, margin, slope, start, line, line_bits, places, end)
         )
-    for i in range(scores.shape[0]):
-        if not slope[end[i]] > slope[start[i]]:
-            # A line that is no steeper, and on top at 0, was on top all the way but for rounding.
-            start[i] = end[i]
+    _level(slope, start, end)
     return True
+
+
+@njit(nogil=True, cache=True)
+def _level(slope: Any, start: Any, end: Any) -> None:  # pragma: no cover
+    """Let rows stay where they end at 0 unless they rise towards it.
+
+    A line that is no steeper, and on top at 0, was on top all the way but for rounding.
+    """
+    for i in range(start.shape[0]):
+        if not slope[end[i]] > slope[start[i]]:
+            start[i] = end[i]
+
+
+def places_of(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """The places in a block, counted down to 1, for rows that are long; None for short ones."""
+    if bits.shape[1] < SHORT:
+        return None
+    return np.arange(WIDTH, 0, -1).astype(bits.dtype)
 
 
 @njit(nogil=True, cache=True)
@@ -280,6 +324,7 @@ def count_rows(
     weights: Any,
     slope: Any,
     bounds: tuple[float, float],
+    places: Any,
     counts: Any,
     sums: Any,
     position: Any,
@@ -290,17 +335,15 @@ def count_rows(
 ) -> tuple[int, int]:  # pragma: no cover
     """Count the rows from ``first_row`` until done, or the table of switches is full.
 
-    ``bits`` are those of the scores, as integers. ``counts`` (5, K) and, where ``weights`` is not
-    empty, ``sums`` are added to: support, true positives and predicted at ``low``, true positives
-    and predicted at 0. Switches go behind the ``used`` ones in ``position``, ``parties`` (label,
-    loser, winner) and ``switch_weights``. Returns the next row, or −1 if one has NaN, +inf or no
-    finite score, and the number of switches.
+    ``bits`` are those of the scores, as integers, and ``places`` those of :func:`places_of`.
+    ``counts`` (5, K) and, where ``weights`` is not empty, ``sums`` are added to: support, true
+    positives and predicted at ``low``, true positives and predicted at 0. Switches go behind the
+    ``used`` ones in ``position``, ``parties`` (label, loser, winner) and ``switch_weights``.
+    Returns the next row, or −1 if one has NaN, +inf or no finite score, and the number of switches.
     """
     n_rows, n_classes = scores.shape
     step = max(1, TILE // n_classes)
-    places, found = np.arange(WIDTH, 0, -1).astype(bits.dtype), np.empty(n_classes + 1, np.int64)
-    line = np.empty((1, n_classes), scores.dtype)
-    desk = (line, line.view(bits.dtype), places)
+    line, found = np.empty((1, n_classes), scores.dtype), np.empty(n_classes + 1, np.int64)
     at_low, at_high = _lines(scores, bounds[0], slope), _lines(scores, bounds[1], slope)
     own, _, margin = _lines(scores, 1.0, slope)
     winning = np.empty((3, step), np.int32)
@@ -310,13 +353,18 @@ def count_rows(
             return first, used
         tile, y, weight = scores[first:last], labels[first:last], weights[first:last]
         origin, start, end = winning[:, : last - first]
-        if not _settle(
-            tile, bits[first:last], slope, at_low, at_high, bounds, desk, origin, start, end
-        ):
+        if places is None:
+            well = _settle_few(tile, slope, at_low, at_high, bounds, origin, start, end)
+        else:
+            own_bits = bits[first:last]
+            well = _settle(
+                tile, own_bits, slope, at_low, at_high, bounds, line, places, origin, start, end
+            )
+        if not well:
             return -1, used
         _tally(y, weight, origin, start, counts, sums)
         used = _walk_rows(
-            tile, y, weight, slope, own, margin, bounds, start, end, found,
+            tile, y, weight, slope, own, margin, bounds, start, end, found, places,
             position, parties, switch_weights, used,
         )  # fmt: skip
     return n_rows, used

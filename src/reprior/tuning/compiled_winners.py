@@ -120,24 +120,13 @@ def _peak(scores: Any, bits: Any, i: Index, places: Any) -> Index:  # pragma: no
     return a
 
 
-@njit(nogil=True, cache=True, forceinline=True)
-def _peak_of_few(scores: Any, i: Index, n_classes: Index) -> Index:  # pragma: no cover
-    """The same: conditional moves, nothing to mispredict."""
-    a, top = ZERO, scores[i, ZERO]
-    for k in range(ONE, n_classes):
-        a = k if scores[i, k] > top else a
-        top = scores[i, k] if scores[i, k] > top else top
-    return np.int64(a)
-
-
 @njit(nogil=True, cache=True)
 def peaks(scores: Any, bits: Any, places: Any, origin: Any) -> bool:  # pragma: no cover
     """Write the model's own arg max of every row; whether each is finite."""
     n_rows: Index = np.uintp(scores.shape[0])
-    n_classes: Index = np.uintp(scores.shape[1])
-    few, well = n_classes < SHORT, True
+    well = True
     for i in range(n_rows):
-        a = _peak_of_few(scores, i, n_classes) if few else _peak(scores, bits, i, places)
+        a = _peak(scores, bits, i, places)
         origin[i] = a
         well &= -np.inf < scores[i, a] < np.inf
     return well
@@ -306,10 +295,6 @@ def winners(
     (1, K) scores, ``bits`` the same as integers.
     """
     n_rows: Index = np.uintp(scores.shape[0])
-    n_classes: Index = np.uintp(scores.shape[1])
-    if n_classes < SHORT:
-        nobody = np.empty_like(found)
-        return bool(ends_of_few(scores, shift, exact, margin, slope, nobody, found))
     blocks = np.arange(0, scores.shape[1], WIDTH).astype(np.uintp)
     n_blocks = np.uintp(blocks.shape[0])
     for i in range(n_rows):

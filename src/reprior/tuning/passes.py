@@ -218,7 +218,7 @@ def _count_compiled(
     blocks: Sequence[Any],
 ) -> None:
     """Each block in one compiled loop."""
-    from reprior.tuning.compiled import count_rows
+    from reprior.tuning.compiled import count_rows, places_of
 
     table, used = ledger.room, 0
     if table is None:
@@ -230,10 +230,10 @@ def _count_compiled(
         scores, labels = read_only(block.scores), read_only(block.labels)
         weights = read_only(NO_WEIGHTS if block.weights is None else block.weights)
         bits = scores.view(np.int32 if scores.itemsize == 4 else np.int64)
-        row = 0
+        row, places = 0, places_of(bits)
         while row < labels.size:
             row, used = count_rows(
-                scores, bits, labels, weights, slopes, bounds, ledger.counts, ledger.sums,
+                scores, bits, labels, weights, slopes, bounds, places, ledger.counts, ledger.sums,
                 table.position, table.parties, table.weight, row, used,
             )  # fmt: skip
             if row < 0:
