@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from tests.core.shifted import world
 
+from reprior.core.shift import estimate_target_prior
 from reprior.core.shift_moments import Moments, bbse, conditioning, truncated
 from reprior.core.shift_predictions import predictions
+from reprior.exceptions import RepriorWarning
 
 EXACT = 1e-12
 """Solutions of well-conditioned systems by two routes in float64."""
@@ -72,6 +74,69 @@ def test_a_singular_matrix_stays_near_the_source(matrix):
     # Of all solutions the nearest: nothing was moved along what the matrix does not see.
     blind = np.linalg.svd(matrix)[2][np.linalg.matrix_rank(matrix) :]
     np.testing.assert_allclose(blind @ (found - source), 0, atol=1e-10)
+
+
+@st.composite
+def singular_stacks(draw):
+    """Confusion matrices of counts, some with a column that is that of another class, or a mix."""
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    k, n = draw(st.integers(2, 12)), draw(st.integers(1, 6))
+    matrices = np.empty((n, k, k))
+    singular = np.zeros(n, bool)
+    for i in range(n):
+        counts = np.array(
+            [rng.multinomial(m, rng.dirichlet(np.ones(k))) for m in rng.integers(2, 90, k)]
+        )
+        if draw(st.booleans()):
+            first, second = rng.choice(k, 2, replace=False)
+            counts[second] = counts[first] * rng.integers(1, 50)
+            if k > 2 and draw(st.booleans()):
+                third = rng.choice(np.setdiff1d(np.arange(k), [first, second]))
+                counts[second] += counts[third] * rng.integers(1, 50)
+            singular[i] = True
+        matrices[i] = (counts / counts.sum(axis=1, keepdims=True)).T
+    return matrices, singular, rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), n)
+
+
+CUTOFF = 1e-11
+"""Singular values of random counts are above this, those that should be 0 far below."""
+
+
+@given(singular_stacks())
+def test_a_matrix_that_rounding_makes_regular_is_singular_all_the_same(drawn):
+    matrices, singular, source, targets = drawn
+    predicted = np.einsum("bij,bj->bi", matrices, targets)
+    found = bbse(Moments(predicted, matrices, 100), source)
+    for matrix, mean, prior, is_singular in zip(matrices, predicted, found, singular, strict=True):
+        balanced = np.eye(source.size) - 1 / source.size
+        nearest = np.linalg.pinv(matrix @ balanced, rcond=CUTOFF) @ (mean - matrix @ source)
+        kept = np.linalg.svd(matrix, compute_uv=False)
+        if is_singular or kept[-1] < CUTOFF * kept[0]:
+            smallest = kept[kept > CUTOFF * kept[0]][-1]
+            np.testing.assert_allclose(prior, source + balanced @ nearest, atol=1e-9 / smallest)
+        np.testing.assert_allclose(matrix @ prior, mean, atol=1e-9)
+
+
+def test_classes_that_look_alike_share_equally():
+    """Hard predictions of a last class that is the one before it for all that the model sees."""
+    k = 5
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        counts = np.stack(
+            [rng.multinomial(m, rng.dirichlet(np.ones(k))) for m in rng.integers(5, 60, k)], axis=1
+        )
+        counts[:, -1] = counts[:, -2] * 3
+        labels = np.repeat(np.tile(np.arange(k), k), counts.ravel())
+        seen = np.eye(k)[np.repeat(np.repeat(np.arange(k), k), counts.ravel())]
+        with pytest.warns(RepriorWarning, match="singular"):
+            prior = estimate_target_prior(
+                np.eye(k)[rng.choice(k, 200, p=rng.dirichlet(np.ones(k)))],
+                source_prior=np.full(k, 1 / k),
+                method="bbse",
+                kind="probs",
+                validation=(seen, labels),
+            )
+        np.testing.assert_allclose(prior[-1], prior[-2], atol=1e-9)
 
 
 def test_truncation():

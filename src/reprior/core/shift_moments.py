@@ -30,8 +30,13 @@ taken as near-singular: of matrices that truly are singular, 95 % are then recog
 WELL_CONDITIONED = 1e-6
 """Of squares of singular values that are further apart, the smallest loses more than six digits."""
 
-HUGE = 1e8
-"""Solutions beyond this are of matrices that are singular but for rounding."""
+TOLD_APART = 1e8
+"""A product of the norms of a matrix and its inverse below this leaves no doubt that the matrix has
+an inverse. The norms, which are cheap, are of the condition number's size or larger, up to K."""
+
+ROUNDINGS = 8.0
+"""Units of rounding per class, relative to the largest singular value, that a smallest one of 0
+may turn into: by the division that made the matrix, and by the decomposition."""
 
 
 class Moments(NamedTuple):
@@ -76,19 +81,46 @@ def bbse(found: Moments, source: Vector) -> Vector:
 
     μ is the mean prediction on the target, and column j of M that on validation samples of class
     j. This is :math:`p = w ∘ P_v` with Lipton's weights :math:`w = C^{-1} μ`, where C is the joint
-    confusion matrix and P_v the class mix of the validation labels. Where M is singular, it is
-    the solution nearest to the source prior. Works on stacks of replicates.
+    confusion matrix and P_v the class mix of the validation labels. Where M is singular, as far
+    as rounding lets that be seen, it is the solution nearest to the source prior. Works on stacks
+    of replicates, each by itself.
     """
-    prior: Vector
-    with suppress(np.linalg.LinAlgError):  # raised where a class is never predicted
-        prior = np.linalg.solve(found.confusion, found.predicted[..., None])[..., 0]
-        if np.abs(prior).max() < HUGE:
-            return prior
-    missing = found.predicted - found.confusion @ source
+    K = source.size
+    matrices, predicted = found.confusion.reshape(-1, K, K), found.predicted.reshape(-1, K)
+    priors = np.empty(predicted.shape)
+    told = _has_inverse(matrices)
+    if told.any():
+        priors[told] = np.linalg.solve(matrices[told], predicted[told, :, None])[..., 0]
+    if not told.all():
+        priors[~told] = _nearest(matrices[~told], predicted[~told], source)
+    return priors.reshape(found.predicted.shape)
+
+
+def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
+    """Return which matrices (B, K, K) are not singular, or so but for rounding."""
+    # A quotient by a pivot that is rounding alone may have any size: only the inverse tells.
+    sure = np.zeros(len(matrices), np.bool_)
+    with suppress(np.linalg.LinAlgError):  # raised for all where one pivot is exactly 0
+        norms = np.linalg.norm(matrices, axis=(1, 2))
+        sure = norms * np.linalg.norm(np.linalg.inv(matrices), axis=(1, 2)) < TOLD_APART
+    if not sure.all():
+        sigma = np.linalg.svd(matrices[~sure], compute_uv=False)
+        sure[~sure] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
+    return sure
+
+
+def _nearest(matrices: Vector, predicted: Vector, source: Vector) -> Vector:
+    """Return the solutions nearest to the source prior of singular systems (B, K, K), (B, K)."""
+    missing = predicted - matrices @ source
     balanced = np.eye(source.size) - 1.0 / source.size  # changes that leave the sum at 1
-    nearest = np.linalg.pinv(found.confusion @ balanced, rcond=_rounding(source.size))
-    prior = source + (balanced @ nearest @ missing[..., None])[..., 0]
-    return prior
+    left, sigma, right = np.linalg.svd(matrices @ balanced)
+    # As small as rounding of the matrix itself, of which only the balanced part is left here.
+    largest = np.linalg.norm(matrices, ord=2, axis=(1, 2))[:, None]
+    seen = sigma > _rounding(source.size) * largest
+    along = np.einsum("bij,bi->bj", left, missing)
+    along = np.divide(along, sigma, out=np.zeros_like(along), where=seen)
+    found: Vector = source + np.einsum("bji,bj->bi", right, along) @ balanced
+    return found
 
 
 def truncated(priors: Vector, source: Vector) -> Vector:
@@ -132,4 +164,4 @@ def _least_seen(matrix: Vector) -> tuple[Vector, float, Vector, float]:
 
 
 def _rounding(n_classes: int) -> float:
-    return n_classes * float(np.finfo(np.float64).eps)
+    return ROUNDINGS * n_classes * float(np.finfo(np.float64).eps)
