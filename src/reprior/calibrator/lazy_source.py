@@ -13,7 +13,7 @@ import numpy as np
 from reprior.calibrator.fitting import Tuned, tuned
 from reprior.calibrator.sources import InMemory, best_at_temperature
 from reprior.core.box_newton import Quadratic
-from reprior.core.importance import importance_weights
+from reprior.core.importance import classes_with_labels, importance_weights
 from reprior.core.joint import JointLoss, LogLossFit, minimise_jointly, refuse_lone_class
 from reprior.core.labelled import Labelled
 from reprior.core.prior import slopes
@@ -176,13 +176,21 @@ class LazySource:
         """The best T and λ of softmax(z/T + λ·w); λ alone where T is given."""
         refuse_lone_class(problem.target_prior)
         w = slopes(problem.source_prior, problem.target_prior)
-        loss = partial(
-            self._loss, self._rows(problem, problem.target_prior > 0, np.zeros_like(w)), w
-        )
+        rows = self._rows(problem, problem.target_prior > 0, np.zeros_like(w))
+        seen = classes_with_labels(np.where(rows.kept, self._support, 0.0))
+        found = self._joint(problem, replace(rows, kept=seen), w)
+        if (seen == rows.kept).all():
+            return found
+        # A class without labels teaches nothing, but takes its share of the probability.
+        value = self._loss(rows, w, 1.0 / found.temperature, found.strength).value
+        return replace(found, log_loss=value)
+
+    def _joint(self, problem: Problem, rows: RowsOf, w: Vector) -> LogLossFit:
+        loss = partial(self._loss, rows, w)
         if not isinstance(problem.temperature, str):
             return best_at_temperature(loss, problem)
-        if problem.flat:
-            found = self.temperature(problem, w)
+        if np.unique(w[rows.kept]).size == 1:
+            found = self.temperature(problem, np.where(rows.kept, w, -np.inf))
             return LogLossFit(
                 found.temperature, 1.0 / found.temperature, found.log_loss, found.converged,
                 found.n_iterations, found.at_bound,
@@ -209,9 +217,13 @@ class LazySource:
     def _rows(self, problem: Problem, kept: Vector, shifts: Vector) -> RowsOf:
         if self.found is None:
             self.profile(problem.bounds)
+        return RowsOf.of(problem, self._support, kept, shifts)
+
+    @property
+    def _support(self) -> Vector:
+        """The weight of every class, once there is a profile."""
         assert self.found is not None and self.found.profile is not None  # noqa: S101, PT018
-        support = np.asarray(self.found.profile.baseline.support, np.float64)
-        return RowsOf.of(problem, support, kept, shifts)
+        return np.asarray(self.found.profile.baseline.support, np.float64)
 
     def _loss(self, rows: RowsOf, w: Vector, inverse: float, strength: float) -> Quadratic:
         found = self.pieces.run(partial(LossTally, rows, w, (inverse, strength)), join_sums)
