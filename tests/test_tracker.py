@@ -78,7 +78,9 @@ def test_single_scores_of_two_classes():
 
 def test_calibrated_scores():
     here, scores, validation = stream(6)
-    known = rp.PriorTracker(here.source, half_life=50, validation=validation)
+    known = rp.PriorTracker(
+        here.source, half_life=50, validation=validation, calibration=(1.0, 0.0)
+    )
     known.update(scores)
     seen = (validation[0] / 3 - 1, validation[1])
     for calibration in ((3.0, 3.0), lambda rows: 3 * (rows + 1)):

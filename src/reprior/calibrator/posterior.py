@@ -18,7 +18,7 @@ from reprior.core.binary import is_single_score
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import as_mapping, encode
+from reprior.encoding import as_mapping, cost_array, encode
 from reprior.files.calibrators import write_calibrator
 from reprior.metrics.count_metrics import CountMetric
 from reprior.summary import metric_name, summary_text
@@ -254,10 +254,12 @@ class PosteriorCalibrator(Fitted):
         costs : array-like of shape (K, D), optional
             ``costs[true, decided]``: return the decision of least expected cost instead, by the
             probabilities, see :func:`reprior.decide`. Columns are the classes; where there are more
-            or fewer of them than classes, the column's index is returned.
+            or fewer of them than classes, the column's index is returned. A frame's rows and
+            columns that have the classes' names are put in their order.
         """
         n_classes = self._fitted.source_prior_.size
         if costs is not None:
+            costs = cost_array(costs, self.classes_)
             index = decide(self.predict_proba(scores), costs, class_axis=self.class_axis)
             if np.shape(costs)[1] != n_classes:
                 return index

@@ -7,12 +7,25 @@ import numpy as np
 from reprior.core import shift_newton
 from reprior.core.shift_moments import Conditioning, Moments, bbse, truncated
 
-__all__ = ["SHARE", "Held", "held_back", "of_conditioning", "of_penalty", "of_rest"]
+__all__ = [
+    "SHARE",
+    "Held",
+    "held_back",
+    "of_conditioning",
+    "of_few_samples",
+    "of_penalty",
+    "of_rest",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 SHARE = 0.05
 """Of a mix: where the penalty of RLLS moves more than this, it decides and not the data."""
+
+
+SAMPLES_PER_CLASS = 4
+"""With n samples even their true labels tell the share of an average class, 1/K, only with a
+standard error of 1/√(nK): half of the share itself at n = 4K."""
 
 
 class Held(NamedTuple):
@@ -55,6 +68,18 @@ def of_rest(n_classes: int, passes: int, left: float) -> str:
         f"the target prior has not come to rest after {passes} passes of {by} over the scores: it "
         f"may still move by {left:.1g}. The scores hardly tell some classes apart; join these, or "
         f"use more data."
+    )
+
+
+def of_few_samples(n_classes: int, n_samples: int | None) -> str:
+    """Say that samples are too few to have a mix, or nothing where they are not, or unknown."""
+    if n_samples is None or n_samples >= SAMPLES_PER_CLASS * n_classes:
+        return ""
+    return (
+        f"{n_samples} sample{'s are' if n_samples > 1 else ' is'} too few to tell the mix of "
+        f"{n_classes} classes: with fewer than {SAMPLES_PER_CLASS * n_classes} not even their true "
+        f"labels would tell the share of an average class to within half of it. Use more samples, "
+        f"or state a mix that you know instead."
     )
 
 
