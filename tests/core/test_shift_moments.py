@@ -160,6 +160,14 @@ class TestConditioning:
         assert found.standard_error == 0
         assert not found.near_singular
 
+    def test_a_single_label_of_a_class_tells_nothing_of_its_spread(self):
+        rng = np.random.default_rng(3)
+        labels = np.array([0] * 5 + [1] * 5 + [2])
+        found = self.of(10.0 * np.eye(3)[labels] + rng.normal(size=(11, 3)), labels, soft=True)
+        assert found.standard_error == np.inf
+        assert found.near_singular
+        assert np.isfinite(found.condition_number)
+
     def test_a_class_that_is_never_predicted(self):
         labels = np.repeat([0, 1, 2], 50)
         scores = 10.0 * np.eye(3)[np.minimum(labels, 1)]
@@ -178,8 +186,8 @@ class TestConditioning:
         assert found.smallest_singular_value == pytest.approx(smallest, rel=1e-8, abs=1e-15)
         expected = 1 / smallest if smallest else np.inf
         assert found.condition_number == pytest.approx(expected, rel=1e-8)
-        along = seen.probabilities @ left[:, 3]
-        variances = [along[labels == k].var() / 10 for k in range(4)]
+        along = seen.probabilities() @ left[:, 3]
+        variances = [along[labels == k].var(ddof=1) / 10 for k in range(4)]
         error = np.sqrt(right[:, 3] ** 2 @ variances)
         assert found.standard_error == pytest.approx(error, rel=1e-6)
 
@@ -204,3 +212,20 @@ class TestConditioning:
             noise = rng.normal(size=scores.shape) * jitter
             found.append(self.of(scores + noise, labels, soft=soft).near_singular)
         assert np.mean(found) > 0.85  # 95 %, less four standard errors of 100 trials
+
+
+@pytest.mark.parametrize("method", ["em", "bbse", "bbse_soft", "rlls", "rlls_soft"])
+def test_single_labels_are_never_taken_on_trust(method):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        here = world(rng, 3, 3.0)
+        seen = here.draw(rng, 60, np.full(3, 1 / 3))
+        first = [int(np.argmax(seen[1] == k)) for k in range(3)]
+        with pytest.warns(RepriorWarning, match="a single validation label"):
+            estimate_target_prior(
+                here.draw(rng, 100, here.target)[0],
+                source_prior=here.source,
+                method=method,
+                validation=(seen[0][first], seen[1][first]),
+                calibration=(1.0, 0.0),
+            )

@@ -87,6 +87,12 @@ def of_conditioning(found: Conditioning | None) -> str:
     """Say that a confusion matrix may be singular, or nothing where it is not."""
     if found is None or not found.near_singular:
         return ""
+    if np.isinf(found.standard_error):
+        return (
+            "some class has a single validation label, which does not tell how much its samples "
+            "differ: the confusion matrix may be singular for all that the labels say, and "
+            "intervals are too narrow. Use more labels, at least a few of every class."
+        )
     return (
         f"the confusion matrix of the validation samples is singular for all that their labels "
         f"say: its smallest singular value is {found.smallest_singular_value:.2g}, with a standard "

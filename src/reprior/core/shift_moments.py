@@ -64,7 +64,8 @@ class Conditioning:
     smallest_singular_value : float
         0 where some mix of classes cannot be told from another.
     standard_error : float
-        Of the smallest singular value, by the number of validation labels.
+        Of the smallest singular value, by the number of validation labels. Infinite where a class
+        has a single label, which does not tell how much its samples differ.
     near_singular : bool
         Whether the smallest singular value is not two standard errors above 0, so that the
         matrix may be singular for all that the labels say.
@@ -135,14 +136,16 @@ def conditioning(source: Predicted, labels: NDArray[np.int64], confusion: Vector
 
     To first order the smallest singular value :math:`σ = u^⊤ M v` has the variance
     :math:`\sum_j v_j^2 \operatorname{var}_j(u^⊤ f) / n_j` with the predictions f of the n_j samples
-    of class j.
+    of class j, whose variance is estimated with n_j − 1.
     """
     left, smallest, right, largest = _least_seen(confusion)
     along = source.along(left)
     counts = np.bincount(labels).astype(np.float64)
     mean = np.bincount(labels, weights=along) / counts
-    variance = np.bincount(labels, weights=(along - mean[labels]) ** 2) / counts
-    error = float(np.sqrt((right**2 * variance / counts).sum()))
+    spread = np.bincount(labels, weights=(along - mean[labels]) ** 2)
+    error = float("inf")
+    if counts.min() > 1:
+        error = float(np.sqrt((right**2 * spread / (counts * (counts - 1))).sum()))
     singular = smallest <= _rounding(right.size) * largest
     return Conditioning(
         condition_number=float("inf") if singular else largest / smallest,

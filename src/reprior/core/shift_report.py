@@ -79,6 +79,13 @@ class TargetPriorReport:
     calibration: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     held_back: float | None = None
 
+    def __repr__(self) -> str:
+        labels = "" if self.n_labels is None else f", n_labels={self.n_labels}"
+        return (
+            f"TargetPriorReport({self.prior.size} classes, method={self.method!r}, "
+            f"n_samples={self.n_samples}{labels}, {len(self.replicates)} replicates)"
+        )
+
     def summary(self, classes: Sequence[Any] | None = None) -> str:
         """Return the estimate as text: a line per class, and how far to trust it.
 
