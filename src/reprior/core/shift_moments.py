@@ -31,8 +31,9 @@ WELL_CONDITIONED = 1e-6
 """Of squares of singular values that are further apart, the smallest loses more than six digits."""
 
 TOLD_APART = 1e8
-"""A product of the norms of a matrix and its inverse below this leaves no doubt that the matrix has
-an inverse. The norms, which are cheap, are of the condition number's size or larger, up to K."""
+"""A solution for a random right side that is not this much larger leaves no doubt that a matrix has
+an inverse: of one that is singular but for rounding it is larger by 1e15 or so, and would have to
+miss the direction that is not seen by seven digits."""
 
 ROUNDINGS = 8.0
 """Units of rounding per class, relative to the largest singular value, that a smallest one of 0
@@ -99,15 +100,20 @@ def bbse(found: Moments, source: Vector) -> Vector:
 
 def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
     """Return which matrices (B, K, K) are not singular, or so but for rounding."""
-    # A quotient by a pivot that is rounding alone may have any size: only the inverse tells.
-    sure = np.zeros(len(matrices), np.bool_)
+    told: NDArray[np.bool_] = matrices.any(axis=2).all(axis=1)  # or a class is never predicted
+    given = matrices[told]
+    sure = np.zeros(len(given), np.bool_)
+    # A quotient by a pivot that is rounding alone may have any size; one of numbers that have
+    # nothing to do with the matrix does not.
+    probe = np.random.default_rng(0).normal(size=(matrices.shape[-1], 1))
     with suppress(np.linalg.LinAlgError):  # raised for all where one pivot is exactly 0
-        norms = np.linalg.norm(matrices, axis=(1, 2))
-        sure = norms * np.linalg.norm(np.linalg.inv(matrices), axis=(1, 2)) < TOLD_APART
+        size = np.linalg.norm(np.linalg.solve(given, probe), axis=(1, 2))
+        sure = size < TOLD_APART * np.linalg.norm(probe)
     if not sure.all():
-        sigma = np.linalg.svd(matrices[~sure], compute_uv=False)
+        sigma = np.linalg.svd(given[~sure], compute_uv=False)
         sure[~sure] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
-    return sure
+    told[told] = sure
+    return told
 
 
 def _nearest(matrices: Vector, predicted: Vector, source: Vector) -> Vector:
