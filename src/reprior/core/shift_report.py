@@ -55,8 +55,8 @@ class TargetPriorReport:
         How well the confusion matrix of the validation samples tells the classes apart; None
         without validation.
     calibration : (scale, bias) or None
-        The map that EM fitted to the validation labels, for
-        :class:`reprior.PriorTracker` and further estimates; None where none was fitted.
+        The map that EM fitted to the validation labels, for further estimates, and for a
+        :class:`reprior.PriorTracker` without these labels; None where none was fitted.
     held_back : float or None
         How much of the mix would be elsewhere without the penalty of RLLS; None of other methods.
         Where it is large the penalty decides, and the intervals, which are of the penalised
