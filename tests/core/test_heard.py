@@ -12,9 +12,14 @@ from reprior.exceptions import RepriorWarning
 
 def test_each_sentence_once_and_others_go_their_way():
     said = ["known"]
-    with pytest.warns(UserWarning, match="theirs") as caught, heard(said):
-        for sentence in ("new", "known", "new"):
-            warnings.warn(sentence, RepriorWarning, stacklevel=1)
-        warnings.warn("theirs", UserWarning, stacklevel=1)
+
+    def speak():
+        with heard(said):
+            for sentence in ("new", "known", "new"):
+                warnings.warn(sentence, RepriorWarning, stacklevel=1)
+            warnings.warn("theirs", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="theirs") as caught:
+        speak()
     assert said == ["known", "new"]
     assert [(w.filename, str(w.message)) for w in caught] == [(__file__, "theirs")]

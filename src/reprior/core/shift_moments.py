@@ -100,7 +100,8 @@ def bbse(found: Moments, source: Vector) -> Vector:
 
 def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
     """Return which matrices (B, K, K) are not singular, or so but for rounding."""
-    told: NDArray[np.bool_] = matrices.any(axis=2).all(axis=1)  # or a class is never predicted
+    # A class that is never predicted has a row of zeros.
+    told = np.all(np.any(matrices != 0, axis=2), axis=1)
     given = matrices[told]
     sure = np.zeros(len(given), np.bool_)
     # A quotient by a pivot that is rounding alone may have any size; one of numbers that have
@@ -108,7 +109,7 @@ def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
     probe = np.random.default_rng(0).normal(size=(matrices.shape[-1], 1))
     with suppress(np.linalg.LinAlgError):  # raised for all where one pivot is exactly 0
         size = np.linalg.norm(np.linalg.solve(given, probe), axis=(1, 2))
-        sure = size < TOLD_APART * np.linalg.norm(probe)
+        sure = np.asarray(size < TOLD_APART * np.linalg.norm(probe))
     if not sure.all():
         sigma = np.linalg.svd(given[~sure], compute_uv=False)
         sure[~sure] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
