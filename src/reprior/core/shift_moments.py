@@ -101,9 +101,9 @@ def bbse(found: Moments, source: Vector) -> Vector:
 def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
     """Return which matrices (B, K, K) are not singular, or so but for rounding."""
     # A class that is never predicted has a row of zeros.
-    told = np.all(np.any(matrices != 0, axis=2), axis=1)
+    told: NDArray[np.bool_] = np.abs(matrices).sum(axis=2).min(axis=1) > 0
     given = matrices[told]
-    sure = np.zeros(len(given), np.bool_)
+    sure: NDArray[np.bool_] = np.zeros(len(given), np.bool_)
     # A quotient by a pivot that is rounding alone may have any size; one of numbers that have
     # nothing to do with the matrix does not.
     probe = np.random.default_rng(0).normal(size=(matrices.shape[-1], 1))
