@@ -46,6 +46,51 @@ def test_columns_with_other_names_are_taken_as_they_stand(scores):
     assert read.names is None
 
 
+@pytest.mark.filterwarnings("ignore::reprior.RepriorWarning")
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize(
+    "columns, words",
+    [
+        (["cow", "ant", "bird"], r"Got 'bird', which is no class, among 'cow', 'ant', 'bird'"),
+        (["id", "ant", "bee", "cow"], "Got 'id', which is no class"),
+        (["ant", "bee"], "Got no 'cow'"),
+    ],
+)
+def test_columns_of_which_some_are_classes_are_refused(scores, frame, columns, words):
+    given = frame(dict.fromkeys(columns, scores[:, 0]))
+    with pytest.raises(rp.ScoresError, match=words):
+        score_array(given, as_classes(NAMES))
+    calibrator = rp.PosteriorCalibrator(PRIOR, classes=NAMES)
+    calibrator.fit(np.eye(3), NAMES)
+    with pytest.raises(rp.ScoresError, match=words):
+        calibrator.predict(given)
+
+
+def test_columns_that_are_indices_are_put_in_their_order(scores):
+    frame = pd.DataFrame(scores, columns=[0, 1, 2])[[2, 0, 1]]
+    np.testing.assert_array_equal(data(frame, [0, 2, 1, 1]).data.scores, scores)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+@pytest.mark.parametrize("classes", [None, NAMES])
+def test_missing_names_are_refused_in_a_sentence(scores, missing, classes):
+    words = r"`labels` must name a class for every sample. Got labels\[2\]=.*missing. Drop such"
+    with pytest.raises(rp.LabelsError, match=words):
+        data(scores, pd.Series(["ant", "bee", missing, "cow"], dtype=object), classes=classes)
+
+
+def test_the_remedy_for_missing_names_exists(scores):
+    read = data(scores, ["ant", "bee", "unlabelled", "cow"], ignore_index="unlabelled")
+    assert read.names == NAMES
+    assert read.data.labels.tolist() == [0, 1, -1, 2]
+    assert read.data.ignore_index == -1
+
+
+def test_numbers_among_names_are_refused_in_a_sentence(scores):
+    with pytest.raises(rp.LabelsError, match=r"all names or all class indices. Got labels\[3\]=7"):
+        data(scores, pd.Series(["ant", "bee", "cow", 7]))
+
+
 def test_names_are_sorted_where_nothing_orders_them(scores):
     read = data(scores, np.array(["cow", "ant", "bee", "ant"]))
     assert read.names == NAMES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,9 +10,9 @@ import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import constant, is_traced, namespace, to_numpy
-from reprior.core.checks import check_bounds
+from reprior.core.checks import check_bounds, few, index_of
 from reprior.core.prior import as_prior, as_target_prior
-from reprior.exceptions import LabelsError, OptionError, ScoresError
+from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.metrics.count_metrics import find_metric
 from reprior.tuning.data import TuningData
 from reprior.tuning.lazy_frames import (
@@ -31,6 +31,7 @@ __all__ = [
     "are_indices",
     "as_classes",
     "as_mapping",
+    "cost_array",
     "encode",
     "encode_part",
     "is_range",
@@ -120,8 +121,9 @@ def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = 
     named = isinstance(prior, Mapping)
     n_classes = len(prior) if named else as_prior(prior, name="source_prior").size
     names = resolve_classes(
-        classes, n_classes=n_classes, source_prior=prior, scores=scores, labels=labels
-    )
+        classes, n_classes=n_classes, source_prior=prior, scores=scores, labels=labels,
+        ignore_index=options.ignore_index,
+    )  # fmt: skip
     found = np.arange(n_classes) if names is None else names
     order = found.tolist()
     return Terms(
@@ -166,25 +168,26 @@ def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Prob
 
 def as_mapping(prior: Any) -> Any:
     """A prior with an index of its own (a pandas series) as {class: value}; others as they are."""
-    index = getattr(prior, "index", None)
-    if index is None or callable(index) or not hasattr(prior, "tolist"):
-        return prior
-    return dict(zip(index.tolist(), prior.tolist(), strict=True))
+    index = index_of(prior)
+    return prior if index is None else dict(zip(index, prior.tolist(), strict=True))
 
 
 def score_array(scores: Any, classes: Vector | None) -> Any:
     """Scores as an array; the columns of a frame in the order of ``classes``.
 
     A frame (pandas, polars) whose columns are named after the classes is put in their order; one
-    with other names is taken as it stands.
+    with other names is taken as it stands, and one of which some are classes is refused.
     """
     if is_lazy_frame(scores):
         return lazy_columns(scores, classes)
     if not _is_frame(scores):
         return scores
     columns = list(scores.columns)
-    if classes is not None and columns != list(classes) and set(columns) == set(classes.tolist()):
-        scores = scores[list(classes)]
+    names = list(range(len(columns))) if classes is None else classes.tolist()
+    if columns != names and set(columns) == set(names):
+        scores = scores[names]
+    elif columns != names and classes is not None:
+        _refuse_some(columns, names, "the columns of `scores`", "scores", ScoresError)
     values = scores.to_numpy()
     if values.dtype == object:
         raise ScoresError(
@@ -194,8 +197,59 @@ def score_array(scores: Any, classes: Vector | None) -> Any:
     return values
 
 
+def cost_array(costs: Any, classes: Vector) -> Any:
+    """Costs as an array; rows and columns of a frame in the order of ``classes``.
+
+    Names that are no classes are taken as they stand, and such of which some are classes refused.
+    Columns of another number than the classes are decisions of their own: they stay in their order.
+    """
+    if not _is_frame(costs):
+        return costs
+    names, rows, columns = classes.tolist(), _row_names(costs), list(costs.columns)
+    values = costs.to_numpy()
+    if rows is not None and rows != names:
+        if set(rows) == set(names):
+            values = values[[rows.index(name) for name in names]]
+        else:
+            _refuse_some(rows, names, "the index of `costs`", "costs", OptionError)
+    if len(columns) == len(names) and columns != names:
+        if set(columns) == set(names):
+            values = values[:, [columns.index(name) for name in names]]
+        else:
+            _refuse_some(columns, names, "the columns of `costs`", "costs", OptionError)
+    return values
+
+
+def _row_names(frame: Any) -> list[Any] | None:
+    """The index of a frame; None of one that has none (polars)."""
+    index = getattr(frame, "index", None)
+    return None if index is None or callable(index) else list(index)
+
+
+def _refuse_some(
+    names: list[Any], classes: list[Any], where: str, called: str, error: type[RepriorError]
+) -> None:
+    """Refuse names of which some are classes, and some are not."""
+    known, other = set(names) & set(classes), [name for name in names if name not in set(classes)]
+    missing = [name for name in classes if name not in set(names)]
+    if not known:
+        return
+    got = f"{other[0]!r}, which is no class" if other else f"no {missing[0]!r}"
+    raise error(
+        f"{where} must be the classes, each once and in any order, or none of them. Got {got}, "
+        f"among {few(names)}. The classes are {few(classes)}. Rename or select, or pass "
+        f"{called}.to_numpy() to take what is there in the order of the classes."
+    )
+
+
 def resolve_classes(
-    classes: Any, *, n_classes: int, source_prior: Any, scores: Any, labels: Any
+    classes: Any,
+    *,
+    n_classes: int,
+    source_prior: Any,
+    scores: Any,
+    labels: Any,
+    ignore_index: Any = None,
 ) -> Vector | None:
     """The class of every score column, or None where labels are the indices themselves.
 
@@ -204,7 +258,8 @@ def resolve_classes(
     of the columns of scikit-learn's models.
     """
     if classes is None and (isinstance(source_prior, Mapping) or not are_indices(labels)):
-        names = set(source_prior if isinstance(source_prior, Mapping) else _values(labels))
+        named = isinstance(source_prior, Mapping)
+        names = set(source_prior) if named else _names_of(labels, ignore_index)
         framed = hasattr(scores, "columns") and names <= set(scores.columns)
         classes = list(scores.columns) if framed else sorted(names)
     if classes is None:
@@ -213,9 +268,35 @@ def resolve_classes(
     if found.size != n_classes or len(set(found.tolist())) != n_classes:
         raise OptionError(
             f"`classes` must name {n_classes} different classes, one per entry of `source_prior`. "
-            f"Got {found.size}: {_few(found.tolist())}. Pass classes=… in the order of the scores."
+            f"Got {found.size}: {few(found.tolist())}. Pass classes=… in the order of the scores."
         )
     return found
+
+
+def _names_of(labels: Any, ignore_index: Any) -> set[Any]:
+    """The different names among the labels, but for the one that marks samples to leave out."""
+    flat = np.asarray(_values(labels), dtype=object).reshape(-1)
+    _refuse_missing(flat)
+    names = set(flat.tolist()) - {ignore_index}
+    if len({isinstance(name, str) for name in names}) > 1:
+        odd = next(i for i, name in enumerate(flat) if not isinstance(name, str))
+        raise LabelsError(
+            f"`labels` must be all names or all class indices. Got labels[{odd}]={flat[odd]!r} "
+            f"among names. Correct the labels, or pass all classes as `classes`."
+        )
+    return names
+
+
+def _refuse_missing(flat: Vector) -> None:
+    """Refuse labels that are missing: None, NaN, or pandas' NA."""
+    for i, name in enumerate(flat.tolist()):
+        missing = name is None or type(name).__name__ in ("NAType", "NaTType")
+        if missing or (isinstance(name, float) and name != name):
+            raise LabelsError(
+                f"`labels` must name a class for every sample. Got labels[{i}]={name!r}, which is "
+                f"missing. Drop such samples and their scores, or give them a name of their own, "
+                f"such as 'unlabelled', and pass it as ignore_index."
+            )
 
 
 def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tuple[Any, int | None]:
@@ -242,8 +323,9 @@ def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
         codes[flat == ignore_index] = IGNORED
     unknown = np.flatnonzero(codes == IGNORED - 1)
     if unknown.size:
+        _refuse_missing(flat)
         raise LabelsError(
-            f"`labels` must be among the classes, {_few(classes.tolist())}. "
+            f"`labels` must be among the classes, {few(classes.tolist())}. "
             f"Got labels[{unknown[0]}]={flat[unknown[0]]!r}. "
             f"Correct the label, or pass all classes as `classes`."
         )
@@ -295,8 +377,3 @@ def _has_to_numpy(values: Any) -> bool:
 
 def _is_frame(values: Any) -> bool:
     return _has_to_numpy(values) and hasattr(values, "columns")
-
-
-def _few(names: Sequence[Any], n: int = 6) -> str:
-    shown = ", ".join(repr(name) for name in names[:n])
-    return shown + (", …" if len(names) > n else "")

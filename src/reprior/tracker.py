@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from reprior.core.binary import resolve_class_axis
-from reprior.core.checks import check_finite_number, check_kind
+from reprior.core.checks import check_finite_number, check_kind, column_names, refuse_reordered
+from reprior.core.heard import heard
 from reprior.core.prior import as_prior
+from reprior.core.shift_calibration import every_second, fitted_calibration
+from reprior.core.shift_estimate import prior_of_columns
 from reprior.core.shift_report import SHOWN
-from reprior.core.shift_rows import Affine, as_calibration, labelled_rows, log_rows
-from reprior.core.tracking import Ratios, Setting, Tracked, measured_ratios, posteriors, track
-from reprior.exceptions import LabelsError, OptionError
+from reprior.core.shift_rows import Affine, Validation, as_calibration, labelled_rows, log_rows
+from reprior.core.tracking import (
+    Ratios,
+    Setting,
+    Tracked,
+    measured_ratios,
+    posteriors,
+    refuse_few_labels,
+    track,
+)
+from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.trackers import read_tracker, write_tracker
 
 __all__ = ["PriorTracker"]
@@ -37,9 +49,11 @@ class PriorTracker:
     samples until a false one at least its inverse. It holds at every n, and however the stream
     is cut into batches; it assumes that samples are drawn independently from the reference mix
     and that the model's probabilities are right. For ones that may not be, pass ``validation``:
-    what the ratio is worth without a shift is then measured and not assumed, two standard errors
-    are added, and the rate holds for 98 % of all validation sets. A shift that is smaller than
-    what so many labels can tell then raises no alarm.
+    they are calibrated first, as :func:`reprior.estimate_target_prior` does it, by every second
+    label of each class. On the other labels it is measured, and not assumed, what the ratio of
+    calibrated scores is worth without a shift; two standard errors are added, and the rate holds
+    for 98 % of all validation sets. A shift that is smaller than what so many labels can tell then
+    raises no alarm.
 
     Batches are not kept. Memory is a few numbers per class, and with ``validation`` per pair of
     classes.
@@ -60,10 +74,14 @@ class PriorTracker:
     class_axis : int, default -1
         The axis of the classes.
     calibration : (scale, bias), or a function, optional
-        As in :func:`reprior.estimate_target_prior`. A function cannot be saved.
+        As in :func:`reprior.estimate_target_prior`: where none is given, one is fitted to half of
+        ``validation``; (1, 0) takes the scores as they are. One that is given should be fitted to
+        other labels than ``validation``, or false alarms are more frequent than stated. A function
+        cannot be saved.
     validation : (scores, labels), optional
-        Labelled scores that the model was not trained on, of all classes in any mix, two of each
-        at least.
+        Labelled scores that the model was not trained on, of all classes in any mix, three of each
+        at least, or two with a ``calibration``. Labels are class indices, or names of the columns
+        of a frame of scores.
     ignore_index : int, optional
         A validation label that marks samples to leave out.
 
@@ -108,17 +126,23 @@ class PriorTracker:
         ignore_index: int | None = None,
     ) -> None:
         check_kind(kind)
-        self.source_prior = as_prior(source_prior, name="source_prior")
+        self._columns = None if validation is None else _columns_of(validation)
+        self.source_prior = prior_of_columns(source_prior, self._columns)
         self.kind, self.class_axis = kind, class_axis
         self.half_life = check_finite_number("half_life", half_life, positive=True)
         self.false_alarm_rate = _rate(false_alarm_rate)
         self._calibration = as_calibration(calibration, self.source_prior.size)
-        self._begin(
-            self.source_prior if reference_prior is None else reference_prior,
-            None,
-            validation,
-            ignore_index,
-        )
+        # Whether the calibration is the tracker's own, fitted to the validation labels.
+        self._fits = calibration is None and validation is not None
+        said: list[str] = []
+        with heard(said):
+            self._begin(
+                self.source_prior if reference_prior is None else reference_prior,
+                None,
+                validation,
+                ignore_index,
+            )
+        _say(said)
 
     def update(self, scores: Any) -> bool:
         """Take a batch of unlabelled scores in, and return whether there is an alarm.
@@ -131,7 +155,13 @@ class PriorTracker:
         """
         if _is_empty(scores, self.source_prior.size, self.class_axis):
             return self.alarm
-        rows = self._rows(scores)
+        columns = column_names(scores)
+        refuse_reordered(columns, self._columns, name="scores", of="those that were given first")
+        said: list[str] = []
+        with heard(said):
+            rows = self._rows(scores)
+        self._columns = self._columns or columns
+        _say(said)
         posterior = posteriors(rows, self.source_prior, self._setting.reference)
         self._state = track(self._state, posterior, self._setting)
         return self.alarm
@@ -178,20 +208,23 @@ class PriorTracker:
         """Take another mix as the reference, the tracked one by default, and begin to count anew.
 
         For after an alarm, when the model has been set to the new mix. The tracked prior stays as
-        it is. A tracker that was made with ``validation`` needs it again.
+        it is, and so does a calibration that was fitted. A tracker that was made with
+        ``validation`` needs it again.
         """
         if self._setting.ratios is not None and validation is None:
             raise OptionError(
                 "`validation` must be given again: what the scores are worth without a shift "
                 "depends on the reference. Got None. Pass the labelled scores of the start."
             )
-        current = self.prior
-        self._begin(
-            current if reference_prior is None else reference_prior,
-            current,
-            validation,
-            ignore_index,
-        )
+        current, said = self.prior, list[str]()
+        with heard(said):
+            self._begin(
+                current if reference_prior is None else reference_prior,
+                current,
+                validation,
+                ignore_index,
+            )
+        _say(said)
 
     def summary(self) -> str:
         """Return the state as text."""
@@ -230,6 +263,7 @@ class PriorTracker:
                 "kind": self.kind,
                 "class_axis": self.class_axis,
                 "calibration": None if how is None else [how.scale.tolist(), how.bias.tolist()],
+                "fitted": self._fits,
                 "ratios": None if ratios is None else _plain(ratios),
                 "prior": state.prior.tolist(),
                 "mass": state.mass.tolist(),
@@ -267,6 +301,7 @@ class PriorTracker:
             class_axis=fields["class_axis"],
             calibration=fields["calibration"],
         )
+        tracker._fits = fields.get("fitted") is True  # unknown of files that are older
         if fields["ratios"] is not None:
             ratios = {name: np.asarray(x, np.float64) for name, x in fields["ratios"].items()}
             tracker._setting = replace(
@@ -300,13 +335,28 @@ class PriorTracker:
         if validation is not None:
             known = labelled_rows(
                 validation, reference.size, kind=self.kind, class_axis=self.class_axis,
-                calibration=self._calibration, ignore_index=ignore_index,
+                calibration=None if self._fits else self._calibration, ignore_index=ignore_index,
             )  # fmt: skip
-            _refuse_single(known.labels)
-            seen = posteriors(known.rows.astype(np.float64), self.source_prior, reference)
-            ratios = measured_ratios(seen, known.labels, reference)
+            rows, labels = self._measured(known)
+            seen = posteriors(rows, self.source_prior, reference)
+            ratios = measured_ratios(seen, labels, reference)
         self._setting = Setting(reference, self.half_life, self.false_alarm_rate, ratios)
         self._state = Tracked.at(reference if prior is None else prior)
+
+    def _measured(self, known: Validation[Vector]) -> Validation[Vector]:
+        """Return the calibrated rows by which ratios are measured, and their labels.
+
+        A calibration that the tracker fits is fitted to every second label, and the others measure.
+        """
+        rows = known.rows.astype(np.float64)
+        refuse_few_labels(known.labels, 3 if self._fits else 2)
+        if not self._fits:
+            return Validation(rows, known.labels)
+        fit = every_second(known.labels)
+        if self._calibration is None:
+            half = Validation(rows[fit], known.labels[fit])
+            self._calibration = fitted_calibration(half, self.source_prior)
+        return Validation(self._calibration(rows[~fit]), known.labels[~fit])
 
     def _rows(self, scores: Any) -> Vector:
         rows = log_rows(
@@ -314,6 +364,17 @@ class PriorTracker:
             calibration=self._calibration,
         )  # fmt: skip
         return rows.astype(np.float64, copy=False)
+
+
+def _columns_of(validation: Any) -> list[Any] | None:
+    """The names of the columns of validation scores, if they have names."""
+    pair = isinstance(validation, tuple | list) and len(validation) == 2
+    return column_names(validation[0]) if pair else None
+
+
+def _say(sentences: list[str]) -> None:
+    for sentence in sentences:  # of the third frame: this, the method, its caller
+        warnings.warn(sentence, RepriorWarning, stacklevel=3)
 
 
 def _is_empty(scores: Any, n_classes: int, class_axis: int) -> bool:
@@ -327,16 +388,6 @@ def _is_empty(scores: Any, n_classes: int, class_axis: int) -> bool:
 
 def _plain(ratios: Ratios) -> dict[str, Any]:
     return {"mean": ratios.mean.tolist(), "covariance": ratios.covariance.tolist()}
-
-
-def _refuse_single(labels: Vector) -> None:
-    counts = np.bincount(labels)
-    if (counts < 2).any():
-        raise LabelsError(
-            f"`validation` must have at least two labels of every class: one does not tell how "
-            f"much they differ. Got one of class {int(np.argmin(counts))}. Add some, or leave "
-            f"`validation` out."
-        )
 
 
 def _rate(value: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import dask
 import dask.array as da
@@ -56,6 +57,19 @@ def test_fit_of_dask_arrays_is_the_fit(make, heavy, options):
 )
 def test_fits_by_log_loss(options):
     (want, words), (found, said) = both(flat(4, n=200), **options)
+    assert found.strength_ == pytest.approx(want.strength_, rel=1e-6)
+    assert found.temperature_ == pytest.approx(want.temperature_, rel=1e-6)
+    np.testing.assert_allclose(found.log_loss_, want.log_loss_, rtol=1e-9)
+    assert said == words
+
+
+@pytest.mark.parametrize("prior", [[0.6, 0.25, 0.1, 0.05], [0.3, 0.3, 0.3, 0.1]])
+@pytest.mark.parametrize("options", [{}, {"temperature": 2.0}])
+def test_fits_by_log_loss_without_labels_of_a_class(options, prior):
+    data = flat(4, n=200, prior=np.array(prior))
+    kept = data.labels != 3
+    data = replace(data, scores=data.scores[kept], labels=data.labels[kept])
+    (want, words), (found, said) = both(data, metric="log_loss", **options)
     assert found.strength_ == pytest.approx(want.strength_, rel=1e-6)
     assert found.temperature_ == pytest.approx(want.temperature_, rel=1e-6)
     np.testing.assert_allclose(found.log_loss_, want.log_loss_, rtol=1e-9)

@@ -334,3 +334,55 @@ def test_repr_and_not_fitted():
     ):  # fmt: skip
         with pytest.raises(rp.NotFittedError, match=r"is not fitted\. Call fit"):
             refused()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"metric": "log_loss", "temperature": "bcts"},
+        {"metric": "log_loss", "temperature": "vector"},
+        {"tune": "per_class", "separate": True, "temperature": "bcts"},
+        {"tune": "per_class"},
+    ],
+)
+def test_a_class_that_was_gone_gets_its_bias_back(options):
+    rng, prior = np.random.default_rng(0), np.array([0.7, 0.2, 0.1])
+    labels = rng.choice(3, 600, p=prior)
+    scores = 2 * (rng.normal(size=(600, 3)) + 1.3 * np.eye(3)[labels]) + np.log(prior)
+    found = rp.PosteriorCalibrator(prior, **options).fit(scores, labels)
+    gone = found.retarget([0.5, 0.5, 0.0])
+    assert (gone.predict_proba(scores)[:, 2] == 0).all()
+    for back in (gone.retarget("uniform"), gone.retarget([0.0, 0.3, 0.7]).retarget("uniform")):
+        for which in ("decision", "probability"):
+            np.testing.assert_allclose(
+                back.predict_proba(scores, map=which),
+                found.predict_proba(scores, map=which),
+                atol=1e-12,
+            )
+    np.testing.assert_array_equal(gone.uncorrected().predict(scores), scores.argmax(axis=1))
+
+
+def test_costs_of_a_frame_are_put_in_the_order_of_the_classes():
+    rng, names = np.random.default_rng(1), ["ant", "bee", "cow"]
+    labels = rng.choice(3, 300)
+    scores = rng.normal(size=(300, 3)) + 2 * np.eye(3)[labels]
+    found = rp.PosteriorCalibrator([0.5, 0.3, 0.2], classes=names).fit(
+        scores, np.array(names)[labels]
+    )
+    costs = pd.DataFrame([[0, 1, 9], [5, 0, 1], [2, 7, 0]], index=names, columns=names)
+    known = found.predict(scores, costs=costs.to_numpy())
+    other = ["cow", "ant", "bee"]
+    for frame in (costs, costs.loc[other, other], costs[other], costs.loc[other]):
+        np.testing.assert_array_equal(found.predict(scores, costs=frame), known)
+    plain = costs.set_axis(["x", "y", "z"], axis=0).set_axis([10, 20, 30], axis=1)
+    np.testing.assert_array_equal(found.predict(scores, costs=plain), known)
+    asked = costs.assign(ask=0.1)
+    np.testing.assert_array_equal(
+        found.predict(scores, costs=asked.loc[other]), found.predict(scores, costs=asked.to_numpy())
+    )
+    for axis, where in ((0, "index"), (1, "columns")):
+        some = costs.set_axis(["ant", "bee", "cwo"], axis=axis)
+        with pytest.raises(
+            rp.OptionError, match=rf"the {where} of `costs` must .* Got 'cwo', which"
+        ):
+            found.predict(scores, costs=some)

@@ -119,7 +119,9 @@ def test_array_libraries_agree(backend, rng):
         ),
         ([[0.5, 0.5]], [[1.0], [2.0]], OptionError, r"at least two classes and two decisions"),
         ([[0.5, 0.5]], [[0, np.inf], [1, 0]], OptionError, r"Got costs\[0, 1\]=inf\. Give"),
-        ([[0.7, 0.7]], [[0, 1], [1, 0]], ScoresError, "`posterior`"),
+        ([[0.7, 0.7]], [[0, 1], [1, 0]], ScoresError, "`posterior` must sum .* or take their soft"),
+        ([[3.0, -2]], [[0, 1], [1, 0]], ScoresError, "Take their softmax first if these are the"),
+        ([3.0, -2], [[0, 1], [1, 0]], ScoresError, "or take their softmax first if these are raw"),
         ([[0.2, 0.3, 0.5]], [[0, 1], [1, 0]], RepriorError, "classes"),
     ],
 )
@@ -127,3 +129,30 @@ def test_words(posterior, costs, error, words):
     with pytest.raises(error, match=words) as caught:
         decide(np.array(posterior), costs)
     assert isinstance(caught.value, RepriorError)
+
+
+LARGE = 1e8
+"""Beside which a difference of 1 is lost in float32."""
+
+
+@pytest.mark.parametrize("backend", [b for b in WIDE_BACKENDS if b.library != "jax"], ids=str)
+def test_costs_keep_the_digits_that_decide(backend):
+    near = [[LARGE, LARGE + 1], [LARGE + 1, LARGE]]
+    assert np.asarray(decide(backend.make(np.array([[0.4, 0.6]])), near)).tolist() == [1]
+
+
+@pytest.mark.parametrize("backend", WIDE_BACKENDS, ids=str)
+def test_a_cost_beyond_float32_is_a_cost(backend):
+    sure = backend.make(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    if backend.library != "jax":  # whose smallest float32 is too large for 1 beside 1e39
+        assert np.asarray(decide(sure, [[1, 0], [1e39, 0]])).tolist() == [1, 1]
+    assert np.asarray(decide(sure, [[0, 1], [1e39, 0]])).tolist() == [0, 1]
+
+
+def test_expected_costs_are_rounded_last():
+    p = np.array([[1, 0], [0.5, 0.5]], np.float32)
+    found = expected_costs(p, [[1, 0], [1e39, 0]])
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.array([[1, 0], [np.inf, 0]], np.float32))
+    costs = np.array([[LARGE, -LARGE + 1], [-LARGE + 1, LARGE]])
+    np.testing.assert_array_equal(expected_costs(p, costs)[1], np.array([0.5, 0.5], np.float32))

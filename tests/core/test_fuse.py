@@ -191,7 +191,7 @@ WORDS = {
     "logits": (
         lambda: fuse([P, P * 8 - 4]),
         ScoresError,
-        "`posteriors[1]` must not be negative under kind='probs'. Got posteriors[1][0, 0]=-2.",
+        "`posteriors[1]` must not be negative. Got posteriors[1][0, 0]=-2. Take their softmax",
     ),
     "sum": (
         lambda: fuse({"rgb": P, "depth": P * 0.5}),

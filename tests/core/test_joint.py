@@ -363,3 +363,26 @@ def test_a_fit_that_does_not_come_to_rest_is_said(rng, monkeypatch):
         fit = fit_log_loss(z, y, source_prior=prior)
     assert not fit.converged
     assert said[0].filename == __file__
+
+
+def test_a_class_without_labels_is_not_there_while_it_is_fitted(rng):
+    z, y, prior = drawn(rng)
+    kept, seen = y != 2, np.array([True, True, False, True])
+    z, y = z[kept], y[kept]
+    fit = fit_log_loss(z, y, source_prior=prior)
+    alone = fit_log_loss(
+        z[:, seen], np.cumsum(seen)[y] - 1, source_prior=prior[seen] / prior[seen].sum()
+    )
+    assert fit.temperature == pytest.approx(alone.temperature, rel=1e-6)
+    assert fit.strength == pytest.approx(alone.strength, rel=1e-6)
+    w = -np.log(4 * prior)
+    expected = log_loss(z / fit.temperature + fit.strength * w, y, balanced(y, 4))
+    assert fit.log_loss == pytest.approx(expected, abs=1e-12)
+
+
+def test_where_the_labelled_classes_have_equal_priors_the_strength_is_that_of_the_priors(rng):
+    z, y, _ = drawn(rng)
+    kept = y < 2
+    fit = fit_log_loss(z[kept], y[kept], source_prior=[0.3, 0.3, 0.2, 0.2])
+    assert fit.decision_strength == pytest.approx(1.0)
+    assert fit.converged

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -300,3 +301,33 @@ def test_slopes_that_differ_by_rounding_alone_are_one():
     with_zero = slopes(np.append(source, 1.0) / 2, np.append(target, 0.0))
     assert with_zero[0] == with_zero[1]
     assert with_zero[3] == -np.inf
+
+
+@pytest.mark.parametrize("read", [as_prior, prior_from_counts])
+@pytest.mark.parametrize(
+    "index, got", [([2, 1, 0], "2, 1, 0"), (["b", "a", "c"], "'b', 'a', 'c'"), ([0, "a", 1], "0")]
+)
+def test_a_series_in_another_order_is_refused(read, index, got):
+    values = pd.Series([0.5, 0.3, 0.2], index=index)
+    options = {"name": "counts"} if read is as_prior else {}
+    with pytest.raises(PriorError) as caught:
+        read(values, **options)
+    assert f"`counts` must be in the order of the classes. Got a Series indexed by {got}" in str(
+        caught.value
+    )
+    assert "Pass counts.sort_index(), or counts.reindex(classes).to_numpy()" in str(caught.value)
+
+
+def test_value_counts_in_the_order_of_the_classes():
+    labels = pd.Series([1, 1, 1, 0, 2, 2])
+    with pytest.raises(PriorError, match="indexed by 1, 2, 0"):
+        prior_from_counts(labels.value_counts())
+    found = prior_from_counts(labels.value_counts().sort_index())
+    np.testing.assert_allclose(found, [1 / 6, 3 / 6, 2 / 6])
+    with pytest.raises(PriorError, match="`weights` must be in the order"):
+        prior_from_counts([1, 2], weights=pd.Series([1.0, 2.0], index=[1, 0]))
+
+
+def test_a_mapping_without_classes_says_what_to_do():
+    with pytest.raises(PriorError, match="Pass a list of values, in the order of the scores' col"):
+        as_prior({"a": 0.5, "b": 0.5}, name="source_prior")

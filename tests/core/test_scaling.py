@@ -12,7 +12,7 @@ from reprior.core import scaling, scaling_loss
 from reprior.core.affine import affine_posterior
 from reprior.core.joint import fit_log_loss
 from reprior.core.scaling import SCALINGS, fit_scaling
-from reprior.exceptions import OptionError, PriorError, RepriorError, RepriorWarning
+from reprior.exceptions import LabelsError, OptionError, PriorError, RepriorError, RepriorWarning
 
 FIT = 1e-6
 """Of scales and biases; our fit ends where the loss can fall by 1e-14, scipy's about there."""
@@ -208,6 +208,48 @@ def test_a_class_without_labels_keeps_what_the_priors_say(how, rng):
 
 
 @pytest.mark.parametrize("how", SCALINGS)
+@pytest.mark.parametrize("target", ["uniform", [0.4, 0.1, 0.3, 0.2]])
+def test_nothing_is_learnt_of_a_class_without_labels(how, target, rng):
+    """The fit is that of the other classes alone, and the prior's correction of this one."""
+    z, y, prior = drawn(rng)
+    kept, seen = y != 2, np.array([True, True, False, True])
+    z, y = z[kept], y[kept]
+    fit = fit_scaling(z, y, scaling=how, source_prior=prior, target_prior=target)
+    t = np.full(4, 0.25) if isinstance(target, str) else np.array(target)
+    alone = fit_scaling(
+        z[:, seen],
+        np.cumsum(seen)[y] - 1,
+        scaling=how,
+        source_prior=prior[seen] / prior[seen].sum(),
+        target_prior=t[seen] / t[seen].sum(),
+    )
+    np.testing.assert_allclose(fit.scale[seen], alone.scale, atol=FIT)
+    np.testing.assert_allclose(fit.bias[seen] - fit.bias[0], alone.bias - alone.bias[0], atol=FIT)
+    assert fit.bias[2] == pytest.approx(fit.joint.strength * np.log(t[2] / prior[2]))
+    assert fit.scale[2] == pytest.approx(
+        fit.scale[0] if how == "bcts" else 1 / fit.joint.temperature
+    )
+    v = (t / np.bincount(y, minlength=4).clip(1))[y]
+    assert fit.log_loss == pytest.approx(
+        log_loss(fit.scale * z + fit.bias, y, v / v.sum()), abs=1e-12
+    )
+
+
+def test_a_class_without_labels_is_found_again_on_the_target():
+    rng, prior = np.random.default_rng(0), np.array([0.7, 0.2, 0.1])
+
+    def draw(n, mix):
+        y = rng.choice(3, n, p=mix)
+        return 2 * (rng.normal(size=(n, 3)) + 1.3 * np.eye(3)[y]) + np.log(prior), y
+
+    (z, y), (test, truth) = draw(900, prior), draw(3000, np.full(3, 1 / 3))
+    few = y < 2
+    fit = fit_scaling(z[few], y[few], source_prior=prior)
+    found = affine_posterior(test, fit.scale, fit.bias).argmax(axis=1)
+    assert (found[truth == 2] == 2).mean() > (test.argmax(axis=1)[truth == 2] == 2).mean()
+
+
+@pytest.mark.parametrize("how", SCALINGS)
 def test_separable_data_have_an_end(how):
     z, y = np.repeat(6.0 * np.eye(3), 5, axis=0), np.repeat(np.arange(3), 5)
     fit = fit_scaling(z, y, scaling=how, source_prior=[0.6, 0.3, 0.1])
@@ -246,6 +288,11 @@ def test_without_a_penalty_they_have_none_and_a_warning_says_so():
             {"labels": np.array([1, 1]), "penalty": 0},
             OptionError,
             r"Got penalty=0 and no label of class 0\. Pass penalty=1",
+        ),
+        (
+            {"labels": np.array([1, 1])},
+            LabelsError,
+            r"`labels` must be of at least two of the classes .* Got 1\. Pass labels of more",
         ),
     ],
 )

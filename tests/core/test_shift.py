@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -84,12 +85,14 @@ def test_plain_em_comes_to_the_same():
     np.testing.assert_allclose(found, prior, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
 def test_an_informative_model_just_counts():
     scores = 100.0 * np.eye(3)[[0, 0, 0, 1, 2, 2]]
     found = rp.estimate_target_prior(scores, source_prior=[0.2, 0.5, 0.3])
     np.testing.assert_allclose(found, [1 / 2, 1 / 6, 1 / 3])
 
 
+@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
 def test_a_model_that_knows_nothing_keeps_the_source_prior():
     source = np.array([0.2, 0.5, 0.3])
     scores = np.tile(np.log(source), (7, 1))
@@ -103,6 +106,7 @@ def test_a_class_that_is_not_there_gets_nothing():
     assert rp.estimate_target_prior(scores, source_prior=source)[0] < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
 def test_scores_far_apart_do_not_overflow():
     scores = np.array([[2000.0, 0.0], [0.0, 3000.0], [-np.inf, 0.0], [0.0, 0.0]])
     found = rp.estimate_target_prior(scores, source_prior=[0.5, 0.5])
@@ -134,6 +138,7 @@ def test_single_scores_of_two_classes(kind):
         np.testing.assert_allclose(found, known, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
 def test_one_sample_of_many_classes():
     found = rp.estimate_target_prior([5.0, 0.0, 0.0], source_prior=[0.4, 0.3, 0.3])
     np.testing.assert_allclose(found, [1, 0, 0], atol=1e-6)
@@ -436,3 +441,99 @@ class TestReport:
     def test_words(self, options, words):
         with pytest.raises(rp.OptionError, match=words):
             rp.estimate_target_prior_report(Z, source_prior=[0.5, 0.5], **options)
+
+
+# ------------------------------------------------------------------------------- names, few samples
+
+
+NAMES = ["cow", "ant", "bee"]
+
+
+def framed(seed=0):
+    rng = np.random.default_rng(seed)
+    here = world(rng, 3, 2.5)
+    scores, _ = here.draw(rng, 200, here.target)
+    return here, scores, here.validation(rng, 300)
+
+
+@pytest.mark.parametrize("method", ["em", "bbse"])
+def test_names_of_columns_say_which_class_is_which(method):
+    here, scores, (seen, labels) = framed()
+    known = rp.estimate_target_prior(
+        scores, source_prior=here.source, method=method, validation=(seen, labels)
+    )
+    frame, named = pd.DataFrame(scores, columns=NAMES), pd.DataFrame(seen, columns=NAMES)
+    series = pd.Series(here.source, index=NAMES)
+    for prior in (series, series.sort_index(), series.to_dict(), here.source):
+        for truth in (labels, np.array(NAMES)[labels], pd.Series(np.array(NAMES)[labels])):
+            found = rp.estimate_target_prior(
+                frame, source_prior=prior, method=method, validation=(named, truth)
+            )
+            np.testing.assert_allclose(found, known, rtol=1e-12)
+
+
+def test_columns_in_another_order_are_refused():
+    here, scores, (seen, labels) = framed()
+    frame, other = pd.DataFrame(scores, columns=NAMES), ["ant", "bee", "cow"]
+    named = pd.DataFrame(seen, columns=NAMES)
+    words = r"`scores` must have its columns in the order of `validation\[0\]`. Got 'cow', 'ant'"
+    for columns in (other, ["ant", "cow", "owl"]):
+        with pytest.raises(rp.ScoresError, match=words):
+            rp.estimate_target_prior(
+                frame,
+                source_prior=here.source,
+                validation=(named.set_axis(columns, axis=1), labels),
+            )
+    with pytest.raises(
+        rp.PriorError, match=r"indexed by 'cow', 'ant', 'bee'. Pass source_prior.so"
+    ):
+        rp.estimate_target_prior(scores, source_prior=pd.Series(here.source, index=NAMES))
+    with pytest.raises(rp.LabelsError, match=r"Got validation\[1\]\[0\]='owl'. Correct or drop"):
+        rp.estimate_target_prior(
+            frame, source_prior=here.source, validation=(named, ["owl"] + ["ant"] * 299)
+        )
+
+
+@pytest.mark.parametrize("n, few", [(1, True), (11, True), (12, False)])
+@pytest.mark.parametrize("method", ["em", "bbse", "rlls_soft"])
+def test_too_few_samples_are_said(n, few, method):
+    here, scores, validation = framed()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rp.estimate_target_prior(
+            scores[:n], source_prior=here.source, method=method, validation=validation
+        )
+    said = [str(w.message) for w in caught if "too few to tell the mix of 3" in str(w.message)]
+    assert len(said) == few
+    assert not few or said[0].startswith("1 sample is too" if n == 1 else "11 samples are too")
+
+
+# ------------------------------------------------------------------------------- where it is said
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("which", ["scores", "validation[0]", "both"])
+@pytest.mark.parametrize("report", [False, True])
+def test_what_looks_like_probabilities_is_said_once_and_where_it_is_called(method, which, report):
+    here, scores, (seen, labels) = framed()
+    target = softmax(scores, axis=1) if which != "validation[0]" else scores
+    seen = softmax(seen, axis=1) if which != "scores" else seen
+    call = rp.estimate_target_prior_report if report else rp.estimate_target_prior
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(target, source_prior=here.source, method=method, validation=(seen, labels))
+    found = [w for w in caught if "declared as kind='logits'" in str(w.message)]
+    names = ["validation[0]", "scores"] if which == "both" else [which]
+    assert [str(w.message).split("`")[1] for w in found] == names
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_what_others_warn_of_goes_its_way():
+    here, scores, _ = framed()
+
+    def calibration(rows):
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        return rows
+
+    with pytest.warns(UserWarning, match="mine"):
+        rp.estimate_target_prior(scores, source_prior=here.source, calibration=calibration)

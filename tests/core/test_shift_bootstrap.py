@@ -10,6 +10,7 @@ import reprior as rp
 from reprior.core import shift_bootstrap
 from reprior.core.shift import METHODS
 from reprior.core.shift_em import Likelihood
+from reprior.core.shift_predictions import SoftPredictions, predictions
 
 
 def problem(seed=0, n=200, n_labels=150, separation=2.5):
@@ -127,3 +128,20 @@ def test_a_class_whose_estimate_is_0_may_come_back():
     again = shift_bootstrap.em_replicates(likelihood, here.source, here.source, 100, rng)
     assert 0.01 < again[:, 1].mean() < 0.1  # what the samples say
     np.testing.assert_allclose(found[:, 1].mean(), again[:, 1].mean(), atol=0.03)
+
+
+def test_soft_predictions_are_multiplied_out_a_class_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(60) % 3)
+    found = predictions(rng.normal(size=(60, 3)), soft=True)
+    expected = [found.probabilities()[labels == k] for k in range(3)]
+    sizes, whole = [], SoftPredictions.probabilities
+    monkeypatch.setattr(
+        SoftPredictions, "probabilities", lambda self: sizes.append(len(self)) or whole(self)
+    )
+    means = shift_bootstrap._class_means(found, labels, 7, np.random.default_rng(1))
+    assert sizes == [20, 20, 20]
+    again = np.random.default_rng(1)
+    for k in range(3):
+        column = shift_bootstrap._weighted_means(expected[k], 7, again)
+        np.testing.assert_array_equal(means[:, :, k], column)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from tests.core.shifted import world
 
+from reprior.core.shift import estimate_target_prior
 from reprior.core.shift_moments import Moments, bbse, conditioning, truncated
 from reprior.core.shift_predictions import predictions
+from reprior.exceptions import RepriorWarning
 
 EXACT = 1e-12
 """Solutions of well-conditioned systems by two routes in float64."""
@@ -74,6 +76,69 @@ def test_a_singular_matrix_stays_near_the_source(matrix):
     np.testing.assert_allclose(blind @ (found - source), 0, atol=1e-10)
 
 
+@st.composite
+def singular_stacks(draw):
+    """Confusion matrices of counts, some with a column that is that of another class, or a mix."""
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    k, n = draw(st.integers(2, 12)), draw(st.integers(1, 6))
+    matrices = np.empty((n, k, k))
+    singular = np.zeros(n, bool)
+    for i in range(n):
+        counts = np.array(
+            [rng.multinomial(m, rng.dirichlet(np.ones(k))) for m in rng.integers(2, 90, k)]
+        )
+        if draw(st.booleans()):
+            first, second = rng.choice(k, 2, replace=False)
+            counts[second] = counts[first] * rng.integers(1, 50)
+            if k > 2 and draw(st.booleans()):
+                third = rng.choice(np.setdiff1d(np.arange(k), [first, second]))
+                counts[second] += counts[third] * rng.integers(1, 50)
+            singular[i] = True
+        matrices[i] = (counts / counts.sum(axis=1, keepdims=True)).T
+    return matrices, singular, rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), n)
+
+
+CUTOFF = 1e-11
+"""Singular values of random counts are above this, those that should be 0 far below."""
+
+
+@given(singular_stacks())
+def test_a_matrix_that_rounding_makes_regular_is_singular_all_the_same(drawn):
+    matrices, singular, source, targets = drawn
+    predicted = np.einsum("bij,bj->bi", matrices, targets)
+    found = bbse(Moments(predicted, matrices, 100), source)
+    for matrix, mean, prior, is_singular in zip(matrices, predicted, found, singular, strict=True):
+        balanced = np.eye(source.size) - 1 / source.size
+        nearest = np.linalg.pinv(matrix @ balanced, rcond=CUTOFF) @ (mean - matrix @ source)
+        kept = np.linalg.svd(matrix, compute_uv=False)
+        if is_singular or kept[-1] < CUTOFF * kept[0]:
+            smallest = kept[kept > CUTOFF * kept[0]][-1]
+            np.testing.assert_allclose(prior, source + balanced @ nearest, atol=1e-9 / smallest)
+        np.testing.assert_allclose(matrix @ prior, mean, atol=1e-9)
+
+
+def test_classes_that_look_alike_share_equally():
+    """Hard predictions of a last class that is the one before it for all that the model sees."""
+    k = 5
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        counts = np.stack(
+            [rng.multinomial(m, rng.dirichlet(np.ones(k))) for m in rng.integers(5, 60, k)], axis=1
+        )
+        counts[:, -1] = counts[:, -2] * 3
+        labels = np.repeat(np.tile(np.arange(k), k), counts.ravel())
+        seen = np.eye(k)[np.repeat(np.repeat(np.arange(k), k), counts.ravel())]
+        with pytest.warns(RepriorWarning, match="singular"):
+            prior = estimate_target_prior(
+                np.eye(k)[rng.choice(k, 200, p=rng.dirichlet(np.ones(k)))],
+                source_prior=np.full(k, 1 / k),
+                method="bbse",
+                kind="probs",
+                validation=(seen, labels),
+            )
+        np.testing.assert_allclose(prior[-1], prior[-2], atol=1e-9)
+
+
 def test_truncation():
     source = np.array([0.5, 0.3, 0.2])
     np.testing.assert_allclose(truncated(np.array([1.1, -0.2, 0.1]), source), [11 / 12, 0, 1 / 12])
@@ -95,6 +160,14 @@ class TestConditioning:
         assert found.standard_error == 0
         assert not found.near_singular
 
+    def test_a_single_label_of_a_class_tells_nothing_of_its_spread(self):
+        rng = np.random.default_rng(3)
+        labels = np.array([0] * 5 + [1] * 5 + [2])
+        found = self.of(10.0 * np.eye(3)[labels] + rng.normal(size=(11, 3)), labels, soft=True)
+        assert found.standard_error == np.inf
+        assert found.near_singular
+        assert np.isfinite(found.condition_number)
+
     def test_a_class_that_is_never_predicted(self):
         labels = np.repeat([0, 1, 2], 50)
         scores = 10.0 * np.eye(3)[np.minimum(labels, 1)]
@@ -113,8 +186,8 @@ class TestConditioning:
         assert found.smallest_singular_value == pytest.approx(smallest, rel=1e-8, abs=1e-15)
         expected = 1 / smallest if smallest else np.inf
         assert found.condition_number == pytest.approx(expected, rel=1e-8)
-        along = seen.probabilities @ left[:, 3]
-        variances = [along[labels == k].var() / 10 for k in range(4)]
+        along = seen.probabilities() @ left[:, 3]
+        variances = [along[labels == k].var(ddof=1) / 10 for k in range(4)]
         error = np.sqrt(right[:, 3] ** 2 @ variances)
         assert found.standard_error == pytest.approx(error, rel=1e-6)
 
@@ -139,3 +212,20 @@ class TestConditioning:
             noise = rng.normal(size=scores.shape) * jitter
             found.append(self.of(scores + noise, labels, soft=soft).near_singular)
         assert np.mean(found) > 0.85  # 95 %, less four standard errors of 100 trials
+
+
+@pytest.mark.parametrize("method", ["em", "bbse", "bbse_soft", "rlls", "rlls_soft"])
+def test_single_labels_are_never_taken_on_trust(method):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        here = world(rng, 3, 3.0)
+        seen = here.draw(rng, 60, np.full(3, 1 / 3))
+        first = [int(np.argmax(seen[1] == k)) for k in range(3)]
+        with pytest.warns(RepriorWarning, match="a single validation label"):
+            estimate_target_prior(
+                here.draw(rng, 100, here.target)[0],
+                source_prior=here.source,
+                method=method,
+                validation=(seen[0][first], seen[1][first]),
+                calibration=(1.0, 0.0),
+            )

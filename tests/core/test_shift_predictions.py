@@ -173,14 +173,14 @@ def test_rows_that_miss_1_by_rounding_are_normalised():
     scores = np.array([[0.2503, 0.75], [0.1, 0.9]])
     found = read(scores, 2, kind="probs", soft=True)
     expected = scores / scores.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-15)
+    np.testing.assert_allclose(found.probabilities(), expected, rtol=1e-15)
     np.testing.assert_allclose(found.mean(), expected.mean(axis=0), rtol=1e-15)
 
 
 def test_probabilities_are_of_the_dtype_they_are_computed_in():
     for given, expected in ((np.float16, np.float32), (np.float32, np.float32), (int, np.float64)):
         rows = np.array([[1, 0], [0, 1]], given)
-        assert read(rows, 2, kind="probs", soft=True).probabilities.dtype == expected
+        assert read(rows, 2, kind="probs", soft=True).probabilities().dtype == expected
 
 
 @SOFT

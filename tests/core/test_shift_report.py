@@ -95,3 +95,14 @@ def test_how_much_the_penalty_holds_back(held, words):
     text = made(method="rlls", held_back=held).summary()
     assert f"{words} the mix is elsewhere without it; intervals are with it" in text
     assert "penalty" not in made(method="bbse").summary()
+
+
+def test_its_repr_is_a_line():
+    scores = np.random.default_rng(0).normal(size=(40, 2))
+    report = rp.estimate_target_prior_report(scores, source_prior=[0.5, 0.5])
+    assert repr(report) == "TargetPriorReport(2 classes, method='em', n_samples=40, 200 replicates)"
+    labelled = rp.estimate_target_prior_report(
+        scores, source_prior=[0.5, 0.5], validation=(scores, (scores[:, 1] > 0.2).astype(int)),
+        calibration=(1.0, 0.0), n_replicates=3,
+    )  # fmt: skip
+    assert "n_labels=40, 3 replicates)" in repr(labelled)

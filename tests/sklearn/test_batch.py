@@ -194,3 +194,18 @@ def test_folding_asks_which_map():
     np.testing.assert_array_equal(fold_into(biased).predict(X), biased.predict(X))
     with pytest.raises(rp.OptionError, match="one scale for all classes"):
         fold_into(fitted(metric="log_loss", temperature="vector"))
+
+
+def test_an_estimate_of_few_samples_says_so_where_it_is_called():
+    meta = fitted(metric="log_loss")
+    for name in ("predict", "predict_proba"):
+        with pytest.warns(rp.RepriorWarning, match="5 samples are too few to tell") as caught:
+            getattr(meta, name)(X[:5], target_prior="estimate")
+        assert [w.filename for w in caught] == [__file__]
+
+
+def test_a_misspelt_estimate_is_understood():
+    meta = fitted(metric="log_loss")
+    words = "must be one of 'estimate', 'uniform'. Got 'estimated'. Did you mean 'estimate'"
+    with pytest.raises(rp.OptionError, match=words):
+        meta.predict(X, target_prior="estimated")

@@ -48,6 +48,8 @@ class Fitted:
     source_prior_: Vector
     target_prior_: Vector
     classes_: Vector
+    _whole: tuple[Vector, ScoreMap, ScoreMap | None] | None = None
+    """Target prior and maps before a class's prior became 0 and its bias was lost."""
 
     @property
     def _fitted(self: Self) -> Self:
@@ -90,6 +92,7 @@ class Fitted:
         """Take over a map for decisions."""
         self.strength_, self.temperature_ = at.strength, float(at.temperature)
         self.biases_, self.scales_ = at.biases, at.scales
+        self._whole = None
 
     def _forget(self) -> None:
         """Know no more of tuning data: what is held is not what was tuned on them."""

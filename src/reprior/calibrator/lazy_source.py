@@ -142,12 +142,13 @@ class LazySource(LogLossPasses[RowsOf]):
     def _gathered(self) -> InMemory:
         return InMemory(self._gather())
 
-    def _rows(self, problem: Problem, kept: Vector, shifts: Vector) -> RowsOf:
-        if self.found is None:
-            self.profile(problem.bounds)
-        assert self.found is not None and self.found.profile is not None  # noqa: S101, PT018
-        support = np.asarray(self.found.profile.baseline.support, np.float64)
-        return RowsOf.of(problem, support, kept, shifts)
+    def _support(self, problem: Problem) -> Vector:
+        known = self.found.profile if self.found is not None else None
+        profile = self.profile(problem.bounds) if known is None else known
+        return np.asarray(profile.baseline.support, np.float64)
+
+    def _rows(self, rows: RowsOf) -> RowsOf:
+        return rows
 
     def _loss(self, rows: RowsOf, w: Vector, inverse: float, strength: float) -> Quadratic:
         found = self.pieces.run(partial(LossTally, rows, w, (inverse, strength)), join_sums)

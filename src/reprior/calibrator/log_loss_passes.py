@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from reprior.calibrator.sources import best_at_temperature
 from reprior.core.arrays import to_numpy
 from reprior.core.box_newton import Quadratic
-from reprior.core.importance import importance_weights
+from reprior.core.importance import classes_with_labels, importance_weights
 from reprior.core.joint import LogLossFit, minimise_jointly, refuse_lone_class
 from reprior.core.labelled import Labelled
 from reprior.core.prior import slopes
@@ -66,8 +66,12 @@ class LogLossPasses(ABC, Generic[Rows]):
     """What is fitted by log-loss, of a loss that is summed over all parts in a pass."""
 
     @abstractmethod
-    def _rows(self, problem: Problem, kept: Vector, shifts: Vector) -> Rows:
-        """The rows of all parts, of the classes ``kept``."""
+    def _support(self, problem: Problem) -> Vector:
+        """The weight of every class among the labels."""
+
+    @abstractmethod
+    def _rows(self, rows: RowsOf) -> Rows:
+        """These rows of all parts, to be gone through again and again."""
 
     @abstractmethod
     def _loss(self, rows: Rows, w: Vector, inverse: float, strength: float) -> Quadratic:
@@ -75,7 +79,7 @@ class LogLossPasses(ABC, Generic[Rows]):
 
     def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
         """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
-        rows = self._rows(problem, np.isfinite(shifts), shifts)
+        rows = self._rows(self._which(problem, np.isfinite(shifts), shifts))
         none = np.zeros_like(shifts)
 
         def loss(inverse: float) -> Loss:
@@ -87,18 +91,31 @@ class LogLossPasses(ABC, Generic[Rows]):
     def log_loss(self, problem: Problem) -> float:
         """The log-loss of the model as it is, the labels weighted to the target prior."""
         none = np.zeros_like(problem.target_prior)
-        return self._loss(self._rows(problem, none == 0.0, none), none, 1.0, 0.0).value
+        rows = self._rows(self._which(problem, none == 0.0, none))
+        return self._loss(rows, none, 1.0, 0.0).value
 
     def joint(self, problem: Problem) -> LogLossFit:
         """The best T and λ of softmax(z/T + λ·w); λ alone where T is given."""
         refuse_lone_class(problem.target_prior)
         w = slopes(problem.source_prior, problem.target_prior)
-        rows = self._rows(problem, problem.target_prior > 0, np.zeros_like(w))
-        loss = partial(self._loss, rows, w)
+        every = self._which(problem, problem.target_prior > 0, np.zeros_like(w))
+        seen = classes_with_labels(np.where(every.kept, self._support(problem), 0.0))
+        found = self._joint(problem, replace(every, kept=seen), w)
+        if (seen == every.kept).all():
+            return found
+        # A class without labels teaches nothing, but takes its share of the probability.
+        loss = self._loss(self._rows(every), w, 1.0 / found.temperature, found.strength)
+        return replace(found, log_loss=loss.value)
+
+    def _which(self, problem: Problem, kept: Vector, shifts: Vector) -> RowsOf:
+        return RowsOf.of(problem, self._support(problem), kept, shifts)
+
+    def _joint(self, problem: Problem, which: RowsOf, w: Vector) -> LogLossFit:
+        loss = partial(self._loss, self._rows(which), w)
         if not isinstance(problem.temperature, str):
             return best_at_temperature(loss, problem)
-        if problem.flat:
-            found = self.temperature(problem, w)
+        if np.unique(w[which.kept]).size == 1:
+            found = self.temperature(problem, np.where(which.kept, w, -np.inf))
             return LogLossFit(
                 found.temperature, 1.0 / found.temperature, found.log_loss, found.converged,
                 found.n_iterations, found.at_bound,

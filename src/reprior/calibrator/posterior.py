@@ -18,7 +18,7 @@ from reprior.core.binary import is_single_score
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import as_mapping, encode
+from reprior.encoding import as_mapping, cost_array, encode
 from reprior.files.calibrators import write_calibrator
 from reprior.metrics.count_metrics import CountMetric
 from reprior.summary import metric_name, summary_text
@@ -254,10 +254,12 @@ class PosteriorCalibrator(Fitted):
         costs : array-like of shape (K, D), optional
             ``costs[true, decided]``: return the decision of least expected cost instead, by the
             probabilities, see :func:`reprior.decide`. Columns are the classes; where there are more
-            or fewer of them than classes, the column's index is returned.
+            or fewer of them than classes, the column's index is returned. A frame's rows and
+            columns that have the classes' names are put in their order.
         """
         n_classes = self._fitted.source_prior_.size
         if costs is not None:
+            costs = cost_array(costs, self.classes_)
             index = decide(self.predict_proba(scores), costs, class_axis=self.class_axis)
             if np.shape(costs)[1] != n_classes:
                 return index
@@ -281,6 +283,9 @@ class PosteriorCalibrator(Fitted):
         says what they are under P_t': they are multiplied by P_t'/P_t, which moves ``biases_`` by
         T·(log P_t' − log P_t). The map for decisions beside them keeps its strength.
 
+        A class whose target prior is 0 gets its bias back where a later one is not, unless the
+        calibrator was saved and loaded in between: it then gets strength_·w.
+
         Parameters
         ----------
         target_prior : "uniform", array-like of shape (K,), or {class: probability}
@@ -293,14 +298,16 @@ class PosteriorCalibrator(Fitted):
             n_classes=self.source_prior_.size,
             classes=self.classes_.tolist(),
         )
-        old, new = self.target_prior_, other.target_prior_
-        at, honest = self._decision, is_log_loss(self.metric)
-        honest = honest and not at.untouched  # that of `uncorrected` stays so
+        new, whole = other.target_prior_, self._whole
+        old, at, probability = whole or (self.target_prior_, self._decision, self.probability_map_)
+        honest = is_log_loss(self.metric) and not at.untouched  # that of `uncorrected` stays so
         other._hold(at.retargeted(self.source_prior_, old, new, honest=honest))
-        if self.probability_map_ is not None:
-            other.probability_map_ = self.probability_map_.retargeted(
+        if probability is not None:
+            other.probability_map_ = probability.retargeted(
                 self.source_prior_, old, new, honest=True
             )
+        if not new.all():  # the bias of a class that is gone is kept for when it comes back
+            other._whole = (old, at, probability)
         other._forget()
         return other
 

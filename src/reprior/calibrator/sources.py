@@ -16,6 +16,7 @@ from reprior.core.joint import (
     best_jointly,
     minimise_jointly,
     refuse_lone_class,
+    with_labels,
 )
 from reprior.core.prior import slopes
 from reprior.core.scaling import ScalingFit, fit_scaling
@@ -90,8 +91,11 @@ class InMemory:
         w = slopes(problem.source_prior, problem.target_prior)[possible]
         if isinstance(problem.temperature, str):
             return best_jointly(data, w, problem.bounds)
-        loss = JointLoss(data, w)
-        return best_at_temperature(loss, problem, noise=loss.noise)
+        whole, loss = JointLoss(data, w), JointLoss(*with_labels(data, w))
+        found = best_at_temperature(loss, problem, noise=loss.noise)
+        if loss.data is data:
+            return found
+        return replace(found, log_loss=whole(1.0 / found.temperature, found.strength).value)
 
     def scaling(self, problem: Problem) -> ScalingFit:
         """A bias, or a scale and a bias, for every class."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from reprior.core.arrays import Array, Namespace, compute_dtype, device_of, is_traced, to_numpy
 from reprior.core.checks import check_class_axis, element, first_index, shown
-from reprior.core.logspace import log_scores
+from reprior.core.logspace import log_scores, of_raw
 from reprior.exceptions import ScoresError
 
 __all__ = [
@@ -130,7 +130,7 @@ def _check(z: Array, kind: str, xp: Namespace, name: str) -> None:
         rule = (
             "must be a probability" if kind == "probs" else "must be a log-probability (at most 0)"
         )
-        remedy = "Drop the sample, or pass kind='logits' if these are raw outputs."
+        remedy = f"Drop the sample, or {of_raw(name)} if these are raw outputs."
     if bool(xp.all(good)):
         return
     where = first_index(~to_numpy(good))

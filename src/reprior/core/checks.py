@@ -4,6 +4,7 @@ Each names the argument, the rule, what was found and where, and the remedy.
 """
 
 import difflib
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.exceptions import LabelsError, OptionError, RepriorError
+from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 
 __all__ = [
     "KINDS",
@@ -22,8 +23,13 @@ __all__ = [
     "check_kind",
     "check_labels",
     "check_sample_weight",
+    "column_names",
     "element",
+    "few",
     "first_index",
+    "index_of",
+    "is_increasing",
+    "refuse_reordered",
     "shown",
 ]
 
@@ -234,3 +240,55 @@ def element(name: str, index: Sequence[Any]) -> str:
 def shown(value: Any) -> str:
     """Return a number as error sentences show it."""
     return f"{float(value):g}"
+
+
+def few(names: Sequence[Any], n: int = 6) -> str:
+    """Return names as sentences list them."""
+    listed = ", ".join(repr(name) for name in names[:n])
+    return listed + (", …" if len(names) > n else "")
+
+
+def index_of(values: Any) -> list[Any] | None:
+    """Return the index of a series, pandas' for one; None for what has no names.
+
+    Examples
+    --------
+    >>> index_of([0.3, 0.7]) is None
+    True
+    """
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or not hasattr(values, "tolist"):
+        return None
+    return list(index.tolist())
+
+
+def column_names(values: Any) -> list[Any] | None:
+    """Return the names of the columns of a frame; None for what is none."""
+    columns = getattr(values, "columns", None)
+    return None if columns is None or not hasattr(values, "to_numpy") else list(columns)
+
+
+def is_increasing(names: Sequence[Any]) -> bool:
+    """Tell whether names are sorted, each once; those of several types are not."""
+    try:
+        return all(bool(a < b) for a, b in itertools.pairwise(names))
+    except TypeError:
+        return False
+
+
+def refuse_reordered(
+    names: Sequence[Any] | None, like: Sequence[Any] | None, *, name: str, of: str
+) -> None:
+    """Refuse columns that are in other places than those of the same names elsewhere.
+
+    ``name`` and ``of`` are what the two are called. None is of what has no names.
+    """
+    if names is None or like is None:
+        return
+    place = {each: i for i, each in enumerate(like)}
+    if all(place.get(each, i) == i for i, each in enumerate(names)):
+        return
+    raise ScoresError(
+        f"`{name}` must have its columns in the order of {of}. Got {few(names)}, and there "
+        f"{few(like)}. Select the columns of `{name}` in that order."
+    )

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.arrays import Array, Namespace, constant, namespace, to_numpy
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    accumulation_dtype,
+    constant,
+    device_of,
+    namespace,
+    to_numpy,
+)
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.checks import element, first_index
 from reprior.core.logspace import as_scores, probabilities
@@ -59,8 +67,10 @@ def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
     >>> decide(np.array([[0.95, 0.05], [0.85, 0.15], [0.3, 0.7]]), costs)
     array([0, 2, 1])
     """
-    xp = namespace(posterior)
-    expected, axis = _expected(posterior, costs, class_axis, xp)
+    xp, matrix = namespace(posterior), _cost_matrix(costs)
+    # A power of two changes no decision, and no cost is too large where float32 is the widest.
+    matrix = np.ldexp(matrix, -int(np.frexp(np.abs(matrix).max())[1]))
+    expected, axis, _ = _expected(posterior, matrix, class_axis, xp)
     return xp.argmin(expected, axis=axis)
 
 
@@ -79,7 +89,8 @@ def expected_costs(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array
     Returns
     -------
     array of the posterior's shape, with the D decisions in the place of the K classes
-        Expected costs. For single probabilities of shape (N,), of shape (N, D).
+        Expected costs, computed in float64 and rounded to the posterior's dtype. For single
+        probabilities of shape (N,), of shape (N, D).
 
     References
     ----------
@@ -91,12 +102,19 @@ def expected_costs(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array
     >>> expected_costs(np.array([[0.8, 0.2]]), [[0, 1], [5, 0]])
     array([[1. , 0.8]])
     """
-    return _expected(posterior, costs, class_axis, namespace(posterior))[0]
+    xp = namespace(posterior)
+    expected, _, dtype = _expected(posterior, _cost_matrix(costs), class_axis, xp)
+    with np.errstate(over="ignore"):  # infinite where the posterior's dtype ends
+        return xp.astype(expected, dtype, copy=False)
 
 
-def _expected(posterior: Any, costs: Any, class_axis: int, xp: Namespace) -> tuple[Array, int]:
-    """Return the expected costs, and the axis of the decisions."""
-    matrix = _cost_matrix(costs)
+def _expected(
+    posterior: Any, matrix: NDArray[np.float64], class_axis: int, xp: Namespace
+) -> tuple[Array, int, Any]:
+    """Return the expected costs, the axis of the decisions, and the posterior's own dtype.
+
+    They are float64 where there is one: costs may be large beside what they differ by.
+    """
     given = as_scores(posterior, xp, name="posterior")
     _check_rows(matrix, given.shape, class_axis)
     axis = resolve_class_axis(given.shape, len(matrix), class_axis)
@@ -104,8 +122,10 @@ def _expected(posterior: Any, costs: Any, class_axis: int, xp: Namespace) -> tup
         columns = expand(given, "probs", xp=xp, class_axis=axis, name="posterior")
         given, axis = columns, expanded_axis(given.ndim, axis)
     p = probabilities(given, axis=axis, xp=xp, name="posterior")
-    product = xp.matmul(xp.moveaxis(p, axis, -1), constant(matrix, xp, like=p, dtype=p.dtype))
-    return xp.moveaxis(product, -1, axis), axis
+    wide = accumulation_dtype(xp, device_of(p))
+    rows = xp.astype(xp.moveaxis(p, axis, -1), wide, copy=False)
+    product = xp.matmul(rows, constant(matrix, xp, like=p, dtype=wide))
+    return xp.moveaxis(product, -1, axis), axis, p.dtype
 
 
 def _check_rows(matrix: NDArray[np.float64], shape: tuple[int, ...], class_axis: int) -> None:

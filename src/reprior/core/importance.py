@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from reprior.exceptions import LabelsError, PriorError
 
-__all__ = ["class_importance", "class_support", "importance_ratio", "importance_weights"]
+__all__ = [
+    "class_importance",
+    "class_support",
+    "classes_with_labels",
+    "importance_ratio",
+    "importance_weights",
+]
 
 
 def importance_weights(
@@ -63,6 +69,18 @@ def class_support(
     counted = weights > 0
     index = labels[counted].astype(np.int64)
     return np.asarray(np.bincount(index, weights[counted], minlength=n_classes), np.float64)
+
+
+def classes_with_labels(support: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which classes have labels, by their weight or number; refuse fewer than two."""
+    seen: NDArray[np.bool_] = support > 0
+    if np.count_nonzero(seen) < 2:
+        raise LabelsError(
+            f"`labels` must be of at least two of the classes that the target has: probabilities "
+            f"are fitted to what tells classes apart. Got {np.count_nonzero(seen)}. Pass labels of "
+            f"more classes."
+        )
+    return seen
 
 
 def class_importance(

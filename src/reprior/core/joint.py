@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reprior.core.box_newton import ROUNDING, Box, Quadratic, minimise_in_box
 from reprior.core.checks import check_bounds, check_finite_number, check_kind
+from reprior.core.importance import classes_with_labels
 from reprior.core.labelled import Labelled
 from reprior.core.moments import tilted_moments
 from reprior.core.prior import as_prior, as_target_prior, slopes
@@ -30,6 +31,7 @@ __all__ = [
     "refuse_lone_class",
     "refuse_negative",
     "sentence_of_unrest",
+    "with_labels",
 ]
 
 STRENGTHS = (0.0, 8.0)
@@ -96,7 +98,9 @@ def fit_log_loss(
     where z_ik is the log-score of class k for sample i, y_i the sample's label and v_i its weight,
     T the temperature, λ the strength, P_s the source prior (what the model was trained on), P_t
     the target prior (what it is used on) and P_l the prior that the labels follow. The weights
-    make the labels stand for the target, so that this is the log-loss to expect there.
+    make the labels stand for the target, so that this is the log-loss to expect there. A class
+    without labels is left out of the sum over k while T and λ are fitted: nothing is learnt of it,
+    and it gets the same temperature and correction as the others.
 
     In (1/T, λ) it is convex: slopes and curvatures are means and (co)variances of z and w under
     the posterior, all from one pass, and Newton's method within the bounds ends at the one
@@ -214,10 +218,40 @@ def best_jointly(
 ) -> LogLossFit:
     """Return the best (T, λ) of rows, from where a sample of them leads if they are many.
 
-    Where all slopes are equal, the best T and a ``decision_strength`` of 1.
+    Where all slopes are equal, the best T and a ``decision_strength`` of 1. Classes without labels
+    teach nothing, and are not there while it is fitted; ``log_loss`` is that of all classes.
     """
+    whole, every = data, slopes
+    data, slopes = with_labels(data, slopes)
     if np.unique(slopes).size == 1:
-        return best_at_strength(data, slopes, 1.0, temperature_bounds)
+        found = best_at_strength(data, slopes, 1.0, temperature_bounds)
+    else:
+        found = _by_newton(data, slopes, bounds, temperature_bounds)
+    if data is whole:
+        return found
+    value = JointLoss(whole, every)(1.0 / found.temperature, found.strength).value
+    return replace(found, log_loss=value)
+
+
+def with_labels(
+    data: Labelled, slopes: NDArray[np.float64]
+) -> tuple[Labelled, NDArray[np.float64]]:
+    r"""Return data and slopes without the classes that have no labels.
+
+    Nothing is known of :math:`P(x|k)` of these, and where they stand in the posterior is for
+    samples of them to say. What is left is fitted to the posterior of the others, given that it is
+    one of the others: :math:`P(y|x, y \text{ has labels})`, of the same T, λ and biases.
+    """
+    seen = classes_with_labels(np.bincount(data.labels, minlength=data.n_classes))
+    return data.of_classes(seen), slopes[seen]
+
+
+def _by_newton(
+    data: Labelled,
+    slopes: NDArray[np.float64],
+    bounds: tuple[float, float],
+    temperature_bounds: tuple[float, float],
+) -> LogLossFit:
     start, sample = (1.0, 1.0), data.sample()
     if sample is not None:
         loss = JointLoss(sample, slopes)

@@ -31,6 +31,7 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "normalise",
+    "of_raw",
     "probabilities",
     "refuse_scores",
     "row_name",
@@ -217,8 +218,9 @@ def refuse_scores(
         )
     if kind == "probs" and (wide < 0).any():
         raise ScoresError(
-            f"`{name}` must not be negative under kind='probs'. Got {_item(name, host, wide < 0)}. "
-            f"Pass kind='logits' if these are the model's raw outputs."
+            f"`{name}` must not be negative{_under(kind, name)}. Got "
+            f"{_item(name, host, wide < 0)}. {_sentence(of_raw(name))} if these are the model's "
+            f"raw outputs."
         )
     empty = np.all(wide == (0.0 if kind == "probs" else -np.inf), axis=axis)
     if empty.any():
@@ -239,9 +241,9 @@ def _refuse_sums(
     above = probs > 1.0 + tolerance
     if above.any():
         raise ScoresError(
-            f"`{name}` must be at most {'1' if kind == 'probs' else '0'} under kind={kind!r}. "
+            f"`{name}` must be at most {'1' if kind == 'probs' else '0'}{_under(kind, name)}. "
             f"Got {_item(name, wide, above)}. "
-            f"Pass kind='logits' if these are the model's raw outputs."
+            f"{_sentence(of_raw(name))} if these are the model's raw outputs."
         )
     total = probs.sum(axis=axis)
     # A trifle stricter than the check that failed, whose exponentials may be of a shorter dtype.
@@ -249,11 +251,27 @@ def _refuse_sums(
     if off.any():
         where = first_index(off)
         raise ScoresError(
-            f"`{name}` must sum to 1 over the class axis under kind={kind!r}, within "
+            f"`{name}` must sum to 1 over the class axis{_under(kind, name)}, within "
             f"{tolerance:g}. Got {row_name(where, wide.ndim, axis, name)} with sum "
-            f"{shown(total[where])}. Normalise the rows, or pass kind='logits' if these are raw "
+            f"{shown(total[where])}. Normalise the rows, or {of_raw(name)} if these are raw "
             f"outputs."
         )
+
+
+def of_raw(name: str) -> str:
+    """Return what is to be done with logits where probabilities are asked for.
+
+    Functions of posteriors have no ``kind`` to declare.
+    """
+    return "take their softmax first" if name.startswith("posterior") else "pass kind='logits'"
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _under(kind: str, name: str) -> str:
+    return "" if name.startswith("posterior") else f" under kind={kind!r}"
 
 
 def _item(name: str, host: NDArray[Any], bad: NDArray[np.bool_]) -> str:

@@ -17,6 +17,9 @@ from reprior.core.checks import (
     check_finite_number,
     check_labels,
     check_sample_weight,
+    few,
+    index_of,
+    is_increasing,
     shown,
 )
 from reprior.exceptions import LabelsError, OptionError, PriorError
@@ -42,7 +45,8 @@ def prior_from_counts(counts: Any, *, weights: Any = None, smoothing: float = 0.
     Parameters
     ----------
     counts : array-like of shape (K,), or {class: count}
-        Training samples per class. A mapping's order is the order of the classes.
+        Training samples per class. A mapping's order is the order of the classes. A pandas Series
+        must be sorted by its index: ``labels.value_counts().sort_index()``.
     weights : array-like of shape (K,), or {class: weight}, optional
         Class weights the model was trained with.
     smoothing : float, default 0
@@ -197,7 +201,7 @@ def as_prior(
         if classes is None:
             raise PriorError(
                 f"`{name}` must be in the order of the classes. Got a mapping, and no classes to "
-                f"order it by. Pass classes=…, or a list of values."
+                f"order it by. Pass a list of values, in the order of the scores' columns."
             )
         prior = _in_class_order(prior, list(classes), name)
     values = _numbers(prior, name, remedy="Pass one probability per class.")
@@ -274,6 +278,7 @@ def slopes(
 
 def _numbers(values: Any, name: str, *, remedy: str) -> NDArray[np.float64]:
     """Return a vector of at least two finite float64 numbers."""
+    _refuse_other_order(values, name)
     host = to_numpy(values)
     if host.dtype.kind not in "iuf":
         raise PriorError(f"`{name}` must be numbers. Got dtype {host.dtype}. {remedy}")
@@ -290,6 +295,20 @@ def _numbers(values: Any, name: str, *, remedy: str) -> NDArray[np.float64]:
             f"{remedy}"
         )
     return numbers
+
+
+def _refuse_other_order(values: Any, name: str) -> None:
+    """Refuse a series with an index of its own, pandas', that is not in increasing order.
+
+    Such is what ``value_counts`` returns: by position its values would be those of other classes.
+    """
+    names = index_of(values)
+    if names is None or is_increasing(names):
+        return
+    raise PriorError(
+        f"`{name}` must be in the order of the classes. Got a Series indexed by {few(names)}. "
+        f"Pass {name}.sort_index(), or {name}.reindex(classes).to_numpy() for another order."
+    )
 
 
 def _refuse_negative(values: NDArray[np.float64], name: str) -> None:

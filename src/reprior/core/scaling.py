@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
-from reprior.core.joint import STRENGTHS, LogLossFit, best_jointly, checked_priors
+from reprior.core.joint import (
+    STRENGTHS,
+    LogLossFit,
+    best_jointly,
+    checked_priors,
+    with_labels,
+)
 from reprior.core.labelled import Labelled
 from reprior.core.lbfgs import Minimum, minimise_smooth
+from reprior.core.posterior_sums import posterior_sums
 from reprior.core.prior import slopes
 from reprior.core.scaling_loss import ScalingLoss
 from reprior.core.temperature import BOUNDS
 from reprior.exceptions import OptionError, PriorError, RepriorWarning
 
 __all__ = ["SCALINGS", "ScalingFit", "fit_scaling"]
+
+Centre: TypeAlias = tuple[float, NDArray[np.float64]]
+"""A scale for all classes, and a bias for each."""
 
 SCALINGS = ("bcts", "vector")
 """Bias-corrected temperature scaling: one scale, K biases. Vector scaling: K scales, K biases."""
@@ -53,6 +63,7 @@ class ScalingFit:
         nothing.
     log_loss : float
         The weighted mean log-loss in nats on the labels it was fitted on, without the penalty.
+        It is that of all classes, also of those without labels.
     converged : bool
         Whether it is the minimum.
     n_iterations : int
@@ -98,8 +109,9 @@ def fit_scaling(
     a_k are one number, which is penalised once.
 
     The penalty is that of a normal prior about the joint fit, of width :math:`1/\sqrt{α}`, beside
-    n samples: with many labels it does nothing, a class without labels keeps the correction by
-    the priors, and separable data have a finite optimum.
+    n samples: with many labels it does nothing, and separable data have a finite optimum. Of a
+    class without labels nothing is learnt: it is left out of the sum over k, its bias is λ·w, the
+    correction by the priors, and its scale that of all, or under "vector" δ.
 
     Parameters
     ----------
@@ -160,36 +172,51 @@ def fit_scaling(
     data, w = data.of_classes(possible), w[possible]
     _refuse_absent(data, possible, alpha)
     joint = best_jointly(data, w, bounds)
-    found, loss = _fit(data, joint, w, alpha, per_class=scaling == "vector")
+    centre = _centre(joint, w)
+    found, loss = _fit(data, centre, alpha, per_class=scaling == "vector")
     _say_of_rest(found, joint, scaling, alpha)
-    scale, bias = _of_all_classes(loss, found, possible)
+    a, b = _of_all_classes(loss, found, centre, data)
+    value = found.value - loss.penalised(found.point)
+    if loss.data is not data:
+        value = posterior_sums(data, a, b)[0]
+    scale, bias = np.full(possible.size, centre[0]), np.full(possible.size, -np.inf)
+    scale[possible], bias[possible] = a, b
+    if scaling == "bcts":
+        scale[:] = a[0]
     return ScalingFit(
-        scale, bias, found.value - loss.penalised(found.point), found.converged,
-        joint.n_iterations + found.n_iterations, joint,
-    )  # fmt: skip
+        scale, bias, value, found.converged, joint.n_iterations + found.n_iterations, joint
+    )
+
+
+def _centre(joint: LogLossFit, slopes: NDArray[np.float64]) -> Centre:
+    """Return the scale, and the bias of every class, that the fit is held near.
+
+    Where the joint fit ran into a bound, what Bayes' rule says instead.
+    """
+    return (1.0, slopes) if joint.at_bound else (1.0 / joint.temperature, joint.strength * slopes)
 
 
 def _of_all_classes(
-    loss: ScalingLoss, found: Minimum, possible: NDArray[np.bool_]
+    loss: ScalingLoss, found: Minimum, centre: Centre, data: Labelled
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return scales and biases with those of the classes that the target lacks."""
+    """Return scales and biases with those of the classes that have no labels."""
     a, b = loss.unpacked(found.point)
-    fill = loss.centre[0] if loss.per_class else a[0]
-    scale, bias = np.full(possible.size, fill), np.full(possible.size, -np.inf)
-    scale[possible], bias[possible] = a, b
+    seen = np.bincount(data.labels, minlength=data.n_classes) > 0
+    scale = np.full(seen.size, centre[0] if loss.per_class else a[0])
+    bias = centre[1].copy()
+    scale[seen], bias[seen] = a, b
     return scale, bias
 
 
 def _fit(
-    data: Labelled, joint: LogLossFit, slopes: NDArray[np.float64], alpha: float, *, per_class: bool
+    data: Labelled, middle: Centre, alpha: float, *, per_class: bool
 ) -> tuple[Minimum, ScalingLoss]:
-    """Return the deviations from the joint fit that are best, and the loss that they are best by.
+    """Return the deviations from the centre that are best, and the loss that they are best by.
 
-    Where the joint fit ran into a bound, from what Bayes' rule says instead.
+    Both are of the classes that have labels.
     """
-    centre = 1.0 / joint.temperature, joint.strength * slopes
-    if joint.at_bound:
-        centre = 1.0, slopes
+    data, biases = with_labels(data, middle[1])
+    centre = middle[0], biases
     penalty = alpha * float(np.sum(data.weights**2))
     whole = ScalingLoss(data, centre, penalty=penalty, per_class=per_class)
     n, n_scores = data.labels.size, data.labels.size * data.n_classes
@@ -244,6 +271,6 @@ def _refuse_absent(data: Labelled, possible: NDArray[np.bool_], alpha: float) ->
         return
     where = int(np.flatnonzero(possible)[np.argmin(support > 0)])
     raise OptionError(
-        f"`penalty` must be above 0 where a class has no labels, whose bias would fall for ever. "
+        f"`penalty` must be above 0 where a class has no labels, whose bias is held by it alone. "
         f"Got penalty=0 and no label of class {where}. Pass penalty=1."
     )

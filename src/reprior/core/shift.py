@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core import shift_bootstrap
-from reprior.core.checks import check_finite_number
+from reprior.core.checks import check_finite_number, column_names
+from reprior.core.heard import heard
 from reprior.core.shift_bootstrap import Progress
 from reprior.core.shift_em import Likelihood
 from reprior.core.shift_estimate import (
@@ -78,14 +79,16 @@ def estimate_target_prior(
         The model's outputs on unlabelled data of the deployment. For two classes also one score
         per sample, that of class 1: shape (N,), or 1 on the class axis.
     source_prior : array-like of shape (K,)
-        P_s, positive, sums to 1: what the model was trained on.
+        P_s, positive, sums to 1: what the model was trained on. Where the scores are a frame, also
+        {column: probability}, or a Series with the columns' names.
     method : {"em", "bbse", "bbse_soft", "rlls", "rlls_soft"}, default "em"
         How P_t is estimated.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         What the scores are.
     validation : (scores, labels), optional
         Labelled scores that the model was not trained on, of the same kind and axes; every class
-        has labels, in any mix. "em" fits a calibration to them, unless there is one; all other
+        has labels, in any mix. Labels are class indices, or names of the columns of a frame of
+        scores. "em" fits a calibration to them, unless there is one; all other
         methods need them.
     calibration : (scale, bias), or a function, optional
         Applied to the log-scores of target and validation alike: ``scale * z + bias``, each a
@@ -105,7 +108,7 @@ def estimate_target_prior(
     -----
     RepriorWarning
         Where EM, and up to 256 classes Newton's method after it, has not come to rest; where M is
-        singular for all that the labels say.
+        singular for all that the labels say; where there are fewer than four samples per class.
 
     See Also
     --------
@@ -150,12 +153,14 @@ def estimate_target_prior(
     ... )
     array([0., 1.])
     """
-    known = know(
-        source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
-        class_axis=class_axis, ignore_index=ignore_index,
-    )  # fmt: skip
-    estimate, _ = _solved(known, scores)
-    for sentence in estimate.doubts():
+    said: list[str] = []
+    with heard(said):
+        known = know(
+            source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
+            class_axis=class_axis, ignore_index=ignore_index, columns=column_names(scores),
+        )  # fmt: skip
+        estimate, _ = _solved(known, scores)
+    for sentence in (*said, *estimate.doubts()):
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     return estimate.prior
 
@@ -230,12 +235,14 @@ def estimate_target_prior_report(
         raise OptionError(
             f"`n_replicates` must be an integer of at least 2. Got {n_replicates!r}. Pass 200."
         )
-    known = know(
-        source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
-        class_axis=class_axis, ignore_index=ignore_index,
-    )  # fmt: skip
-    estimate, target = _solved(known, scores)
-    for sentence in estimate.doubts():
+    said: list[str] = []
+    with heard(said):
+        known = know(
+            source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
+            class_axis=class_axis, ignore_index=ignore_index, columns=column_names(scores),
+        )  # fmt: skip
+        estimate, target = _solved(known, scores)
+    for sentence in (*said, *estimate.doubts()):
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     rng = np.random.default_rng(random_state)
     replicates = _replicates(

@@ -148,7 +148,7 @@ def _means(found: Predicted, n_replicates: int, rng: np.random.Generator) -> Vec
         n = len(found)
         drawn: Vector = rng.multinomial(n, found.mean(), size=n_replicates) / n
         return drawn
-    return _weighted_means(found.probabilities, n_replicates, rng)
+    return _weighted_means(found.probabilities(), n_replicates, rng)
 
 
 def _class_means(
@@ -162,7 +162,7 @@ def _class_means(
         )
         return np.swapaxes(drawn / counts[:, None], -1, -2)
     columns = [
-        _weighted_means(found.probabilities[labels == k], n_replicates, rng)
+        _weighted_means(found[labels == k].probabilities(), n_replicates, rng)
         for k in range(counts.size)
     ]
     return np.stack(columns, axis=-1)

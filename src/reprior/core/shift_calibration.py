@@ -13,7 +13,7 @@ from reprior.core.scaling import fit_scaling
 from reprior.core.shift_rows import Affine, Validation, about_validation
 from reprior.exceptions import ScoresError
 
-__all__ = ["fitted_calibration"]
+__all__ = ["every_second", "fitted_calibration"]
 
 
 def fitted_calibration(validation: Validation[NDArray[Any]], source: NDArray[np.float64]) -> Affine:
@@ -52,3 +52,21 @@ def fitted_calibration(validation: Validation[NDArray[Any]], source: NDArray[np.
             f"scores, or pass calibration=(1, 0) to take the scores as they are."
         )
     return Affine(fit.scale, fit.bias + np.log(source) - np.log(mix))
+
+
+def every_second(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of every second label of each class, in their order, from the second on.
+
+    A calibration that is fitted to these can be judged by the others. Judged by its own labels, it
+    would be wrong most where these say that it is right.
+
+    Examples
+    --------
+    >>> every_second(np.array([0, 1, 0, 0, 1])).tolist()
+    [False, False, True, False, True]
+    """
+    order = np.argsort(labels, kind="stable")
+    ranked = labels[order]
+    found = np.empty(labels.size, np.bool_)
+    found[order] = (np.arange(labels.size) - np.searchsorted(ranked, ranked)) % 2 == 1
+    return found

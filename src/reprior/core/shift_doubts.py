@@ -7,12 +7,25 @@ import numpy as np
 from reprior.core import shift_newton
 from reprior.core.shift_moments import Conditioning, Moments, bbse, truncated
 
-__all__ = ["SHARE", "Held", "held_back", "of_conditioning", "of_penalty", "of_rest"]
+__all__ = [
+    "SHARE",
+    "Held",
+    "held_back",
+    "of_conditioning",
+    "of_few_samples",
+    "of_penalty",
+    "of_rest",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 SHARE = 0.05
 """Of a mix: where the penalty of RLLS moves more than this, it decides and not the data."""
+
+
+SAMPLES_PER_CLASS = 4
+"""With n samples even their true labels tell the share of an average class, 1/K, only with a
+standard error of 1/√(nK): half of the share itself at n = 4K."""
 
 
 class Held(NamedTuple):
@@ -58,10 +71,28 @@ def of_rest(n_classes: int, passes: int, left: float) -> str:
     )
 
 
+def of_few_samples(n_classes: int, n_samples: int | None) -> str:
+    """Say that samples are too few to have a mix, or nothing where they are not, or unknown."""
+    if n_samples is None or n_samples >= SAMPLES_PER_CLASS * n_classes:
+        return ""
+    return (
+        f"{n_samples} sample{'s are' if n_samples > 1 else ' is'} too few to tell the mix of "
+        f"{n_classes} classes: with fewer than {SAMPLES_PER_CLASS * n_classes} not even their true "
+        f"labels would tell the share of an average class to within half of it. Use more samples, "
+        f"or state a mix that you know instead."
+    )
+
+
 def of_conditioning(found: Conditioning | None) -> str:
     """Say that a confusion matrix may be singular, or nothing where it is not."""
     if found is None or not found.near_singular:
         return ""
+    if np.isinf(found.standard_error):
+        return (
+            "some class has a single validation label, which does not tell how much its samples "
+            "differ: the confusion matrix may be singular for all that the labels say, and "
+            "intervals are too narrow. Use more labels, at least a few of every class."
+        )
     return (
         f"the confusion matrix of the validation samples is singular for all that their labels "
         f"say: its smallest singular value is {found.smallest_singular_value:.2g}, with a standard "

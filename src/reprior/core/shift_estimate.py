@@ -4,6 +4,7 @@ The target's scores may be in memory, or be read in chunks: an estimate by momen
 of what is predicted on them, and one by EM a likelihood that can be asked again and again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -12,10 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core import shift_em
-from reprior.core.checks import check_choice, check_kind
+from reprior.core.checks import (
+    check_choice,
+    check_kind,
+    column_names,
+    index_of,
+    refuse_reordered,
+)
 from reprior.core.prior import as_prior
 from reprior.core.shift_calibration import fitted_calibration
-from reprior.core.shift_doubts import Held, held_back, of_conditioning, of_penalty, of_rest
+from reprior.core.shift_doubts import (
+    Held,
+    held_back,
+    of_conditioning,
+    of_few_samples,
+    of_penalty,
+    of_rest,
+)
 from reprior.core.shift_moments import Conditioning, Moments, bbse, conditioning, truncated
 from reprior.core.shift_newton import most_likely
 from reprior.core.shift_predictions import Predicted, predictions, read_predictions
@@ -30,7 +44,16 @@ from reprior.core.shift_rows import (
 )
 from reprior.exceptions import OptionError
 
-__all__ = ["METHODS", "Estimate", "Known", "by_em", "by_moments", "know", "solver"]
+__all__ = [
+    "METHODS",
+    "Estimate",
+    "Known",
+    "by_em",
+    "by_moments",
+    "know",
+    "prior_of_columns",
+    "solver",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -83,8 +106,12 @@ def know(
     calibration: Any,
     class_axis: int,
     ignore_index: int | None,
+    columns: list[Any] | None = None,
 ) -> Known:
-    """Check the arguments, read the validation samples, and fit the calibration that EM needs."""
+    """Check the arguments, read the validation samples, and fit the calibration that EM needs.
+
+    ``columns`` are the names of the target's, where they have names.
+    """
     check_choice("method", method, METHODS)
     check_kind(kind)
     if validation is None and method != "em":
@@ -92,7 +119,10 @@ def know(
             f"`validation` must be (scores, labels) for method={method!r}, which learns from them "
             f"how the model sees each class. Got None. Pass labelled scores, or method='em'."
         )
-    source = as_prior(source_prior, name="source_prior")
+    source = prior_of_columns(source_prior, columns)
+    if isinstance(validation, tuple | list) and validation:
+        like = column_names(validation[0])
+        refuse_reordered(columns, like, name="scores", of="`validation[0]`")
     how = as_calibration(calibration, source.size)
     found = Known(source, method, kind, class_axis, how)
     if validation is None:
@@ -106,6 +136,15 @@ def know(
     return found._replace(calibration=fitted, labelled=seen, fitted=fitted)
 
 
+def prior_of_columns(source_prior: Any, columns: list[Any] | None) -> NDArray[np.float64]:
+    """Return the source prior, in the order of the scores' columns where both have names."""
+    index = index_of(source_prior)
+    if columns is not None and index is not None and set(index) == set(columns):
+        source_prior = dict(zip(index, source_prior.tolist(), strict=True))
+    classes = columns if isinstance(source_prior, Mapping) else None
+    return as_prior(source_prior, name="source_prior", classes=classes)
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """What was found, by any method."""
@@ -117,6 +156,7 @@ class Estimate:
     last_change: float = 0.0
     left: float = 0.0
     held: Held | None = None
+    n_samples: int | None = None
 
     @property
     def converged(self) -> bool:
@@ -128,7 +168,8 @@ class Estimate:
         rest = "" if self.converged else of_rest(self.prior.size, self.iterations, self.left)
         # Beside a singular matrix there is nothing to compare a penalised solution with.
         of_moments = of_conditioning(self.conditioning) or of_penalty(self.held)
-        return [sentence for sentence in (rest, of_moments) if sentence]
+        few = of_few_samples(self.prior.size, self.n_samples)
+        return [sentence for sentence in (few, rest, of_moments) if sentence]
 
 
 def by_em(known: Known, likelihood: shift_em.Likelihood) -> Estimate:
@@ -144,6 +185,7 @@ def by_em(known: Known, likelihood: shift_em.Likelihood) -> Estimate:
         iterations=int(found.iterations[0]),
         last_change=float(found.change[0]),
         left=float(found.left[0]),
+        n_samples=len(likelihood),
     )
 
 
@@ -160,6 +202,7 @@ def by_moments(known: Known, total: Vector) -> Estimate:
         conditioning=conditioning(seen, labels, found.confusion),
         negative_mass=float(-np.minimum(solution, 0.0).sum()),
         held=held_back(prior, found, source) if solve is rlls else None,
+        n_samples=round(float(total.sum())),
     )
 
 

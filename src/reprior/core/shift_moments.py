@@ -30,8 +30,14 @@ taken as near-singular: of matrices that truly are singular, 95 % are then recog
 WELL_CONDITIONED = 1e-6
 """Of squares of singular values that are further apart, the smallest loses more than six digits."""
 
-HUGE = 1e8
-"""Solutions beyond this are of matrices that are singular but for rounding."""
+TOLD_APART = 1e8
+"""A solution for a random right side that is not this much larger leaves no doubt that a matrix has
+an inverse: of one that is singular but for rounding it is larger by 1e15 or so, and would have to
+miss the direction that is not seen by seven digits."""
+
+ROUNDINGS = 8.0
+"""Units of rounding per class, relative to the largest singular value, that a smallest one of 0
+may turn into: by the division that made the matrix, and by the decomposition."""
 
 
 class Moments(NamedTuple):
@@ -59,7 +65,8 @@ class Conditioning:
     smallest_singular_value : float
         0 where some mix of classes cannot be told from another.
     standard_error : float
-        Of the smallest singular value, by the number of validation labels.
+        Of the smallest singular value, by the number of validation labels. Infinite where a class
+        has a single label, which does not tell how much its samples differ.
     near_singular : bool
         Whether the smallest singular value is not two standard errors above 0, so that the
         matrix may be singular for all that the labels say.
@@ -76,19 +83,52 @@ def bbse(found: Moments, source: Vector) -> Vector:
 
     μ is the mean prediction on the target, and column j of M that on validation samples of class
     j. This is :math:`p = w ∘ P_v` with Lipton's weights :math:`w = C^{-1} μ`, where C is the joint
-    confusion matrix and P_v the class mix of the validation labels. Where M is singular, it is
-    the solution nearest to the source prior. Works on stacks of replicates.
+    confusion matrix and P_v the class mix of the validation labels. Where M is singular, as far
+    as rounding lets that be seen, it is the solution nearest to the source prior. Works on stacks
+    of replicates, each by itself.
     """
-    prior: Vector
-    with suppress(np.linalg.LinAlgError):  # raised where a class is never predicted
-        prior = np.linalg.solve(found.confusion, found.predicted[..., None])[..., 0]
-        if np.abs(prior).max() < HUGE:
-            return prior
-    missing = found.predicted - found.confusion @ source
+    K = source.size
+    matrices, predicted = found.confusion.reshape(-1, K, K), found.predicted.reshape(-1, K)
+    priors = np.empty(predicted.shape)
+    told = _has_inverse(matrices)
+    if told.any():
+        priors[told] = np.linalg.solve(matrices[told], predicted[told, :, None])[..., 0]
+    if not told.all():
+        priors[~told] = _nearest(matrices[~told], predicted[~told], source)
+    return priors.reshape(found.predicted.shape)
+
+
+def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
+    """Return which matrices (B, K, K) are not singular, or so but for rounding."""
+    # A class that is never predicted has a row of zeros.
+    told: NDArray[np.bool_] = np.abs(matrices).sum(axis=2).min(axis=1) > 0
+    given = matrices[told]
+    sure: NDArray[np.bool_] = np.zeros(len(given), np.bool_)
+    # A quotient by a pivot that is rounding alone may have any size; one of numbers that have
+    # nothing to do with the matrix does not.
+    probe = np.random.default_rng(0).normal(size=(matrices.shape[-1], 1))
+    with suppress(np.linalg.LinAlgError):  # raised for all where one pivot is exactly 0
+        size = np.linalg.norm(np.linalg.solve(given, probe), axis=(1, 2))
+        sure = np.asarray(size < TOLD_APART * np.linalg.norm(probe))
+    if not sure.all():
+        sigma = np.linalg.svd(given[~sure], compute_uv=False)
+        sure[~sure] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
+    told[told] = sure
+    return told
+
+
+def _nearest(matrices: Vector, predicted: Vector, source: Vector) -> Vector:
+    """Return the solutions nearest to the source prior of singular systems (B, K, K), (B, K)."""
+    missing = predicted - matrices @ source
     balanced = np.eye(source.size) - 1.0 / source.size  # changes that leave the sum at 1
-    nearest = np.linalg.pinv(found.confusion @ balanced, rcond=_rounding(source.size))
-    prior = source + (balanced @ nearest @ missing[..., None])[..., 0]
-    return prior
+    left, sigma, right = np.linalg.svd(matrices @ balanced)
+    # As small as rounding of the matrix itself, of which only the balanced part is left here.
+    largest = np.linalg.norm(matrices, ord=2, axis=(1, 2))[:, None]
+    seen = sigma > _rounding(source.size) * largest
+    along = np.einsum("bij,bi->bj", left, missing)
+    along = np.divide(along, sigma, out=np.zeros_like(along), where=seen)
+    found: Vector = source + np.einsum("bji,bj->bi", right, along) @ balanced
+    return found
 
 
 def truncated(priors: Vector, source: Vector) -> Vector:
@@ -103,14 +143,16 @@ def conditioning(source: Predicted, labels: NDArray[np.int64], confusion: Vector
 
     To first order the smallest singular value :math:`σ = u^⊤ M v` has the variance
     :math:`\sum_j v_j^2 \operatorname{var}_j(u^⊤ f) / n_j` with the predictions f of the n_j samples
-    of class j.
+    of class j, whose variance is estimated with n_j − 1.
     """
     left, smallest, right, largest = _least_seen(confusion)
     along = source.along(left)
     counts = np.bincount(labels).astype(np.float64)
     mean = np.bincount(labels, weights=along) / counts
-    variance = np.bincount(labels, weights=(along - mean[labels]) ** 2) / counts
-    error = float(np.sqrt((right**2 * variance / counts).sum()))
+    spread = np.bincount(labels, weights=(along - mean[labels]) ** 2)
+    error = float("inf")
+    if counts.min() > 1:
+        error = float(np.sqrt((right**2 * spread / (counts * (counts - 1))).sum()))
     singular = smallest <= _rounding(right.size) * largest
     return Conditioning(
         condition_number=float("inf") if singular else largest / smallest,
@@ -132,4 +174,4 @@ def _least_seen(matrix: Vector) -> tuple[Vector, float, Vector, float]:
 
 
 def _rounding(n_classes: int) -> float:
-    return n_classes * float(np.finfo(np.float64).eps)
+    return ROUNDINGS * n_classes * float(np.finfo(np.float64).eps)

@@ -79,9 +79,8 @@ class SoftPredictions:
         """Return those of some samples."""
         return SoftPredictions(self.rows[some], self.factors[some])
 
-    @property
     def probabilities(self) -> Vector:
-        """Rows that sum to 1."""
+        """Return rows that sum to 1, multiplied out: those of some samples cost less."""
         dtype = np.result_type(self.rows.dtype, np.float32)
         found: Vector = np.multiply(self.rows, self.factors[:, None], dtype=dtype)
         return found

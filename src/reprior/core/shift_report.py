@@ -55,8 +55,8 @@ class TargetPriorReport:
         How well the confusion matrix of the validation samples tells the classes apart; None
         without validation.
     calibration : (scale, bias) or None
-        The map that EM fitted to the validation labels, for
-        :class:`reprior.PriorTracker` and further estimates; None where none was fitted.
+        The map that EM fitted to the validation labels, for further estimates, and for a
+        :class:`reprior.PriorTracker` without these labels; None where none was fitted.
     held_back : float or None
         How much of the mix would be elsewhere without the penalty of RLLS; None of other methods.
         Where it is large the penalty decides, and the intervals, which are of the penalised
@@ -78,6 +78,13 @@ class TargetPriorReport:
     conditioning: Conditioning | None
     calibration: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     held_back: float | None = None
+
+    def __repr__(self) -> str:
+        labels = "" if self.n_labels is None else f", n_labels={self.n_labels}"
+        return (
+            f"TargetPriorReport({self.prior.size} classes, method={self.method!r}, "
+            f"n_samples={self.n_samples}{labels}, {len(self.replicates)} replicates)"
+        )
 
     def summary(self, classes: Sequence[Any] | None = None) -> str:
         """Return the estimate as text: a line per class, and how far to trust it.

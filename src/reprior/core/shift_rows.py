@@ -4,6 +4,7 @@ Labelled validation scores and unlabelled target scores go through the same read
 calibration: what is measured on the ones is only then true of the others.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, Namespace, namespace, to_numpy
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
-from reprior.core.checks import check_labels
+from reprior.core.checks import check_labels, column_names, few
+from reprior.core.heard import heard
 from reprior.core.logspace import as_scores, log_scores, warn_if_single_probs
-from reprior.exceptions import LabelsError, OptionError, ScoresError
+from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 
 __all__ = [
     "Affine",
@@ -140,7 +142,7 @@ def labelled(
     scores, labels = validation
     with about_validation():
         rows = read(scores)
-        host = to_numpy(labels)
+        host = _indices(labels, column_names(scores))
         shape = _sample_shape(np.shape(scores), n_classes, class_axis)
         check_labels(host, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
     keep = np.ones(host.size, bool) if ignore_index is None else host.reshape(-1) != ignore_index
@@ -150,9 +152,25 @@ def labelled(
         raise LabelsError(
             f"`validation` must have labels of every class: how a class is seen is learnt from "
             f"them. Got none of class {int(np.argmin(counts))}. Add some, leave the class out of "
-            f"prior and scores, or pass method='em' without `validation`."
+            f"prior and scores, or leave `validation` out, which EM and PriorTracker do without."
         )
     return Validation(rows if keep.all() else rows[keep], kept)
+
+
+def _indices(labels: Any, columns: list[Any] | None) -> NDArray[Any]:
+    """Return class indices; of names, where the scores' columns have these, their columns."""
+    host = to_numpy(labels)
+    if columns is None or host.dtype.kind in "iufb":
+        return host
+    place = {name: i for i, name in enumerate(columns)}
+    flat = host.reshape(-1).tolist()
+    unknown = next((i for i, name in enumerate(flat) if name not in place), None)
+    if unknown is not None:
+        raise LabelsError(
+            f"`labels` must be among the columns of the scores, {few(columns)}. Got "
+            f"labels[{unknown}]={flat[unknown]!r}. Correct or drop it, or pass class indices."
+        )
+    return np.array([place[name] for name in flat], np.int64).reshape(host.shape)
 
 
 def _two_columns(scores: Array, kind: str, axis: int, xp: Namespace) -> Array:
@@ -205,12 +223,19 @@ def _numbers(name: str, values: Any, n_classes: int | None) -> NDArray[np.float6
 
 @contextmanager
 def about_validation() -> Iterator[None]:
-    """Let errors about scores and labels say that they are those of ``validation``."""
+    """Let errors and warnings about scores and labels say that they are those of ``validation``."""
+    said: list[str] = []
     try:
-        yield
+        with heard(said):
+            yield
     except (ScoresError, LabelsError) as error:
-        sentence = str(error)
-        for i, name in enumerate(("scores", "labels")):
-            sentence = sentence.replace(f"`{name}`", f"`validation[{i}]`")
-            sentence = sentence.replace(f"Got {name}[", f"Got validation[{i}][")
-        raise type(error)(sentence) from error
+        raise type(error)(_of_validation(str(error))) from error
+    for sentence in said:
+        warnings.warn(_of_validation(sentence), RepriorWarning, stacklevel=3)
+
+
+def _of_validation(sentence: str) -> str:
+    for i, name in enumerate(("scores", "labels")):
+        sentence = sentence.replace(f"`{name}`", f"`validation[{i}]`")
+        sentence = sentence.replace(f"Got {name}[", f"Got validation[{i}][")
+    return sentence

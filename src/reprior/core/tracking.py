@@ -21,7 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ratios", "Setting", "Tracked", "block_of", "measured_ratios", "posteriors", "track"]
+from reprior.exceptions import LabelsError
+
+__all__ = [
+    "Ratios",
+    "Setting",
+    "Tracked",
+    "block_of",
+    "measured_ratios",
+    "posteriors",
+    "refuse_few_labels",
+    "track",
+]
 
 BLOCKS_PER_HALF_LIFE = 16
 """The prior takes a step after each sixteenth of a half-life. What is returned between two steps
@@ -137,6 +148,22 @@ def measured_ratios(
     # Around the mean of their class, as each class has its place in the mixture for certain.
     off = (weight * np.sqrt(counts / (counts - 1)))[labels, None] * (ratios - means[labels])
     return Ratios(reference @ means, off.T @ off)
+
+
+def refuse_few_labels(labels: NDArray[np.int64], least: int) -> None:
+    """Refuse classes with fewer labels than 2, or than 3 where some of them calibrate."""
+    counts = np.bincount(labels)
+    if (counts < least).any():
+        how = "two labels of every class: one does not tell how much they differ"
+        remedy = "Add some, or leave `validation` out."
+        if least == 3:
+            how = "three labels of every class: one to calibrate by, and two to measure by"
+            remedy = "Add some, pass a `calibration`, (1, 0) for none, or leave `validation` out."
+        where = int(np.argmin(counts))
+        raise LabelsError(
+            f"`validation` must have at least {how}. Got {('', 'one', 'two')[counts[where]]} of "
+            f"class {where}. {remedy}"
+        )
 
 
 def track(state: Tracked, posterior: NDArray[np.float64], setting: Setting) -> Tracked:

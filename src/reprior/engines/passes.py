@@ -66,12 +66,12 @@ class ChunkedSource(LogLossPasses[ChunkedRows]):
 
     def __init__(self, stream: Stream, profile_of: ProfileOf) -> None:
         self.stream, self._profile_of = stream, profile_of
-        self._support: Vector | None = None
+        self._counted: Vector | None = None
 
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """Profile the samples within ``bounds``."""
         found = self._profile_of(bounds)
-        self._support = found.baseline.support
+        self._counted = found.baseline.support
         return found
 
     def reading(self, bounds: tuple[float, float]) -> Reading:
@@ -86,11 +86,13 @@ class ChunkedSource(LogLossPasses[ChunkedRows]):
         """What a map decides on the samples."""
         return self._gathered.counts(decisions)
 
-    def _rows(self, problem: Problem, kept: Vector, shifts: Vector) -> ChunkedRows:
-        if self._support is None:
-            self.profile(problem.bounds)
-        support = np.asarray(self._support, np.float64)
-        return ChunkedRows(self.stream, RowsOf.of(problem, support, kept, shifts))
+    def _support(self, problem: Problem) -> Vector:
+        known = self._counted
+        found = self.profile(problem.bounds).baseline.support if known is None else known
+        return np.asarray(found, np.float64)
+
+    def _rows(self, rows: RowsOf) -> ChunkedRows:
+        return ChunkedRows(self.stream, rows)
 
     def _loss(self, rows: ChunkedRows, w: Vector, inverse: float, strength: float) -> Quadratic:
         total = np.zeros(len(Quadratic._fields))

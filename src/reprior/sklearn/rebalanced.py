@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
+from reprior.encoding import cost_array
 from reprior.sklearn.batch import for_batch
 from reprior.sklearn.folds import (
     KIND_OF,
@@ -345,6 +346,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         """
         if costs is not None:
             posterior = self._apply("predict_proba", X, target_prior)
+            costs = cost_array(costs, self.classes_)
             index = np.asarray(rp.decide(posterior, costs))
             return index if np.shape(costs)[1] != self.classes_.size else self.classes_[index]
         posterior = self._apply("predict_proba", X, target_prior, map="decision")
