@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,9 +16,15 @@ from reprior.core.joint import LogLossFit, sentence_of_unrest
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS
-from reprior.exceptions import InfeasibleError, RepriorWarning
+from reprior.exceptions import InfeasibleError, LabelsError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.bootstrap import StrengthBootstrap
+from reprior.tuning.constants import (
+    AFTER_ZERO,
+    SMALLEST_STRENGTH,
+    WIDEST_BOUND,
+    shown_bound,
+)
 from reprior.tuning.crossval import CrossValidation, cross_validate_reading
 from reprior.tuning.fold_options import folds_of, images_of
 from reprior.tuning.nested_biases import nested_biases
@@ -27,7 +34,7 @@ from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
-from reprior.tuning.widen import WIDEST_BOUND, _doubled
+from reprior.tuning.widen import _doubled
 
 __all__ = ["CONFIDENCE", "Tuned", "tuned"]
 
@@ -76,6 +83,7 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
     if problem.log_loss:
         found = _by_log_loss(problem, source)
         problem.warn_of_absent(found.profile, stacklevel=stacklevel + 1)
+        problem.warn_of_ruled_out(found.profile, stacklevel=stacklevel + 1)
         return found
     best, profile = _searched(problem, source, widen, stacklevel + 2)
     found = _decisions(problem, source, best, profile)
@@ -94,7 +102,9 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
     elif problem.temperature == "fit":
         found = _with_temperature(problem, source, found)
     problem.warn_of_absent(profile, stacklevel=stacklevel + 1)
-    return found
+    problem.warn_of_ruled_out(profile, stacklevel=stacklevel + 1)
+    low, high = found.interval
+    return replace(found, interval=(shown_bound(low), high))
 
 
 def _searched(
@@ -102,7 +112,9 @@ def _searched(
 ) -> tuple[Best, StrengthProfile]:
     """The strength that the rule chooses, and the profile it was chosen from."""
     try:
-        best, profile = problem.search(source.profile, widen=widen, stacklevel=stacklevel)
+        best, profile = problem.search(
+            partial(_profiled, source), widen=widen, stacklevel=stacklevel
+        )
     except InfeasibleError as error:
         if problem.tune != "per_class":
             raise
@@ -119,7 +131,25 @@ def _searched(
             reading=reading,
         )
         best = _inside(best, profile)
-    return best, profile
+    return _above_zero(best, problem), profile
+
+
+def _profiled(source: Source, bounds: tuple[float, float]) -> StrengthProfile:
+    profile = source.profile(bounds)
+    if not profile.n_samples:  # as others are refused before
+        raise LabelsError(
+            f"`labels` must hold a class of positive `target_prior`, or there is nothing to tune. "
+            f"Got {int(profile.n_ruled_out.sum())} samples, all of classes that it rules out. Pass "
+            f"labels of the classes that the target has."
+        )
+    return profile
+
+
+def _above_zero(best: Best, problem: Problem) -> Best:
+    """A strength that rules out what the target prior does, and goes on doing so if it is divided."""
+    if problem.bounds[0] != AFTER_ZERO:
+        return best
+    return replace(best, strength=max(best.strength, SMALLEST_STRENGTH))
 
 
 def _nearest(
@@ -137,9 +167,9 @@ def _nearest(
             RepriorWarning,
             stacklevel=stacklevel,
         )
-    profile = source.profile((low, high))
+    profile = _profiled(source, (low, high))
     value = profile.evaluate(problem.metric, min(max(at, low), high))
-    return Best(at, value, (at, at), False), profile
+    return _above_zero(Best(at, value, (at, at), False), problem), profile
 
 
 def _inside(best: Best, profile: StrengthProfile) -> Best:
@@ -240,10 +270,10 @@ def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
 def _by_log_loss(problem: Problem, source: Source) -> Tuned:
     """One map, fitted by log-loss."""
     sentences: list[str] = []
-    profile = source.profile(problem.bounds)
+    profile = _profiled(source, problem.bounds)
     fitted, loss = _probabilities(problem, source, sentences)
     at, (low, high) = fitted.strength, problem.bounds
-    if not low <= at <= high:
+    if not shown_bound(low) <= at <= high:
         profile = source.profile((min(low, at), max(high, at)))
     counts: ClassCounts | None = None
     if not fitted.plain:
@@ -288,7 +318,7 @@ def _by_log_loss_widened(
 ) -> LogLossFit | ScalingFit:
     """Fit with λ within the bounds, and again with the upper one doubled while λ is at it."""
     fitted = source.scaling if problem.temperature in SCALINGS else source.joint
-    low, high = problem.bounds
+    low, high = shown_bound(problem.bounds[0]), problem.bounds[1]
     while True:
         heard: list[str] = []
         with _heard(heard):

@@ -135,18 +135,30 @@ Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
 def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted:
     """Count all rows, and find their switches.
 
+    Samples of a class that is ruled out have no part in it but their support, which says how many
+    they were.
+
     Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
     """
     compiled, blocks = _plan(rows, slopes)
-    return _run(rows, slopes, bounds, compiled, blocks)
+    counts, sums, switches = _run(rows, slopes, bounds, compiled, blocks)
+    if rows.ruled_out:
+        number, weight = rows.of_ruled_out()
+        counts[Table.SUPPORT] += number
+        if sums is not None:
+            sums[Table.SUPPORT] += weight
+    return counts, sums, switches
 
 
 def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
-    """Give what :func:`run_pass` finds, of some rows after the others.
+    """Give what :func:`run_pass` finds, of some rows after the others; all at once if any are out.
 
     To be summed up at once: the switches of one are gone when the next is asked for. All of them
     together can be as large as the scores, and memory that is new to a process is slow.
     """
+    if rows.ruled_out:
+        yield run_pass(rows, slopes, bounds)
+        return
     compiled, blocks = _plan(rows, slopes)
     crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
     again = compiled and not crosses

@@ -21,7 +21,6 @@ from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import ROUNDING, plausible, redrawn_best, smoothed
 from reprior.tuning.objective import Best, SubjectTo, middle
-from reprior.tuning.passes import Table
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.sweep import Steps
@@ -214,4 +213,4 @@ def _doubt(profile: StrengthProfile, strength: float) -> float:
     if not isinstance(profile._switches, BinnedSwitches) or profile.resolution is None:
         return 0.0
     moved = profile._switches.mass_after(strength, profile.resolution)
-    return moved / float(profile._table[Table.SUPPORT].sum())
+    return moved / float(profile._support(profile._table).sum())
