@@ -413,6 +413,30 @@ def test_an_infeasible_fold_says_that_it_is_one():
     assert caught.value.strength is not None
 
 
+@pytest.mark.parametrize("n_rare", [1, 2, 3])
+@pytest.mark.parametrize("tune", ["strength", "per_class"])
+@pytest.mark.parametrize(
+    "options", [{"metric": "recall[2]"}, {"subject_to": "recall[2] >= 0.5"}], ids=repr
+)
+def test_folds_may_lack_a_class_that_is_asked_for(options, tune, n_rare):
+    rng = np.random.default_rng(1)
+    labels = np.r_[np.repeat([0, 1, 3], [100, 60, 40]), np.full(n_rare, 2)]
+    scores = rng.standard_normal((labels.size, K)) + 3 * np.eye(K)[labels] + np.log(PRIOR)
+    found = fit({**options, "tune": tune, "cv": 3}, scores, labels)
+    honest = found.cross_validation_
+    lacking = 3 - n_rare  # folds are stratified
+    if "metric" in options:
+        assert np.isnan(honest.scores).sum() == np.isnan(honest.baseline).sum() == lacking
+        own = np.array(honest.scores)[~np.isnan(honest.scores)]
+        assert honest.mean == pytest.approx(own.mean())
+        assert honest.score == pytest.approx(own.mean())  # one label in each of the others
+        assert np.isnan(honest.std) if n_rare == 1 else honest.std >= 0
+    else:
+        assert not np.isnan(honest.scores).any()
+    if n_rare == 1:  # what is judged on its fold could not be tuned without it
+        assert found.strength_ in honest.strengths
+
+
 def test_a_fit_that_fails_changes_nothing():
     calibrator = rp.PosteriorCalibrator(PRIOR, metric="log_loss")
     calibrator.fit(*case())

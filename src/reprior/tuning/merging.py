@@ -175,11 +175,9 @@ class ProfileSum:
             return
         if self._like is not None:
             check_match(self._like, theirs, "add")
-        if other.coarse and other.resolution != self.resolution:
-            raise ProfileMismatchError(
-                f"Sums of profiles must have bins of one width to add. Got {self.resolution:g} and "
-                f"{other.resolution:g}. Make both with the same options."
-            )
+        if other.coarse:
+            mine, their = (theirs._like(resolution=each.resolution) for each in (self, other))
+            check_match(mine, their, "add")
         if other.coarse and not self.coarse:
             self.coarsen()
         binned = [PackedProfile(profile) for _, profile in other._binned]
