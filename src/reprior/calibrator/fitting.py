@@ -146,7 +146,7 @@ def _profiled(source: Source, bounds: tuple[float, float]) -> StrengthProfile:
 
 
 def _above_zero(best: Best, problem: Problem) -> Best:
-    """A strength that rules out what the target prior does, and goes on doing so if it is divided."""
+    """A strength that rules out what the target prior does, also when it is divided."""
     if problem.bounds[0] != AFTER_ZERO:
         return best
     return replace(best, strength=max(best.strength, SMALLEST_STRENGTH))
