@@ -235,6 +235,22 @@ def said_by(options, scores, labels):
     return found, [str(each.message) for each in said]
 
 
+def widened(high, wider):
+    return (
+        f"The best strength λ of softmax(z/T + λ·w) lay at the upper bound {high:g}: searching up "
+        f"to {wider:g}. (`strength_` is T·λ.)"
+    )
+
+
+def test_a_rule_that_knows_nothing_of_the_metric_says_so():
+    options = {"selection": "balanced_log_loss"}
+    scores, labels = case()
+    _, said = said_by({**options, "metric": "macro_f1"}, scores, labels)
+    assert any("knows nothing of macro_f1: it is made for balanced accuracy" in s for s in said)
+    _, said = said_by(options, scores, labels)
+    assert not any("knows nothing" in s for s in said)
+
+
 @pytest.mark.parametrize("temperature", [1.0, "bcts"])
 def test_a_strength_at_the_end_of_its_range_is_said(temperature):
     rng = np.random.default_rng(0)
@@ -243,13 +259,15 @@ def test_a_strength_at_the_end_of_its_range_is_said(temperature):
     options = {"metric": "log_loss", "temperature": temperature}
     _, said = said_by({**options, "bounds": (0.0, 10.0)}, wrong, labels)
     assert not any("searching" in each for each in said)
-    assert any("falls at the bound strength=10. " in each for each in said)
+    assert any("falls at the bound strength=10 of softmax" in each for each in said)
     _, said = said_by(options, wrong, labels)
     assert said[:2] == [
-        "The best strength lay at the upper bound 2: searching up to 4.",
-        "The best strength lay at the upper bound 4: searching up to 8.",
+        widened(2, 4),
+        widened(4, 8),
     ]
-    assert any("falls at the bound strength=8. The model does not lean" in each for each in said)
+    assert any(
+        "bound strength=8 of softmax(z/T + strength·w). The model does not" in each for each in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,7 +285,7 @@ def test_bounds_of_a_fit_by_log_loss_are_tried_first_and_widened_aloud(options):
     assert not any("searching" in each for each in said)
     of_probabilities = {**options, "bounds": (0.0, 0.3)}
     found, said = said_by(of_probabilities, scores, labels)
-    assert "The best strength lay at the upper bound 0.3: searching up to 0.6." in said
+    assert widened(0.3, 0.6) in said
     np.testing.assert_allclose(found.predict_proba(scores), wide.predict_proba(scores), atol=FITTED)
 
 

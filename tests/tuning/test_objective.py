@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from reprior.exceptions import InfeasibleError, LabelsError, OptionError
+from reprior.exceptions import InfeasibleError, LabelsError, OptionError, RepriorError
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.objective import (
     Constraint,
@@ -171,6 +171,12 @@ def test_a_class_goes_by_its_name_where_names_are_known():
     assert Constraint.parse("recall[1] >= 0.9").resolved(n_classes=2).metric.of_class == 1
     with pytest.raises(LabelsError, match="must name a class that exists, one of 'road'"):
         Constraint.parse("recall[sky] >= 0.9").resolved(n_classes=2, classes=names)
+
+
+@pytest.mark.parametrize("text", ["recall[sky] >= 0.9", "recall >= 0.9", "nll >= 0.9", "ab >= 1"])
+def test_a_metric_that_is_none_is_said_to_be_of_the_constraint(text):
+    with pytest.raises(RepriorError, match="^`subject_to` must"):
+        Constraint.parse(text).resolved(n_classes=3)
 
 
 def test_the_error_survives_a_process_boundary():

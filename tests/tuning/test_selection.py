@@ -176,7 +176,10 @@ def test_no_allowed_strength_is_nearer_than_the_one_that_is_taken(rng, metric, r
             at = np.linspace(*profile.bounds, 201)  # multiples of the resolution
             allowed = at[profile.evaluate(metric, at) >= float(rule.rsplit(maxsplit=1)[-1])]
             distance = abs(found.strength - free)
-            assert profile.evaluate(metric, found.strength) >= float(rule.rsplit(maxsplit=1)[-1]) - 1e-12
+            assert (
+                profile.evaluate(metric, found.strength)
+                >= float(rule.rsplit(maxsplit=1)[-1]) - 1e-12
+            )
             assert found.interval[0] <= found.strength <= found.interval[1]
             assert found.value == profile.evaluate(METRIC, found.strength)
             assert distance <= np.abs(allowed - free).min(initial=np.inf) + 1e-9

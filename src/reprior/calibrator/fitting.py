@@ -12,10 +12,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.calibrator.sources import Source
-from reprior.core.joint import LogLossFit, sentence_of_unrest
+from reprior.core.joint import (
+    LogLossFit,
+    sentence_at_strength,
+    sentence_of_no_strength,
+    sentence_of_unrest,
+)
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import BOUNDS
+from reprior.core.temperature import BOUNDS, sentence_at_temperature
 from reprior.exceptions import InfeasibleError, LabelsError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.bootstrap import StrengthBootstrap
@@ -87,6 +92,11 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
         return found
     best, profile = _searched(problem, source, widen, stacklevel + 2)
     found = _decisions(problem, source, best, profile)
+    if problem.selection == "balanced_log_loss" and problem.metric.average != "labelled":
+        found.sentences.append(
+            f"selection='balanced_log_loss' knows nothing of {problem.metric.name}: it is made for "
+            f"balanced accuracy. Pass selection='smooth' or another rule that follows the metric."
+        )
     found = replace(found, **_trust(problem, source, best, found))
     names = problem.classes.tolist()
     if problem.cv is not None or problem.n_bootstrap:
@@ -329,28 +339,22 @@ def _by_log_loss_widened(
             break
         wider = _doubled(high)
         sentences.append(
-            f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}."
+            f"The best strength λ of softmax(z/T + λ·w) lay at the upper bound {high:g}: searching "
+            f"up to {wider:g}. (`strength_` is T·λ.)"
         )
         high = wider
     sentences.extend(heard)
     if isinstance(fit, LogLossFit):
         _say_of_joint(problem, fit, sentences)
     if at_bound:
-        sentences.append(
-            f"the log-loss still falls at the bound strength={joint.strength:g}. The model does "
-            f"not lean towards the classes that `source_prior` names frequent as it says: pass "
-            f"the mix that the model saw, class weights and sampling included, or wider `bounds`."
-        )
+        sentences.append(sentence_at_strength(joint.strength))
     return fit
 
 
 def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> None:
     """Say where the strength says nothing, T is at a bound, or the fit did not come to rest."""
     if problem.flat and problem.log_loss:
-        sentences.append(
-            "The target prior is the source prior, as far as the classes in play go: the strength "
-            "says nothing, and the temperature alone is fitted."
-        )
+        sentences.append(sentence_of_no_strength())
     if fit.at_bound and fit.temperature in BOUNDS:
         sentences.append(_at_temperature(fit.temperature))
     if not fit.converged:
@@ -358,14 +362,8 @@ def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> No
 
 
 def _at_temperature(end: float) -> str:
-    why = (
-        "every sample is classified right with room to spare"
-        if end == BOUNDS[0]
-        else "the scores say less about these labels than no scores would"
-    )
-    return (
-        f"the log-loss still falls at the bound T={end:g} of the temperature, as it does where "
-        f"{why}. Pass more or other validation data, or a number as `temperature`."
+    return sentence_at_temperature(
+        end, BOUNDS, of="the temperature", remedy="a number as `temperature`"
     )
 
 

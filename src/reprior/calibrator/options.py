@@ -14,6 +14,7 @@ from reprior.encoding import Terms, state_problem
 from reprior.exceptions import OptionError
 from reprior.tuning.bootstrap import FEWEST_REPLICATES
 from reprior.tuning.constants import AFTER_ZERO
+from reprior.tuning.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
 from reprior.tuning.selection import RULES
 
@@ -53,6 +54,9 @@ def check_options(options: Any) -> None:
 def full_problem(options: Any, terms: Terms) -> Problem:
     """Resolve all that a calibrator's ``options`` ask, in terms of the classes."""
     fits = is_log_loss(options.metric)
+    names = None if terms.names is None else terms.classes.tolist()
+    for rule in Constraint.parse_all(options.subject_to):  # refused by the name it was passed by
+        rule.resolved(n_classes=terms.classes.size, classes=names)
     problem = state_problem(options, terms, log_loss=fits)
     if (fits or options.separate) and options.temperature is None:
         problem = replace(problem, temperature="fit")  # with the strength of the probabilities

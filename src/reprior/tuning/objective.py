@@ -147,7 +147,10 @@ class Constraint:
         >>> rule.resolved(n_classes=2, classes=["road", "traffic light"]).metric.of_class
         1
         """
-        return replace(self, metric=find_metric(self.metric, n_classes=n_classes, classes=classes))
+        found = find_metric(
+            self.metric, n_classes=n_classes, classes=classes, argument="subject_to"
+        )
+        return replace(self, metric=found)
 
     def threshold(self, baseline: float) -> float:
         """What the metric is compared with."""

@@ -372,7 +372,7 @@ class StrengthProfile:
         return np.where(gone, 0, table[Table.SUPPORT]) if gone.any() else table[Table.SUPPORT]
 
     def _metric(self, metric: str | CountMetric, name: str = "metric") -> CountMetric:
-        found = find_metric(metric, n_classes=self.n_classes)
+        found = find_metric(metric, n_classes=self.n_classes, argument=name)
         if found.average == "one" and not self._support(self._counts)[found.of_class]:
             refuse_unlabelled(found, name, ruled_out=not self.target_prior[found.of_class])
         return found
