@@ -318,9 +318,10 @@ def sentence_of_no_strength() -> str:
 def sentence_at_strength(strength: float) -> str:
     """What is to be said of a strength at a bound of those that were allowed."""
     return (
-        f"the log-loss still falls at the bound strength={strength:g} of softmax(z/T + strength·w). The "
-        f"model does not lean towards the classes that `source_prior` names frequent as it says: pass "
-        f"the mix that the model saw, class weights and sampling included, or wider `bounds`."
+        f"the log-loss still falls at the bound strength={strength:g} of softmax(z/T + "
+        f"strength·w). The model does not lean towards the classes that `source_prior` names "
+        f"frequent as it says: pass the mix that the model saw, class weights and sampling "
+        f"included, or wider `bounds`."
     )
 
 
