@@ -11,7 +11,9 @@ import pytest
 from tests import oracles
 
 import reprior as rp
-from reprior.tuning.constants import SMALLEST_STRENGTH
+from reprior.tuning.constants import AFTER_ZERO, SMALLEST_STRENGTH
+from reprior.tuning.passes import Table, run_parts
+from reprior.tuning.reading import read
 
 SOURCE = np.array([0.7, 0.2, 0.1])
 TARGET = [0.5, 0.5, 0.0]
@@ -206,3 +208,40 @@ def test_a_metric_of_the_class_is_refused_with_the_reason():
         fit(scores, labels, metric="recall[2]")
     with pytest.raises(rp.OptionError, match="`subject_to` must be of a class that has labels"):
         fit(scores, labels, subject_to="recall[2] >= 0.1")
+
+
+def test_a_report_knows_the_tuning_data_again():
+    from reprior.report.headline import alike
+
+    scores, labels = case()
+    found, _ = fit(scores, labels)
+    priors = {"source_prior": SOURCE, "target_prior": TARGET}
+    whole = rp.StrengthProfile.from_scores(scores, labels, **priors)
+    assert alike(found.profile_, whole)
+    assert alike(whole, found.profile_)
+    assert alike(found.profile_, whole.binned(0.01))
+    other = rp.StrengthProfile.from_scores(*case(seed=1), **priors)
+    assert not alike(found.profile_, other)
+    assert not alike(
+        found.profile_, rp.StrengthProfile.from_scores(scores[1:], labels[1:], **priors)
+    )
+    with pytest.raises(rp.OptionError, match="bounds of the profile, above 0 to 2"):
+        found.profile_.evaluate("accuracy", 0.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_of_a_pass_know_how_many_are_left_out(weighted):
+    scores, labels = case(n=50)
+    labels[:5] = 9
+    weight = np.arange(50.0) if weighted else None
+    reading = read(
+        scores, labels, weight, source_prior=SOURCE, target_prior=TARGET, kind="logits",
+        bounds=(AFTER_ZERO, 2.0), class_axis=-1, ignore_index=9, resolution=None,
+    )  # fmt: skip
+    ((counts, sums, _),) = run_parts(reading.rows, reading.slopes, reading.bounds)
+    gone = labels == GONE
+    assert counts[Table.SUPPORT, GONE] == gone.sum()
+    assert counts[Table.SUPPORT].sum() == 45
+    assert counts[Table.PREDICTED].sum() == 45 - gone.sum()
+    if weighted:
+        assert sums[Table.SUPPORT, GONE] == weight[gone].sum()

@@ -175,7 +175,7 @@ def test_a_class_goes_by_its_name_where_names_are_known():
 
 @pytest.mark.parametrize("text", ["recall[sky] >= 0.9", "recall >= 0.9", "nll >= 0.9", "ab >= 1"])
 def test_a_metric_that_is_none_is_said_to_be_of_the_constraint(text):
-    with pytest.raises(RepriorError, match="^`subject_to` must"):
+    with pytest.raises(RepriorError, match=r"^`subject_to` must"):
         Constraint.parse(text).resolved(n_classes=3)
 
 

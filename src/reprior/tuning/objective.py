@@ -12,7 +12,7 @@ import numpy as np
 
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
-from reprior.tuning.constants import EQUAL_VALUES, NARROWEST, WIDEST_BOUND
+from reprior.tuning.constants import AFTER_ZERO, EQUAL_VALUES, NARROWEST, WIDEST_BOUND
 from reprior.tuning.sweep import Steps
 
 __all__ = [
@@ -330,7 +330,8 @@ def check_within(strengths: Any, bounds: tuple[float, float]) -> Vector:
     outside = ~((at >= low) & (at <= high))
     if outside.any():
         raise OptionError(
-            f"`strengths` must lie within the bounds of the profile, {low:g} to {high:g}. "
+            f"`strengths` must lie within the bounds of the profile, "
+            f"{'above 0' if low == AFTER_ZERO else f'{low:g}'} to {high:g}. "
             f"Got {at[outside].flat[0] if at.ndim else float(at):g}. "
             f"Make the profile with wider `bounds`."
         )
