@@ -116,8 +116,8 @@ def alike(one: StrengthProfile, other: StrengthProfile) -> bool:
     numbers = [profile.n_samples + profile.n_ruled_out.sum() for profile in (one, other)]
     if numbers[0] != numbers[1]:
         return False
-    supports = [profile.baseline.support[~gone] for profile in (one, other)]
-    if not np.allclose(*supports, rtol=FORMAT_ROUNDING):
+    mine, theirs = (profile.baseline.support[~gone] for profile in (one, other))
+    if not np.allclose(mine, theirs, rtol=FORMAT_ROUNDING):
         return False
     if one.resolution is not None or other.resolution is not None:
         if gone.any():  # what is predicted for those of one is not known
