@@ -126,6 +126,7 @@ def test_retarget_keeps_the_strength_and_replaces_the_prior(logits, fitted):
     np.testing.assert_array_equal(back.predict_proba(z), fitted.predict_proba(z))
 
 
+@pytest.mark.filterwarnings("ignore:.* tuning samples are left out")
 def test_a_class_of_target_prior_zero_is_never_predicted(logits):
     z, y = logits
     target = [0.25, 0.25, 0.25, 0.25, 0.0]
@@ -447,6 +448,7 @@ def test_a_refit_that_fails_changes_nothing(logits):
     np.testing.assert_array_equal(calibrator.predict_proba(logits[0]), before)
 
 
+@pytest.mark.filterwarnings("ignore:.* tuning samples are left out")
 def test_a_temperature_can_be_fitted_with_a_class_out_of_play(logits):
     z, y = logits
     target = [0.0, 0.25, 0.25, 0.25, 0.25]
@@ -474,6 +476,7 @@ def test_ignored_scores_are_never_looked_at(logits):
     assert with_holes.temperature_ == pytest.approx(without.temperature_, rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.* tuning samples are left out")
 def test_equal_slopes_beside_a_class_out_of_play():
     z = np.random.default_rng(0).standard_normal((50, 3))
     with pytest.warns(rp.RepriorWarning, match="as far as the classes in play go"):
@@ -514,6 +517,7 @@ def test_uncorrected_is_the_model_as_it_is(logits, fitted):
         rp.PosteriorCalibrator(PRIOR).uncorrected()
 
 
+@pytest.mark.filterwarnings("ignore:.* tuning samples are left out")
 def test_uncorrected_knows_classes_out_of_play(logits):
     target = [0.0, *([1 / (len(PRIOR) - 1)] * (len(PRIOR) - 1))]
     before = rp.PosteriorCalibrator(PRIOR, target_prior=target).fit(*logits).uncorrected()

@@ -65,3 +65,12 @@ def test_the_file_tells_a_fusion_from_a_calibrator(fitted, tmp_path):
     assert load_calibrator(tmp_path / "cal.json").strength_ == fitted.strength_
     with pytest.raises(rp.FileFormatError, match=r"one model. Got a fusion of several"):
         load_calibrator(tmp_path / "fusion.json")
+
+
+def test_a_tracker_is_pointed_to_its_own_reader(tmp_path):
+    path = tmp_path / "tracker.json"
+    path.write_text('{"format": "reprior prior tracker", "format_version": 1}')
+    with pytest.raises(
+        rp.FileFormatError, match=r"Got a prior tracker\. Read it with PriorTracker"
+    ):
+        rp.load(path)

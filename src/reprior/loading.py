@@ -17,6 +17,7 @@ from reprior.exceptions import FileFormatError
 from reprior.files.calibrators import FORMAT, calibrator_fields
 from reprior.files.documents import parsed
 from reprior.files.fusions import fusion_document, is_fusion
+from reprior.files.trackers import FORMAT as TRACKER
 
 if TYPE_CHECKING:
     from reprior.fusion import ModalityFusion
@@ -41,6 +42,11 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
     True
     """
     document = parsed(path, FORMAT)
+    if isinstance(document, dict) and document.get("format") == TRACKER:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must be a calibrator or a fusion. Got a prior tracker. Read it "
+            f"with PriorTracker.load."
+        )
     if is_fusion(document):
         return _fusion(fusion_document(path, document))
     return _calibrator(calibrator_fields(path, document))

@@ -235,6 +235,22 @@ def said_by(options, scores, labels):
     return found, [str(each.message) for each in said]
 
 
+def widened(high, wider):
+    return (
+        f"The best strength λ of softmax(z/T + λ·w) lay at the upper bound {high:g}: searching up "
+        f"to {wider:g}. (`strength_` is T·λ.)"
+    )
+
+
+def test_a_rule_that_knows_nothing_of_the_metric_says_so():
+    options = {"selection": "balanced_log_loss"}
+    scores, labels = case()
+    _, said = said_by({**options, "metric": "macro_f1"}, scores, labels)
+    assert any("knows nothing of macro_f1: it is made for balanced accuracy" in s for s in said)
+    _, said = said_by(options, scores, labels)
+    assert not any("knows nothing" in s for s in said)
+
+
 @pytest.mark.parametrize("temperature", [1.0, "bcts"])
 def test_a_strength_at_the_end_of_its_range_is_said(temperature):
     rng = np.random.default_rng(0)
@@ -243,13 +259,15 @@ def test_a_strength_at_the_end_of_its_range_is_said(temperature):
     options = {"metric": "log_loss", "temperature": temperature}
     _, said = said_by({**options, "bounds": (0.0, 10.0)}, wrong, labels)
     assert not any("searching" in each for each in said)
-    assert any("falls at the bound strength=10. " in each for each in said)
+    assert any("falls at the bound strength=10 of softmax" in each for each in said)
     _, said = said_by(options, wrong, labels)
     assert said[:2] == [
-        "The best strength lay at the upper bound 2: searching up to 4.",
-        "The best strength lay at the upper bound 4: searching up to 8.",
+        widened(2, 4),
+        widened(4, 8),
     ]
-    assert any("falls at the bound strength=8. The model does not lean" in each for each in said)
+    assert any(
+        "bound strength=8 of softmax(z/T + strength·w). The model does not" in each for each in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,7 +285,7 @@ def test_bounds_of_a_fit_by_log_loss_are_tried_first_and_widened_aloud(options):
     assert not any("searching" in each for each in said)
     of_probabilities = {**options, "bounds": (0.0, 0.3)}
     found, said = said_by(of_probabilities, scores, labels)
-    assert "The best strength lay at the upper bound 0.3: searching up to 0.6." in said
+    assert widened(0.3, 0.6) in said
     np.testing.assert_allclose(found.predict_proba(scores), wide.predict_proba(scores), atol=FITTED)
 
 
@@ -316,7 +334,8 @@ def test_labels_that_neither_target_nor_label_prior_has_count_nothing(temperatur
     options["target_prior"] = [0.5, 0.3, 0.2, 0.0]
     known = np.where(np.arange(K) < 3, own / own[:3].sum(), 0.0)
     found, said = said_by({**options, "label_prior": known}, scores, labels)
-    assert said == []
+    assert len(said) == 1  # that they are left out
+    assert "tuning samples are left out" in said[0]
     same = fit(options)
     assert found.best_score_ == pytest.approx(same.best_score_, rel=1e-9)
     assert (found.strength_, found.temperature_) == pytest.approx(
@@ -410,6 +429,30 @@ def test_an_infeasible_fold_says_that_it_is_one():
     with pytest.raises(rp.InfeasibleError, match="without one of the folds of `cv`") as caught:
         fit({"subject_to": rule, "cv": right.astype(int)})
     assert caught.value.strength is not None
+
+
+@pytest.mark.parametrize("n_rare", [1, 2, 3])
+@pytest.mark.parametrize("tune", ["strength", "per_class"])
+@pytest.mark.parametrize(
+    "options", [{"metric": "recall[2]"}, {"subject_to": "recall[2] >= 0.5"}], ids=repr
+)
+def test_folds_may_lack_a_class_that_is_asked_for(options, tune, n_rare):
+    rng = np.random.default_rng(1)
+    labels = np.r_[np.repeat([0, 1, 3], [100, 60, 40]), np.full(n_rare, 2)]
+    scores = rng.standard_normal((labels.size, K)) + 3 * np.eye(K)[labels] + np.log(PRIOR)
+    found = fit({**options, "tune": tune, "cv": 3}, scores, labels)
+    honest = found.cross_validation_
+    lacking = 3 - n_rare  # folds are stratified
+    if "metric" in options:
+        assert np.isnan(honest.scores).sum() == np.isnan(honest.baseline).sum() == lacking
+        own = np.array(honest.scores)[~np.isnan(honest.scores)]
+        assert honest.mean == pytest.approx(own.mean())
+        assert honest.score == pytest.approx(own.mean())  # one label in each of the others
+        assert np.isnan(honest.std) if n_rare == 1 else honest.std >= 0
+    else:
+        assert not np.isnan(honest.scores).any()
+    if n_rare == 1:  # what is judged on its fold could not be tuned without it
+        assert found.strength_ in honest.strengths
 
 
 def test_a_fit_that_fails_changes_nothing():

@@ -98,3 +98,9 @@ def test_an_infeasible_constraint_names_the_nearest_strength():
         fit({"subject_to": "accuracy >= 0.99"})
     assert 0.0 <= caught.value.strength <= 2.0
     assert caught.value.shortfall > 0.0
+
+
+@pytest.mark.parametrize("rule", ["recall[faill] >= 0.9", "recall >= 0.8"])
+def test_a_wrong_constraint_is_refused_by_its_own_name(rule):
+    with pytest.raises(rp.RepriorError, match=r"^`subject_to` must"):
+        rp.PosteriorCalibrator([0.8, 0.2], subject_to=rule).fit(np.eye(2) * 3, [0, 1])

@@ -314,3 +314,10 @@ def test_the_help_of_both(run):
     own = run("prior", "estimate", "--help").out
     assert "em|bbse|bbse_soft|rlls|rlls_soft" in own
     assert app.app.get_command(None, "prior").get_command(None, "estimate") is estimate.command
+
+
+def test_a_prior_may_be_passed_instead_of_counts(run, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n0.1,0.2\n0.3,0.1\n")
+    result = run("prior", "estimate", path, "--kind", "logits")
+    assert "Got neither. Or pass the prior itself as --source-prior." in result.err

@@ -107,6 +107,7 @@ class TestOrder:
         assert np.abs(found["rebalance_first"] - found["flatten_first"]).max() > 0.01
         assert np.array_equal(self.fused(run, tmp_path), found["rebalance_first"])
 
+    @pytest.mark.filterwarnings("ignore:.* tuning samples are left out")
     def test_a_class_that_is_not_to_be(self, tmp_path, run):
         """log 0 stays so, whatever it is scaled by."""
         rng = np.random.default_rng(8)

@@ -86,6 +86,10 @@ REFUSED = [
     (["--temperature", "platt"], "neither 'fit' or 'bcts' or 'vector' nor a number"),
     (["--metric", "roc_auc"], "ranks samples"),
     (["--subject-to", "accuracy >= 0.999"], "the nearest is"),
+    (["--subject-to", "accuracy >= 90"], "Metrics are fractions: 90 % is 0.9."),
+    (["--subject-to", "recall[faill] >= 0.9"], "--subject-to must name a class that exists"),
+    (["--subject-to", "recall >= 0.8"], "--subject-to must be one of"),
+    (["--metric", "logloss"], "--metric log_loss"),
 ]
 
 
@@ -153,3 +157,10 @@ def test_metrics_are_looked_up_before_the_data():
     check_metrics(Tuning(metric="recall[a]", subject_to=["recall[b] >= 0.5"]), 2, ["a", "b"])
     with pytest.raises(OptionError):
         check_metrics(Tuning(metric="acc"), 3, None)
+
+
+def test_counts_are_not_offered_where_a_prior_is_needed(job, run):
+    for option in ("--label-prior", "--target-prior"):
+        result = fit(run, job, "--metric", "log_loss", option, job / "counts.json")
+        assert "These look like counts: divide them by their sum." in result.err
+        assert "as counts" not in result.err

@@ -290,7 +290,7 @@ def test_scores_that_mislead_end_at_the_hot_bound():
 
 def test_a_strength_at_its_bound_is_told(rng):
     z, y, prior = drawn(rng, temperature=1.0)
-    with pytest.warns(RepriorWarning, match=r"bound strength=0.5 of `bounds`") as caught:
+    with pytest.warns(RepriorWarning, match=r"bound strength=0.5 of softmax") as caught:
         fit = fit_log_loss(z, y, source_prior=prior, bounds=(0.0, 0.5))
     assert [warning.filename for warning in caught] == [__file__]
     assert fit.strength == 0.5

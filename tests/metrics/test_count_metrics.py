@@ -218,6 +218,12 @@ def test_one_class_by_index_or_name(name, classes, k):
             r"decided by hard labels\. Got 'roc_auc', which ranks samples .* no prediction to "
             r"count\. Pass one of 'accuracy'",
         ),
+        ("logloss", None, OptionError, r"Got 'logloss', a metric of .*metric='log_loss' to a Post"),
+        ("nll", None, OptionError, r"Pass metric='log_loss' to a PosteriorCalibrator"),
+        ("brier", None, OptionError, r"Got 'brier', a metric of probabilities"),
+        ("ece", None, OptionError, r"Got 'ece', a metric of probabilities"),
+        ("mIoU", None, OptionError, r"such as 'recall\[2\]'\. .* also takes 'log_loss'"),
+        ("recall", None, OptionError, r"Name the class, as in 'recall\[2\]'"),
         ("AUC", None, OptionError, r"decided by hard labels\. Got 'AUC'"),
         ("AUROC", None, OptionError, r"decided by hard labels\. Got 'AUROC'"),
         ("roc_auc_ovr_weighted", None, OptionError, r"decided by hard labels\."),

@@ -160,6 +160,7 @@ def test_one_score_per_sample(tmp_path, rng):
     check_everywhere(data, logits, labels, calibrator, rng)
 
 
+@pytest.mark.filterwarnings("ignore:.* tuning samples are left out")
 def test_probabilities_and_a_class_out_of_play(tmp_path, rng):
     logits, labels, counts = make_scores(rng)
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

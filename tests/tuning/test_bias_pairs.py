@@ -85,11 +85,32 @@ def test_samples_that_nobody_can_have_do_not_matter():
 
 
 def test_pairs_are_tried_with_few_samples_and_more_than_two_classes(rng):
-    def pairs(n, k, movable):
+    def pairs(n, k, movable, **options):
         case = BiasCase(rng.normal(size=(n, k)), rng.integers(k, size=n), np.zeros(k))
-        return pairs_worth_trying(case.data, movable)
+        return pairs_worth_trying(case.data, movable, **options)
 
-    assert pairs(9, 2, [0, 1]) == []
-    assert pairs(9, 3, [0, 1, 2]) == [(0, 1)]
-    assert pairs(9, 4, [0, 2, 3]) == [(0, 2), (0, 3), (2, 3)]
-    assert pairs(1000, 3, [0, 1, 2]) == []
+    assert pairs(9, 2, [0, 1]) == ([], None)
+    assert pairs(9, 3, [0, 1, 2]) == ([(0, 1)], None)
+    assert pairs(9, 4, [0, 2, 3]) == ([(0, 2), (0, 3), (2, 3)], None)
+    assert pairs(1000, 3, [0, 1, 2]) == ([], None)
+    assert pairs(9, 3, [0, 1, 2], some=True) == ([(0, 1)], None)
+    assert pairs(1000, 3, [0, 1, 2], some=True) == ([(0, 1)], 128)
+    assert pairs(10_000, 3, [0, 1, 2], some=True) == ([(0, 1)], 34)
+    assert pairs(50_000, 3, [0, 1, 2], some=True) == ([], None)
+
+
+def test_some_places_are_no_worse_than_the_start_and_no_better_than_all(rng):
+    scores, labels = rng.normal(size=(30, 3)), rng.integers(3, size=30)
+    case = BiasCase(scores, labels, np.zeros(3))
+    goal = case.goal("macro_f1")
+    start = goal.rank(case.data.counts(case.data.predictions(np.zeros(3))))
+    values = [start]
+    for places in (1, 20, 10**6):
+        found = best_pair(case.data, goal, np.zeros(3), (0, 1), start, places)
+        biases = np.array([0.0, 0, 0] if found is None else [found[0], found[1], 0.0])
+        values.append(goal.rank(case.data.counts(case.data.predictions(biases))))
+    everywhere = best_pair(case.data, goal, np.zeros(3), (0, 1), start)
+    biases = np.array([everywhere[0], everywhere[1], 0.0])
+    assert values[1] <= values[2] + ROUNDING
+    assert values[0] <= min(values)
+    assert values[3] == goal.rank(case.data.counts(case.data.predictions(biases)))

@@ -337,6 +337,31 @@ def test_sums_of_other_bins_do_not_merge(rng):
     assert fine.total().n_samples == known
 
 
+def test_a_refused_profile_leaves_the_sum_as_it_was(rng):
+    profile = random_case(rng, 20).profile()
+    total = ProfileSum(exact_up_to=0, resolution=0.1)
+    with pytest.raises(ProfileMismatchError, match="equal resolution to add"):
+        total.bin(profile.binned(0.05))
+    assert not total
+    total.add(profile)
+    assert_same(total.total(), profile.binned(0.1))
+
+
+def test_a_refused_merge_leaves_the_sum_as_it_was(rng):
+    here, other = random_case(rng, 20), random_case(rng, 20)
+    sums = [
+        added([here.profile()], exact_up_to=1000, resolution=0.1),
+        added([replace(other, bounds=(0.0, 1.5)).profile()], exact_up_to=0, resolution=0.1),
+        added([here.profile()], exact_up_to=0, resolution=0.05),
+    ]
+    for theirs in sums[1:]:
+        with pytest.raises(ProfileMismatchError, match="must have equal"):
+            sums[0].merge(theirs)
+        assert sums[0].total().resolution is None
+    sums[0].merge(ProfileSum(exact_up_to=0, resolution=0.1))  # nothing in it
+    assert_same(sums[0].total(), here.profile())
+
+
 @pytest.mark.parametrize("first", [0, 5, None])
 @pytest.mark.parametrize("second", [0, 5, None])
 @pytest.mark.parametrize("cells", [0, merging.MOST_CELLS])

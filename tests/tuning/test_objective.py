@@ -5,14 +5,14 @@ import pickle
 import numpy as np
 import pytest
 
-from reprior.exceptions import InfeasibleError, LabelsError, OptionError
+from reprior.exceptions import InfeasibleError, LabelsError, OptionError, RepriorError
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.objective import (
     Constraint,
     best_interval,
+    feasible_steps,
     middle,
     pareto_front,
-    refuse_together,
 )
 from reprior.tuning.sweep import Steps
 
@@ -109,21 +109,55 @@ def test_what_is_missed_and_by_how_much():
     assert at_least.misses(0.5 - 1e-13, 0.0) == 0.0
 
 
+def limits(*values, start=(0.0, 1.0, 1.5)):
+    """Constraints of at least 0.9 on recalls that go by these steps."""
+    rules = [Constraint.parse(f"recall[{k}] >= 0.9") for k in range(len(values))]
+    return [(rule, steps(start, each), 0.5) for rule, each in zip(rules, values, strict=True)]
+
+
+WORDS = (
+    "Got constraints that no strength satisfies together, {}. The nearest is strength 1.25, where "
+    "the largest miss is least: "
+)
+
+
 def test_constraints_that_exclude_each_other_say_what_is_nearest():
-    rules = [Constraint.parse(f"recall[{k}] >= 0.9") for k in range(3)]
-    misses = [[0.5, 0.25, 0.0], [0.0, 0.125, 0.4], [0.0, 0.0, 0.0]]
+    several = limits([0.4, 0.65, 1.0], [0.95, 0.775, 0.5], [1.0, 1.0, 1.0])
     with pytest.raises(InfeasibleError, match="no strength satisfies together") as caught:
-        refuse_together(rules, np.array([0.0, 1.0, 1.5]), list(map(np.array, misses)), 2.0)
-    assert "strength 1.25, misses 'recall[0] >= 0.9' by 0.25 and 'recall[1] >= 0.9' by 0.125." in (
-        str(caught.value)
-    )
+        feasible_steps(steps([0.0], [0.5]), several, 2.0)
+    assert WORDS.format("though each can be satisfied alone") + (
+        "'recall[0] >= 0.9' missed by 0.25 (0.65), 'recall[1] >= 0.9' missed by 0.125 (0.775), "
+        "'recall[2] >= 0.9' kept (1). Loosen what is missed, widen `bounds`, or tune a bias for "
+        "every class (tune='per_class'), which may satisfy more."
+    ) in str(caught.value)
     assert (caught.value.strength, caught.value.shortfall) == (1.25, 0.25)
 
 
-def test_constraints_that_hold_together_somewhere_are_not_refused():
-    rules = [Constraint.parse("accuracy >= 0.9"), Constraint.parse("mean_iou >= 0.9")]
-    misses = [np.array([0.0, 0.0]), np.array([0.5, 0.0])]
-    refuse_together(rules, np.array([0.0, 1.0]), misses, 2.0)
+def test_what_is_nearest_does_not_depend_on_the_order_of_the_constraints():
+    several = limits([0.4, 0.65, 0.8], [0.95, 0.775, 0.05])  # the first is not possible alone
+    found = []
+    for order in (several, several[::-1]):
+        with pytest.raises(InfeasibleError) as caught:
+            feasible_steps(steps([0.0], [0.5]), order, 8.0)
+        assert WORDS.format("and 'recall[0] >= 0.9' not even alone") in str(caught.value)
+        assert "bounds`," not in str(caught.value)  # wider ones are not tried
+        found.append((caught.value.strength, caught.value.shortfall))
+    assert found[0] == found[1] == (1.25, pytest.approx(0.25))
+
+
+def test_constraints_that_hold_together_somewhere_are_cut_where_they_do():
+    several = limits([0.95, 0.95, 0.2], [0.5, 1.0, 1.0])
+    cut, feasible = feasible_steps(steps([0.0, 1.2], [0.5, 0.6]), several, 2.0)
+    assert cut.start.tolist() == [0.0, 1.0, 1.2, 1.5]
+    assert cut.value.tolist() == [0.5, 0.5, 0.6, 0.6]
+    assert feasible.tolist() == [False, True, True, False]
+
+
+def test_who_writes_per_cent_is_told_of_fractions():
+    for text, hint in (("accuracy >= 90", True), ("accuracy <= -1", False)):
+        with pytest.raises(InfeasibleError) as caught:
+            Constraint.parse(text).refuse(steps([0, 1], [0.25, 0.75]), baseline=0.5, high=2.0)
+        assert ("Metrics are fractions: 90 % is 0.9. Loosen" in str(caught.value)) == hint
 
 
 def test_a_class_goes_by_its_name_where_names_are_known():
@@ -137,6 +171,12 @@ def test_a_class_goes_by_its_name_where_names_are_known():
     assert Constraint.parse("recall[1] >= 0.9").resolved(n_classes=2).metric.of_class == 1
     with pytest.raises(LabelsError, match="must name a class that exists, one of 'road'"):
         Constraint.parse("recall[sky] >= 0.9").resolved(n_classes=2, classes=names)
+
+
+@pytest.mark.parametrize("text", ["recall[sky] >= 0.9", "recall >= 0.9", "nll >= 0.9", "ab >= 1"])
+def test_a_metric_that_is_none_is_said_to_be_of_the_constraint(text):
+    with pytest.raises(RepriorError, match=r"^`subject_to` must"):
+        Constraint.parse(text).resolved(n_classes=3)
 
 
 def test_the_error_survives_a_process_boundary():

@@ -13,6 +13,7 @@ from hypothesis import given
 from tests import oracles
 from tests.tuning.shared import cases, random_case, rows_of, switch_multiset
 
+from reprior.core import row_passes
 from reprior.core.arrays import namespace
 from reprior.exceptions import ScoresError
 from reprior.tuning import passes
@@ -42,9 +43,9 @@ def small_blocks(monkeypatch):
         "ARRAY_BLOCK",
         "DEVICE_BLOCK",
         "FIRST_ROOM",
-        "SCORES_PER_THREAD",
     ):
         monkeypatch.setattr(passes, name, 64)
+    monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 64)
 
 
 # --------------------------------------------------------------------------------- oracle
@@ -90,8 +91,9 @@ def test_blocks_and_threads_change_nothing(
         found.append(run_pass(rows, case.slopes, (0.0, 2.0)))
     whole = rows_of(case.scores[40:], labels[40:], None if weights is None else case.weights[40:])
     with monkeypatch.context() as patch:
-        for name in ("COMPILED_BLOCK", "ARRAY_BLOCK", "SCORES_PER_THREAD"):
+        for name in ("COMPILED_BLOCK", "ARRAY_BLOCK"):
             patch.setattr(passes, name, 1 << 20)
+        patch.setattr(row_passes, "SCORES_PER_THREAD", 1 << 20)
         want = run_pass(whole, case.slopes, (0.0, 2.0))
     for each in found:
         assert_equal(each, want)
@@ -186,12 +188,12 @@ def test_nothing_switches(either_path):
 FORKED = """
     import multiprocessing, os
     import numpy as np
-    from reprior.core import threads
+    from reprior.core import row_passes, threads
     from reprior.tuning import passes
     from reprior.tuning.profile import StrengthProfile
 
     os.environ["REPRIOR_NUM_THREADS"] = "2"
-    passes.SCORES_PER_THREAD = 64
+    row_passes.SCORES_PER_THREAD = 64
     passes.COMPILED_BLOCK = passes.ARRAY_BLOCK = 64
     passes.compiles = lambda _: {compiled}
     rng = np.random.default_rng(0)

@@ -267,6 +267,99 @@ def test_one_image_keeps_its_constraints():
     assert min(recalls(nearer)) < 0.55
 
 
+RECALL, PRECISION, IOU, F1 = range(4)
+
+
+def on_a_grid(scores, labels, step=0.2, reach=8.0):
+    """Recall, precision, IoU and F1 of three classes, (4, 3, M), at a grid of biases."""
+    grid = np.arange(-reach, reach, step)
+    found = []
+    for bias in grid:
+        rest = np.maximum(scores[:, 0], scores[:, 1] + bias)
+        first = (scores[:, 1] + bias > scores[:, 0]).astype(int)
+        last = grid[:, None] > rest - scores[:, 2]
+        predicted = np.where(last, 2, first)
+        for row in predicted:
+            found.append(np.bincount(3 * labels + row, minlength=9).reshape(3, 3))
+    matrix = np.array(found, float)
+    hits, support = np.diagonal(matrix, axis1=1, axis2=2).T, matrix.sum(axis=2).T
+    guessed = matrix.sum(axis=1).T
+    precision = hits / np.maximum(guessed, 1)
+    return np.array(
+        [
+            hits / support,
+            precision,
+            hits / (support + guessed - hits),
+            2 * hits / (support + guessed),
+        ]
+    )
+
+
+def drawn_problem(seed):
+    """Scores of a wrong prior, and limits that some drawn biases keep."""
+    rng = np.random.default_rng(seed)
+    prior = np.array([0.8, 0.15, 0.05])
+    labels = rng.choice(3, 400, p=prior)
+    scores = 1.2 * rng.normal(size=(400, 3)) + 2 * np.eye(3)[labels] + np.log(prior)
+    scores += rng.normal(size=3) * 1.5
+    predicted = (scores + 1.5 * rng.normal(size=3)).argmax(axis=1)
+    names = ["recall[2]", "precision[2]", "recall[1]"][: 1 + seed % 3]
+    values = [rp.metrics.evaluate(name, labels, predicted, n_classes=3) - 1e-3 for name in names]
+    if seed % 5 == 0:
+        names, values = ["recall[2]"], [0.9]
+    return scores, labels, prior, list(zip(names, values, strict=True))
+
+
+@pytest.mark.parametrize("seed", [3, 5, 20, 28, 32, 35, 51, 60])
+def test_under_constraints_biases_are_as_good_as_the_best_of_a_grid(seed):
+    """Feasible wherever the grid is, and never more than 0.005 below it."""
+    scores, labels, prior, limits = drawn_problem(seed)
+    metric, row = (("mean_iou", IOU), ("macro_f1", F1))[seed % 2]
+    values = on_a_grid(scores, labels)
+    rows = {"recall": RECALL, "precision": PRECISION}
+    allowed = np.ones(values.shape[2], bool)
+    for name, limit in limits:
+        ratio, _, label = name.rstrip("]").partition("[")
+        allowed &= values[rows[ratio], int(label)] >= limit
+    rules = [f"{name} >= {limit}" for name, limit in limits]
+    found = tune_per_class(
+        scores, labels, source_prior=prior, metric=metric, subject_to=rules, shrinkage=0
+    )
+    assert allowed.any()
+    assert found.value >= values[row].mean(axis=0)[allowed].max() - 0.005
+    predicted = (scores + found.biases).argmax(axis=1)
+    for name, limit in limits:
+        assert rp.metrics.evaluate(name, labels, predicted, n_classes=3) >= limit
+    assert found.value == pytest.approx(rp.metrics.evaluate(metric, labels, predicted, n_classes=3))
+    assert (np.diff(found.history) > 0).all()
+
+
+def test_three_constraints_that_one_start_does_not_satisfy():
+    rng = np.random.default_rng(51)
+    prior = np.array([0.8, 0.15, 0.05])
+    labels = rng.choice(3, 400, p=prior)
+    scores = 1.2 * rng.normal(size=(400, 3)) + 2 * np.eye(3)[labels] + np.log(prior)
+    scores += rng.normal(size=3) * 1.5
+    rules = ["recall[2] >= 0.294", "precision[2] >= 0.714", "recall[1] >= 0.366"]
+    found = tune_per_class(scores, labels, source_prior=prior, metric="macro_f1", subject_to=rules)
+    assert found.value > 0
+
+
+def test_starts_are_drawn_where_the_others_fail(monkeypatch, rng):
+    case = random_case(rng, 60)
+    tried = []
+    ascent = per_class._Work.ascent
+
+    def counted(self, *args, **options):
+        tried.append(options.get("begin"))
+        return ascent(self, *args, **options)
+
+    monkeypatch.setattr(per_class._Work, "ascent", counted)
+    with pytest.raises(InfeasibleError, match="no biases were found"):
+        tuned(case, subject_to="accuracy >= 0.999", shrinkage=0)
+    assert sum(begin is not None for begin in tried) == 1 + per_class.DRAWN_STARTS
+
+
 def test_what_no_biases_satisfy_is_answered_with_the_nearest(rng):
     case = random_case(rng, 200, 3)
     with pytest.raises(InfeasibleError, match="no biases were found to satisfy") as caught:

@@ -383,7 +383,9 @@ def test_infeasible_alone_says_what_is_nearest(rng):
     assert f"nearest is {top.value:.6g}" in str(caught.value)
     assert caught.value.shortfall == pytest.approx(1.5 - top.value)
     assert profile.evaluate("accuracy", caught.value.strength) == top.value
-    assert "Loosen the constraint, or widen `bounds`." in str(caught.value)
+    assert "Loosen the constraint, widen `bounds`, or tune a bias for every class" in str(
+        caught.value
+    )
 
 
 def test_infeasible_together_says_so(rng):

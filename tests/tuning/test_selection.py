@@ -162,6 +162,31 @@ def test_a_choice_that_breaks_a_constraint_goes_to_the_nearest_that_does_not(rng
     assert (profile.evaluate("recall[0]", between[1:]) < level).all()
 
 
+@pytest.mark.parametrize("resolution", [None, 0.01])
+@pytest.mark.parametrize("metric", ["precision[2]", "macro_f1", "mean_iou"])
+def test_no_allowed_strength_is_nearer_than_the_one_that_is_taken(rng, metric, resolution):
+    moved = 0
+    for _ in range(20):
+        profile = random_case(rng, 120, 3).profile(resolution=resolution)
+        values = profile.curve(metric)[1]
+        rule = f"{metric} >= {np.quantile(values, rng.uniform(0.3, 0.95))}"
+        for name in ("smooth", "one_se", "shrunk"):
+            free = select(profile, METRIC, name).strength
+            found = select(profile, METRIC, name, subject_to=rule)
+            at = np.linspace(*profile.bounds, 201)  # multiples of the resolution
+            allowed = at[profile.evaluate(metric, at) >= float(rule.rsplit(maxsplit=1)[-1])]
+            distance = abs(found.strength - free)
+            assert (
+                profile.evaluate(metric, found.strength)
+                >= float(rule.rsplit(maxsplit=1)[-1]) - 1e-12
+            )
+            assert found.interval[0] <= found.strength <= found.interval[1]
+            assert found.value == profile.evaluate(METRIC, found.strength)
+            assert distance <= np.abs(allowed - free).min(initial=np.inf) + 1e-9
+            moved += distance > 0
+    assert moved
+
+
 def test_binned_profiles_are_chosen_from_on_their_grid(rng):
     case = random_case(rng, 4000, 3)
     exact, binned = case.profile(), case.profile(resolution=0.01)

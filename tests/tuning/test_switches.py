@@ -342,11 +342,19 @@ def test_compiled_bins_are_those_of_arrays(rng, width, monkeypatch):
     label = rng.integers(N_CLASSES, size=loser.size).astype(np.int32)
     switches = Switches(position, label, loser, winner)
     found = []
+    asked = []
     for compiled in (True, False):
-        monkeypatch.setattr(bin_table, "compiles", lambda _, answer=compiled: answer)
+
+        def compiles(size, answer=compiled):
+            asked.append(size)
+            return answer
+
+        monkeypatch.setattr(bin_table, "compiles", compiles)
+        monkeypatch.setattr(bin_table, "SWITCHES_AT_ONCE", 7)
         table = switches_module.BinTable((0.0, HIGH), width, N_CLASSES, weighted=False)
         table.add(switches)
         found.append(table.closed())
     for name, column in found[0].arrays().items():
         np.testing.assert_array_equal(column, found[1].arrays()[name], err_msg=name)
+    assert asked == [position.size] * 2  # of all switches, once, whatever the size of the table
     assert found[0].total == position.size

@@ -6,18 +6,30 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from reprior.calibrator.sources import Source
-from reprior.core.joint import LogLossFit, sentence_of_unrest
+from reprior.core.joint import (
+    LogLossFit,
+    sentence_at_strength,
+    sentence_of_no_strength,
+    sentence_of_unrest,
+)
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import BOUNDS
-from reprior.exceptions import InfeasibleError, RepriorWarning
+from reprior.core.temperature import BOUNDS, sentence_at_temperature
+from reprior.exceptions import InfeasibleError, LabelsError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.bootstrap import StrengthBootstrap
+from reprior.tuning.constants import (
+    AFTER_ZERO,
+    SMALLEST_STRENGTH,
+    WIDEST_BOUND,
+    shown_bound,
+)
 from reprior.tuning.crossval import CrossValidation, cross_validate_reading
 from reprior.tuning.fold_options import folds_of, images_of
 from reprior.tuning.nested_biases import nested_biases
@@ -27,7 +39,7 @@ from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
-from reprior.tuning.widen import WIDEST_BOUND, _doubled
+from reprior.tuning.widen import _doubled
 
 __all__ = ["CONFIDENCE", "Tuned", "tuned"]
 
@@ -76,9 +88,15 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
     if problem.log_loss:
         found = _by_log_loss(problem, source)
         problem.warn_of_absent(found.profile, stacklevel=stacklevel + 1)
+        problem.warn_of_ruled_out(found.profile, stacklevel=stacklevel + 1)
         return found
     best, profile = _searched(problem, source, widen, stacklevel + 2)
     found = _decisions(problem, source, best, profile)
+    if problem.selection == "balanced_log_loss" and problem.metric.average != "labelled":
+        found.sentences.append(
+            f"selection='balanced_log_loss' knows nothing of {problem.metric.name}: it is made for "
+            f"balanced accuracy. Pass selection='smooth' or another rule that follows the metric."
+        )
     found = replace(found, **_trust(problem, source, best, found))
     names = problem.classes.tolist()
     if problem.cv is not None or problem.n_bootstrap:
@@ -94,7 +112,9 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
     elif problem.temperature == "fit":
         found = _with_temperature(problem, source, found)
     problem.warn_of_absent(profile, stacklevel=stacklevel + 1)
-    return found
+    problem.warn_of_ruled_out(profile, stacklevel=stacklevel + 1)
+    low, high = found.interval
+    return replace(found, interval=(shown_bound(low), high))
 
 
 def _searched(
@@ -102,7 +122,9 @@ def _searched(
 ) -> tuple[Best, StrengthProfile]:
     """The strength that the rule chooses, and the profile it was chosen from."""
     try:
-        best, profile = problem.search(source.profile, widen=widen, stacklevel=stacklevel)
+        best, profile = problem.search(
+            partial(_profiled, source), widen=widen, stacklevel=stacklevel
+        )
     except InfeasibleError as error:
         if problem.tune != "per_class":
             raise
@@ -119,7 +141,25 @@ def _searched(
             reading=reading,
         )
         best = _inside(best, profile)
-    return best, profile
+    return _above_zero(best, problem), profile
+
+
+def _profiled(source: Source, bounds: tuple[float, float]) -> StrengthProfile:
+    profile = source.profile(bounds)
+    if not profile.n_samples:  # as others are refused before
+        raise LabelsError(
+            f"`labels` must hold a class of positive `target_prior`, or there is nothing to tune. "
+            f"Got {int(profile.n_ruled_out.sum())} samples, all of classes that it rules out. Pass "
+            f"labels of the classes that the target has."
+        )
+    return profile
+
+
+def _above_zero(best: Best, problem: Problem) -> Best:
+    """A strength that rules out what the target prior does, also when it is divided."""
+    if problem.bounds[0] != AFTER_ZERO:
+        return best
+    return replace(best, strength=max(best.strength, SMALLEST_STRENGTH))
 
 
 def _nearest(
@@ -137,9 +177,9 @@ def _nearest(
             RepriorWarning,
             stacklevel=stacklevel,
         )
-    profile = source.profile((low, high))
+    profile = _profiled(source, (low, high))
     value = profile.evaluate(problem.metric, min(max(at, low), high))
-    return Best(at, value, (at, at), False), profile
+    return _above_zero(Best(at, value, (at, at), False), problem), profile
 
 
 def _inside(best: Best, profile: StrengthProfile) -> Best:
@@ -240,10 +280,10 @@ def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
 def _by_log_loss(problem: Problem, source: Source) -> Tuned:
     """One map, fitted by log-loss."""
     sentences: list[str] = []
-    profile = source.profile(problem.bounds)
+    profile = _profiled(source, problem.bounds)
     fitted, loss = _probabilities(problem, source, sentences)
     at, (low, high) = fitted.strength, problem.bounds
-    if not low <= at <= high:
+    if not shown_bound(low) <= at <= high:
         profile = source.profile((min(low, at), max(high, at)))
     counts: ClassCounts | None = None
     if not fitted.plain:
@@ -288,7 +328,7 @@ def _by_log_loss_widened(
 ) -> LogLossFit | ScalingFit:
     """Fit with λ within the bounds, and again with the upper one doubled while λ is at it."""
     fitted = source.scaling if problem.temperature in SCALINGS else source.joint
-    low, high = problem.bounds
+    low, high = shown_bound(problem.bounds[0]), problem.bounds[1]
     while True:
         heard: list[str] = []
         with _heard(heard):
@@ -299,28 +339,22 @@ def _by_log_loss_widened(
             break
         wider = _doubled(high)
         sentences.append(
-            f"The best strength lay at the upper bound {high:g}: searching up to {wider:g}."
+            f"The best strength λ of softmax(z/T + λ·w) lay at the upper bound {high:g}: searching "
+            f"up to {wider:g}. (`strength_` is T·λ.)"
         )
         high = wider
     sentences.extend(heard)
     if isinstance(fit, LogLossFit):
         _say_of_joint(problem, fit, sentences)
     if at_bound:
-        sentences.append(
-            f"the log-loss still falls at the bound strength={joint.strength:g}. The model does "
-            f"not lean towards the classes that `source_prior` names frequent as it says: pass "
-            f"the mix that the model saw, class weights and sampling included, or wider `bounds`."
-        )
+        sentences.append(sentence_at_strength(joint.strength))
     return fit
 
 
 def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> None:
     """Say where the strength says nothing, T is at a bound, or the fit did not come to rest."""
     if problem.flat and problem.log_loss:
-        sentences.append(
-            "The target prior is the source prior, as far as the classes in play go: the strength "
-            "says nothing, and the temperature alone is fitted."
-        )
+        sentences.append(sentence_of_no_strength())
     if fit.at_bound and fit.temperature in BOUNDS:
         sentences.append(_at_temperature(fit.temperature))
     if not fit.converged:
@@ -328,14 +362,8 @@ def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> No
 
 
 def _at_temperature(end: float) -> str:
-    why = (
-        "every sample is classified right with room to spare"
-        if end == BOUNDS[0]
-        else "the scores say less about these labels than no scores would"
-    )
-    return (
-        f"the log-loss still falls at the bound T={end:g} of the temperature, as it does where "
-        f"{why}. Pass more or other validation data, or a number as `temperature`."
+    return sentence_at_temperature(
+        end, BOUNDS, of="the temperature", remedy="a number as `temperature`"
     )
 
 

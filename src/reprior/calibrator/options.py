@@ -13,6 +13,8 @@ from reprior.core.scaling import SCALINGS
 from reprior.encoding import Terms, state_problem
 from reprior.exceptions import OptionError
 from reprior.tuning.bootstrap import FEWEST_REPLICATES
+from reprior.tuning.constants import AFTER_ZERO
+from reprior.tuning.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
 from reprior.tuning.selection import RULES
 
@@ -52,11 +54,15 @@ def check_options(options: Any) -> None:
 def full_problem(options: Any, terms: Terms) -> Problem:
     """Resolve all that a calibrator's ``options`` ask, in terms of the classes."""
     fits = is_log_loss(options.metric)
+    names = None if terms.names is None else terms.classes.tolist()
+    for rule in Constraint.parse_all(options.subject_to):  # refused by the name it was passed by
+        rule.resolved(n_classes=terms.classes.size, classes=names)
     problem = state_problem(options, terms, log_loss=fits)
     if (fits or options.separate) and options.temperature is None:
         problem = replace(problem, temperature="fit")  # with the strength of the probabilities
     return replace(
         problem,
+        bounds=_above_zero(problem),
         log_loss=fits,
         tune=options.tune,
         selection=options.selection,
@@ -65,6 +71,17 @@ def full_problem(options: Any, terms: Terms) -> Problem:
         seed=seed_of(options.random_state),
         separate=bool(options.separate),
     )
+
+
+def _above_zero(problem: Problem) -> tuple[float, float]:
+    """The bounds, from just after 0 on where a class is ruled out by its target prior of 0.
+
+    A strength of 0 leaves the model as it is, that class and all.
+    """
+    low, high = problem.bounds
+    if low == 0.0 and not problem.target_prior.all():
+        low = AFTER_ZERO
+    return low, high
 
 
 def check_map(name: Any, *, separate: bool, needed: bool) -> str:

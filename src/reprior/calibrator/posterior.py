@@ -46,7 +46,8 @@ class PosteriorCalibrator(Fitted):
         P_s, the class distribution *as the model saw it in training*: counts times class or
         sampling weights. See :func:`reprior.prior_from_counts`.
     target_prior : "uniform", array-like of shape (K,), or {class: probability}
-        P_t, the class distribution to decide for.
+        P_t, the class distribution to decide for. 0 rules a class out: it is never predicted, and
+        tuning samples of it are left out.
     metric : str or CountMetric, default "balanced_accuracy"
         What λ maximises: ``accuracy``, ``balanced_accuracy``, ``mean_iou``,
         ``macro_precision``, ``macro_recall``, ``macro_f1``, or one class's, such as

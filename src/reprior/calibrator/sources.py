@@ -23,6 +23,7 @@ from reprior.core.scaling import ScalingFit, fit_scaling
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS, TemperatureFit, best_temperature
 from reprior.metrics.counts import ClassCounts
+from reprior.tuning.constants import AFTER_ZERO
 from reprior.tuning.data import TuningData
 from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
@@ -117,7 +118,9 @@ class InMemory:
     def counts(self, decisions: ScoreMap) -> ClassCounts:
         """What a map decides on the samples."""
         data = self._here
-        block = self.reading((0.0, 1.0)).rows.read((slice(None),))
+        # Within bounds from just after 0 on, as a fit has them where a class is ruled out.
+        low = 0.0 if data.target_prior.all() else AFTER_ZERO
+        block = self.reading((low, 1.0)).rows.read((slice(None),))
         rows = np.asarray(block.scores)
         predicted = decisions.decisions(rows, data.source_prior, data.target_prior)
         return ClassCounts.from_predictions(

@@ -291,8 +291,9 @@ def _refuse_metrics(
     metric: str, rules: Sequence[str], n_classes: int, names: list[Any] | None
 ) -> None:
     """Refuse a metric or rule before any data are read."""
-    for each in (metric, *(rule.metric for rule in Constraint.parse_all(list(rules)))):
-        find_metric(each, n_classes=n_classes, classes=names)
+    find_metric(metric, n_classes=n_classes, classes=names)
+    for rule in Constraint.parse_all(list(rules)):
+        rule.resolved(n_classes=n_classes, classes=names)
 
 
 def _show(session: Session, fusion: ModalityFusion, output: str) -> None:

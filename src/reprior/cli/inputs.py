@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import click
 import numpy as np
 
 from reprior.cli.agreement import (
@@ -178,9 +179,12 @@ def read_class_counts(
     from reprior.files.labels import odd_integers
 
     if (counting.counts is None) == (counting.counts_from_labels is None):
+        here = click.get_current_context(silent=True)
+        taken = [] if here is None else [param.name for param in here.command.params]
+        instead = " Or pass the prior itself as --source-prior." if "source_prior" in taken else ""
         raise OptionError(
             "One of --counts and --counts-from-labels must say how many training samples each "
-            f"class had. Got {'neither' if counting.counts is None else 'both'}."
+            f"class had. Got {'neither' if counting.counts is None else 'both'}.{instead}"
         )
     if counting.counts is not None:
         return _in_order(session, read_counts, "counts", counting.counts, classes, n_classes)
@@ -260,7 +264,11 @@ def read_prior_file(
     """Return the prior in a file, in the order of the classes."""
     from reprior.files.counts import read_prior
 
-    return _in_order(session, read_prior, f"numbers of the {what}", path, classes, n_classes)
+    try:
+        return _in_order(session, read_prior, f"numbers of the {what}", path, classes, n_classes)
+    except PriorError as error:
+        instead = ", or pass --counts." if what == "source prior" else "."
+        raise PriorError(str(error).replace(", or pass them as counts.", instead)) from error
 
 
 def _in_order(

@@ -127,6 +127,7 @@ def tuning_options(function: Command) -> Command:
 def check_metrics(tuning: Tuning, n_classes: int, names: list[Any] | None) -> None:
     """Refuse a metric or rule before any data are read."""
     rules = Constraint.parse_all(list(tuning.subject_to))
-    asked = [] if is_log_loss(tuning.metric) else [tuning.metric]
-    for each in (*asked, *(rule.metric for rule in rules)):
-        find_metric(each, n_classes=n_classes, classes=names)
+    if not is_log_loss(tuning.metric):
+        find_metric(tuning.metric, n_classes=n_classes, classes=names)
+    for rule in rules:
+        rule.resolved(n_classes=n_classes, classes=names)

@@ -30,6 +30,8 @@ __all__ = [
     "minimise_jointly",
     "refuse_lone_class",
     "refuse_negative",
+    "sentence_at_strength",
+    "sentence_of_no_strength",
     "sentence_of_unrest",
     "with_labels",
 ]
@@ -339,6 +341,24 @@ def sentence_of_unrest(n_passes: int) -> str:
     )
 
 
+def sentence_of_no_strength() -> str:
+    """What is to be said where no strength changes anything."""
+    return (
+        "The target prior is the source prior, as far as the classes in play go: the strength "
+        "says nothing, and the temperature alone is fitted."
+    )
+
+
+def sentence_at_strength(strength: float) -> str:
+    """What is to be said of a strength at a bound of those that were allowed."""
+    return (
+        f"the log-loss still falls at the bound strength={strength:g} of softmax(z/T + "
+        f"strength·w). The model does not lean towards the classes that `source_prior` names "
+        f"frequent as it says: pass the mix that the model saw, class weights and sampling "
+        f"included, or wider `bounds`."
+    )
+
+
 def refuse_negative(target: NDArray[np.float64], bounds: tuple[float, float]) -> None:
     """Refuse strengths that would divide by the target prior of a class that has none."""
     if bounds[0] < 0.0 and (target == 0).any():
@@ -355,17 +375,9 @@ def _say_of_strength(
 ) -> None:
     """Warn, on the line of the user's call, of a strength that says nothing or is at a bound."""
     if np.unique(slopes).size == 1:
-        sentence = (
-            "The target prior is the source prior, as far as the classes in play go: the strength "
-            "says nothing, and the temperature alone is fitted."
-        )
+        sentence = sentence_of_no_strength()
     elif fit.at_bound and fit.strength in bounds:
-        sentence = (
-            f"the log-loss still falls at the bound strength={fit.strength:g} of `bounds`. The "
-            f"model does not lean towards the classes that `source_prior` names frequent as it "
-            f"says: pass the mix that the model saw, class weights and sampling included, or "
-            f"wider bounds."
-        )
+        sentence = sentence_at_strength(fit.strength)
     else:
         return
     warnings.warn(sentence, RepriorWarning, stacklevel=3)

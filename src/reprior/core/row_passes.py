@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from reprior.core.labelled import Labelled
 from reprior.core.threads import compiles, in_threads, n_cores
 
-__all__ = ["read_only", "shares", "sum_blocks", "sum_compiled", "takes_compiled"]
+__all__ = [
+    "cut",
+    "n_shares",
+    "read_only",
+    "shares",
+    "sum_blocks",
+    "sum_compiled",
+    "takes_compiled",
+]
 
 WORTH_COMPILING = 1 << 16
 """Scores from which on a compiled pass is the faster one."""
@@ -73,8 +81,29 @@ def shares(n_rows: int, n_classes: int) -> list[slice]:
     >>> shares(1000, 10)
     [slice(0, 1000, None)]
     """
-    n_threads = max(1, min(n_cores(), n_rows, n_rows * n_classes // SCORES_PER_THREAD))
-    edges = [n_rows * i // n_threads for i in range(n_threads + 1)]
+    return cut(n_rows, n_shares(n_rows, n_rows * n_classes))
+
+
+def n_shares(n_items: int, n_scores: int) -> int:
+    """In how many parts items are shared out that hold so many scores: one per core, if many.
+
+    Examples
+    --------
+    >>> n_shares(1000, 10_000)
+    1
+    """
+    return max(1, min(n_cores(), n_items, n_scores // SCORES_PER_THREAD))
+
+
+def cut(n_items: int, n_parts: int) -> list[slice]:
+    """Cut items in equal parts.
+
+    Examples
+    --------
+    >>> cut(5, 2)
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    edges = [n_items * i // n_parts for i in range(n_parts + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
 
 

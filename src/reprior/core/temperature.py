@@ -166,16 +166,22 @@ def warn_at_temperature(
     end: float, bounds: tuple[float, float], name: str, *, stacklevel: int
 ) -> None:
     """Say that the log-loss still falls at an end of the temperatures, and where that is so."""
+    sentence = sentence_at_temperature(end, bounds, of=f"`{name}`", remedy="wider bounds")
+    warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel)
+
+
+def sentence_at_temperature(
+    end: float, bounds: tuple[float, float], *, of: str, remedy: str
+) -> str:
+    """What is to be said of a temperature at an end of those that were allowed."""
     why = (
         "every sample is classified right with room to spare"
         if end == bounds[0]
         else "the scores say less about these labels than no scores would"
     )
-    warnings.warn(
-        f"the log-loss still falls at the bound T={end:g} of `{name}`, as it does where {why}. "
-        f"Pass more or other validation data, or wider bounds.",
-        RepriorWarning,
-        stacklevel=stacklevel,
+    return (
+        f"the log-loss still falls at the bound T={end:g} of {of}, as it does where {why}. "
+        f"Pass more or other validation data, or {remedy}."
     )
 
 

@@ -144,6 +144,9 @@ COUNT_METRICS: dict[str, CountMetric] = {
 _ALIASES = {"mean_accuracy": "balanced_accuracy"}
 _PER_CLASS = {m.name: m for m in (_RECALL, _PRECISION, _IOU, _F1)}
 _ONE_CLASS = re.compile(r"(?P<ratio>\w+)\s*\[\s*(?P<label>.+?)\s*\]")
+_PROBABILITIES = re.compile(
+    r"(neg_)?(log_?loss|nll|brier(_score)?|(classwise_)?ece|cross_?entropy)", re.IGNORECASE
+)
 _RANKING = re.compile(r"auc|auroc|auprc|average_precision", re.IGNORECASE)
 
 
@@ -191,9 +194,15 @@ def evaluate(
 
 
 def find_metric(
-    metric: str | CountMetric, *, n_classes: int, classes: Sequence[Any] | None = None
+    metric: str | CountMetric,
+    *,
+    n_classes: int,
+    classes: Sequence[Any] | None = None,
+    argument: str = "metric",
 ) -> CountMetric:
     """Return the metric of that name, or raise a sentence about what can be tuned.
+
+    ``argument`` is where the sentence says that the name was: constraints have metrics too.
 
     ``"recall[2]"``, ``"precision[2]"``, ``"iou[2]"`` and ``"f1[2]"`` are those of one class, by
     index or, where ``classes`` are known, by name.
@@ -207,30 +216,44 @@ def find_metric(
     """
     if isinstance(metric, CountMetric):
         if metric.of_class is not None:
-            _class_index(str(metric.of_class), n_classes, None)
+            _class_index(str(metric.of_class), n_classes, None, argument)
         return metric
     name: Any = metric  # whatever a caller without a type checker passed
     one = _ONE_CLASS.fullmatch(name) if isinstance(name, str) else None
     if one:
-        check_choice("metric", one["ratio"], _PER_CLASS)
-        index = _class_index(one["label"], n_classes, classes)
+        check_choice(argument, one["ratio"], _PER_CLASS)
+        index = _class_index(one["label"], n_classes, classes, argument)
         return replace(_PER_CLASS[one["ratio"]], name=name, average="one", of_class=index)
     if isinstance(name, str) and _RANKING.search(name):
         raise OptionError(
-            f"`metric` must be decided by hard labels. Got {name!r}, which ranks samples "
+            f"`{argument}` must be decided by hard labels. Got {name!r}, which ranks samples "
             f"within a class and has no prediction to count. Pass one of "
             f"{', '.join(map(repr, COUNT_METRICS))}."
         )
-    if name in ("log_loss", "neg_log_loss", "nll"):
+    if isinstance(name, str) and _PROBABILITIES.fullmatch(name):
         raise OptionError(
-            f"`metric` must be decided by hard labels. Got {name!r}, a metric of probabilities. "
-            f"Tune a count metric, and pass temperature='fit' for the probabilities."
+            f"`{argument}` must be decided by hard labels. Got {name!r}, a metric of "
+            f"probabilities. {_of_probabilities(argument)}"
         )
-    check_choice("metric", name, [*COUNT_METRICS, *_ALIASES])
+    hint = f"Or that of one class, such as 'recall[{n_classes - 1}]'."
+    if name in _PER_CLASS:
+        hint = f"Name the class, as in '{name}[{n_classes - 1}]'."
+    elif argument == "metric":
+        hint += " A PosteriorCalibrator also takes 'log_loss', for probabilities."
+    check_choice(argument, name, [*COUNT_METRICS, *_ALIASES], hint=hint)
     return COUNT_METRICS[_ALIASES.get(name, name)]
 
 
-def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None) -> int:
+def _of_probabilities(argument: str) -> str:
+    if argument != "metric":
+        return "Limit a count metric."
+    return (
+        "Pass metric='log_loss' to a PosteriorCalibrator to fit probabilities; or tune a count "
+        "metric, and pass temperature='fit' for the probabilities."
+    )
+
+
+def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None, argument: str) -> int:
     names = [str(name) for name in classes] if classes is not None else []
     if label in names:
         return names.index(label)
@@ -238,6 +261,6 @@ def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None) -> i
         return int(label)
     known = f"one of {', '.join(map(repr, names[:8]))}" if names else f"0 to {n_classes - 1}"
     raise LabelsError(
-        f"`metric` must name a class that exists, {known}. Got {label!r}. "
+        f"`{argument}` must name a class that exists, {known}. Got {label!r}. "
         f"Write the class as it is in `classes`, or its index where there are no names."
     )

@@ -112,14 +112,20 @@ def tuned_on(calibrator: PosteriorCalibrator, measured: Measured) -> bool | None
 
 def alike(one: StrengthProfile, other: StrengthProfile) -> bool:
     """Whether two profiles are of the same samples, in whatever order and number format."""
-    if one.n_samples != other.n_samples:
+    gone = one.n_ruled_out + other.n_ruled_out > 0  # one of them may have left these out
+    numbers = [profile.n_samples + profile.n_ruled_out.sum() for profile in (one, other)]
+    if numbers[0] != numbers[1]:
         return False
-    if not np.allclose(one.baseline.support, other.baseline.support, rtol=FORMAT_ROUNDING):
+    mine, theirs = (profile.baseline.support[~gone] for profile in (one, other))
+    if not np.allclose(mine, theirs, rtol=FORMAT_ROUNDING):
         return False
     if one.resolution is not None or other.resolution is not None:
+        if gone.any():  # what is predicted for those of one is not known
+            return True
         sides = one.baseline.predicted, other.baseline.predicted
         return bool(np.allclose(*sides, rtol=FORMAT_ROUNDING))
     low, high = max(one.bounds[0], other.bounds[0]), min(one.bounds[1], other.bounds[1])
-    a, b = (profile.switches.position for profile in (one, other))
+    kept = (profile.switches for profile in (one, other))
+    a, b = (table.position[~gone[table.label]] for table in kept)
     a, b = (x[(x > low) & (x < high)] for x in (a, b))
     return a.size == b.size and bool(np.allclose(a, b, rtol=FORMAT_ROUNDING))

@@ -47,6 +47,11 @@ class Ascent:
         the widest is taken, then the one nearest to here.
     movable : bool array of shape (K,)
         The classes whose biases may move.
+    begin : array of shape (K,), optional
+        Where the biases begin instead, −inf as in ``start``.
+    thorough : bool
+        Whether pairs of classes are tried too where all of their places are too many: at some of
+        them, under constraints.
 
     Attributes
     ----------
@@ -64,13 +69,16 @@ class Ascent:
     goal: Goal
     start: Vector
     movable: Vector
+    begin: Vector | None = None
+    thorough: bool = False
     history: list[float] = field(default_factory=list)
     n_cycles: int = 0
     converged: bool = False
 
     def __post_init__(self) -> None:
         self._compiled = compiles(self.data.rows.size)
-        self._two = TopTwo(self.data, self.start, compiled=self._compiled)
+        begin = self.start if self.begin is None else self.begin
+        self._two = TopTwo(self.data, begin, compiled=self._compiled)
         self._desk = Desk(self.data)
         self.counts = self._two.counts()
         self.history.append(self.goal.rank(self.counts))
@@ -88,13 +96,16 @@ class Ascent:
 
     def run(self, max_cycles: int) -> None:
         """Go round the classes until none improves, or so many times."""
-        pairs = pairs_worth_trying(self.data, self._order)
+        pairs, places = pairs_worth_trying(
+            self.data, self._order, some=self.thorough and bool(self.goal.constraints)
+        )
         while not self.converged and self.n_cycles < max_cycles:
             self._near(max_cycles)
             if self.n_cycles < max_cycles:
                 self.n_cycles += 1
                 moved = self._far()
-                self.converged = not moved and not any(map(self._try_pair, pairs))
+                tried = (self._try_pair(pair, places) for pair in pairs)
+                self.converged = not moved and not any(tried)
 
     def _near(self, max_cycles: int) -> None:
         """Go round the classes until none improves within a box around where they are."""
@@ -149,9 +160,9 @@ class Ascent:
             return False
         return self._jump({k: home + float(middle(low, high))})
 
-    def _try_pair(self, pair: tuple[int, int]) -> bool:
-        """Move the biases of two classes to their best place, if that is better than now."""
-        found = best_pair(self.data, self.goal, self._two.biases, pair, self.rank)
+    def _try_pair(self, pair: tuple[int, int], places: int | None) -> bool:
+        """Move the biases of two classes to the best place found, if that is better than now."""
+        found = best_pair(self.data, self.goal, self._two.biases, pair, self.rank, places)
         return found is not None and self._jump(found)
 
     def _jump(self, biases: dict[int, float]) -> bool:

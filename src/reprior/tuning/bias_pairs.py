@@ -21,7 +21,7 @@ from reprior.tuning.bias_line import OUTSIDE
 from reprior.tuning.columns import Columns
 from reprior.tuning.constants import EQUAL_VALUES, NARROWEST
 
-__all__ = ["best_pair", "pairs_worth_trying"]
+__all__ = ["Pairs", "best_pair", "pairs_worth_trying"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -30,6 +30,26 @@ PAIR_WORK = 1 << 22
 
 #: Counts that are looked at together.
 AT_ONCE = 1 << 20
+
+
+#: Under constraints a class alone is soon stuck: where two are to move together, one comes up
+#: against a constraint. Pairs are tried then at some places of the first of them, as many as take
+#: this many counts to look at, of all pairs together.
+SOME_WORK = 1 << 20
+
+#: But no more than this many, and none where there would be fewer than these.
+MOST_PLACES = 128
+FEWEST_PLACES = 8
+
+#: Samples whose switches say where these places are.
+PLACED_BY = 256
+
+
+class Pairs(NamedTuple):
+    """Which pairs of classes are tried, and at how many places; None for all there are."""
+
+    pairs: list[tuple[int, int]]
+    places: int | None = None
 
 
 class _Best(NamedTuple):
@@ -53,25 +73,41 @@ class _Pair(NamedTuple):
     """Best class but for these two, (N,)."""
 
 
-def pairs_worth_trying(data: Columns, movable: list[int]) -> list[tuple[int, int]]:
-    """The pairs of classes to try; none where there are too many samples."""
+def pairs_worth_trying(data: Columns, movable: list[int], *, some: bool = False) -> Pairs:
+    """The pairs of classes to try; none where there are too many samples.
+
+    With ``some``, where they are too many for all places, they are tried at some of them.
+    """
     if data.n_classes == 2:  # one line is everything
-        return []
+        return Pairs([])
     pairs = list(combinations(movable, 2))
     if data.n_classes == 3:  # each pair is everything
         pairs = pairs[:1]
-    work = len(pairs) * data.n_samples**3 * data.n_classes
-    return pairs if work <= PAIR_WORK else []
+    one = len(pairs) * data.n_samples * data.n_classes
+    if one * data.n_samples**2 <= PAIR_WORK:
+        return Pairs(pairs)
+    places = min(MOST_PLACES, SOME_WORK // one)
+    if not some or places < FEWEST_PLACES:
+        return Pairs([])
+    return Pairs(pairs, places)
 
 
 def best_pair(
-    data: Columns, goal: Goal, biases: Vector, pair: tuple[int, int], rank: float
+    data: Columns,
+    goal: Goal,
+    biases: Vector,
+    pair: tuple[int, int],
+    rank: float,
+    places: int | None = None,
 ) -> dict[int, float] | None:
-    """Biases of two classes that are better than ``rank``, the best there are; or None."""
+    """Biases of two classes that are better than ``rank``, or None.
+
+    The best there are, or those at some ``places`` of the first.
+    """
     here = _pair(data, biases, *pair)
     counts = data.counts(data.labels)  # of the right answers: who has labels
     best = _Best(rank, 0.0, (0.0, 0.0))
-    for low, high in _cells(here, max(1, AT_ONCE // (data.n_samples * data.n_classes))):
+    for low, high in _cells(here, max(1, AT_ONCE // (data.n_samples * data.n_classes)), places):
         best = _better(best, *_along(data, goal, counts, here, low, high))
     if not best.rank > rank + EQUAL_VALUES:
         return None
@@ -92,19 +128,25 @@ def _pair(data: Columns, biases: Vector, j: int, k: int) -> _Pair:
     return _Pair(j, k, beats, apart, joins, rest)
 
 
-def _cells(pair: _Pair, at_once: int) -> Iterator[tuple[Vector, Vector]]:
-    """Intervals of the bias of j in which no two switches of k change places."""
+def _cells(pair: _Pair, at_once: int, places: int | None = None) -> Iterator[tuple[Vector, Vector]]:
+    """Intervals of the bias of j in which no two switches of k change places.
+
+    Of these, ``places`` that lie as densely as all of them do, if so many are asked for.
+    """
+    some = slice(None, None, None if places is None else -(-pair.joins.size // PLACED_BY))
     with np.errstate(invalid="ignore"):
-        edges = (pair.beats[:, None] - pair.apart).reshape(-1)
+        edges = (pair.beats[some, None] - pair.apart[some]).reshape(-1)
     edges = np.unique(np.concatenate([edges, pair.joins]))
     edges = edges[np.isfinite(edges)]
     if not edges.size:
         edges = np.zeros(1)
     edges = np.concatenate([[edges[0] - OUTSIDE], edges, [edges[-1] + OUTSIDE]])
     wide = np.flatnonzero(np.diff(edges) >= NARROWEST)
+    if places is not None and wide.size > places:
+        wide = wide[np.linspace(0, wide.size - 1, places).astype(np.int64)]
     for start in range(0, wide.size, at_once):
-        some = wide[start : start + at_once]
-        yield edges[some], edges[some + 1]
+        taken = wide[start : start + at_once]
+        yield edges[taken], edges[taken + 1]
 
 
 def _along(

@@ -45,8 +45,10 @@ class BinTable:
 
     def add(self, switches: Switches) -> None:
         """Count switches that lie within the bounds."""
+        plain = switches.count is None and switches.weight is None
+        compiled = plain and compiles(len(switches))
         for start in range(0, len(switches), SWITCHES_AT_ONCE):
-            self._add(switches.taken(slice(start, start + SWITCHES_AT_ONCE)))
+            self._add(switches.taken(slice(start, start + SWITCHES_AT_ONCE)), compiled)
 
     def add_binned(self, switches: BinnedSwitches) -> None:
         """Count switches that were summed on the same grid, of the same bounds."""
@@ -80,9 +82,8 @@ class BinTable:
     def _index(self, position: Vector) -> Vector:
         return grid_index(position, self._resolution).astype(np.intp) - self._first
 
-    def _add(self, switches: Switches) -> None:
-        plain = switches.count is None and switches.weight is None
-        if plain and compiles(self._plain[1].size):
+    def _add(self, switches: Switches, compiled: bool) -> None:
+        if compiled:
             from reprior.tuning.compiled_bins import enter
 
             parties = switches.label, switches.loser, switches.winner

@@ -17,6 +17,7 @@ from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.compiling import compiles
+from reprior.tuning.objective import check_within
 from reprior.tuning.paths import SamplePaths, sample_paths
 from reprior.tuning.reading import Reading, read
 from reprior.tuning.sweep import value_of
@@ -197,7 +198,7 @@ sample_weight
 
         Between the grid of the replicates, which is fine, it is interpolated.
         """
-        at = self.profile._within(strengths)
+        at = check_within(strengths, self.profile.bounds)
         found = self.replicates(metric)
         error = np.interp(at, found.strengths, found.values.std(axis=0, ddof=1))
         return float(error) if np.ndim(at) == 0 else error

@@ -6,6 +6,7 @@ exact, so a cross-validation costs one pass over the scores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -18,7 +19,7 @@ from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.merging import merged
-from reprior.tuning.objective import Best, SubjectTo
+from reprior.tuning.objective import Best, Constraint, SubjectTo
 from reprior.tuning.paths import sample_paths
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading, read
@@ -30,7 +31,9 @@ __all__ = [
     "cross_validate",
     "cross_validate_reading",
     "fold_numbers",
+    "has_classes",
     "nested",
+    "own_value",
     "stratified_folds",
     "summed",
 ]
@@ -54,7 +57,8 @@ class CrossValidation:
     strengths : tuple of float
         For each fold, the strength chosen without it.
     scores, baseline : tuple of float
-        For each fold, the metric at that strength, and at λ = 0.
+        For each fold, the metric at that strength, and at λ = 0; NaN where the metric is of one
+        class and the fold has no label of it.
     score : float
         The metric of all samples, each predicted at the strength that was chosen without its
         fold: the counts of the folds are added first. Where classes are rare that is steadier
@@ -83,13 +87,20 @@ class CrossValidation:
 
     @property
     def mean(self) -> float:
-        """The mean score over folds."""
-        return fmean(self.scores)
+        """The mean score over the folds that have one."""
+        return fmean(self._known)
 
     @property
     def std(self) -> float:
-        """The sample standard deviation of the scores over folds (divided by n − 1)."""
-        return stdev(self.scores)
+        """The sample standard deviation of the scores over folds (divided by n − 1).
+
+        NaN where fewer than two folds have one.
+        """
+        return stdev(self._known) if len(self._known) > 1 else math.nan
+
+    @property
+    def _known(self) -> list[float]:
+        return [score for score in self.scores if not math.isnan(score)]
 
     @property
     def strength_std(self) -> float:
@@ -117,7 +128,8 @@ def nested(
         How the strength is chosen, see :func:`reprior.tuning.selection.select`. It has to do with
         profiles alone.
     subject_to : str or sequence of str, optional
-        Constraints, on the samples tuned on.
+        Constraints, on the samples tuned on. Where these lack a class that a constraint or the
+        metric names, the strength is that of all samples.
     divisions : sequence of length of ``folds``, optional
         Which folds belong together, where the same samples were divided several times, and scored
         each time. What is judged on a fold is then tuned on the others of its division; the
@@ -145,20 +157,42 @@ def nested(
     totals = {name: merged(_of(profiles, names, name)) for name in dict.fromkeys(names)}
     whole = merged(totals.values())
     found = whole._metric(metric)
+    constraints = [
+        each.resolved(n_classes=whole.n_classes) for each in Constraint.parse_all(subject_to)
+    ]
+    best = select(whole, found, rule, subject_to=constraints)
     strengths, counts = [], []
     for fold, name in zip(profiles, names, strict=True):
-        chosen = select(totals[name] - fold, found, rule, subject_to=subject_to)
+        rest, chosen = totals[name] - fold, best
+        if has_classes(rest.baseline.labelled, found, constraints):
+            chosen = select(rest, found, rule, subject_to=constraints)
         strengths.append(chosen.strength)
         counts.append(fold.counts(chosen.strength))
     return CrossValidation(
-        best=select(whole, found, rule, subject_to=subject_to),
+        best=best,
         profile=whole,
         strengths=tuple(strengths),
-        scores=tuple(value_of(count, found) for count in counts),
-        baseline=tuple(value_of(fold.baseline, found) for fold in profiles),
+        scores=tuple(own_value(count, found) for count in counts),
+        baseline=tuple(own_value(fold.baseline, found) for fold in profiles),
         score=value_of(summed(counts), found),
         baseline_score=value_of(whole.baseline, found),
     )
+
+
+def has_classes(labelled: Vector, metric: CountMetric, constraints: Sequence[Constraint]) -> bool:
+    """Whether all classes have labels that a metric or a constraint asks for by name.
+
+    Where they have none, nothing can be tuned for them: what is tuned on all samples stands in.
+    """
+    metrics: list[Any] = [metric, *(rule.metric for rule in constraints)]
+    return all(each.of_class is None or labelled[each.of_class] for each in metrics)
+
+
+def own_value(counts: ClassCounts, metric: CountMetric) -> float:
+    """The metric of one fold; NaN where it is of a class that the fold has no label of."""
+    if metric.of_class is not None and not counts.labelled[metric.of_class]:
+        return math.nan
+    return value_of(counts, metric)
 
 
 def _of(profiles: Sequence[Any], names: Sequence[Any], name: Any) -> list[Any]:

@@ -178,7 +178,15 @@ class ProfileSum:
             self._tally.add_packed(packed)
 
     def merge(self, other: ProfileSum) -> None:
-        """Add all that another sum holds; it is left as it is."""
+        """Add all that another sum holds; it is left as it is, and so is this one if refused."""
+        theirs = other._like
+        if theirs is None:
+            return
+        if self._like is not None:
+            check_match(self._like, theirs, "add")
+        if other.coarse:
+            mine, their = (theirs._like(resolution=each.resolution) for each in (self, other))
+            check_match(mine, their, "add")
         if other.coarse and not self.coarse:
             self.coarsen()
         binned = [PackedProfile(profile) for _, profile in other._binned]
@@ -216,11 +224,13 @@ class ProfileSum:
 
     def _check(self, profile: StrengthProfile, *, in_bins: bool = False) -> None:
         """Refuse a profile of another problem, or of other bins than the sum has."""
-        if self._like is None:
+        like = self._like
+        if like is None:
             grid = None if in_bins else profile.resolution
-            self._like = profile._like(switches=Switches.none(profile.weighted), resolution=grid)
-        like = self._like._like(resolution=self.resolution) if in_bins else self._like
-        check_match(like, profile, "add")
+            like = profile._like(switches=Switches.none(profile.weighted), resolution=grid)
+        wanted = like._like(resolution=self.resolution) if in_bins else like
+        check_match(wanted, profile, "add")
+        self._like = like
 
     def _keep(self, profile: StrengthProfile) -> None:
         """Add an exact profile to what is kept."""

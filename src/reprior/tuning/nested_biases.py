@@ -10,7 +10,7 @@ import numpy as np
 from reprior.core.arrays import namespace, to_numpy
 from reprior.exceptions import OptionError
 from reprior.tuning.columns import Columns
-from reprior.tuning.crossval import CrossValidation, summed
+from reprior.tuning.crossval import CrossValidation, has_classes, own_value, summed
 from reprior.tuning.fold_options import counted_images
 from reprior.tuning.objective import Best
 from reprior.tuning.per_class import start_strength, tune_biases
@@ -62,7 +62,7 @@ def nested_biases(
     for number in numbers:
         rest = folds != number
         own = None if images is None else images[rest]
-        strength, biases = _tuned(reading, _taken(block, rest), own, problem)
+        strength, biases = _tuned(reading, _taken(block, rest), own, problem, best.strength)
         judged = Columns(_taken(block, folds == number))
         strengths.append(strength)
         counts.append(judged.counts(judged.predictions(biases)))
@@ -71,30 +71,37 @@ def nested_biases(
         best=best,
         profile=profile,
         strengths=tuple(strengths),
-        scores=tuple(value_of(each, problem.metric) for each in counts),
-        baseline=tuple(value_of(each, problem.metric) for each in plain),
+        scores=tuple(own_value(each, problem.metric) for each in counts),
+        baseline=tuple(own_value(each, problem.metric) for each in plain),
         score=value_of(summed(counts), problem.metric),
         baseline_score=value_of(summed(plain), problem.metric),
     )
 
 
 def _tuned(
-    reading: Reading, block: Block, images: Vector | None, problem: Problem
+    reading: Reading, block: Block, images: Vector | None, problem: Problem, of_all: float
 ) -> tuple[float, Vector]:
-    """The strength and the biases of some of the samples."""
+    """The strength and the biases of some of the samples.
+
+    The strength is that ``of_all`` where these lack a class that is asked for by name, and so are
+    the constraints on it, which nothing here can keep or break, left out.
+    """
     rows = Rows(
         scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
         ignore_index=None, n_classes=reading.rows.n_classes, xp=namespace(),
         possible=reading.rows.possible,
     )  # fmt: skip
     part = replace(reading, rows=rows)
-    strength = 1.0
-    if not problem.flat:
+    strength, labelled = of_all, np.bincount(block.labels, minlength=rows.n_classes) > 0
+    limits = [rule for rule in problem.constraints if has_classes(labelled, problem.metric, [rule])]
+    if problem.flat:
+        strength = 1.0
+    elif len(limits) == len(problem.constraints) and has_classes(labelled, problem.metric, []):
         strength = start_strength(
-            StrengthProfile._of(part), problem.metric, problem.constraints, rule=problem.selection
+            StrengthProfile._of(part), problem.metric, limits, rule=problem.selection
         )
     biases = tune_biases(
-        part, strength, metric=problem.metric, constraints=problem.constraints, seed=problem.seed,
+        part, strength, metric=problem.metric, constraints=limits, seed=problem.seed,
         groups=images, rule=problem.selection,
     ).biases  # fmt: skip
     return strength, biases

@@ -6,13 +6,13 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
-from reprior.tuning.constants import EQUAL_VALUES, NARROWEST
+from reprior.tuning.constants import AFTER_ZERO, EQUAL_VALUES, NARROWEST, WIDEST_BOUND
 from reprior.tuning.sweep import Steps
 
 __all__ = [
@@ -21,9 +21,12 @@ __all__ = [
     "ParetoFront",
     "SubjectTo",
     "best_interval",
+    "check_within",
+    "feasible_steps",
     "middle",
     "pareto_front",
     "refuse_together",
+    "refuse_unlabelled",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -31,6 +34,9 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: "mean_iou >= baseline - 0.005" must hold for a value of exactly that: thresholds are sums of
 #: two rounded numbers, which may miss by a few units in the last place.
 THRESHOLD_SLACK = 1e-12
+
+#: No metric that goes by a name is above this.
+LARGEST_FRACTION = 1.0
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _CONSTRAINT = re.compile(
@@ -141,7 +147,10 @@ class Constraint:
         >>> rule.resolved(n_classes=2, classes=["road", "traffic light"]).metric.of_class
         1
         """
-        return replace(self, metric=find_metric(self.metric, n_classes=n_classes, classes=classes))
+        found = find_metric(
+            self.metric, n_classes=n_classes, classes=classes, argument="subject_to"
+        )
+        return replace(self, metric=found)
 
     def threshold(self, baseline: float) -> float:
         """What the metric is compared with."""
@@ -173,35 +182,94 @@ class Constraint:
             f"`subject_to` must be possible within the bounds. Got {self.text!r}, a threshold of "
             f"{self.threshold(baseline):.6g}; the nearest is {steps.value[nearest]:.6g} at "
             f"strength {strength:.6g}, which misses it by {short[nearest]:.3g}. "
-            f"Loosen the constraint, or widen `bounds`.",
+            f"{self.hint(baseline)}{_remedy('the constraint', high)}",
             strength=strength,
             shortfall=float(short[nearest]),
         )
 
+    def hint(self, baseline: float) -> str:
+        """A sentence for who writes per cent."""
+        if self.relation == "<=" or self.threshold(baseline) <= LARGEST_FRACTION:
+            return ""
+        return "Metrics are fractions: 90 % is 0.9. "
+
 
 SubjectTo: TypeAlias = str | Constraint | Sequence[str | Constraint] | None
+Limit: TypeAlias = tuple[Constraint, Steps, float]
+"""A constraint, its metric along the strength, and that of the uncorrected model."""
+
+
+def feasible_steps(steps: Steps, limits: Sequence[Limit], high: float) -> tuple[Steps, Vector]:
+    """The steps, cut where a constraint begins or ceases to hold, and where all of them do.
+
+    Where no step satisfies all of them, what is known is raised.
+    """
+    start = np.unique(np.concatenate([steps.start, *(limit.start for _, limit, _ in limits)]))
+    values = [limit.at(start) for _, limit, _ in limits]
+    misses = [
+        rule.misses(value, before) for (rule, _, before), value in zip(limits, values, strict=True)
+    ]
+    feasible = np.max(misses, axis=0) == 0
+    if not feasible.any():
+        if len(limits) == 1:
+            rule, limit, before = limits[0]
+            rule.refuse(limit, before, high)
+        refuse_together(limits, start, values, misses, high)
+    return Steps(start, steps.at(start)), feasible
 
 
 def refuse_together(
-    constraints: Sequence[Constraint], start: Vector, misses: Sequence[Vector], high: float
-) -> None:
+    limits: Sequence[Limit],
+    start: Vector,
+    values: Sequence[Vector],
+    misses: Sequence[Vector],
+    high: float,
+) -> NoReturn:
     """Raise what is known where no step satisfies all constraints.
 
-    ``misses[c][i]`` tells by how much step i, from ``start[i]`` on, misses constraint c. The
-    nearest step is the one whose largest miss is smallest.
+    ``values[c][i]`` is the metric of constraint c from ``start[i]`` on, and ``misses[c][i]`` by how
+    much it misses. The nearest step is the one whose largest miss is smallest.
     """
     worst = np.max(misses, axis=0)
-    if not worst.all():
-        return
     nearest, strength = _nearest(start, worst, high)
-    missed = [(rule.text, short[nearest]) for rule, short in zip(constraints, misses, strict=True)]
-    named = " and ".join(f"{text!r} by {short:.3g}" for text, short in missed if short)
+    there = ", ".join(
+        f"{rule.text!r} {f'missed by {short[nearest]:.3g}' if short[nearest] else 'kept'} "
+        f"({value[nearest]:.6g})"
+        for (rule, _, _), value, short in zip(limits, values, misses, strict=True)
+    )
+    alone = [rule.text for (rule, _, _), short in zip(limits, misses, strict=True) if short.all()]
+    why = ", though each can be satisfied alone"
+    if alone:
+        why = f", and {' and '.join(map(repr, alone))} not even alone"
+    hints = dict.fromkeys(rule.hint(before) for rule, _, before in limits)
     raise InfeasibleError(
         f"`subject_to` must be possible within the bounds. Got constraints that no strength "
-        f"satisfies together, though each can be satisfied alone. The nearest, strength "
-        f"{strength:.6g}, misses {named}. Loosen one of them.",
+        f"satisfies together{why}. The nearest is strength {strength:.6g}, where the largest miss "
+        f"is least: {there}. {''.join(hints)}{_remedy('what is missed', high)}",
         strength=strength,
         shortfall=float(worst[nearest]),
+    )
+
+
+def refuse_unlabelled(metric: CountMetric, name: str, *, ruled_out: bool = False) -> NoReturn:
+    """Refuse the metric of a class without labels, which ``name`` asks for."""
+    why = f"no sample of class {metric.of_class}"
+    remedy = "Add labelled samples, or choose another metric"
+    if ruled_out:
+        why = f"the target prior of class {metric.of_class} is 0, which rules it out"
+        remedy = "Choose another metric, or give the class a positive target prior"
+    raise OptionError(
+        f"`{name}` must be of a class that has labels. Got {metric.name!r}, and {why}. {remedy}."
+    )
+
+
+def _remedy(what: str, high: float | None) -> str:
+    if high is None:  # of points that were tried, by who has no biases
+        return f"Loosen {what}, or widen `bounds`."
+    wider = "" if high >= WIDEST_BOUND else ", widen `bounds`"
+    return (
+        f"Loosen {what}{wider}, or tune a bias for every class (tune='per_class'), which may "
+        f"satisfy more."
     )
 
 
@@ -264,6 +332,21 @@ def middle(a: Any, b: Any) -> Any:
     """The middle of [a, b); of two neighbouring floats the first, where their mean rounds up."""
     mean = (a + b) / 2
     return np.where(mean < b, mean, a)[()]
+
+
+def check_within(strengths: Any, bounds: tuple[float, float]) -> Vector:
+    """The strengths, if they lie within the bounds of a profile."""
+    low, high = bounds
+    at = np.asarray(strengths, dtype=np.float64)
+    outside = ~((at >= low) & (at <= high))
+    if outside.any():
+        raise OptionError(
+            f"`strengths` must lie within the bounds of the profile, "
+            f"{'above 0' if low == AFTER_ZERO else f'{low:g}'} to {high:g}. "
+            f"Got {at[outside].flat[0] if at.ndim else float(at):g}. "
+            f"Make the profile with wider `bounds`."
+        )
+    return at
 
 
 def pareto_front(a: Steps, b: Steps, high: float) -> ParetoFront:

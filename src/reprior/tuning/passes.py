@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from reprior.core.arrays import is_numpy_namespace
-from reprior.core.row_passes import read_only
+from reprior.core.row_passes import cut, n_shares, read_only
 from reprior.core.threads import in_threads, n_cores, shares_out
 from reprior.tuning.compiling import compiles
 from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, screen, walk
@@ -49,9 +48,6 @@ SWITCHES_PER_ROW = 0.5
 SPACIOUS = 0.8
 
 NO_WEIGHTS = np.empty(0)
-
-#: Fewer scores than this are done before a second thread is awake.
-SCORES_PER_THREAD = 1 << 18
 
 
 class Table:
@@ -95,9 +91,7 @@ class _Ledger:
         """All switches."""
         if self.switches:
             return Switches.concatenate(self.switches)
-        nobody = np.empty(0, np.int32)
-        weight = np.empty(0) if self.weighted else None
-        return Switches(np.empty(0), nobody, nobody, nobody, weight=weight)
+        return Switches.none(self.weighted)
 
 
 class _SwitchTable:
@@ -135,18 +129,30 @@ Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
 def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted:
     """Count all rows, and find their switches.
 
+    Samples of a class that is ruled out have no part in it but their support, which says how many
+    they were.
+
     Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
     """
     compiled, blocks = _plan(rows, slopes)
-    return _run(rows, slopes, bounds, compiled, blocks)
+    counts, sums, switches = _run(rows, slopes, bounds, compiled, blocks)
+    if rows.ruled_out:
+        number, weight = rows.of_ruled_out()
+        counts[Table.SUPPORT] += number
+        if sums is not None:
+            sums[Table.SUPPORT] += weight
+    return counts, sums, switches
 
 
 def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
-    """Give what :func:`run_pass` finds, of some rows after the others.
+    """Give what :func:`run_pass` finds, of some rows after the others; all at once if any are out.
 
     To be summed up at once: the switches of one are gone when the next is asked for. All of them
     together can be as large as the scores, and memory that is new to a process is slow.
     """
+    if rows.ruled_out:
+        yield run_pass(rows, slopes, bounds)
+        return
     compiled, blocks = _plan(rows, slopes)
     crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
     again = compiled and not crosses
@@ -198,14 +204,13 @@ def _ledgers(
     work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
     n_threads = 1
     if is_numpy_namespace(rows.xp) and shares_out():
-        n_threads = max(1, min(n_cores(), rows.n_scores // SCORES_PER_THREAD, len(blocks)))
+        n_threads = n_shares(len(blocks), rows.n_scores)
     # Made before another thread is woken: NumPy lets go of the interpreter when it clears
     # memory, and would wait until the other has no more need of it.
     ledgers = [_Ledger.empty(slopes.size, rows.weights is not None) for _ in range(n_threads)]
     for ledger, room in zip(ledgers, rooms, strict=False):
         ledger.room = room
-    edges = [len(blocks) * i // n_threads for i in range(n_threads + 1)]
-    shares = [blocks[a:b] for a, b in pairwise(edges)]
+    shares = [blocks[part] for part in cut(len(blocks), n_threads)]
     in_threads(lambda desk: work(*desk), list(zip(ledgers, shares, strict=True)))
     return ledgers
 

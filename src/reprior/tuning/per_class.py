@@ -15,6 +15,7 @@ from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.tuning.bias_ascent import Ascent
 from reprior.tuning.bias_goal import Goal
 from reprior.tuning.columns import Columns
+from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.crossval import stratified_folds
 from reprior.tuning.fold_options import counted_images
 from reprior.tuning.objective import Constraint, SubjectTo
@@ -43,6 +44,11 @@ CROSS_VALIDATED = 20_000
 #: Rounds after which the ascent stops. On 100,000 samples of 100 classes some 20 are needed.
 MAX_CYCLES = 100
 
+#: Starts that are drawn where constraints are not satisfied from others, and how far around the
+#: first, in units of log-odds: priors are off by about as much.
+DRAWN_STARTS = 6
+DRAWN_SPREAD = 1.5
+
 
 @dataclass(frozen=True, eq=False)
 class PerClassBiases:
@@ -69,6 +75,7 @@ class PerClassBiases:
         summed up.
     history : ndarray
         The metric at the start and after each step of the ascent, before shrinkage; it rises.
+        Where another start led further, that is the last step.
         Below 0 while a constraint is missed.
     converged : bool
         Whether no other bias of any class would be better, over its whole line. Otherwise the
@@ -130,6 +137,8 @@ def tune_per_class(
         What to maximise.
     subject_to : str or sequence of str, optional
         Constraints such as ``"recall[2] >= 0.9"``. Where no strength satisfies them, biases may.
+        Under constraints the ascent is tried from several starts, and with few samples two biases
+        are moved at once; it stays a local search, that may miss what is better, or possible.
     kind, bounds, class_axis, ignore_index, sample_weight
         As in :meth:`reprior.StrengthProfile.from_scores`.
     shrinkage : "cv" or float, default "cv"
@@ -199,7 +208,8 @@ def tune_biases(
     _check_options(shrinkage, n_folds, max_cycles)
     data = Columns(reading.rows.read((slice(None),)))
     work = _Work(reading, strength, metric, constraints, shrinkage, max_cycles, rule)
-    ascent = work.ascent(data, strength)
+    ascent, steps = work.searched(data, np.random.default_rng(seed))
+    at_start = steps[0]
     if ascent.rank < 0:
         raise _infeasible(ascent, constraints, strength)
     tried: dict[float, float] = {}
@@ -210,13 +220,12 @@ def tune_biases(
         order = sorted(SHRINKAGES, key=lambda kappa: (tried.get(kappa, 0.0), kappa), reverse=True)
     else:
         order = [float(shrinkage), np.inf, 0.0]
-    kappa, biases, value = _chosen(data, ascent, order)
-    at_start = ascent.history[0]
+    kappa, biases, value = _chosen(data, ascent, order, at_start)
     if at_start < 0:  # by how much a constraint is missed there
         at_start = value_of(data.counts(data.predictions(ascent.start)), metric)
     return PerClassBiases(
         biases, value, strength, ascent.start, at_start, kappa, tried,
-        np.array(ascent.history), ascent.converged, ascent.n_cycles,
+        np.array(steps), ascent.converged, ascent.n_cycles,
     )  # fmt: skip
 
 
@@ -232,8 +241,40 @@ class _Work:
     max_cycles: int
     rule: str
 
-    def ascent(self, data: Columns, strength: float) -> Ascent:
-        """Tune biases from a strength on, without shrinkage."""
+    def searched(self, data: Columns, rng: np.random.Generator) -> tuple[Ascent, list[float]]:
+        """The best of the ascents from several starts, and the steps of the first and to it.
+
+        Without constraints one start is enough. With them the ascent may be caught where one is
+        barely kept: so it is tried from the best biases without constraints too, and, while none
+        are found that satisfy all of them, from some that are drawn around the first start.
+        """
+        best = self.ascent(data, self.strength, thorough=True)
+        steps = best.history
+        if not self.constraints:
+            return best, steps
+        free = replace(self, constraints=()).ascent(data, self.strength)
+        begins = iter([free.biases, *self._drawn(best, rng)])
+        for tried, begin in enumerate(begins):
+            if tried and best.rank >= 0:
+                break
+            other = self.ascent(data, self.strength, begin=begin, thorough=True)
+            if other.rank > best.rank + EQUAL_VALUES:
+                best, steps = other, [*steps, other.rank]
+        return best, steps
+
+    def _drawn(self, first: Ascent, rng: np.random.Generator) -> list[Vector]:
+        spread = DRAWN_SPREAD * rng.normal(size=(DRAWN_STARTS, first.start.size))
+        return [first.start + each for each in np.where(first.movable, spread, 0.0)]
+
+    def ascent(
+        self,
+        data: Columns,
+        strength: float,
+        *,
+        begin: Vector | None = None,
+        thorough: bool = False,
+    ) -> Ascent:
+        """Tune biases from a strength on, or from ``begin``, without shrinkage."""
         slopes = self.reading.slopes
         start = np.zeros_like(slopes) if strength == 0 else strength * slopes
         baseline = None
@@ -242,7 +283,8 @@ class _Work:
         movable = np.isfinite(slopes)
         if self.shrinkage != 0:
             movable &= label_numbers(data) > 0
-        ascent = Ascent(data, Goal(self.metric, self.constraints, baseline), start, movable)
+        goal = Goal(self.metric, self.constraints, baseline)
+        ascent = Ascent(data, goal, start, movable, begin, thorough)
         ascent.run(self.max_cycles)
         return ascent
 
@@ -302,7 +344,9 @@ def start_strength(
         return float(nearest)
 
 
-def _chosen(data: Columns, ascent: Ascent, order: Sequence[float]) -> tuple[float, Vector, float]:
+def _chosen(
+    data: Columns, ascent: Ascent, order: Sequence[float], at_start: float
+) -> tuple[float, Vector, float]:
     """The first shrinkage that is no worse than the start, its biases and their value.
 
     0 is among ``order``, and is none: what the ascent has found keeps the constraints.
@@ -314,7 +358,7 @@ def _chosen(data: Columns, ascent: Ascent, order: Sequence[float]) -> tuple[floa
             rank = ascent.rank
         else:
             rank = ascent.goal.rank(data.counts(data.predictions(biases)))
-        if rank >= max(ascent.history[0], 0.0):
+        if rank >= max(at_start, 0.0):
             break
     return kappa, biases, rank
 

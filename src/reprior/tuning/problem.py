@@ -81,11 +81,22 @@ class Problem:
 
     def warn_of_absent(self, profile: StrengthProfile, *, stacklevel: int = 2) -> None:
         """Say which classes have no labels. ``stacklevel`` is as for :meth:`search`."""
-        absent = self.classes[~profile.baseline.labelled].tolist()
+        absent = self.classes[~profile.baseline.labelled & (self.target_prior > 0)].tolist()
         if absent:
             few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
             _say(f"{len(absent)} of {self.classes.size} classes have no tuning labels: {few}. "
                  f"The metric says nothing about them.", stacklevel)  # fmt: skip
+
+    def warn_of_ruled_out(self, profile: StrengthProfile, *, stacklevel: int = 2) -> None:
+        """Say whose samples were left out. ``stacklevel`` is as for :meth:`search`."""
+        number = profile.n_ruled_out
+        if number.any():
+            each = [f"{n} of class {name!r}" for n, name in zip(number, self.classes.tolist(),
+                    strict=True) if n]  # fmt: skip
+            few = ", ".join(each[:5]) + (", …" if len(each) > 5 else "")
+            _say(f"{number.sum()} of {number.sum() + profile.n_samples} tuning samples are left "
+                 f"out: {few}. `target_prior` 0 rules the class out, and no prediction could be "
+                 f"right for them.", stacklevel)  # fmt: skip
 
 
 def _say(sentence: str, stacklevel: int) -> None:

@@ -22,12 +22,14 @@ from reprior.tuning.objective import (
     ParetoFront,
     SubjectTo,
     best_interval,
+    check_within,
+    feasible_steps,
     middle,
     pareto_front,
-    refuse_together,
+    refuse_unlabelled,
 )
 from reprior.tuning.passes import PART_SCORES, Counted, Table, run_parts, run_pass
-from reprior.tuning.reading import Reading, read
+from reprior.tuning.reading import Reading, read, rules_out
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switch_table import SwitchTable, switch_table
 from reprior.tuning.switches import Switches
@@ -174,7 +176,16 @@ class StrengthProfile:
     @property
     def n_samples(self) -> int:
         """Number of samples, ignored and weightless ones not counted."""
-        return int(self._counts[Table.SUPPORT].sum())
+        return int(self._support(self._counts).sum())
+
+    @property
+    def n_ruled_out(self) -> Vector:
+        """Samples of each class that were left out because it is not to be, (K,).
+
+        Those of classes of target prior 0, where the bounds begin just after 0 as a calibrator's
+        then do.
+        """
+        return np.asarray(self._counts[Table.SUPPORT] - self._support(self._counts))
 
     @property
     def n_switches(self) -> int:
@@ -234,7 +245,7 @@ class StrengthProfile:
         array([1, 1])
         """
         start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
-        gains = self._switches.gains(float(self._within(strength)), self.n_classes)
+        gains = self._switches.gains(float(check_within(strength, self.bounds)), self.n_classes)
         n_predicted = self._counts[Table.PREDICTED] + gains.predicted
         here = n_predicted > 0  # where nobody is left, weights leave rounding behind
         return ClassCounts(
@@ -242,12 +253,12 @@ class StrengthProfile:
             (start.predicted + gains.weighted_predicted) * here,
             start.support,
             n_predicted=n_predicted,
-            n_labelled=self._counts[Table.SUPPORT],
+            n_labelled=start.n_labelled,
         )
 
     def evaluate(self, metric: str | CountMetric, strengths: Any) -> Any:
         """The metric at the given strengths: a float for a number, an array for an array."""
-        at = self._within(strengths)
+        at = check_within(strengths, self.bounds)
         values = self._steps_of(metric).at(at)
         return float(values) if np.ndim(at) == 0 else values
 
@@ -286,7 +297,7 @@ class StrengthProfile:
             on_grid = round(strength / self.resolution) * self.resolution
             strength = on_grid if a <= on_grid < b else a
             moved = self._switches.mass_after(strength, self.resolution)
-            doubt = moved / float(self._table[Table.SUPPORT].sum())
+            doubt = moved / float(self._support(self._table).sum())
         at_bound = a <= self.bounds[0] or b >= self.bounds[1]
         return Best(strength, value, (a, b), at_bound, doubt)
 
@@ -350,18 +361,20 @@ class StrengthProfile:
         return ClassCounts(
             table[true_positive],
             table[predicted],
-            table[Table.SUPPORT],
+            self._support(table),
             n_predicted=self._counts[predicted],
-            n_labelled=self._counts[Table.SUPPORT],
+            n_labelled=self._support(self._counts),
         )
 
-    def _metric(self, metric: str | CountMetric) -> CountMetric:
-        found = find_metric(metric, n_classes=self.n_classes)
-        if found.average == "one" and not self._counts[Table.SUPPORT][found.of_class]:
-            raise OptionError(
-                f"`metric` must be of a class that has labels. Got {found.name!r}, and no sample "
-                f"of class {found.of_class}. Add labelled samples, or choose another metric."
-            )
+    def _support(self, table: Vector) -> Vector:
+        """Of the classes that there are."""
+        gone = rules_out(self.target_prior, self.bounds)
+        return np.where(gone, 0, table[Table.SUPPORT]) if gone.any() else table[Table.SUPPORT]
+
+    def _metric(self, metric: str | CountMetric, name: str = "metric") -> CountMetric:
+        found = find_metric(metric, n_classes=self.n_classes, argument=name)
+        if found.average == "one" and not self._support(self._counts)[found.of_class]:
+            refuse_unlabelled(found, name, ruled_out=not self.target_prior[found.of_class])
         return found
 
     def _steps_of(self, metric: str | CountMetric) -> Steps:
@@ -378,23 +391,6 @@ class StrengthProfile:
             return steps, None
         limits = []
         for constraint in constraints:
-            metric = self._metric(constraint.metric)
-            limited, baseline = self._steps_of(metric), value_of(self.baseline, metric)
-            constraint.refuse(limited, baseline, self.bounds[1])
-            limits.append(Steps(limited.start, constraint.misses(limited.value, baseline)))
-        start = np.unique(np.concatenate([steps.start, *(limit.start for limit in limits)]))
-        misses = [limit.at(start) for limit in limits]
-        refuse_together(constraints, start, misses, self.bounds[1])
-        return Steps(start, steps.at(start)), np.max(misses, axis=0) == 0
-
-    def _within(self, strengths: Any) -> Vector:
-        low, high = self.bounds
-        at = np.asarray(strengths, dtype=np.float64)
-        outside = ~((at >= low) & (at <= high))
-        if outside.any():
-            raise OptionError(
-                f"`strengths` must lie within the bounds of the profile, {low:g} to {high:g}. "
-                f"Got {at[outside].flat[0] if at.ndim else float(at):g}. "
-                f"Make the profile with wider `bounds`."
-            )
-        return at
+            metric = self._metric(constraint.metric, "subject_to")
+            limits.append((constraint, self._steps_of(metric), value_of(self.baseline, metric)))
+        return feasible_steps(steps, limits, self.bounds[1])

@@ -20,9 +20,17 @@ from reprior.core.checks import (
 from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs, warn_if_single_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.exceptions import LabelsError, OptionError
+from reprior.tuning.constants import AFTER_ZERO
 from reprior.tuning.rows import Rows
 
-__all__ = ["Reading", "anything_counts", "check_problem", "read", "refuse_nothing"]
+__all__ = [
+    "Reading",
+    "anything_counts",
+    "check_problem",
+    "read",
+    "refuse_nothing",
+    "rules_out",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -84,6 +92,7 @@ def read(
         tolerance=sum_tolerance(getattr(scores, "dtype", z.dtype), kind, source.size),
         class_axis=max(axis, 1) if z.ndim == 1 and not one_sample else axis,
         one_sample=one_sample,
+        ruled_out=tuple(np.flatnonzero(rules_out(target, limits)).tolist()),
     )
     rows = replace(rows, scores=_class_axis_last(rows, axis, warn))
     if warn and kind == "logits":
@@ -107,6 +116,16 @@ def check_problem(
             f"{high:g}) and target_prior[{int(np.argmax(target == 0))}]=0. Start the bounds at 0."
         )
     return source, target, (low, high), resolution
+
+
+def rules_out(target_prior: Vector, bounds: tuple[float, float]) -> Vector:
+    """Which classes do not exist: those of target prior 0, within bounds from just after 0 on.
+
+    At λ = 0 such a class is predicted as the model has it, at any strength above 0 it is not.
+    Bounds that begin just after 0 say that it never is to be, and its samples are left out.
+    """
+    gone: Vector = (target_prior == 0) & (bounds[0] == AFTER_ZERO)
+    return gone
 
 
 def anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:

@@ -7,7 +7,7 @@ without NaN or +inf. Labels were checked before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -51,6 +51,8 @@ class Rows:
     """Where the class axis was: errors name indices as the user has them."""
     one_sample: bool = False
     """Whether the scores were given without an axis of samples."""
+    ruled_out: tuple[int, ...] = ()
+    """Classes whose samples are left out."""
 
     @property
     def n_scores(self) -> int:
@@ -62,7 +64,7 @@ class Rows:
         return list(_blocks(self.labels.shape, max(1, n_scores // self.n_classes)))
 
     def read(self, index: Index, *, look: bool = True) -> Block:
-        """The samples of one block; ignored and weightless ones are left out.
+        """The samples of one block; those that do not count are left out.
 
         Without ``look`` the caller finds NaN and +inf among logits itself: NumPy's arg max does.
         """
@@ -99,13 +101,26 @@ class Rows:
         )
 
     def left_out(self) -> Vector | None:
-        """Which samples are ignored or of weight 0; None where none can be."""
+        """Which samples are ignored, of weight 0 or of no class in play; None where none can be."""
         return self._left_out(self.labels, self.weights)
+
+    def of_ruled_out(self) -> tuple[Vector, Vector]:
+        """How many samples of each class are left out as ruled out, (K,), and their weight."""
+        kept = replace(self, ruled_out=())._left_out(self.labels, self.weights)
+        there = np.isin(self.labels, self.ruled_out)
+        there = there if kept is None else there & ~kept
+        labels, weights = self.labels[there], self.weights
+        amounts = None if weights is None else weights[there]
+        number = np.bincount(labels, minlength=self.n_classes)
+        return number, np.bincount(labels, amounts, minlength=self.n_classes)
 
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
         out = None if self.ignore_index is None else labels == self.ignore_index
         if weights is not None:
             out = weights == 0 if out is None else out | (weights == 0)
+        if self.ruled_out:
+            gone = np.isin(labels, self.ruled_out)
+            out = gone if out is None else out | gone
         return out
 
     def _log_scores(self, scores: Array, look: bool) -> Array:

@@ -17,11 +17,11 @@ from reprior.core.checks import check_choice
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.balanced_loss import log_loss_strength
+from reprior.tuning.bin_grid import grid_index
 from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import ROUNDING, plausible, redrawn_best, smoothed
-from reprior.tuning.objective import Best, SubjectTo, middle
-from reprior.tuning.passes import Table
+from reprior.tuning.objective import Best, SubjectTo
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.sweep import Steps
@@ -196,9 +196,13 @@ def _placed(
     end = np.append(steps.start[1:], high)
     step = int(np.searchsorted(steps.start, strength, side="right")) - 1
     if feasible is not None and not feasible[step]:
-        centre = middle(steps.start, end)
-        step = int(np.argmin(np.where(feasible, np.abs(centre - strength), np.inf)))
-        strength = float(centre[step])
+        # The last strength of [start, end) is the one before the end, or the grid point before it.
+        before = np.nextafter(end, -np.inf)
+        if profile.resolution is not None:
+            before = (grid_index(end, profile.resolution) - 1) * profile.resolution
+        nearest = np.clip(strength, steps.start, np.maximum(steps.start, before))
+        step = int(np.argmin(np.where(feasible, np.abs(nearest - strength), np.inf)))
+        strength = float(nearest[step])
     a, b = float(steps.start[step]), float(end[step])
     return Best(
         strength,
@@ -214,4 +218,4 @@ def _doubt(profile: StrengthProfile, strength: float) -> float:
     if not isinstance(profile._switches, BinnedSwitches) or profile.resolution is None:
         return 0.0
     moved = profile._switches.mass_after(strength, profile.resolution)
-    return moved / float(profile._table[Table.SUPPORT].sum())
+    return moved / float(profile._support(profile._table).sum())

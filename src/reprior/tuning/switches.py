@@ -162,8 +162,9 @@ class Switches:
     def gains(self, strength: float, n_classes: int) -> ClassGains:
         """What every class has gained at a strength.
 
-        Numbers are counted as they come. Weights are added by strength: their sum then does not
-        depend on the order in which profiles were joined.
+        Numbers are counted as they come. Weights are added by strength: their sum then depends on
+        the order in which profiles were joined only where switches lie at one strength, and there
+        in the last bits.
         """
         if self.weight is not None:
             return self.events.gains(strength, n_classes)

@@ -15,7 +15,7 @@ from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.bootstrap import FEWEST_REPLICATES, Replicates, StrengthBootstrap
 from reprior.tuning.crossval import CrossValidation
-from reprior.tuning.objective import Constraint, SubjectTo
+from reprior.tuning.objective import Constraint, SubjectTo, check_within
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, Curve, select
 from reprior.tuning.sweep import Steps, value_of
@@ -233,7 +233,7 @@ def _chosen(
 ) -> tuple[float, float]:
     """The chosen strength, and the optimism of having chosen it so."""
     if strength is not None:
-        return float(profile._within(strength)), 0.0
+        return float(check_within(strength, profile.bounds)), 0.0
     check_choice("rule", rule, CURVE_RULES, hint="For another one, pass the strength it gave.")
     chosen = select(profile, metric, rule, subject_to=subject_to).strength
     found = kept.found

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 
 from reprior.exceptions import InfeasibleError, RepriorWarning
 from reprior.metrics.count_metrics import CountMetric
+from reprior.tuning.constants import WIDEST_BOUND, shown_bound
 from reprior.tuning.objective import Best, Constraint
 from reprior.tuning.profile import StrengthProfile
 
 __all__ = ["best_widened", "best_within"]
-
-#: The upper bound is doubled while the best strength lies near it, up to here.
-WIDEST_BOUND = 8.0
 
 #: Near is the last fifth of the range. A curve that still rises at the bound is noisy, and has its
 #: maximum a little before it: of over-confident models (scores three times too large), 18 of 20
@@ -69,7 +67,7 @@ def best_widened(
         )
         best, profile, high = found, further, wider
     if sentences and best.interval == (low, high):
-        sentences = [f"No strength from {low:g} to {high:g} changes {metric.name}."]
+        sentences = [f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}."]
         best, profile = narrow
     for sentence in sentences:
         warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
@@ -108,7 +106,7 @@ def best_within(
         where = "at" if best.interval[1] >= high else "near"
         what = f"The best strength lies {where} the upper bound {high:g}"
         if best.interval == (low, high):
-            what = f"No strength from {low:g} to {high:g} changes {metric.name}"
+            what = f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}"
         warnings.warn(
             f"{what}, and the scores cannot be read again to look further up. Pass wider "
             f"`bounds`, or `again` to read them anew.",
