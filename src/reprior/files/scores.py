@@ -78,8 +78,9 @@ def open_scores(
         width).
     skip_unreadable : bool, default False
         Whether to pass over a file that is missing, truncated or damaged, from where it breaks;
-        ``ScoreFile.left_out`` tells which, and how many samples are missing. Wrong values in a
-        file that can be read are errors all the same.
+        of npz, whose checksums are compared before, all of it. ``ScoreFile.left_out`` tells
+        which, and how many samples are missing. Wrong values in a file that can be read are
+        errors all the same.
 
     Returns
     -------
