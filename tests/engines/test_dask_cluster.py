@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import threading
@@ -70,9 +71,29 @@ def test_workers_of_its_own_where_the_port_of_the_dashboard_is_taken():
             assert dask.delayed(sum)([1, 2]).compute() == 3
 
 
-def test_an_address_that_does_not_answer():
-    pytest.importorskip("distributed")
-    soon = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
-    words = pytest.raises(OptionError, match=r"that answers\. Got 'tcp://127\.0\.0\.1:9'")
-    with soon, words, running_on("tcp://127.0.0.1:9"):
-        pass
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "thread", "nowhere://1"])
+@pytest.mark.parametrize("before", [None, "synchronous"])
+def test_an_address_that_does_not_answer_leaves_dask_as_it_was(address, before):
+    distributed = pytest.importorskip("distributed")
+    words = r"that answers, or one of \('threads', 'processes', 'synchronous'\)\. Got '%s'"
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s", "scheduler": before}):
+        refused = pytest.raises(OptionError, match=words % re.escape(address))
+        with refused, running_on(address):
+            pass
+        assert dask.config.get("scheduler", None) == before
+        assert dask.delayed(sum)([1, 2]).compute() == 3
+    with pytest.raises(ValueError, match=r"No global client"):
+        distributed.get_client()
+
+
+def test_an_address_wins_over_what_was_set_and_gives_it_back():
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    )
+    with cluster, dask.config.set(scheduler="synchronous"):
+        with pytest.raises(ZeroDivisionError), running_on(cluster.scheduler_address):
+            here = dask.delayed(distributed.get_worker)().address.compute()
+            assert here == cluster.workers[0].address
+            raise ZeroDivisionError
+        assert dask.config.get("scheduler", None) == "synchronous"

@@ -63,14 +63,16 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
 
 @contextmanager
 def _connected(distributed: Any, address: str) -> Iterator[None]:
+    dask = require("dask", extra="dask", purpose="To run on Dask")
     try:
-        client = distributed.Client(address)
-    except (OSError, TimeoutError, ValueError) as error:
+        # As a default it would stay one for all of the process, though nobody answers.
+        client = distributed.Client(address, set_as_default=False)
+    except (ImportError, OSError, RuntimeError, TimeoutError, ValueError) as error:
         raise OptionError(
-            f"`scheduler` must be the address of a Dask scheduler that answers. Got {address!r} "
-            f"({error}). Check the address, and that the cluster is up."
+            f"`scheduler` must be the address of a Dask scheduler that answers, or one of {LOCAL}. "
+            f"Got {address!r} ({error}). Check the address, and that the cluster is up."
         ) from error
-    with client:
+    with client, client.as_current(), dask.config.set(scheduler=client):
         yield
 
 
