@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import warnings
 from pathlib import Path
@@ -329,3 +330,22 @@ def test_logits_that_look_like_probabilities(tmp_path):
 def test_no_file_matches(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"no file matches the pattern"):
         dask_fit(flat().calibrator(), str(tmp_path / "*.npz"))
+
+
+def test_a_shard_that_is_named_twice(tmp_path):
+    data = flat(3)
+    pattern = npz_shards(tmp_path, data, 3)
+    first = str(min(tmp_path.iterdir()))
+    with pytest.raises(OptionError, match=rf"named once each\. Got '{re.escape(first)}' twice"):
+        dask_fit(data.calibrator(), [pattern, first])
+    (tmp_path / "link.npz").symlink_to(first)
+    with pytest.raises(OptionError, match=r"which are the same file"):
+        dask_fit(data.calibrator(), [first, str(tmp_path / "link.npz")])
+    url = in_memory(data, "named-twice").replace("*", "part-000")
+    with pytest.raises(OptionError, match=r"twice"):
+        dask_fit(named(data), [url, url])
+
+
+def test_why_refine_is_refused(tmp_path):
+    with pytest.raises(OptionError, match=r"Got 'refine', which reads the shards once more"):
+        dask_fit(flat(3).calibrator(), tmp_path / "a.npz", resolution="refine")

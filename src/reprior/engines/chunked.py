@@ -11,6 +11,7 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
+from reprior.engines.bin_width import refuse_wide_bins
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.lean_sum import LeanSum
 from reprior.engines.passes import ChunkedSource
@@ -62,7 +63,8 @@ def fit(
         once more for each widening of the bounds, and for a fit by log-loss as often as its
         Newton iteration needs.
     resolution : float, "auto", "refine" or None, default "auto"
-        Sum switches in bins of this width; None keeps each. "auto" keeps up to ten million and
+        Sum switches in bins of this width, at most a tenth of that of the calibrator's bounds;
+        None keeps each. "auto" keeps up to ten million and
         then sums in bins of 1e-4, with a warning: the strength is then known to one bin, and the
         value is that of the best point of the grid. "refine" does the same, and then reads the
         chunks once more for the switches in those bins that can hold the best: the result is
@@ -95,6 +97,7 @@ def fit(
     0.505
     """
     check_options(calibrator)
+    refuse_wide_bins(resolution, calibrator.bounds)
     refuse_once(chunks)
     terms = settle_terms(calibrator, chunks)
     problem = full_problem(calibrator, terms)

@@ -16,12 +16,14 @@ from reprior.calibrator.lazy_source import AUTO_BINS, LazySource, gathered
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.encoding import Terms, encode
+from reprior.engines.bin_width import refuse_wide_bins
 from reprior.engines.dask_cluster import running_on
 from reprior.engines.dask_pieces import FilePieces, ShardJob
 from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_labels, read_head
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
+from reprior.files.opening import refuse_twice
 from reprior.tuning.lazy import (
     ArrayPieces,
     Bins,
@@ -112,7 +114,7 @@ def dask_fit(
     0.505
     """
     check_options(calibrator)
-    bins = _bins(resolution)
+    bins = _bins(resolution, calibrator.bounds)
     with running_on(scheduler, n_workers):
         if isinstance(scores, tuple) and array_api_compat.is_dask_array(scores[0]):
             _refuse_of_files(labels=labels, reading=reading, on_error=on_error)
@@ -179,7 +181,7 @@ def dask_profiles(
         All exact, or all with the same bins.
     """
     check_options(calibrator)
-    bins = _bins(resolution)
+    bins = _bins(resolution, calibrator.bounds)
     with running_on(scheduler, n_workers):
         pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
         _check_groups(n_groups, len(pieces.shards))
@@ -236,6 +238,7 @@ def _file_pieces(
     if labels is not None:
         own = expand_urls(labels, "labels", options.storage)
         shards = pair_labels([shard.url for shard in shards], own)
+    refuse_twice([shard.url for shard in shards], [shard.labels for shard in shards])
     # On a worker too: that is where the files have to be readable.
     head = delayed(read_head)(shards, options, skip=skip).compute()
     terms = settle_terms(calibrator, _NoChunks(head.class_names))
@@ -263,14 +266,17 @@ def _look_at(found: Found | None, kind: str) -> Lookalike:
     return look
 
 
-def _bins(resolution: Resolution) -> Bins:
+def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:
     if resolution is None or resolution == "auto":
         return Bins.of(None) if resolution is None else AUTO_BINS
     if isinstance(resolution, str):
+        why = ", which reads the shards once more, in order, on one machine: engines.fit does that"
         raise OptionError(
-            f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}. "
-            f"Pass for example 0.0001."
+            f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}"
+            f"{why if resolution == 'refine' else ''}. Pass for example 0.0001, or None to keep "
+            f"every switch."
         )
+    refuse_wide_bins(resolution, bounds)
     return Bins.of(check_finite_number("resolution", resolution, positive=True))
 
 
