@@ -137,10 +137,6 @@ HEAD = Head("a", "logits", ("x", "y"), (2,), 2, -1, None)
     "change, words",
     [
         ({"n_classes": 3}, "number of classes. Got 2 in 'a' and 3 in 'b'"),
-        (
-            {"class_names": ("x", "z")},
-            "classes. Those of 'a' and 'b' differ: 'y' in 'a' alone and 'z' in 'b' alone",
-        ),
         ({"class_names": None}, "class names, in one order. Got 'x', 'y' in 'a' and None in 'b'"),
         ({"row_shape": (2, 5)}, "shape per sample. Got 2 in 'a' and 2, 5 in 'b'"),
         ({"kind": "probs"}, "kind. Got 'logits' in 'a' and 'probs' in 'b'"),
@@ -210,9 +206,12 @@ def test_urls_that_nothing_reads(url, error, words, monkeypatch):
 def test_classes_that_only_one_shard_has_are_named():
     one = Head("a.csv", "logits", ("cat", "dog", "owl"), (3,), 3, -1, None)
     other = one._replace(path="b.csv", class_names=("cat", "cow"), row_shape=(2,), n_classes=2)
-    words = r"the same classes\. Those of 'a\.csv' and 'b\.csv' differ: 'dog', 'owl' in 'a\.csv' alone and 'cow' in 'b\.csv' alone\."
-    with pytest.raises(UnlikeShardError, match=words):
+    with pytest.raises(UnlikeShardError) as raised:
         one.check(other)
+    assert str(raised.value).startswith(
+        "All shards must have the same classes. Those of 'a.csv' and 'b.csv' differ: "
+        "'dog', 'owl' in 'a.csv' alone and 'cow' in 'b.csv' alone. "
+    )
     order = one._replace(path="b.csv", class_names=("dog", "cat", "owl"))
     with pytest.raises(UnlikeShardError, match=r"class names, in one order\. Got 'cat', 'dog'"):
         one.check(order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -71,11 +72,11 @@ def dask_fit(
     ----------
     calibrator : PosteriorCalibrator
         Its options say what is tuned. It is fitted in place.
-    scores : path, URL, pattern or list of these; or a tuple of Dask arrays
+    scores : path, URL, pattern or list of these; or a tuple of Dask arrays or dataframes
         Score files as :func:`reprior.files.scores.open_scores` reads them, also by URL where
         fsspec knows the protocol: ``"s3://bucket/val-*.parquet"``. A file is a shard, and a
         task: some dozen million scores make good ones. Or (scores, labels[, weight]) as Dask
-        arrays.
+        arrays, or as a dataframe with a column per class and series of it.
     labels : path, URL, pattern or list of these, optional
         Files of labels, one for every shard, where these have none inside.
     reading : ShardOptions, optional
@@ -116,7 +117,7 @@ def dask_fit(
     check_options(calibrator)
     bins = _bins(resolution, calibrator.bounds)
     with running_on(scheduler, n_workers):
-        if isinstance(scores, tuple) and array_api_compat.is_dask_array(scores[0]):
+        if isinstance(scores, tuple) and scores and _is_lazy(scores[0]):
             _refuse_of_files(labels=labels, reading=reading, on_error=on_error)
             source, terms = _array_source(calibrator, scores, bins)
         else:
@@ -214,6 +215,24 @@ def _array_source(
     return LazySource(ArrayPieces(encoded.data), bins=bins, gather=gather), encoded.terms
 
 
+def _is_lazy(values: Any) -> bool:
+    """Whether values are an array, a dataframe or a series of Dask."""
+    return bool(array_api_compat.is_dask_array(values)) or hasattr(values, "to_dask_array")
+
+
+def _refuse_arrays(scores: Any) -> None:
+    """Refuse arrays that are not a tuple of Dask's."""
+    first = next(iter(scores), "") if isinstance(scores, tuple | list) else scores
+    if isinstance(first, str | os.PathLike):
+        return
+    got = type(first).__name__
+    raise OptionError(
+        f"`scores` must be files by path or URL, or a tuple of Dask arrays or dataframes, (scores, "
+        f"labels) or (scores, labels, weight). Got {got if first is scores else f'{got} first'}. "
+        f"Pass such a tuple, or give scores and labels to calibrator.fit, which takes any array."
+    )
+
+
 def _refuse_of_files(**given: Any) -> None:
     """Refuse options that arrays have no use for."""
     for name, value in given.items():
@@ -233,6 +252,7 @@ def _file_pieces(
     on_error: str,
 ) -> tuple[FilePieces, Terms]:
     check_choice("on_error", on_error, ("raise", "skip"))
+    _refuse_arrays(scores)
     options, skip = reading or ShardOptions(), on_error == "skip"
     shards = [Shard(url) for url in expand_urls(scores, "scores", options.storage)]
     if labels is not None:
