@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +18,9 @@ __all__ = ["atomic_paths", "atomic_write"]
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
 _NEW_FILE_MODE = 0o666
+
+#: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -38,7 +42,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with _naming(target):
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with _naming(target, _NO_ROOM), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -75,7 +79,8 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
             with _naming(target):
                 rooms.append(new_room(target.parent))
         fresh = tuple(room / target.name for room, target in zip(rooms, targets, strict=True))
-        yield fresh
+        with _naming(targets[0], _NO_ROOM):
+            yield fresh
         made = list(zip(rooms, fresh, targets, strict=True))
         for _, new, target in made:
             _settle(new, target)
@@ -88,11 +93,16 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
 
 
 @contextmanager
-def _naming(target: Path) -> Iterator[None]:
-    """Let an error name the file that is wanted, not the temporary one."""
+def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]:
+    """Let an error, or only one of some numbers, name the file that is wanted.
+
+    Otherwise it would name a temporary one, or none.
+    """
     try:
         yield
     except OSError as error:
+        if only is not None and error.errno not in only:
+            raise
         raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
 
 
