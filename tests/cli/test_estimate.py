@@ -314,3 +314,9 @@ def test_the_help_of_both(run):
     own = run("prior", "estimate", "--help").out
     assert "em|bbse|bbse_soft|rlls|rlls_soft" in own
     assert app.app.get_command(None, "prior").get_command(None, "estimate") is estimate.command
+
+
+def test_em_without_validation_says_what_it_relies_on(run, there):
+    words = "em takes the probabilities of SCORES at their word"
+    assert words in run(*arguments(there)).err
+    assert words not in run(*arguments(there, "--validation", there / "seen.csv")).err

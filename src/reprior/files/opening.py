@@ -51,6 +51,7 @@ def open_all(
     opened too. Where there is a label file for each, that one goes with it. Columns of tables are
     taken in the order of the first.
     """
+    refuse_twice(paths, label_paths)
     found, paired = Opened(), len(paths) == len(label_paths)
     nothing: NoRowsError | None = None
     for i, path in enumerate(paths):

@@ -15,7 +15,7 @@ from reprior.files.class_names import as_class_names
 from reprior.files.formats.reader import Reader, ReadOptions, apart, few
 from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelFile, open_labels
-from reprior.files.opening import open_all, refuse_twice
+from reprior.files.opening import open_all
 from reprior.files.score_file import MAX_BYTES, ScoreFile
 
 __all__ = ["MAX_BYTES", "ScoreFile", "expand_paths", "open_scores"]
@@ -116,10 +116,8 @@ def open_scores(
         labels_name=labels_name,
     )
     label_paths = [] if labels is None or not with_labels else expand_paths(labels, "labels")
-    score_paths = expand_paths(paths, "paths")
-    refuse_twice(score_paths, label_paths)
     opened = open_all(
-        score_paths, label_paths, options, _label_opener(options, ignore_index),
+        expand_paths(paths, "paths"), label_paths, options, _label_opener(options, ignore_index),
         skip=skip_unreadable,
     )  # fmt: skip
     return ScoreFile(
