@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import signal
 import socket
 import sys
 import threading
@@ -11,7 +13,7 @@ from contextlib import closing, suppress
 import dask
 import pytest
 
-from reprior.engines.dask_cluster import running_on
+from reprior.engines.dask_cluster import _without_last_words, running_on
 from reprior.exceptions import MissingDependencyError, OptionError
 
 
@@ -96,3 +98,24 @@ def test_an_address_wins_over_what_was_set_and_gives_it_back():
             here = dask.delayed(distributed.get_worker)().address.compute()
             assert here == cluster.workers[0].address
         assert dask.config.get("scheduler", None) == "synchronous"
+
+
+def test_workers_of_its_own_leave_an_interrupt_to_whoever_started_them():
+    pytest.importorskip("distributed")
+    with running_on(n_workers=1):
+        found = dask.delayed(signal.getsignal)(signal.SIGINT).compute()
+    assert found is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+class AllExit(Exception):  # noqa: N818 - by the name of that of Dask's client
+    """What leaves a wait that nobody waits for."""
+
+
+@pytest.mark.parametrize("error, said", [(AllExit(), False), (ValueError(), True), (None, True)])
+def test_what_an_interrupt_has_ended_is_not_told_by_asyncio(caplog, error, said):
+    with _without_last_words():
+        logging.getLogger("asyncio").error("never retrieved", exc_info=error)
+    assert bool(caplog.records) == said
+    logging.getLogger("asyncio").error("never retrieved", exc_info=AllExit())
+    assert caplog.records

@@ -44,9 +44,10 @@ def fit(
 ) -> Calibrator:
     """Tune a calibrator on labelled scores that come in chunks.
 
-    The result is that of ``calibrator.fit`` on all of them at once: to the bit for strength,
-    interval, score and counts, unless samples have fractional weights, whose sums then differ
-    in the last bits; for what is fitted by log-loss to 1e-6 of it.
+    The result is that of ``calibrator.fit`` on all of them at once, with labels as it takes them
+    (see ``chunks``): to the bit for strength, interval, score and counts, unless samples have
+    fractional weights, whose sums then differ in the last bits; for what is fitted by log-loss
+    to 1e-6 of it.
 
     A strength, its temperature, and both together (``metric="log_loss"``) are tuned chunk by
     chunk. What needs all scores at once gathers them in memory, up to 2²⁷ of them, and refuses
@@ -59,9 +60,10 @@ def fit(
         Its options say what is tuned. It is fitted in place.
     chunks : re-iterable of Chunk, or of (scores, labels[, weight])
         A file opened by :func:`reprior.files.scores.open_scores`, or a list. Integer labels are
-        class indices; others are names, looked up in ``calibrator.classes``. They are read once,
-        once more for each widening of the bounds, and for a fit by log-loss as often as its
-        Newton iteration needs.
+        class indices, where ``calibrator.classes`` are names too, of which ``calibrator.fit``
+        takes the names alone; others are names, looked up there. They are read once, once more
+        for each widening of the bounds, and for a fit by log-loss as often as its Newton
+        iteration needs.
     resolution : float, "auto", "refine" or None, default "auto"
         Sum switches in bins of this width, at most a tenth of that of the calibrator's bounds;
         None keeps each. "auto" keeps up to ten million and

@@ -48,6 +48,7 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
                 yield
             return
         with (
+            _without_last_words(),
             distributed.LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,
@@ -55,10 +56,27 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,  # what fails is raised here, once
+                preload=["reprior.engines.worker_signals"],
             ) as cluster,
             distributed.Client(cluster),
         ):
             yield
+
+
+@contextmanager
+def _without_last_words() -> Iterator[None]:
+    """Keep asyncio from complaining that nobody waits any more for what Ctrl-C has ended."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return type(error).__name__ != "AllExit"  # by which Dask's client leaves a wait
+
+    logger = logging.getLogger("asyncio")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
 
 
 @contextmanager
