@@ -125,8 +125,9 @@ class Head(NamedTuple):
 
     def check(self, other: Head) -> None:
         """Refuse a shard of other classes, shape or kind, naming both."""
-        names = {self.path: self.class_names or (), other.path: other.class_names or ()}
-        alone = apart(names) if self.class_names and other.class_names else ""
+        alone = ""
+        if self.class_names and other.class_names:
+            alone = apart({self.path: self.class_names, other.path: other.class_names})
         if alone:
             raise UnlikeShardError(
                 f"All shards must have the same classes. Those of {self.path!r} and {other.path!r} "

@@ -95,7 +95,7 @@ def refuse_twice(
     """
     own = labels if len(labels) == len(paths) else [None] * len(paths)
     seen: dict[tuple[str, str], str] = {}
-    for path, label in zip(map(os.fspath, paths), own, strict=True):
+    for path, label in zip((os.fspath(path) for path in paths), own, strict=True):
         key = (_real(path), "" if label is None else _real(os.fspath(label)))
         if key in seen:
             twice = f"{path!r} twice"
