@@ -77,17 +77,18 @@ def counted_metrics(
 
 
 def map_lines(
-    calibrator: PosteriorCalibrator, equal: str = "  (equally good: {low:.4f} to {high:.4f})"
+    calibrator: PosteriorCalibrator, equal: str = "  (equally good: {low} to {high})"
 ) -> list[str]:
     """What is done to the scores; of two maps, which is which.
 
     ``equal`` is how the strengths that do equally well are told.
     """
     low, high = calibrator.strength_interval_
-    equal = equal.format(low=low, high=high) if low < high else ""
+    n = digits_apart(low, high)
+    equal = equal.format(low=f"{low:.{n}f}", high=f"{high:.{n}f}") if low < high else ""
     decision, other = calibrator._decision, calibrator.probability_map_
     lines = [
-        f"strength     {decision.strength:.4f}{equal}",
+        f"strength     {decision.strength:.{n}f}{equal}",
         f"temperature  {decision.temperature:.4f}",
         *_vector_lines(decision, calibrator.shrinkage_),
     ]
@@ -101,6 +102,18 @@ def map_lines(
         f"  temperature  {other.temperature:.4f}",
         *(f"  {line}" for line in _vector_lines(other, None)),
     ]
+
+
+def digits_apart(low: float, high: float) -> int:
+    """How many digits tell both ends of an interval apart: four, or up to ten where it is narrow.
+
+    Examples
+    --------
+    >>> digits_apart(0.5, 0.7), digits_apart(0.59501, 0.595018), digits_apart(0.5, 0.5)
+    (4, 5, 4)
+    """
+    told = (n for n in range(4, 11) if f"{low:.{n}f}" != f"{high:.{n}f}")
+    return next(told, 10 if low < high else 4)
 
 
 def trust_lines(calibrator: PosteriorCalibrator) -> list[str]:

@@ -1,6 +1,10 @@
-"""``reprior apply`` into a folder: all files or none, or all that can be read, where asked."""
+"""``reprior apply`` into a folder: each file when it is whole, and those that can be read."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -35,16 +39,91 @@ def test_files_of_one_name_need_folders_of_their_own(fitted, run):
     assert not (fitted / "out").exists()
 
 
-def test_a_folder_gets_all_files_or_none(fitted, run):
+def test_files_that_are_written_stay_when_a_later_one_fails(fitted, run):
     (fitted / "bad.csv").write_text("cat,dog,owl\n1,2,3\n1,x,3\n")
-    (fitted / "out").mkdir()
-    (fitted / "out" / "test.csv").write_text("old")
+    out = fitted / "out"
+    out.mkdir()
+    (out / "test.csv").write_text("old")
+    (out / "bad.csv").write_text("old")
     arguments = ["apply", fitted / "cal.json", fitted / "test.csv", fitted / "bad.csv", "-o"]
-    assert is_one_sentence(run(*arguments, fitted / "out"))
-    assert [path.name for path in (fitted / "out").iterdir()] == ["test.csv"]
-    assert (fitted / "out" / "test.csv").read_text() == "old"
-    assert is_one_sentence(run(*arguments, f"{fitted / 'new'}/"))
+    result = run(*arguments, out)
+    assert is_one_sentence(result)
+    assert f"1 of 2 outputs are written, and stay in {str(out)!r}." in result.err
+    assert sorted(path.name for path in out.iterdir()) == ["bad.csv", "test.csv"]
+    assert read_output(out / "test.csv")[1] == rp.load(fitted / "cal.json").predict(
+        data(1).scores
+    ).tolist()  # fmt: skip
+    assert (out / "bad.csv").read_text() == "old"
+    first = ["apply", fitted / "cal.json", fitted / "bad.csv", fitted / "test.csv", "-o"]
+    refused = run(*first, f"{fitted / 'new'}/")
+    assert is_one_sentence(refused)
+    assert "outputs are written" not in refused.err
     assert not (fitted / "new").exists()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, OSError(28, "full"), MemoryError])
+def test_files_that_are_written_stay_when_the_work_is_ended(shards, run, monkeypatch, end):
+    from reprior.files.writers.tables import ParquetWriter
+
+    write_rows, calls = ParquetWriter.write, []
+
+    def until_the_third(self, *given):
+        calls.append(self)
+        if len({id(each) for each in calls}) == 3:
+            raise end
+        write_rows(self, *given)
+
+    monkeypatch.setattr(ParquetWriter, "write", until_the_third)
+    out = shards / "out"
+    result = apply(run, shards, f"{out}/")
+    assert result.code == (130 if end is KeyboardInterrupt else 2)
+    assert f"2 of 3 outputs are written, and stay in {str(out)!r}.\n" in result.err
+    assert sorted(path.name for path in out.iterdir()) == ["s0.parquet", "s1.parquet"]
+
+
+def test_what_a_killed_run_has_left_is_swept(shards, run, monkeypatch):
+    from reprior.files import rooms
+
+    out = shards / "out"
+    out.mkdir()
+    left, mine = rooms.new_room(out), rooms.new_room(out)
+    (left / "s0.parquet").write_text("half")
+    dead = left.with_name(left.name.replace(f"-{os.getpid()}-", f"-{_dead_process()}-"))
+    left.rename(dead)
+    result = apply(run, shards, out)
+    assert result.code == 0, result.err
+    there = sorted(path.name for path in out.iterdir())
+    assert there == [mine.name, "s0.parquet", "s1.parquet", "s2.parquet"]
+
+
+def _dead_process():
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return done.pid
+
+
+def test_looking_at_files_takes_as_many_steps_per_file_whatever_their_number(
+    fitted, run, monkeypatch
+):
+    looked = []
+    stat = os.stat
+
+    def noted(path, **how):
+        looked.append(path)
+        return stat(path, **how)
+
+    per_file = []
+    for n in (5, 20):
+        files = [fitted / f"{n}-{i}.npy" for i in range(n)]
+        for path in files:
+            np.save(path, data(0, 10).scores)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", noted)
+            looked.clear()
+            out = f"{fitted / f'out-{n}'}/"
+            assert run("apply", fitted / "cal.json", *files, "-o", out).code == 0
+        per_file.append(len(looked) / n)
+    assert 0 < per_file[1] <= per_file[0]
 
 
 def test_a_store_without_an_extension_is_written_anew_by_the_same_command(fitted, run):
@@ -108,7 +187,10 @@ def test_a_damaged_file_has_no_output_and_the_others_are_in_step(shards, run, da
     assert is_one_sentence(refused)
     assert "s1.parquet" in refused.err
     assert refused.err.endswith("To go on without it, pass --skip-unreadable.\n")
-    assert not out.exists()
+    written = [] if damage is cut else ["s0.parquet"]  # a cut file is refused before the first
+    assert sorted(path.name for path in out.glob("*")) == written
+    for path in out.glob("*"):
+        path.unlink()
     result = apply(run, shards, f"{out}/", "--skip-unreadable", "--json")
     assert result.code == 0, result.err
     assert "1 file could not be read" in result.err

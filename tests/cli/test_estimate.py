@@ -321,3 +321,9 @@ def test_a_prior_may_be_passed_instead_of_counts(run, tmp_path):
     path.write_text("a,b\n0.1,0.2\n0.3,0.1\n")
     result = run("prior", "estimate", path, "--kind", "logits")
     assert "Got neither. Or pass the prior itself as --source-prior." in result.err
+
+
+def test_em_without_validation_says_what_it_relies_on(run, there):
+    words = "em takes the probabilities of SCORES at their word"
+    assert words in run(*arguments(there)).err
+    assert words not in run(*arguments(there, "--validation", there / "seen.csv")).err

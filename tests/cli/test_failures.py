@@ -31,7 +31,7 @@ def group_that_raises(error: BaseException) -> click.Group:
     "error, sentence",
     [
         (OptionError("`target_prior` must sum to 1."), "--target-prior must sum to 1."),
-        (MemoryError(), "There is not enough memory. Nothing was written."),
+        (MemoryError(), "There is not enough memory. Nothing half-written is left."),
         (OSError(errno.ENOSPC, "", "out.npz"), "'out.npz' could not be written: the disk is full."),
         (OSError(errno.EFBIG, "", "out.npz"), "larger than this system allows"),
         (FileNotFoundError(errno.ENOENT, "", "in.npz"), "'in.npz' does not exist."),

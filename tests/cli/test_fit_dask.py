@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import fsspec
 import numpy as np
 import pytest
@@ -145,3 +147,32 @@ def test_the_first_file_may_be_empty(tmp_path, run, shards):
     result = fit(run, tmp_path, tmp_path / "val-*.parquet", *DASK)
     assert result.code == 0, result.err
     assert result.json["n_samples"] == 300
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (("--workers", "2", "--scheduler", "threads"), "--workers must be left out where --sched"),
+        (("--workers", "0"), "--workers must be a whole number of at least 1. Got 0"),
+        (("--resolution", "5"), "--resolution must be at most a tenth of the width of the bounds"),
+        (("--resolution", "5", "--engine", "local"), "--resolution must be at most a tenth of"),
+    ],
+)
+def test_options_are_refused_by_their_names(fitted, run, options, words):
+    result = run(
+        "fit", fitted / "val.csv", "--counts", fitted / "counts.json", "--kind", "logits",
+        "--engine", "dask", "-o", fitted / "new.json", *options,
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert words in result.err
+
+
+@pytest.mark.parametrize("engine", ["dask", "local"])
+def test_urls_that_cannot_be_read_end_in_a_sentence(fitted, run, monkeypatch, engine):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    result = run(
+        "fit", "s3://b/x-*.parquet", "--counts", fitted / "counts.json", "--kind", "logits",
+        "--engine", engine, "-o", fitted / "new.json",
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert ("pip install s3fs" if engine == "dask" else "--engine dask") in result.err

@@ -35,3 +35,12 @@ def test_the_document_has_what_is_applied(capsys, options):
     if options:
         np.testing.assert_allclose(document["scales"], calibrator.scales_)
         assert document["metrics"]["log_loss"]["after"] == calibrator.best_score_
+
+
+def test_a_narrow_interval_is_told_in_as_many_digits_as_it_takes(capsys):
+    logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.999999, 0.0], [0.0, 1.0]])
+    calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, [0, 0, 1, 1])
+    show_fit(Session(), calibrator, "cal.json")
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line == "strength     0.721347, and equally good from 0.721347 to 0.721348"
+    assert "(equally good: 0.721347 to 0.721348)" in calibrator.summary()

@@ -125,3 +125,12 @@ def test_constant_copies_what_is_read_only():
     frozen.flags.writeable = False
     xp = arrays.namespace(torch.zeros(1))
     assert not np.shares_memory(arrays.constant(frozen, xp).numpy(), frozen)
+
+
+def test_a_dask_array_is_not_to_be_pulled_into_memory():
+    lazy = pytest.importorskip("dask.array").ones(3)
+    words = (
+        r"Got dask and numpy\. Convert them to one, the other to Dask's with dask\.array\.from_a"
+    )
+    with pytest.raises(RepriorError, match=words):
+        arrays.namespace(lazy, np.zeros(3))

@@ -399,3 +399,27 @@ def test_a_score_that_is_none_is_named_by_its_place_in_its_file(
     assert "row 27 of" in str(caught.value)
     assert "1.npz" in str(caught.value)
     assert "column 2" in str(caught.value)
+
+
+@pytest.mark.parametrize("what", ["path", "paths", "dask"])
+def test_what_is_no_chunks_is_sent_where_it_belongs(tmp_path, what):
+    data = flat(3)
+    path = tmp_path / "all.npz"
+    np.savez(path, scores=data.scores, labels=data.labels)
+    lazy = pytest.importorskip("dask.array").from_array
+    given, words = {
+        "path": (str(path), r"Got the path '.*all\.npz'\. Open the file: .*open_scores"),
+        "paths": ([path], r"Got the path '.*all\.npz'\. Open the file: .*open_scores"),
+        "dask": ((lazy(data.scores), lazy(data.labels)), r"calibrator\.fit\(scores, labels\)"),
+    }[what]
+    known = data.calibrator().fit(data.scores, data.labels)
+    calls = [
+        lambda: rp.engines.fit(data.calibrator(), given),
+        lambda: rp.engines.evaluate(known, given),
+    ]
+    if what != "dask":
+        prior = known.source_prior_
+        calls.append(lambda: rp.engines.estimate_target_prior(given, source_prior=prior))
+    for call in calls:
+        with pytest.raises(OptionError, match=words):
+            call()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import signal
 import socket
 import sys
 import threading
@@ -10,7 +13,7 @@ from contextlib import closing, suppress
 import dask
 import pytest
 
-from reprior.engines.dask_cluster import running_on
+from reprior.engines.dask_cluster import _without_last_words, running_on
 from reprior.exceptions import MissingDependencyError, OptionError
 
 
@@ -70,9 +73,49 @@ def test_workers_of_its_own_where_the_port_of_the_dashboard_is_taken():
             assert dask.delayed(sum)([1, 2]).compute() == 3
 
 
-def test_an_address_that_does_not_answer():
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "thread", "nowhere://1"])
+@pytest.mark.parametrize("before", [None, "synchronous"])
+def test_an_address_that_does_not_answer_leaves_dask_as_it_was(address, before):
+    distributed = pytest.importorskip("distributed")
+    words = r"that answers, or one of \('threads', 'processes', 'synchronous'\)\. Got '%s'"
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s", "scheduler": before}):
+        refused = pytest.raises(OptionError, match=words % re.escape(address))
+        with refused, running_on(address):
+            pass
+        assert dask.config.get("scheduler", None) == before
+        assert dask.delayed(sum)([1, 2]).compute() == 3
+    with pytest.raises(ValueError, match=r"No global client"):
+        distributed.get_client()
+
+
+def test_an_address_wins_over_what_was_set_and_gives_it_back():
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    )
+    with cluster, dask.config.set(scheduler="synchronous"):
+        with running_on(cluster.scheduler_address):
+            here = dask.delayed(distributed.get_worker)().address.compute()
+            assert here == cluster.workers[0].address
+        assert dask.config.get("scheduler", None) == "synchronous"
+
+
+def test_workers_of_its_own_leave_an_interrupt_to_whoever_started_them():
     pytest.importorskip("distributed")
-    soon = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
-    words = pytest.raises(OptionError, match=r"that answers\. Got 'tcp://127\.0\.0\.1:9'")
-    with soon, words, running_on("tcp://127.0.0.1:9"):
-        pass
+    with running_on(n_workers=1):
+        found = dask.delayed(signal.getsignal)(signal.SIGINT).compute()
+    assert found is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+class AllExit(Exception):  # noqa: N818 - by the name of that of Dask's client
+    """What leaves a wait that nobody waits for."""
+
+
+@pytest.mark.parametrize("error, said", [(AllExit(), False), (ValueError(), True), (None, True)])
+def test_what_an_interrupt_has_ended_is_not_told_by_asyncio(caplog, error, said):
+    with _without_last_words():
+        logging.getLogger("asyncio").error("never retrieved", exc_info=error)
+    assert bool(caplog.records) == said
+    logging.getLogger("asyncio").error("never retrieved", exc_info=AllExit())
+    assert caplog.records

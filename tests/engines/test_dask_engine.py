@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import warnings
 from functools import partial
@@ -349,3 +350,44 @@ def test_logits_that_look_like_probabilities(tmp_path):
 def test_no_file_matches(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"no file matches the pattern"):
         dask_fit(flat().calibrator(), str(tmp_path / "*.npz"))
+
+
+def test_a_shard_that_is_named_twice(tmp_path):
+    data = flat(3)
+    pattern = npz_shards(tmp_path, data, 3)
+    first = str(min(tmp_path.iterdir()))
+    with pytest.raises(OptionError, match=rf"named once each\. Got '{re.escape(first)}' twice"):
+        dask_fit(data.calibrator(), [pattern, first])
+    (tmp_path / "link.npz").symlink_to(first)
+    with pytest.raises(OptionError, match=r"which are the same file"):
+        dask_fit(data.calibrator(), [first, str(tmp_path / "link.npz")])
+    url = in_memory(data, "named-twice").replace("*", "part-000")
+    with pytest.raises(OptionError, match=r"twice"):
+        dask_fit(named(data), [url, url])
+
+
+def test_why_refine_is_refused(tmp_path):
+    with pytest.raises(OptionError, match=r"Got 'refine', which reads the shards once more"):
+        dask_fit(flat(3).calibrator(), tmp_path / "a.npz", resolution="refine")
+
+
+def test_dataframes_of_dask():
+    frames, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    data = flat(5)
+    names = list(NAMES[: data.scores.shape[1]])
+    table = pd.DataFrame(data.scores, columns=names).assign(
+        label=np.array(names)[data.labels], weight=2
+    )
+    frame = frames.from_pandas(table, npartitions=3)
+    given = (frame[names], frame["label"])
+    found, _ = quietly(dask_fit, named(data), given, scheduler="synchronous")
+    assert_same_fit(found, known_by_name(data)[0])
+    found, _ = quietly(dask_fit, named(data), (*given, frame["weight"]), scheduler="synchronous")
+    assert found.strength_ == known_by_name(data)[0].strength_
+
+
+@pytest.mark.parametrize("wrong", [np.eye(3), (np.eye(3), np.arange(3)), da.ones((3, 3)), 5])
+def test_arrays_that_are_no_tuple_of_dask(wrong):
+    words = r"a tuple of Dask arrays or dataframes, .* Got (ndarray|ndarray first|Array|int)\. Pass"
+    with pytest.raises(OptionError, match=words):
+        dask_fit(flat(3).calibrator(), wrong)

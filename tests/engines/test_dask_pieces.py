@@ -231,8 +231,9 @@ def test_shards_of_other_classes_are_refused_in_any_case(tmp_path, on_error):
     with pytest.raises(FileFormatError) as raised:
         fit(data, paths, on_error=on_error)
     assert str(raised.value) == (
-        f"All shards must have the same number of classes. Got 4 in {str(paths[0])!r} and 3 in "
-        f"{str(paths[2])!r}. Make them alike, or fit them apart."
+        f"All shards must have the same classes. Those of {str(paths[0])!r} and "
+        f"{str(paths[2])!r} differ: 'dog' in {str(paths[0])!r} alone. Every numeric column of a "
+        f"table is a class, unless `classes` names these. Make them alike, or fit them apart."
     )
 
 

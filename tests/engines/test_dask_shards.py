@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import fsspec
 import numpy as np
 import pytest
@@ -19,7 +21,12 @@ from reprior.engines.dask_shards import (
     pair_labels,
     read_head,
 )
-from reprior.exceptions import FileFormatError, LabelsError, OptionError
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    MissingDependencyError,
+    OptionError,
+)
 
 
 def test_patterns_of_urls_are_sorted_and_lists_keep_their_order():
@@ -130,10 +137,6 @@ HEAD = Head("a", "logits", ("x", "y"), (2,), 2, -1, None)
     "change, words",
     [
         ({"n_classes": 3}, "number of classes. Got 2 in 'a' and 3 in 'b'"),
-        (
-            {"class_names": ("x", "z")},
-            "class names, in one order. Got 'x', 'y' in 'a' and 'x', 'z' in 'b'",
-        ),
         ({"class_names": None}, "class names, in one order. Got 'x', 'y' in 'a' and None in 'b'"),
         ({"row_shape": (2, 5)}, "shape per sample. Got 2 in 'a' and 2, 5 in 'b'"),
         ({"kind": "probs"}, "kind. Got 'logits' in 'a' and 'probs' in 'b'"),
@@ -181,3 +184,34 @@ def test_a_file_system_that_tells_nothing(monkeypatch):
     assert Shard("memory://silent/a.npy").states({})["memory://silent/a.npy"].size == 3
     monkeypatch.setattr(type(system), "info", refused)
     assert Shard("memory://silent/a.npy").states({}) == {"memory://silent/a.npy": FileState()}
+
+
+@pytest.mark.parametrize(
+    "url, error, words",
+    [
+        (
+            "s3://b/x-*.parquet",
+            MissingDependencyError,
+            r"not installed \(Install s3fs.*pip install",
+        ),
+        ("zz://b/x.parquet", OptionError, r"a protocol that fsspec knows.*Got 'zz://b/x\.parquet'"),
+    ],
+)
+def test_urls_that_nothing_reads(url, error, words, monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(error, match=words):
+        expand_urls(url, "scores", {})
+
+
+def test_classes_that_only_one_shard_has_are_named():
+    one = Head("a.csv", "logits", ("cat", "dog", "owl"), (3,), 3, -1, None)
+    other = one._replace(path="b.csv", class_names=("cat", "cow"), row_shape=(2,), n_classes=2)
+    with pytest.raises(UnlikeShardError) as raised:
+        one.check(other)
+    assert str(raised.value).startswith(
+        "All shards must have the same classes. Those of 'a.csv' and 'b.csv' differ: "
+        "'dog', 'owl' in 'a.csv' alone and 'cow' in 'b.csv' alone. "
+    )
+    order = one._replace(path="b.csv", class_names=("dog", "cat", "owl"))
+    with pytest.raises(UnlikeShardError, match=r"class names, in one order\. Got 'cat', 'dog'"):
+        one.check(order)

@@ -265,16 +265,3 @@ def test_an_error_names_the_file_that_was_wanted(tmp_path, opened):
     with pytest.raises(FileNotFoundError) as caught, opened(tmp_path / "no" / "a.txt"):
         pass
     assert caught.value.filename == str(tmp_path / "no" / "a.txt")
-
-
-def test_paths_that_nothing_was_made_at(tmp_path):
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("old")
-    targets = [tmp_path / name for name in ("a.txt", "b.txt", "c.txt")]
-    with pytest.raises(FileNotFoundError), atomic_paths(*targets) as fresh:
-        fresh[0].write_text("new")
-    assert [path.read_text() for path in targets[:2]] == ["old", "old"]
-    with atomic_paths(*targets, missing_ok=True) as fresh:
-        fresh[0].write_text("new")
-    assert [path.read_text() for path in targets[:2]] == ["new", "old"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]

@@ -59,8 +59,9 @@ def test_the_old_output_survives(tmp_path, form, old):
         write(target)
     before = contents(room)
     assert bool(before) == old
-    with full_disk(), pytest.raises(OSError, match=r"(?i)too large|write"):
+    with full_disk(), pytest.raises(OSError, match=r"(?i)too large|write") as raised:
         write(target)
+    assert raised.value.filename == str(target)
     assert contents(room) == before
     assert {path.name for path in room.iterdir()} <= {
         path.name for path in output_paths(target, form)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from reprior.exceptions import FileFormatError, LabelsError
+from reprior.exceptions import FileFormatError, LabelsError, OptionError
 from reprior.files.scores import open_scores
 
 SCORES, LABELS = np.arange(12.0).reshape(4, 3), np.array([0, 1, 2, 0])
@@ -254,3 +255,28 @@ def test_labels_that_are_asked_for_and_not_there_are_no_damage(tmp_path):
         np.savez(tmp_path / f"{i}.npz", **{"y" if i else "labels": LABELS, "z": LABELS})
     with pytest.raises(FileFormatError, match=r"1\.npz' must hold an array 'labels'"):
         open_scores(str(tmp_path / "*.npy"), labels=str(tmp_path / "*.npz"), skip_unreadable=True)
+
+
+def test_a_file_that_is_named_twice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("s-0", "s-1"):
+        np.savez(f"{name}.npz", scores=np.eye(3), labels=np.arange(3))
+    Path("link.npz").symlink_to("s-0.npz")
+    with pytest.raises(OptionError, match=r"named once each\. Got 's-0\.npz' twice: its samples"):
+        open_scores(["s-*.npz", "s-0.npz"])
+    with pytest.raises(OptionError, match=r"Got 's-0\.npz' and 'link\.npz', which are the same"):
+        open_scores(["s-0.npz", "link.npz"])
+    assert open_scores(["s-*.npz"]).n_samples == 6
+
+
+@pytest.mark.parametrize("own", [["a.npy", "b.npy"], ["a.npy", "a.npy"], ["both.npy"]])
+def test_scores_that_are_named_twice_may_have_other_labels(tmp_path, own):
+    np.save(tmp_path / "s.npy", np.eye(3))
+    for name, n in (("a", 3), ("b", 3), ("both", 6)):
+        np.save(tmp_path / f"{name}.npy", np.arange(n) % 3)
+    scores, labels = [tmp_path / "s.npy"] * 2, [tmp_path / name for name in own]
+    if len(set(own)) == 2:
+        assert open_scores(scores, labels=labels).n_samples == 6
+        return
+    with pytest.raises(OptionError, match=r"named once each"):
+        open_scores(scores, labels=labels)

@@ -375,3 +375,13 @@ def test_a_header_with_a_line_break_and_another_delimiter(tmp_path, before):
     (chunk,) = file
     assert file.class_names == ("a", "b\nc")
     assert (chunk.scores.tolist(), chunk.labels.tolist()) == ([[1, 2], [3, 4]], [0, 1])
+
+
+def test_urls_are_for_dask(tmp_path, monkeypatch):
+    words = r"files of this machine\. Got the URL 's3://b/x-\*\.npz'.*--engine dask"
+    with pytest.raises(OptionError, match=words):
+        open_scores("s3://b/x-*.npz")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd:").mkdir()
+    np.savez(tmp_path / "odd:" / "x.npz", scores=np.eye(3))
+    assert open_scores("odd://x.npz").n_samples == 3  # a path that is there is itself

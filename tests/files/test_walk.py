@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,90 @@ def test_a_gap_of_unknown_length_in_common_labels_is_refused(tmp_path):
         open_scores(
             str(tmp_path / "s*.npy"), labels=tmp_path / "all.npy", skip_unreadable=True
         )  # fmt: skip
+
+
+MANY = 4000
+"""Rows of which more are there than are read with the header."""
+
+
+def damage(path, member, value=np.nan):
+    """Overwrite a number, or packed bytes, in the middle of a member of an archive."""
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(f"{member}.npy")
+    size = int.from_bytes(content[info.header_offset + 28 : info.header_offset + 30], "little")
+    start = info.header_offset + 30 + len(info.filename) + size + 128
+    middle = start + 8 * ((info.compress_size - 128) // 16)
+    content[middle : middle + 8] = np.float64(value).tobytes()
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("member", ["scores", "labels", "weight"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("value", [3.5, np.nan])
+def test_nothing_of_an_archive_with_a_wrong_checksum_is_counted(tmp_path, member, save, value):
+    weight = np.random.default_rng(0).random(MANY)
+    for i in range(3):
+        scores, labels = arrays(i, MANY)
+        save(tmp_path / f"{i}.npz", scores=scores, labels=labels, weight=weight)
+    bad = tmp_path / "1.npz"
+    damage(bad, member, value)
+    pattern = str(tmp_path / "*.npz")
+    with pytest.raises(FileFormatError, match=r"1\.npz.*truncated or damaged"):
+        all_of(open_scores(pattern, kind="logits"))
+    file = open_scores(pattern, kind="logits", skip_unreadable=True)
+    for _ in range(2):
+        found = all_of(file)
+        for given, whole in zip(
+            found, zip(arrays(0, MANY), arrays(2, MANY), strict=True), strict=False
+        ):
+            np.testing.assert_array_equal(given, np.concatenate(whole))
+        assert [(left.path, left.rows) for left in file.left_out] == [(bad, MANY)]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_labels_of_their_own_with_a_wrong_checksum(tmp_path, together):
+    every = [arrays(i, MANY) for i in range(3)]
+    for i, (scores, labels) in enumerate(every):
+        np.save(tmp_path / f"s{i}.npy", scores)
+        np.savez(tmp_path / f"l{i}.npz", labels=labels.astype(float))
+    np.savez(tmp_path / "all.npz", labels=np.concatenate([y for _, y in every]).astype(float))
+    bad = tmp_path / ("all.npz" if together else "l1.npz")
+    damage(bad, "labels", 5.0)
+    own = str(bad if together else tmp_path / "l*.npz")
+    file = open_scores(str(tmp_path / "s*.npy"), labels=own, skip_unreadable=True)
+    if together:
+        with pytest.raises(FileFormatError, match=r"all\.npz.*truncated or damaged"):
+            all_of(file)
+        return
+    scores, _, _ = all_of(file)
+    np.testing.assert_array_equal(scores, np.concatenate([every[0][0], every[2][0]]))
+    assert [left.rows for left in file.left_out] == [MANY]
+
+
+def test_a_checksum_is_compared_once_for_all_passes(tmp_path, monkeypatch):
+    scores, labels = arrays()
+    np.savez(tmp_path / "a.npz", scores=scores, labels=labels)
+    file = open_scores(tmp_path / "a.npz", skip_unreadable=True)
+    all_of(file)
+    opened = []
+    monkeypatch.setattr("reprior.files.formats.npz.zipfile.ZipFile", _Noting.of(opened))
+    all_of(file)
+    assert len(opened) == 2  # to read the scores, and the labels
+
+
+class _Noting(zipfile.ZipFile):
+    """An archive that notes that it was opened."""
+
+    noted: list[str]
+
+    @classmethod
+    def of(cls, noted):
+        return type("Noting", (cls,), {"noted": noted})
+
+    def __init__(self, path):
+        self.noted.append(path)
+        super().__init__(path)
 
 
 def test_wrong_values_are_no_reason_to_go_on(tmp_path):

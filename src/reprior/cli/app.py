@@ -12,7 +12,7 @@ from types import FrameType
 
 import click
 
-from reprior.cli.failures import FAILED, Failure, SentenceGroup, sentence_of
+from reprior.cli.failures import FAILED, Failure, SentenceGroup, sentence_of, with_notes
 from reprior.files.interrupts import refuse_to_go_on
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]
@@ -111,8 +111,9 @@ def run(argv: Sequence[str]) -> int:
     except click.ClickException as error:
         _complain(error.format_message())
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _complain("Interrupted: nothing half-written is left.", word="")
+    except (click.Abort, KeyboardInterrupt) as error:
+        cause = error if isinstance(error, KeyboardInterrupt) else error.__cause__
+        _complain(with_notes("Interrupted: nothing half-written is left.", cause), word="")
         return INTERRUPTED
     except BrokenPipeError:
         _silence_stdout()

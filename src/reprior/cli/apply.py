@@ -15,6 +15,7 @@ from reprior.cli.agreement import few
 from reprior.cli.apply_folder import earlier_outputs, is_folder, one_by_one, write_all
 from reprior.cli.applying import Applying, costs_of
 from reprior.cli.examples import shows
+from reprior.cli.failures import with_notes
 from reprior.cli.inputs import load_calibrator, open_for
 from reprior.cli.options import (
     PATH,
@@ -28,6 +29,7 @@ from reprior.cli.outputs import check_output, refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
 from reprior.files.formats.reader import DamagedError
+from reprior.files.rooms import sweep
 from reprior.files.walk import LeftOut, said_of
 
 if TYPE_CHECKING:
@@ -82,8 +84,11 @@ def command(
     posterior is that of the probabilities, and the prediction that of the decisions.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
-    of TEST is written there under its own name instead. With --skip-unreadable a file that cannot
-    be read to its end then has no output of this run, and is named; one of an earlier run stays,
+    of TEST is written there under its own name instead. Each is there as soon as it is whole, and
+    stays when a later one fails or Ctrl-C is pressed, which says how many there are; the same
+    command writes all of them again. What a killed run has left behind, hidden folders named
+    .reprior-…, the next one into that folder removes. With --skip-unreadable a file that
+    cannot be read to its end has no output of this run, and is named; one of an earlier run stays,
     and is named too. One output for all has every row of TEST in its place, so nothing is left out
     of it.
 
@@ -111,6 +116,7 @@ def command(
         applying = Applying(calibrator, session, keep, decided)
         if not to_folder:
             check_output(output, read)
+            sweep(Path(output).parent)
             _show(session, scores, [output], [applying.write(scores, output)])
             return
         each = replace(reading, skip_unreadable=False)
@@ -134,7 +140,9 @@ def _going_on(test: Sequence[str], *, to_folder: bool) -> Iterator[None]:
         how = "pass --skip-unreadable"
         if not to_folder:
             how = f"name a folder as OUT and {how}: {ALIGNED}"
-        raise DamagedError(f"{error} To go on without it, {how}.") from error
+        raise DamagedError(
+            f"{with_notes(str(error), error)} To go on without it, {how}."
+        ) from error
 
 
 def _show(

@@ -1,4 +1,4 @@
-"""``reprior apply`` into a folder: a file for each file, all of them or none."""
+"""``reprior apply`` into a folder: a file for each file, there as soon as it is whole."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from reprior.cli.applying import Applying
 from reprior.cli.outputs import refuse_inputs
 from reprior.exceptions import OptionError
-from reprior.files.atomic import atomic_paths
 from reprior.files.detect import is_store
+from reprior.files.rooms import sweep
 from reprior.files.walk import UNREADABLE, LeftOut
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ def write_all(
     *,
     skip: bool = False,
 ) -> list[int | LeftOut]:
-    """Write an output per input into a folder: all of them take their names at the end, or none.
+    """Write an output per input into a folder: each takes its name when it is whole, and stays.
 
     Return how many samples each has. With ``skip`` an input that breaks has no output, not even
-    of the rows before the damage: what was left out stands in its place.
+    of the rows before the damage: what was left out stands in its place. An error, or Ctrl-C, has
+    a note of how many there are.
     """
     from reprior.files.opening import none_left
     from reprior.files.output import output_format, output_paths
@@ -78,21 +79,29 @@ def write_all(
     refuse_inputs(targets, read)
     _refuse_clashes(targets)
     done: list[int | LeftOut] = []
-    with _folder(targets[0].parent), atomic_paths(*targets, missing_ok=skip) as fresh:
-        rooms = iter(fresh)
-        for scores, paths in zip(inputs, made, strict=True):
-            first, *others = (next(rooms) for _ in paths)
+    with _folder(targets[0].parent) as folder, _counting(done, len(inputs), folder):
+        sweep(folder)
+        for scores, output in zip(inputs, outputs, strict=True):
             try:
-                done.append(applying.write(scores, str(first), _read(scores) if skip else None))
+                done.append(applying.write(scores, output, _read(scores) if skip else None))
             except _UnreadableError as error:
                 done.append(LeftOut(scores.paths[0], scores.n_samples, str(error)))
-                continue
-            for other in others:  # written beside the first
-                (first.parent / other.name).rename(other)
         gone = [each for each in done if isinstance(each, LeftOut)]
         if len(gone) == len(done):
             raise none_left([each.path for each in gone], gone)
     return done
+
+
+@contextmanager
+def _counting(done: Sequence[int | LeftOut], n: int, folder: Path) -> Iterator[None]:
+    """Note on what ends the work early how many outputs there are."""
+    try:
+        yield
+    except BaseException as error:
+        written = sum(not isinstance(each, LeftOut) for each in done)
+        if written:
+            error.add_note(f"{written} of {n} outputs are written, and stay in {str(folder)!r}.")
+        raise
 
 
 def earlier_outputs(left_out: Sequence[LeftOut], folder: Path, scores: ScoreFile) -> list[str]:
@@ -131,12 +140,12 @@ def _refuse_clashes(targets: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[None]:
-    """Make a folder, unless it is there; what was made does not stay after an error."""
+def _folder(path: Path) -> Iterator[Path]:
+    """Make a folder, unless it is there; an empty one does not stay after an error."""
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     try:
-        yield
+        yield path
     except BaseException:
         if new:
             with suppress(OSError):

@@ -131,6 +131,12 @@ def command(
     if validation:
         known = open_to_fit(session, validation, reading, names=found.class_names)
         _refuse_another(found, known)
+    elif options["method"] == "em":
+        session.note(
+            "em takes the probabilities of SCORES at their word: where the model is too sure, or "
+            "not sure enough, the estimate is wrong, and its intervals do not tell; labelled "
+            "scores of the same model, named by --validation, calibrate them first"
+        )
     report = _estimated(session, found, known, prior, **options)
     if output is not None:
         write_prior(output, names, report.prior.tolist())

@@ -12,7 +12,7 @@ import click
 from reprior.cli.words import in_options
 from reprior.exceptions import RepriorError
 
-__all__ = ["FAILED", "Failure", "SentenceGroup", "sentence_of"]
+__all__ = ["FAILED", "Failure", "SentenceGroup", "sentence_of", "with_notes"]
 
 FAILED = 2
 
@@ -55,10 +55,17 @@ class SentenceGroup(click.Group):
 def sentence_of(error: BaseException, command: click.Command | None) -> str:
     """Return the one sentence that says what was wrong."""
     if isinstance(error, RepriorError):
-        return in_options(str(error), command)
-    if isinstance(error, MemoryError):
-        return "There is not enough memory. Nothing was written."
-    return _about_the_system(error)
+        said = in_options(str(error), command)
+    elif isinstance(error, MemoryError):
+        said = "There is not enough memory. Nothing half-written is left."
+    else:
+        said = _about_the_system(error)
+    return with_notes(said, error)
+
+
+def with_notes(sentence: str, error: BaseException | None) -> str:
+    """Return a sentence, and what was noted on the error that it is about."""
+    return " ".join([sentence, *getattr(error, "__notes__", ())])
 
 
 def _about_the_system(error: BaseException) -> str:

@@ -47,7 +47,7 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
     )
     rules = calibrator.subject_to or ()
     session.say(
-        *map_lines(calibrator, ", and equally good from {low:.4f} to {high:.4f}"),
+        *map_lines(calibrator, ", and equally good from {low} to {high}"),
         f"tuned for    {plain(tuned_for(calibrator))}",
         *(f"subject to   {plain(rule)}" for rule in rules),
         f"tuned on     {n_samples:,} samples of {before.n_classes:,} classes",

@@ -45,15 +45,22 @@ def refuse_stdout(output: str) -> None:
 
 def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Any]) -> None:
     """Refuse outputs that are one of the inputs or lie inside one; None is no input."""
+    there = [Path(given) for given in inputs if given is not None and Path(given).exists()]
+    known = {_identity(path): path for path in there}
+    stores = {path.resolve(): path for path in there if path.is_dir() and is_store(path)}
     for output in outputs:
-        for given in inputs:
-            if given is None or not Path(given).exists():
-                continue
-            path = Path(given)
-            same = output.exists() and output.samefile(path)
-            inside = is_store(path) and path.resolve() in output.resolve().parents
-            if same or inside:
-                raise OptionError(
-                    f"`output` must not be an input. Got {str(output)!r}, which is "
-                    f"{'inside ' if inside else ''}{str(path)!r}. Choose another name."
-                )
+        same = known.get(_identity(output)) if output.exists() else None
+        around = output.resolve().parents if stores else ()
+        inside = next((stores[path] for path in around if path in stores), None)
+        path = same or inside
+        if path is not None:
+            raise OptionError(
+                f"`output` must not be an input. Got {str(output)!r}, which is "
+                f"{'inside ' if same is None else ''}{str(path)!r}. Choose another name."
+            )
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file a path leads to, by whatever name."""
+    found = path.stat()
+    return found.st_dev, found.st_ino

@@ -22,6 +22,7 @@ _PYTHON = (
     (re.compile(r"\bNone to keep each\b"), "none to keep each"),
     (re.compile(r"must be None, (a whole number.*?) or a generator of NumPy"), r"must be \1"),
     (re.compile(r"( Or pass '\w+'), or None\."), r"\1."),
+    (re.compile(r"`n_workers`"), "--workers"),
     (re.compile(r"; profiles are read by StrengthProfile\.load"), ""),
 )
 

@@ -62,10 +62,12 @@ def namespace(*arrays: Any) -> Namespace:
         found.setdefault(_library_name(xp), xp)
     if len(found) > 1:
         names = sorted(found)
+        remedy = "for example with np.asarray (or torch.as_tensor) before the call"
+        if "dask" in names:  # which may be larger than memory
+            remedy = "the other to Dask's with dask.array.from_array(x, chunks=…)"
         raise RepriorError(
             f"scores and labels must come from one array library. Got {' and '.join(names)}. "
-            f"Convert them to one, for example with np.asarray (or torch.as_tensor) before "
-            f"the call."
+            f"Convert them to one, {remedy}."
         )
     return next(iter(found.values()), None) or _numpy_namespace()
 

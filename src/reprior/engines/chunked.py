@@ -12,6 +12,7 @@ from reprior.calibrator.fitting import tuned
 from reprior.calibrator.lazy_source import AUTO_RESOLUTION, MOST_SWITCHES
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
+from reprior.engines.bin_width import refuse_wide_bins
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.lean_sum import LeanSum
 from reprior.engines.passes import ChunkedSource
@@ -38,9 +39,10 @@ def fit(
 ) -> Calibrator:
     """Tune a calibrator on labelled scores that come in chunks.
 
-    The result is that of ``calibrator.fit`` on all of them at once: to the bit for strength,
-    interval, score and counts, unless samples have fractional weights, whose sums then differ
-    in the last bits; for what is fitted by log-loss to 1e-6 of it.
+    The result is that of ``calibrator.fit`` on all of them at once, with labels as it takes them
+    (see ``chunks``): to the bit for strength, interval, score and counts, unless samples have
+    fractional weights, whose sums then differ in the last bits; for what is fitted by log-loss
+    to 1e-6 of it.
 
     A strength, its temperature, and both together (``metric="log_loss"``) are tuned chunk by
     chunk. What needs all scores at once gathers them in memory, up to 2²⁷ of them, and refuses
@@ -53,11 +55,13 @@ def fit(
         Its options say what is tuned. It is fitted in place.
     chunks : re-iterable of Chunk, or of (scores, labels[, weight])
         A file opened by :func:`reprior.files.scores.open_scores`, or a list. Integer labels are
-        class indices; others are names, looked up in ``calibrator.classes``. They are read once,
-        once more for each widening of the bounds, and for a fit by log-loss as often as its
-        Newton iteration needs.
+        class indices, where ``calibrator.classes`` are names too, of which ``calibrator.fit``
+        takes the names alone; others are names, looked up there. They are read once, once more
+        for each widening of the bounds, and for a fit by log-loss as often as its Newton
+        iteration needs.
     resolution : float, "auto", "refine" or None, default "auto"
-        Sum switches in bins of this width; None keeps each. "auto" keeps up to ten million and
+        Sum switches in bins of this width, at most a tenth of that of the calibrator's bounds;
+        None keeps each. "auto" keeps up to ten million and
         then sums in bins of 1e-4, with a warning: the strength is then known to one bin, and the
         value is that of the best point of the grid. "refine" does the same, and then reads the
         chunks once more for the switches in those bins that can hold the best: the result is
@@ -90,6 +94,7 @@ def fit(
     0.505
     """
     check_options(calibrator)
+    refuse_wide_bins(resolution, calibrator.bounds)
     refuse_once(chunks)
     terms = settle_terms(calibrator, chunks)
     problem = full_problem(calibrator, terms)

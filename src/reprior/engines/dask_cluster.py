@@ -48,6 +48,7 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
                 yield
             return
         with (
+            _without_last_words(),
             distributed.LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,
@@ -55,6 +56,7 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,  # what fails is raised here, once
+                preload=["reprior.engines.worker_signals"],
             ) as cluster,
             distributed.Client(cluster),
         ):
@@ -62,15 +64,33 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
 
 
 @contextmanager
-def _connected(distributed: Any, address: str) -> Iterator[None]:
+def _without_last_words() -> Iterator[None]:
+    """Keep asyncio from complaining that nobody waits any more for what Ctrl-C has ended."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return type(error).__name__ != "AllExit"  # by which Dask's client leaves a wait
+
+    logger = logging.getLogger("asyncio")
+    logger.addFilter(wanted)
     try:
-        client = distributed.Client(address)
-    except (OSError, TimeoutError, ValueError) as error:
+        yield
+    finally:
+        logger.removeFilter(wanted)
+
+
+@contextmanager
+def _connected(distributed: Any, address: str) -> Iterator[None]:
+    dask = require("dask", extra="dask", purpose="To run on Dask")
+    try:
+        # As a default it would stay one for all of the process, though nobody answers.
+        client = distributed.Client(address, set_as_default=False)
+    except (ImportError, OSError, RuntimeError, TimeoutError, ValueError) as error:
         raise OptionError(
-            f"`scheduler` must be the address of a Dask scheduler that answers. Got {address!r} "
-            f"({error}). Check the address, and that the cluster is up."
+            f"`scheduler` must be the address of a Dask scheduler that answers, or one of {LOCAL}. "
+            f"Got {address!r} ({error}). Check the address, and that the cluster is up."
         ) from error
-    with client:
+    with client, client.as_current(), dask.config.set(scheduler=client):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -16,12 +17,14 @@ from reprior.calibrator.lazy_source import AUTO_BINS, LazySource, gathered
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.encoding import Terms, encode
+from reprior.engines.bin_width import refuse_wide_bins
 from reprior.engines.dask_cluster import running_on
 from reprior.engines.dask_pieces import NAMED, FilePieces, ShardJob
 from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_labels, read_head
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
+from reprior.files.opening import refuse_twice
 from reprior.tuning.lazy import (
     ArrayPieces,
     Bins,
@@ -70,11 +73,11 @@ def dask_fit(
     ----------
     calibrator : PosteriorCalibrator
         Its options say what is tuned. It is fitted in place.
-    scores : path, URL, pattern or list of these; or a tuple of Dask arrays
+    scores : path, URL, pattern or list of these; or a tuple of Dask arrays or dataframes
         Score files as :func:`reprior.files.scores.open_scores` reads them, also by URL where
         fsspec knows the protocol: ``"s3://bucket/val-*.parquet"``. A file is a shard, and a
         task: some dozen million scores make good ones. Or (scores, labels[, weight]) as Dask
-        arrays.
+        arrays, or as a dataframe with a column per class and series of it.
     labels : path, URL, pattern or list of these, optional
         Files of labels, one for every shard, where these have none inside.
     reading : ShardOptions, optional
@@ -113,9 +116,9 @@ def dask_fit(
     0.505
     """
     check_options(calibrator)
-    bins = _bins(resolution)
+    bins = _bins(resolution, calibrator.bounds)
     with running_on(scheduler, n_workers):
-        if isinstance(scores, tuple) and array_api_compat.is_dask_array(scores[0]):
+        if isinstance(scores, tuple) and scores and _is_lazy(scores[0]):
             _refuse_of_files(labels=labels, reading=reading, on_error=on_error)
             source, terms = _array_source(calibrator, scores, bins)
         else:
@@ -181,7 +184,7 @@ def dask_profiles(
         without samples, as where none of its shards can be read, is an error that names them.
     """
     check_options(calibrator)
-    bins = _bins(resolution)
+    bins = _bins(resolution, calibrator.bounds)
     with running_on(scheduler, n_workers):
         pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
         _check_groups(n_groups, len(pieces.shards))
@@ -226,6 +229,24 @@ def _array_source(
     return LazySource(ArrayPieces(encoded.data), bins=bins, gather=gather), encoded.terms
 
 
+def _is_lazy(values: Any) -> bool:
+    """Whether values are an array, a dataframe or a series of Dask."""
+    return bool(array_api_compat.is_dask_array(values)) or hasattr(values, "to_dask_array")
+
+
+def _refuse_arrays(scores: Any) -> None:
+    """Refuse arrays that are not a tuple of Dask's."""
+    first = next(iter(scores), "") if isinstance(scores, tuple | list) else scores
+    if isinstance(first, str | os.PathLike):
+        return
+    got = type(first).__name__
+    raise OptionError(
+        f"`scores` must be files by path or URL, or a tuple of Dask arrays or dataframes, (scores, "
+        f"labels) or (scores, labels, weight). Got {got if first is scores else f'{got} first'}. "
+        f"Pass such a tuple, or give scores and labels to calibrator.fit, which takes any array."
+    )
+
+
 def _refuse_of_files(**given: Any) -> None:
     """Refuse options that arrays have no use for."""
     for name, value in given.items():
@@ -245,11 +266,13 @@ def _file_pieces(
     on_error: str,
 ) -> tuple[FilePieces, Terms]:
     check_choice("on_error", on_error, ("raise", "skip"))
+    _refuse_arrays(scores)
     options, skip = reading or ShardOptions(), on_error == "skip"
     shards = [Shard(url) for url in expand_urls(scores, "scores", options.storage)]
     if labels is not None:
         own = expand_urls(labels, "labels", options.storage)
         shards = pair_labels([shard.url for shard in shards], own)
+    refuse_twice([shard.url for shard in shards], [shard.labels for shard in shards])
     # On a worker too: that is where the files have to be readable.
     head = delayed(read_head)(shards, options, skip=skip).compute()
     terms = settle_terms(calibrator, _NoChunks(head.class_names))
@@ -277,14 +300,17 @@ def _look_at(found: Found | None, kind: str) -> Lookalike:
     return look
 
 
-def _bins(resolution: Resolution) -> Bins:
+def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:
     if resolution is None or resolution == "auto":
         return Bins.of(None) if resolution is None else AUTO_BINS
     if isinstance(resolution, str):
+        why = ", which reads the shards once more, in order, on one machine: engines.fit does that"
         raise OptionError(
-            f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}. "
-            f"Pass for example 0.0001."
+            f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}"
+            f"{why if resolution == 'refine' else ''}. Pass for example 0.0001, or None to keep "
+            f"every switch."
         )
+    refuse_wide_bins(resolution, bounds)
     return Bins.of(check_finite_number("resolution", resolution, positive=True))
 
 

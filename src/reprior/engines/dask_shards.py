@@ -13,8 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reprior.engines.file_states import state_of
-from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorError, require
-from reprior.files.formats.reader import NoRowsError, Reader, few
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    MissingDependencyError,
+    OptionError,
+    RepriorError,
+    require,
+)
+from reprior.files.formats.reader import NoRowsError, Reader, apart, few
 from reprior.files.score_file import ScoreFile
 from reprior.files.scores import expand_paths, open_scores
 
@@ -118,6 +125,15 @@ class Head(NamedTuple):
 
     def check(self, other: Head) -> None:
         """Refuse a shard of other classes, shape or kind, naming both."""
+        alone = ""
+        if self.class_names and other.class_names:
+            alone = apart({self.path: self.class_names, other.path: other.class_names})
+        if alone:
+            raise UnlikeShardError(
+                f"All shards must have the same classes. Those of {self.path!r} and {other.path!r} "
+                f"differ: {alone}. Every numeric column of a table is a class, unless `classes` "
+                f"names these. Make them alike, or fit them apart."
+            )
         for words, mine, theirs in (
             ("number of classes", self.n_classes, other.n_classes),
             ("class names, in one order", self.class_names, other.class_names),
@@ -274,7 +290,18 @@ def _is_url(path: Any) -> bool:
 
 def _file_system(url: Any, storage: dict[str, Any]) -> tuple[Any, str]:
     core = require("fsspec.core", extra="dask", purpose="To read files by URL")
-    system, path = core.url_to_fs(str(url), **storage)
+    try:
+        system, path = core.url_to_fs(str(url), **storage)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{str(url)!r} is read by a package that is not installed ({error}). Install it here "
+            f"and where the workers run, for example: pip install s3fs (for s3://) or gcsfs (gs://)."
+        ) from error
+    except ValueError as error:
+        raise OptionError(
+            f"URLs must be of a protocol that fsspec knows, such as s3://, gs:// or https://. Got "
+            f"{str(url)!r} ({error}). Correct it, or copy the files here."
+        ) from error
     return system, str(path)
 
 

@@ -20,6 +20,7 @@ from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit
 from reprior.encoding import are_indices, read_terms
+from reprior.engines.bin_width import refuse_wide_bins
 from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.sample import RowSample
@@ -91,6 +92,7 @@ class OnlineFit:
         exact_up_to: int = EXACT_SWITCHES,
     ) -> None:
         check_options(calibrator)
+        refuse_wide_bins(resolution, calibrator.bounds)
         _refuse_all_at_once(calibrator)
         if resolution == "refine":
             raise OptionError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
+import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import to_numpy
@@ -19,7 +21,7 @@ from reprior.files.score_file import ScoreFile
 from reprior.tuning.data import TuningData
 from reprior.tuning.reading import anything_counts
 
-__all__ = ["Part", "Progress", "Stream", "as_chunk", "located", "settle_terms"]
+__all__ = ["Part", "Progress", "Stream", "as_chunk", "located", "refuse_paths", "settle_terms"]
 
 Progress: TypeAlias = Callable[[int], object] | None
 
@@ -153,6 +155,7 @@ def settle_terms(options: Any, chunks: Iterable[Any]) -> Terms:
     By ``classes``; by the names of a file's columns where the source prior goes by these; by the
     names in the source prior; or, where labels are names, by all labels, sorted.
     """
+    _refuse_elsewhere(chunks)
     classes, prior = options.classes, as_mapping(options.source_prior)
     names = getattr(chunks, "class_names", None)
     if classes is None and isinstance(prior, Mapping) and names and set(prior) == set(names):
@@ -168,6 +171,26 @@ def settle_terms(options: Any, chunks: Iterable[Any]) -> Terms:
     return read_terms(options, sorted(found) if found else None)
 
 
+def refuse_paths(chunks: Any) -> None:
+    """Refuse a path in the place of chunks."""
+    if isinstance(chunks, str | os.PathLike):
+        raise OptionError(
+            f"`chunks` must give chunks of scores. Got the path {os.fspath(chunks)!r}. Open the "
+            f"file: reprior.files.scores.open_scores(…) gives its chunks."
+        )
+
+
+def _refuse_elsewhere(chunks: Any) -> None:
+    """Refuse what has another place to go to: paths, and arrays of Dask."""
+    refuse_paths(chunks)
+    first = chunks[0] if isinstance(chunks, tuple | list) and chunks else chunks
+    if array_api_compat.is_dask_array(first) or hasattr(first, "to_dask_array"):
+        raise OptionError(
+            "`chunks` must give chunks in memory. Got Dask's arrays or dataframes. Pass these to "
+            "the calibrator as they are, calibrator.fit(scores, labels), or to engines.dask_fit."
+        )
+
+
 def as_chunk(given: Any, start: int) -> Chunk:
     """A chunk as it is; (scores, labels) or (scores, labels, weight) as one."""
     if isinstance(given, Chunk):
@@ -175,6 +198,7 @@ def as_chunk(given: Any, start: int) -> Chunk:
     if isinstance(given, tuple | list) and 2 <= len(given) <= 3:
         scores, labels, weight = (*given, None)[:3]
         return Chunk(scores, labels, weight, start=start)
+    _refuse_elsewhere(given)
     raise OptionError(
         f"`chunks` must give Chunk, (scores, labels) or (scores, labels, weight). Got "
         f"{type(given).__name__}. Wrap the arrays: Chunk(scores, labels)."
@@ -205,6 +229,7 @@ def _moved(found: re.Match[str], start: int, sample_axis: int) -> str:
 
 def _check_source(options: Any, chunks: Any) -> None:
     """Refuse files that state another kind, or other axes, than the calibrator reads."""
+    _refuse_elsewhere(chunks)
     kind, shape = getattr(chunks, "kind", None), getattr(chunks, "shape", ())
     if kind is not None and kind != options.kind:
         raise OptionError(

@@ -23,7 +23,7 @@ from reprior.core.shift_estimate import Estimate, Known, by_em, by_moments, know
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import KEPT_SCORES
-from reprior.engines.stream import Progress, as_chunk, located
+from reprior.engines.stream import Progress, as_chunk, located, refuse_paths
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 from reprior.files.chunk import Chunk
 from reprior.files.score_file import ScoreFile
@@ -84,6 +84,7 @@ def estimate_target_prior(
     array([0.125, 0.875])
     """
     check_kind(kind)
+    refuse_paths(chunks)
     _check_files(chunks, kind, "chunks")
     _check_files(validation, kind, "validation")
     known = know(

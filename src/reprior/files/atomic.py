@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from reprior.files.interrupts import held_back, refuse_to_go_on
+from reprior.files.rooms import OLD, new_room
 
 __all__ = ["atomic_paths", "atomic_write"]
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
 _NEW_FILE_MODE = 0o666
 
-#: Where old data are kept while the new take their name.
-_OLD = "old"
+#: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with _naming(target):
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with _naming(target, _NO_ROOM), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -54,15 +56,13 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def atomic_paths(
-    *paths: str | os.PathLike[str], missing_ok: bool = False
-) -> Iterator[tuple[Path, ...]]:
+def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     """Give temporary paths to write files or folders to; they take their names when all is well.
 
     Each path is in the folder of its target. Nothing is there yet: the block creates a file or a
     folder at each. All take their names at the end, or, after an error or an interrupt, none
-    does: targets that were replaced already get their old contents back. With ``missing_ok`` the
-    block may create nothing at some of them: what was there before is there still.
+    does: targets that were replaced already get their old contents back. What a killed process
+    leaves is removed by :func:`reprior.files.rooms.sweep`.
 
     Examples
     --------
@@ -77,30 +77,32 @@ def atomic_paths(
     try:
         for target in targets:
             with _naming(target):
-                rooms.append(Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)))
+                rooms.append(new_room(target.parent))
         fresh = tuple(room / target.name for room, target in zip(rooms, targets, strict=True))
-        yield fresh
-        made = [
-            each
-            for each in zip(rooms, fresh, targets, strict=True)
-            if not missing_ok or os.path.lexists(each[1])
-        ]
+        with _naming(targets[0], _NO_ROOM):
+            yield fresh
+        made = list(zip(rooms, fresh, targets, strict=True))
         for _, new, target in made:
             _settle(new, target)
         refuse_to_go_on()
         _take_names(made)
     finally:
         for room, target in zip(rooms, targets, strict=False):
-            if os.path.lexists(target) or not os.path.lexists(room / _OLD):  # never the only one
+            if os.path.lexists(target) or not os.path.lexists(room / OLD):  # never the only one
                 shutil.rmtree(room, ignore_errors=True)
 
 
 @contextmanager
-def _naming(target: Path) -> Iterator[None]:
-    """Let an error name the file that is wanted, not the temporary one."""
+def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]:
+    """Let an error, or only one of some numbers, name the file that is wanted.
+
+    Otherwise it would name a temporary one, or none.
+    """
     try:
         yield
     except OSError as error:
+        if only is not None and error.errno not in only:
+            raise
         raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
 
 
@@ -122,7 +124,7 @@ def _take_names(made: list[tuple[Path, Path, Path]]) -> None:
     begun: list[tuple[Path | None, Path, Path]] = []
     try:
         for room, new, target in made:
-            old = room / _OLD if os.path.lexists(target) else None
+            old = room / OLD if os.path.lexists(target) else None
             begun.append((old, new, target))
             if old is not None and (target.is_dir() or new.is_dir()):
                 os.rename(target, old)  # a folder cannot be replaced in one step

@@ -242,6 +242,12 @@ class LabelFile:
     dtype: str
     blocks: Callable[[int], Iterator[Labels]]
     place: Callable[[int], str]
+    stored: Stored | None = None
+
+    def check(self) -> None:
+        """Refuse a file that a checksum of all its labels tells to be damaged."""
+        if self.stored is not None:
+            self.stored.check()
 
 
 def open_labels(path: Path, options: ReadOptions, names: Sequence[str] | None = None) -> LabelFile:
@@ -270,8 +276,9 @@ def open_labels(path: Path, options: ReadOptions, names: Sequence[str] | None = 
         return (as_raw_labels(path, values) for values in stored.blocks(rows))
 
     return LabelFile(
-        path, found, stored.shape[0], stored.shape[1:], str(stored.dtype), blocks, "row {}".format
-    )
+        path, found, stored.shape[0], stored.shape[1:], str(stored.dtype), blocks, "row {}".format,
+        stored,
+    )  # fmt: skip
 
 
 def _only_array(path: Path, arrays: dict[str, Stored], options: ReadOptions) -> Stored:

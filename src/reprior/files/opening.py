@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.detect import detect_format
 from reprior.files.formats.reader import ColumnsError, NoRowsError, Reader, ReadOptions
 from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelFile
 from reprior.files.walk import UNREADABLE, LeftOut
 
-__all__ = ["Opened", "none_left", "open_all", "open_reader"]
+__all__ = ["Opened", "none_left", "open_all", "open_reader", "refuse_twice"]
 
 
 @dataclass(eq=False)
@@ -51,6 +51,7 @@ def open_all(
     opened too. Where there is a label file for each, that one goes with it. Columns of tables are
     taken in the order of the first.
     """
+    refuse_twice(paths, label_paths)
     found, paired = Opened(), len(paths) == len(label_paths)
     nothing: NoRowsError | None = None
     for i, path in enumerate(paths):
@@ -81,6 +82,34 @@ def open_all(
     if not paired:
         found.labels = [open_label(path, found.readers[0]) for path in label_paths]
     return found
+
+
+def refuse_twice(
+    paths: Sequence[str | os.PathLike[str]],
+    labels: Sequence[str | os.PathLike[str] | None] = (),
+) -> None:
+    """Refuse a score file that is named twice, by whatever path: its samples would count twice.
+
+    Where each has a file of labels of its own, that one must be the same too. URLs are compared as
+    they are written.
+    """
+    own = labels if len(labels) == len(paths) else [None] * len(paths)
+    seen: dict[tuple[str, str], str] = {}
+    for path, label in zip((os.fspath(path) for path in paths), own, strict=True):
+        key = (_real(path), "" if label is None else _real(os.fspath(label)))
+        if key in seen:
+            twice = f"{path!r} twice"
+            if seen[key] != path:
+                twice = f"{seen[key]!r} and {path!r}, which are the same file"
+            raise OptionError(
+                f"Score files must be named once each. Got {twice}: its samples would count twice. "
+                f"Name it once; where patterns overlap, narrow one of them."
+            )
+        seen[key] = path
+
+
+def _real(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
 
 
 def _in_order(reader: Reader, before: Sequence[Reader], options: ReadOptions) -> Reader:

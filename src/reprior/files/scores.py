@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +21,9 @@ from reprior.files.score_file import MAX_BYTES, ScoreFile
 __all__ = ["MAX_BYTES", "ScoreFile", "expand_paths", "open_scores"]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
+
+#: How a URL begins. Of one letter it would be a drive.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def open_scores(
@@ -78,8 +82,9 @@ def open_scores(
         width).
     skip_unreadable : bool, default False
         Whether to pass over a file that is missing, truncated or damaged, from where it breaks;
-        ``ScoreFile.left_out`` tells which, and how many samples are missing. Wrong values in a
-        file that can be read are errors all the same.
+        of npz, whose checksums are compared before, all of it. ``ScoreFile.left_out`` tells
+        which, and how many samples are missing. Wrong values in a file that can be read are
+        errors all the same.
 
     Returns
     -------
@@ -161,6 +166,7 @@ def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
     found: list[Path] = []
     for item in listed:
         text = os.fspath(item)
+        _refuse_url(name, text)
         if os.path.lexists(text) or not glob.has_magic(text):
             found.append(Path(text))
             continue
@@ -169,6 +175,15 @@ def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
             raise FileNotFoundError(2, "no file matches the pattern", text)
         found.extend(map(Path, matches))
     return found
+
+
+def _refuse_url(name: str, text: str) -> None:
+    if _URL.match(text) and not os.path.lexists(text):
+        what = "Score files" if name == "paths" else f"`{name}`"
+        raise OptionError(
+            f"{what} must be files of this machine. Got the URL {text!r}. Copy the files here; "
+            f"of URLs, reprior fit --engine dask and engines.dask_fit read scores and labels."
+        )
 
 
 def _common_names(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -92,7 +93,8 @@ class Group:
 class Walk:
     """One pass over groups of files, from a place on, which is between two chunks.
 
-    With ``skip`` a file that breaks is passed over from there on: ``left_out`` then tells so.
+    With ``skip`` a file that breaks is passed over from there on: ``left_out`` then tells so. One
+    whose rows have a checksum is compared with it before any of them is given.
     Without ``look`` the caller finds NaN and +inf itself, and calls the chunk's ``refuse``.
     """
 
@@ -121,12 +123,16 @@ class Walk:
             if self.source + len(group.readers) <= self._after.source:
                 self.source += len(group.readers)
                 continue
+            if self._skip and len(group.readers) > 1:
+                _check(group.files)
             own = self._labels_of(group)
             whole = len(group.readers) == 1 or not self.left_out
             for reader in group.readers:
                 if self.source >= self._after.source:
                     self._row = self._after.row if self.source == self._after.source else 0
                     try:
+                        if self._skip:
+                            _check([reader, *(group.files if len(group.readers) == 1 else ())])
                         yield from self._of_file(reader, group, own)
                     except UNREADABLE as error:
                         if not self._skip:
@@ -181,16 +187,32 @@ class Walk:
         refuse = partial(_check_scores, scores, reader, where)
         if self._look or block.weight is not None:
             refuse()
-        if labels is None and block.labels is not None:
-            labels = self._coder.encode(block.labels, where)
-        if labels is not None:
-            self._check_labels(labels.shape[1:])
-        if block.weight is not None:
-            _check_weight(block.weight, where)
+        with _blaming_damage(reader):
+            if labels is None and block.labels is not None:
+                labels = self._coder.encode(block.labels, where)
+            if labels is not None:
+                self._check_labels(labels.shape[1:])
+            if block.weight is not None:
+                _check_weight(block.weight, where)
         return FileChunk(
             scores, labels, block.weight, self.start, block.extra, self.source,
             row=row, left_out=tuple(self.left_out), refuse=refuse,
         )  # fmt: skip
+
+
+def _check(files: Sequence[Reader | LabelFile]) -> None:
+    for file in files:
+        file.check()
+
+
+@contextmanager
+def _blaming_damage(reader: Reader) -> Iterator[None]:
+    """Tell a wrong value by which a damaged file shows from one that was written so."""
+    try:
+        yield
+    except (ScoresError, LabelsError):
+        reader.check()
+        raise
 
 
 def _refuse_rest(own: OwnLabels, group: Group) -> None:
@@ -229,6 +251,7 @@ def _check_scores(scores: Vector, reader: Reader, where: Callable[[int], str]) -
     bad = ~good & (scores != -np.inf)
     if not bad.any():
         return
+    reader.check()  # bytes that were changed may be a NaN
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
     value = "NaN" if np.isnan(scores[at]) else "+inf"
     raise ScoresError(

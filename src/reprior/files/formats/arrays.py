@@ -59,6 +59,10 @@ class Stored(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Refuse an array that a checksum of all of it tells to be damaged."""
+        ...
+
 
 def refuse_objects(path: Path, name: str, dtype: np.dtype[Any]) -> None:
     """Refuse arrays that need pickle, and records."""
@@ -151,6 +155,15 @@ class ArrayReader:
                 labels=None if labels is None else as_raw_labels(self.path, next(labels)),
                 weight=None if weight is None else next(weight),
             )
+        for others in (labels, weight):  # to their end, where checksums are compared
+            if others is not None:
+                next(others, None)
+
+    def check(self) -> None:
+        """Refuse a file that its own checksums tell to be damaged, where they are of all of it."""
+        for array in (self.scores, self.labels, self.weight):
+            if array is not None:
+                array.check()
 
     def place(self, row: int) -> str:
         """Say where a row is."""

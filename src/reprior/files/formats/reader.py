@@ -120,6 +120,10 @@ class Reader(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Refuse a file that a checksum of all its rows tells to be damaged: only npz has one."""
+        ...
+
     def place(self, row: int) -> str:
         """Say where a row is, as a person would look for it."""
         ...
