@@ -78,3 +78,7 @@ def test_a_process_that_is_killed_leaves_a_room_that_is_swept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     sweep(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_may_not_be_looked_into(tmp_path):
+    sweep(tmp_path / "nowhere")

@@ -34,8 +34,11 @@ def sweep(folder: Path) -> None:
     Those of processes that run, of other machines, and whatever has another name stay. Data that
     were about to be replaced get their name back.
     """
-    with os.scandir(folder) as entries:
-        rooms = [Path(entry) for entry in entries if _NAME.fullmatch(entry.name)]
+    try:
+        with os.scandir(folder) as entries:
+            rooms = [Path(entry) for entry in entries if _NAME.fullmatch(entry.name)]
+    except OSError:  # a folder may be one to write to, and not to look into
+        return
     for room in rooms:
         found = _NAME.fullmatch(room.name)
         if found is not None and found[1] == _machine() and not _runs(int(found[2])):
