@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import signal
@@ -84,6 +85,9 @@ def test_an_address_that_does_not_answer_leaves_dask_as_it_was(address, before):
             pass
         assert dask.config.get("scheduler", None) == before
         assert dask.delayed(sum)([1, 2]).compute() == 3
+    # One that waits for the garbage collector could be closed while another starts, and hang.
+    clients = [each for each in gc.get_objects() if isinstance(each, distributed.Client)]
+    assert {each.status for each in clients} <= {"closed"}
     with pytest.raises(ValueError, match=r"No global client"):
         distributed.get_client()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from reprior.exceptions import OptionError, require
@@ -82,10 +82,15 @@ def _without_last_words() -> Iterator[None]:
 @contextmanager
 def _connected(distributed: Any, address: str) -> Iterator[None]:
     dask = require("dask", extra="dask", purpose="To run on Dask")
+    client = distributed.Client.__new__(distributed.Client)  # to be closed whatever becomes of it
     try:
         # As a default it would stay one for all of the process, though nobody answers.
-        client = distributed.Client(address, set_as_default=False)
+        client.__init__(address, set_as_default=False)
     except (ImportError, OSError, RuntimeError, TimeoutError, ValueError) as error:
+        # Left to the garbage collector, it would be closed at any time, and may wait for ever then:
+        # for a lock that the next client holds while it starts.
+        with suppress(Exception):  # half made, it may lack what closing needs
+            client.close()
         raise OptionError(
             f"`scheduler` must be the address of a Dask scheduler that answers, or one of {LOCAL}. "
             f"Got {address!r} ({error}). Check the address, and that the cluster is up."
