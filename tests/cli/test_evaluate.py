@@ -238,3 +238,14 @@ def test_words_of_a_wrong_file_of_costs(fitted, run, costs, words):
     )
     assert is_one_sentence(result)
     assert words in result.err
+
+
+def test_labels_that_are_names_bring_no_note_of_integer_labels(fitted, run):
+    test, turned = data(1), [2, 0, 1]
+    lines = [",".join([*(NAMES[k] for k in turned), "label"])]
+    for row, label in zip(test.scores, test.labels, strict=True):
+        lines.append(",".join([*(str(row[k]) for k in turned), NAMES[label]]))
+    (fitted / "turned.csv").write_text("\n".join(lines) + "\n")
+    result = run("evaluate", fitted / "cal.json", fitted / "turned.csv", "--json")
+    assert "integer labels" not in result.err
+    assert result.json == run("evaluate", fitted / "cal.json", fitted / "test.csv", "--json").json
