@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
@@ -184,3 +185,67 @@ def test_an_empty_first_file_is_passed_by(shards, run):
     assert result.code == 0, result.err
     assert "s0.npz' has no rows, and is passed by." in result.err
     assert "measured on 600 samples" in result.out
+
+
+COSTS = np.array([[0, 1, 1, 0.4], [2, 0, 1, 0.4], [30, 9, 0, 0.4]])
+
+
+@pytest.mark.parametrize("n_decisions", [2, 3, 4])
+def test_costs_are_those_of_plain_arithmetic(fitted, run, n_decisions):
+    test, costs = data(1), COSTS[:, :n_decisions]
+    (fitted / "costs.json").write_text(json.dumps(costs.tolist()))
+    arguments = ["evaluate", fitted / "cal.json", fitted / "test.csv", "--costs"]
+    result = run(*arguments, fitted / "costs.json", "--format", "json")
+    assert result.code == 0, result.err
+    plain = np.exp(test.scores) / np.exp(test.scores).sum(axis=1, keepdims=True)
+    posteriors = (plain, rp.load(fitted / "cal.json").predict_proba(test.scores))
+    before, after = (costs[test.labels, (p @ costs).argmin(1)].mean() for p in posteriors)
+    assert result.json["mean_cost"] == pytest.approx({"before": before, "after": after}, rel=1e-9)
+    assert "costs are weighed by the probabilities, which need not be honest" in result.err
+    table = run(*arguments, fitted / "costs.json").out
+    row = next(line for line in table.splitlines() if "mean_cost" in line)
+    assert row.split() == [
+        "mean_cost", f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}"
+    ]  # fmt: skip
+
+
+def test_costs_with_names_may_stand_in_any_order(fitted, run):
+    rows = {name: dict(zip([*NAMES, "ask"], COSTS[k], strict=True)) for k, name in enumerate(NAMES)}
+    turned = {a: dict(reversed(row.items())) for a, row in reversed(rows.items())}
+    found = []
+    for costs in (rows, turned, COSTS.tolist()):
+        (fitted / "costs.json").write_text(json.dumps(costs))
+        result = run(
+            "evaluate", fitted / "cal.json", fitted / "test.csv", "--costs",
+            fitted / "costs.json", "--json",
+        )  # fmt: skip
+        found.append(result.json["mean_cost"])
+    assert found == [found[0]] * 3
+
+
+@pytest.mark.parametrize(
+    "costs, words",
+    [
+        ("0,1,1\n2,0,1\n", "--costs must have a row for each of the 3 classes"),
+        ("0,1,1\n2,0,nan\n30,9,0\n", "--costs must be finite numbers. Got 'nan' in"),
+        ("", "Got 0 in"),
+    ],
+)
+def test_words_of_a_wrong_file_of_costs(fitted, run, costs, words):
+    (fitted / "costs.csv").write_text(costs)
+    result = run(
+        "evaluate", fitted / "cal.json", fitted / "test.csv", "--costs", fitted / "costs.csv"
+    )
+    assert is_one_sentence(result)
+    assert words in result.err
+
+
+def test_labels_that_are_names_bring_no_note_of_integer_labels(fitted, run):
+    test, turned = data(1), [2, 0, 1]
+    lines = [",".join([*(NAMES[k] for k in turned), "label"])]
+    for row, label in zip(test.scores, test.labels, strict=True):
+        lines.append(",".join([*(str(row[k]) for k in turned), NAMES[label]]))
+    (fitted / "turned.csv").write_text("\n".join(lines) + "\n")
+    result = run("evaluate", fitted / "cal.json", fitted / "turned.csv", "--json")
+    assert "integer labels" not in result.err
+    assert result.json == run("evaluate", fitted / "cal.json", fitted / "test.csv", "--json").json

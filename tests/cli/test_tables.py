@@ -34,6 +34,8 @@ def test_less_is_better_for_errors():
     assert green in coloured(before_after({"accuracy": (0.5, 0.6)}))
     assert red in coloured(before_after({"accuracy": (0.6, 0.5)}))
     assert green in coloured(before_after({"log_loss": (0.6, 0.5)}))
+    assert green in coloured(before_after({"mean_cost": (0.6, 0.5)}))
+    assert red in coloured(before_after({"mean_cost": (-0.6, -0.5)}))
     assert red in coloured(before_after({"ece": (0.5, 0.6)}))
     neither = coloured(before_after({"accuracy": (0.5, 0.5)}))
     assert green not in neither

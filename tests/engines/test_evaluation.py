@@ -168,6 +168,82 @@ def test_reliability_adds_up():
     assert found.reliability_after.ece == pytest.approx(whole.ece)
 
 
+COSTS = np.array([[0, 1, 2, 0.6], [3, 0, 1, 0.6], [-1, 1, -2, 0.6], [30, 9, 7, 0.6]])
+"""Of four classes and as many decisions; what is gained is negative."""
+
+
+def mean_costs(calibrator, data, costs):
+    """Return the mean cost before and after, by arithmetic on whole arrays."""
+    found = []
+    for side in (calibrator.uncorrected(), calibrator):
+        decided = (side.predict_proba(data.scores) @ costs).argmin(axis=1)
+        found.append(np.average(costs[data.labels, decided], weights=data.weight))
+    return tuple(found)
+
+
+@given(st.integers(0, 10), cuts(60), st.booleans(), st.sampled_from([2, 3, 4, 6]))
+def test_mean_cost_is_that_of_the_whole(seed, where, heavy, n_decisions):
+    data = weighted(flat(seed), seed) if heavy else flat(seed)
+    calibrator = fitted(data, temperature="fit")
+    costs = np.hstack([COSTS, COSTS[::-1] / 2])[:, :n_decisions]
+    found = rp.engines.evaluate(calibrator, data.chunks(where), costs=costs)
+    known = mean_costs(calibrator, data, costs)
+    np.testing.assert_allclose(found.mean_cost, known, rtol=SUMS, atol=SUMS)
+    assert found.metrics["mean_cost"] == found.mean_cost
+    plain = rp.engines.evaluate(calibrator, data.chunks(where))
+    assert plain.mean_cost is None
+    assert found.metrics == {**plain.metrics, "mean_cost": found.mean_cost}
+    assert "mean_cost" not in plain.metrics
+
+
+def test_the_cost_of_every_mistake_alike_is_the_error_of_the_probabilities():
+    data = flat(4, n=300)
+    calibrator = fitted(data, separate=True)
+    found = rp.engines.evaluate(calibrator, data.chunks([100]), costs=1 - np.eye(4))
+    assert found.mean_cost[0] == pytest.approx(1 - found.metrics["accuracy"][0], rel=SUMS)
+    by_map = calibrator.predict_proba(data.scores).argmax(axis=1)
+    assert (by_map != calibrator.predict(data.scores)).any()
+    assert found.mean_cost[1] == pytest.approx((by_map != data.labels).mean(), rel=SUMS)
+
+
+def test_costs_of_images_leave_ignored_pixels_out():
+    data = images()
+    calibrator = fitted(data)
+    costs = COSTS[: calibrator.classes_.size, :3]
+    found = rp.engines.evaluate(calibrator, data.chunks([2]), costs=costs)
+    counts = data.labels != calibrator.ignore_index
+    scores = np.where(np.isnan(data.scores), 0, data.scores)
+    for side, value in zip((calibrator.uncorrected(), calibrator), found.mean_cost, strict=True):
+        decided = rp.decide(side.predict_proba(scores), costs, class_axis=side.class_axis)
+        known = costs[data.labels[counts], decided[counts]].mean()
+        assert value == pytest.approx(known, rel=SHORT)
+
+
+def test_costs_of_a_frame_are_put_in_the_order_of_the_classes():
+    pd = pytest.importorskip("pandas")
+    data = flat(3)
+    calibrator = fitted(Data(data.scores, np.array(NAMES)[data.labels]))
+    frame = pd.DataFrame(COSTS, index=NAMES, columns=NAMES).loc[NAMES[::-1], NAMES[::-1]]
+    found, known = (
+        rp.engines.evaluate(calibrator, data.chunks([]), costs=costs) for costs in (frame, COSTS)
+    )
+    assert found.mean_cost == known.mean_cost
+
+
+@pytest.mark.parametrize(
+    "costs, words",
+    [
+        (COSTS[:3], r"row for each of the 4 classes. Got shape \(3, 4\)"),
+        (COSTS[:2], r"row for each of the 4 classes. Got shape \(2, 4\)"),
+        (COSTS[0], r"must have shape \(K, D\)"),
+        (np.where(COSTS == 9, np.nan, COSTS), r"must be finite. Got costs\[3, 1\]=nan"),
+    ],
+)
+def test_words_of_wrong_costs_come_before_any_chunk_is_read(costs, words):
+    with pytest.raises(rp.OptionError, match=words):
+        rp.engines.evaluate(fitted(flat(1)), iter(lambda: pytest.fail("read"), None), costs=costs)
+
+
 Z, Y = np.arange(40.0).reshape(10, 4) % 7, np.arange(10) % 4
 BROKEN = Z.copy()
 BROKEN[8, 1] = np.nan

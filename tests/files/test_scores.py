@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from tests.files.shared import FORMATS, NAMES, N, data, table, whole, write, zarr_store
@@ -288,6 +289,65 @@ def test_classes_in_another_order_than_the_columns_are_told(tmp_path):
     (chunk,) = file
     assert chunk.scores.tolist() == [[2, 1], [4, 3]]
     assert chunk.labels.tolist() == [0, 1]
+
+
+def turned_table(folder, labels, extension):
+    """A table with the class columns a and b, opened as b and a, and labels as they are given."""
+    path = folder / f"t.{extension}"
+    table = pa.table({"a": [1.0, 3.0], "b": [2.0, 4.0], "label": labels})
+    (pacsv.write_csv if extension == "csv" else pq.write_table)(table, path)
+    return path
+
+
+@pytest.mark.parametrize("extension", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "labels, told, ignored",
+    [
+        ([0, 1], True, None),
+        (["0", "1"], True, None),
+        (["void", "1"], True, "void"),
+        (["a", "b"], False, None),
+        (["a", "-1"], False, -1),
+    ],
+)
+def test_the_order_of_columns_is_told_of_indices_alone(tmp_path, labels, told, ignored, extension):
+    path = turned_table(tmp_path, labels, extension)
+    file = open_scores(path, classes=["b", "a"], ignore_index=ignored)
+    assert any("integer labels were taken" in note for note in file.notes) is told
+    (chunk,) = file
+    assert chunk.scores.tolist() == [[2, 1], [4, 3]]
+
+
+@pytest.mark.parametrize("form", ["npy", "csv"])
+@pytest.mark.parametrize("labels, told", [(["a", "b"], False), ([0, 1], True)])
+def test_the_order_of_columns_is_told_of_indices_alone_in_a_file_of_labels(
+    tmp_path, labels, told, form
+):
+    path, own = turned_table(tmp_path, [0, 1], "csv"), tmp_path / f"own.{form}"
+    if form == "npy":
+        np.save(own, np.array(labels))
+    else:
+        own.write_text("label\n" + "".join(f"{label}\n" for label in labels))
+    file = open_scores(path, labels=own, classes=["b", "a"])
+    assert any("integer labels were taken" in note for note in file.notes) is told
+
+
+def test_integers_that_are_names_need_no_order_of_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("7,5,label\n1,2,7\n3,4,5\n")
+    file = open_scores(path, classes=["5", "7"], labels_as="names")
+    assert file.notes == ()
+    assert [chunk.labels.tolist() for chunk in file] == [[1, 0]]
+
+
+def test_labels_that_cannot_be_read_are_no_matter_of_the_note(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,label\n1,2,0\n3,4,1\n")
+    own = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"label": [None, "a"]}), own)
+    file = open_scores(path, labels=own, classes=["b", "a"])
+    with pytest.raises(LabelsError, match="Got null in row 0"):
+        list(file)
 
 
 def rows_with_notes(n, end="\n"):

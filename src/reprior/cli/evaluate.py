@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from reprior.cli.applying import costs_of
 from reprior.cli.examples import shows
 from reprior.cli.honesty import note_mix_of_probabilities, recognised
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
@@ -59,6 +60,8 @@ SAID = {
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior evaluate demo/cal.json demo/test.csv --counts demo/counts.json",
+        r"printf '%s\n' other,nine 0,1 0,1 0,1 0,1 0,1 0,1 0,1 0,1 0,1 5,0 > costs.csv",
+        "reprior evaluate demo/cal.json demo/test.csv --costs costs.csv",
     ),
 )
 @click.argument("cal", type=PATH)
@@ -79,6 +82,13 @@ SAID = {
     help="Training samples of each class, to show recall of classes with many, medium and few.",
 )
 @groups_option
+@click.option(
+    "--costs",
+    type=PATH,
+    metavar="FILE",
+    help="Show what decisions of least expected cost cost, on average. The file is that of apply "
+    "--costs: a row per true class, a number per decision, as JSON or CSV.",
+)
 @reading_options(labels=True, skip=skip_option())
 @session_options
 def command(
@@ -89,6 +99,7 @@ def command(
     per_class: bool,
     counts: str | None,
     groups: tuple[float, float],
+    costs: str | None,
     reading: Reading,
 ) -> None:
     """Compare the model before and after correction on labelled scores TEST.
@@ -96,7 +107,12 @@ def command(
     TEST should be other data than the calibrator was tuned on. Where it is the same, the result
     says so; the same samples in another order, in part or rounded are not recognised. before is the
     model as it is, after is the calibrator CAL. log_loss, brier and the calibration errors ece and
-    classwise_ece are better when smaller.
+    classwise_ece are better when smaller, and so is mean_cost.
+
+    With --costs the row mean_cost is what a sample costs on average, at its label, if for each the
+    decision of least expected cost is taken: before by the probabilities of the model as it is,
+    after by those of the calibrator, as apply --costs does. The other rows stay those of the
+    predictions without costs.
 
     JSON is {metric: {"before": …, "after": …}}, without the number of samples and the notes, which
     are on stderr. --counts adds recall_many and its like in the same form. Something else is only
@@ -118,8 +134,9 @@ def command(
             class_names(calibrator) or scores.class_names,
             scores.n_classes,
         )
+    matrix = None if costs is None else costs_of(session, calibrator, costs, scores).matrix
     with session.progress("evaluating", scores.n_samples) as progress:
-        found = engines.evaluate(calibrator, scores, progress=progress)
+        found = engines.evaluate(calibrator, scores, costs=matrix, progress=progress)
     tuned_on = recognised(calibrator, scores)
     if tuned_on:
         session.note(SAME)

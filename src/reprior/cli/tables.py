@@ -27,7 +27,7 @@ SMALL = frozenset({"prior", "weight"})
 LEAST = 8
 
 #: Metrics of which less is better.
-ERRORS = frozenset({"brier", "classwise_ece", "ece", "log_loss"})
+ERRORS = frozenset({"brier", "classwise_ece", "ece", "log_loss", "mean_cost"})
 
 
 @dataclass(frozen=True)

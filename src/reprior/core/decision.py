@@ -21,7 +21,7 @@ from reprior.core.checks import element, first_index
 from reprior.core.logspace import as_scores, probabilities
 from reprior.exceptions import OptionError
 
-__all__ = ["decide", "expected_costs"]
+__all__ = ["cost_matrix", "decide", "expected_costs"]
 
 
 def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
@@ -67,7 +67,7 @@ def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
     >>> decide(np.array([[0.95, 0.05], [0.85, 0.15], [0.3, 0.7]]), costs)
     array([0, 2, 1])
     """
-    xp, matrix = namespace(posterior), _cost_matrix(costs)
+    xp, matrix = namespace(posterior), _checked(costs)
     # A power of two changes no decision, and no cost is too large where float32 is the widest.
     matrix = np.ldexp(matrix, -int(np.frexp(np.abs(matrix).max())[1]))
     expected, axis, _ = _expected(posterior, matrix, class_axis, xp)
@@ -103,9 +103,23 @@ def expected_costs(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array
     array([[1. , 0.8]])
     """
     xp = namespace(posterior)
-    expected, _, dtype = _expected(posterior, _cost_matrix(costs), class_axis, xp)
+    expected, _, dtype = _expected(posterior, _checked(costs), class_axis, xp)
     with np.errstate(over="ignore"):  # infinite where the posterior's dtype ends
         return xp.astype(expected, dtype, copy=False)
+
+
+def cost_matrix(costs: Any, n_classes: int) -> NDArray[np.float64]:
+    """Return costs as float64 of shape (K, D), or refuse what :func:`decide` would refuse.
+
+    Examples
+    --------
+    >>> cost_matrix([[0, 1], [5, 0]], 2)
+    array([[0., 1.],
+           [5., 0.]])
+    """
+    matrix = _checked(costs)
+    _check_rows(matrix, (1, n_classes), class_axis=-1)
+    return matrix
 
 
 def _expected(
@@ -141,7 +155,7 @@ def _check_rows(matrix: NDArray[np.float64], shape: tuple[int, ...], class_axis:
     )
 
 
-def _cost_matrix(costs: Any) -> NDArray[np.float64]:
+def _checked(costs: Any) -> NDArray[np.float64]:
     """Return the costs as float64 of shape (K, D), or refuse what is no cost matrix."""
     host = to_numpy(costs)
     remedy = "Pass costs[true][decided], one row per class and one column per decision."

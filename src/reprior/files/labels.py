@@ -95,6 +95,13 @@ class LabelCoder:
         self._agree("indices", where, 0)
         return self._checked(codes, where)
 
+    def are_names(self, labels: Labels) -> bool:
+        """Whether labels are written as names of classes, and none as an index."""
+        if not isinstance(labels, NamedLabels):
+            return self.labels_as == "names"
+        ways = {self._lookup(text)[1] for text in labels.values}
+        return "names" in ways and "indices" not in ways
+
     def _from_names(self, labels: NamedLabels, where: Callable[[int], str]) -> Vector:
         table = np.empty(len(labels.values), np.int64)
         for i, text in enumerate(labels.values):

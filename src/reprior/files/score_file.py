@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError, LabelsError, OptionError, ScoresError
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    OptionError,
+    RepriorError,
+    ScoresError,
+)
 from reprior.files.ahead import read_ahead
 from reprior.files.chunk import Chunk
 from reprior.files.formats.reader import Reader, ReadOptions, few, no_rows
+from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelCoder, LabelFile, odd_integers
 from reprior.files.opening import none_left
 from reprior.files.own_labels import odd_pair
@@ -26,6 +33,9 @@ work on one outweighs what a chunk costs by itself."""
 
 MAX_ROWS = 1 << 18
 """Samples in a chunk: of few classes, labels, weights and winners weigh more than the scores."""
+
+FIRST_ROWS = 1 << 10
+"""Samples whose labels tell whether labels are names."""
 
 
 class ScoreFile:
@@ -262,15 +272,27 @@ class ScoreFile:
 
     def _reordered(self) -> Reader | None:
         """The first file by the order of whose columns integer labels would mean other classes."""
-        if self.format not in ("csv", "parquet") or "string" in (self.label_dtype or ""):
+        if self.format not in ("csv", "parquet"):
             return None
         names = self.class_names or ()
         known = set(names)
         for reader in self.readers:
             there = tuple(name for name in reader.columns if name in known)
             if len(there) == len(names) and there != names:
-                return reader
+                return None if self._named() else reader
         return None
+
+    def _named(self) -> bool:
+        """Whether labels are written as names: the first of them tell it, as all are alike."""
+        first = self.readers[0]
+        try:
+            if self._label_files:
+                labels = next(self._label_files[0].blocks(FIRST_ROWS), None)
+            else:
+                labels = first.first_labels(FIRST_ROWS) if isinstance(first, TableReader) else None
+        except RepriorError:  # said when they are read, or left out
+            return False
+        return labels is not None and self._coder().are_names(labels)
 
     def _make_notes(self) -> Iterator[str]:
         seen: set[str] = set()

@@ -66,6 +66,14 @@ class TableReader:
                     yield self._block(part, start)
                 start += part.num_rows
 
+    def first_labels(self, rows: int) -> Labels | None:
+        """Return labels of at most ``rows`` rows at the beginning; no score is looked at."""
+        batch = next(self.batches(rows), None)
+        if batch is None or self.plan.label is None:
+            return None
+        column = batch.slice(0, rows).column(self.plan.label)
+        return label_array(column, self._where(0, self.plan.label))
+
     def check(self) -> None:
         """Checksums of tables, where they have any, are those of pages, compared as they come."""
 
