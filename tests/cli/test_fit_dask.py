@@ -154,8 +154,8 @@ def test_the_first_file_may_be_empty(tmp_path, run, shards):
     [
         (("--workers", "2", "--scheduler", "threads"), "--workers must be left out where --sched"),
         (("--workers", "0"), "--workers must be a whole number of at least 1. Got 0"),
-        (("--resolution", "5"), "--resolution must be at most a tenth of the width of the bounds"),
-        (("--resolution", "5", "--engine", "local"), "--resolution must be at most a tenth of"),
+        (("--resolution", "5"), "--resolution must be at most half the width of the bounds"),
+        (("--resolution", "5", "--engine", "local"), "--resolution must be at most half the"),
     ],
 )
 def test_options_are_refused_by_their_names(fitted, run, options, words):

@@ -513,7 +513,7 @@ WORDS = {
     "named prior": (
         lambda: rebalance(Z, {"a": 0.5, "b": 0.3, "c": 0.2}),
         PriorError,
-        "or a list of values",
+        "Pass a list of values",
     ),
     "strength": (
         lambda: rebalance(Z, P, strength=np.nan),

@@ -106,6 +106,7 @@ def exact_scores(n, mix, seed):
     return 1.5 * x + np.log(SEEN), labels
 
 
+@pytest.mark.filterwarnings("ignore:.*rules the class out")
 @pytest.mark.parametrize(
     "options, target",
     [

@@ -60,7 +60,7 @@ def fit(
         for each widening of the bounds, and for a fit by log-loss as often as its Newton
         iteration needs.
     resolution : float, "auto", "refine" or None, default "auto"
-        Sum switches in bins of this width, at most a tenth of that of the calibrator's bounds;
+        Sum switches in bins of this width, at most half that of the calibrator's bounds;
         None keeps each. "auto" keeps up to ten million and
         then sums in bins of 1e-4, with a warning: the strength is then known to one bin, and the
         value is that of the best point of the grid. "refine" does the same, and then reads the
