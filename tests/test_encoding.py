@@ -179,3 +179,9 @@ def test_importance_makes_the_mix_of_the_labels_that_of_the_target():
     np.testing.assert_allclose(mix, target)
     given = read.importance(np.array([0.6, 0.3, 0.1]))[:10]
     np.testing.assert_allclose(given / given.sum(), weight / weight.sum())
+
+
+@pytest.mark.parametrize("missing", [float("nan"), None])
+def test_what_is_missing_in_a_list_of_names_is_no_name(scores, missing):
+    with pytest.raises(rp.LabelsError, match=r"labels\[1\]=(nan|None), which is missing"):
+        data(scores, ["ant", missing, "bee", "bee"])

@@ -95,9 +95,11 @@ def encode_part(
 ) -> TuningData:
     """Read one part of a larger set, whose classes are settled.
 
-    Integer labels are class indices; others are names.
+    Integer labels are class indices; others are names. Columns of a frame are put in the order of
+    the classes.
     """
     ignore_index = options.ignore_index
+    scores = score_array(scores, None if is_range(terms.classes) else terms.classes)
     if are_indices(labels):
         whole = isinstance(ignore_index, int | np.integer)
         indices, ignored = labels, ignore_index if whole or ignore_index is None else IGNORED
@@ -349,8 +351,11 @@ def _values(labels: Any) -> Any:
     if is_traced(labels):
         return lazy_names(labels)
     array = labels.to_numpy() if _has_to_numpy(labels) else labels
-    array = array if isinstance(array, list | tuple) else to_numpy(array)
-    return np.asarray(array).tolist()
+    if not isinstance(array, list | tuple):
+        return to_numpy(array).tolist()
+    found = np.asarray(array)
+    # Beside names NumPy would make names of numbers too, and of what is missing.
+    return (np.asarray(array, dtype=object) if found.dtype.kind in "US" else found).tolist()
 
 
 def are_indices(labels: Any) -> bool:

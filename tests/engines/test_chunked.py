@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import warnings
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from hypothesis import given
@@ -423,3 +425,24 @@ def test_what_is_no_chunks_is_sent_where_it_belongs(tmp_path, what):
     for call in calls:
         with pytest.raises(OptionError, match=words):
             call()
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_frames_are_put_in_the_order_of_the_classes(frame):
+    data = flat(4)
+    names = np.array(["ant", "bee", "cow", "dog"])
+    new = partial(rp.PosteriorCalibrator, data.prior, classes=names, bounds=(0.0, 8.0))
+    known = new().fit(data.scores, names[data.labels])
+    mixed = ["dog", "ant", "cow", "bee"]
+    scores = frame({name: data.scores[:, names.tolist().index(name)] for name in mixed})
+    chunk = scores, names[data.labels]
+    assert rp.engines.fit(new(), [chunk]).strength_ == known.strength_
+    online = rp.engines.OnlineFit(new())
+    online.update(*chunk)
+    assert online.finish().strength_ == known.strength_
+    judged = rp.engines.evaluate(known, [chunk]).metrics
+    assert judged == rp.engines.evaluate(known, [(data.scores, names[data.labels])]).metrics
+    renamed = scores.rename(columns={"ant": "emu"}) if frame is pd.DataFrame else None
+    if renamed is not None:
+        with pytest.raises(rp.ScoresError, match="Got 'emu', which is no class"):
+            rp.engines.fit(new(), [(renamed, chunk[1])])
