@@ -962,3 +962,28 @@ def test_there_is_one_source_prior_for_all_modalities(data):
         rp.OptionError, match=r"must be one prior for all modalities.*log_rebalance"
     ):
         rp.ModalityFusion(dict.fromkeys(scores, PRIOR), class_axis=1).fit(scores, labels)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"rule": "product"},
+        {"flatten": False},
+        {"order": "flatten_first"},
+        {"strengths": "per_modality"},
+    ],
+    ids=str,
+)
+def test_a_class_of_target_prior_0_is_never_predicted(options):
+    rng = np.random.default_rng(5)
+    labels = rng.choice(3, 400, p=[0.7, 0.2, 0.1])
+    one = rng.normal(size=(400, 3)) + 1.3 * np.eye(3)[labels] + np.log([0.7, 0.2, 0.1])
+    scores = {
+        "a": one.astype(np.float32),
+        "b": (one + rng.normal(size=one.shape)).astype(np.float32),
+    }
+    fusion = rp.ModalityFusion([0.7, 0.2, 0.1], target_prior=[0.5, 0.0, 0.5], **options)
+    posterior = fusion.fit(scores, labels).predict_proba(scores)
+    assert not posterior[:, 1].any()
+    np.testing.assert_allclose(posterior.sum(axis=1), 1.0, rtol=1e-5)

@@ -27,6 +27,7 @@ from reprior.metrics.counts import ClassCounts
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.merging import ProfileSum
 from reprior.tuning.objective import Best
+from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import read
 from reprior.tuning.sweep import value_of
@@ -79,6 +80,21 @@ class _Stated:
     label_prior: None = None
 
 
+#: A strength that moves no score, but is above 0, in float32 too: a class of target prior 0 is out.
+BARELY = 1e-30
+
+
+def _above_zero(problem: Problem) -> Problem:
+    """The problem, its bounds from just above 0 on where a class is ruled out by its target prior.
+
+    At 0 the models are as they are, that class and all.
+    """
+    low, high = problem.bounds
+    if low == 0.0 and not problem.target_prior.all():
+        return replace(problem, bounds=(BARELY, high))
+    return problem
+
+
 class Tuner:
     """Goes through a stream for the references, and then for the strengths."""
 
@@ -86,7 +102,7 @@ class Tuner:
         check_options(options)
         self.options, self.stream, terms = options, stream, stream.terms
         stated = _Stated(options.metric, options.subject_to, options.bounds)
-        self.problem = state_problem(stated, terms)
+        self.problem = _above_zero(state_problem(stated, terms))
         next(stream.parts())  # settles the modalities
         self.fixed = fixed_strengths(options.strength, stream.modalities)
         lowest = min(self.fixed) if self.fixed else self.problem.bounds[0]
