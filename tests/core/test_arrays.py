@@ -134,3 +134,14 @@ def test_a_dask_array_is_not_to_be_pulled_into_memory():
     )
     with pytest.raises(RepriorError, match=words):
         arrays.namespace(lazy, np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "version, name", [("2022.12", "array_api_compat.numpy"), ("2024.12", "numpy")]
+)
+def test_numpy_is_its_own_namespace_where_it_is_new_enough(monkeypatch, version, name):
+    monkeypatch.setattr(np, "__array_api_version__", version)
+    arrays._numpy_namespace.cache_clear()
+    assert arrays.namespace(np.zeros(2)).__name__ == name
+    monkeypatch.undo()
+    arrays._numpy_namespace.cache_clear()

@@ -492,3 +492,26 @@ def test_wrong_scores_are_refused(rng):
     case.scores[7, 1] = np.nan
     with pytest.raises(ScoresError, match=r"NaN or \+inf. Got scores\[7, 1\]"):
         tuned(case)
+
+
+def test_a_second_start_may_find_better_biases_under_constraints():
+    rng, p, n_classes = np.random.default_rng(38), np.array([0.6, 0.25, 0.1, 0.05]), 4
+    n = int(rng.integers(40, 160))
+    labels = rng.choice(n_classes, n, p=p)
+    labels[:n_classes] = range(n_classes)
+    scores = 1.2 * rng.normal(size=(n, n_classes)) + 2 * np.eye(n_classes)[labels] + np.log(p)
+    scores += rng.normal(size=n_classes) * 1.5
+    kept = (scores + rng.normal(size=n_classes) * 2).argmax(axis=1)  # satisfies what is asked for
+    limits = []
+    for k in (3, 2):
+        limits.append(f"recall[{k}] >= {np.mean(kept[labels == k] == k) - 0.001:.6f}")
+        limits.append(f"precision[{k}] >= {np.mean(labels[kept == k] == k) - 0.001:.6f}")
+    found = tune_per_class(
+        scores, labels, source_prior=p, metric="mean_iou", subject_to=limits, shrinkage=0
+    )
+    predicted = (scores + found.biases).argmax(axis=1)
+    for limit in limits:
+        name, bound = limit.split(" >= ")
+        assert rp.metrics.evaluate(name, labels, predicted, n_classes=4) >= float(bound)
+    assert found.value == rp.metrics.evaluate("mean_iou", labels, predicted, n_classes=4)
+    assert found.value > rp.metrics.evaluate("mean_iou", labels, kept, n_classes=4)
