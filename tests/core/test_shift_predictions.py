@@ -12,6 +12,7 @@ import reprior as rp
 from reprior.core import compiled_predictions, probability_rows, threads
 from reprior.core.shift_predictions import SoftPredictions, predictions, read_predictions
 from reprior.core.shift_rows import Affine, log_rows
+from reprior.exceptions import ScoresError
 
 EXACT = 1e-12
 """Means of probabilities in float64, summed in another order."""
@@ -143,6 +144,52 @@ def test_shorter_floats(kind, soft, dtype):
     scores = as_kind(draw()[0], kind).astype(dtype)
     found, wide = (read(z, kind=kind, soft=soft) for z in (scores, scores.astype(np.float64)))
     np.testing.assert_allclose(found.mean(), wide.mean(), rtol=2e-6)
+
+
+SHAPES = pytest.mark.parametrize("n_classes", [2, 3, 17, 128, 129, 300])
+SHORTER = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+
+
+@SHAPES
+@SHORTER
+def test_decisions_are_the_first_of_the_largest(rng, n_classes, dtype):
+    # Many ties, some between zeros of either sign, and classes that are ruled out.
+    scores = rng.choice(np.array([0.0, -0.0, -1.0, -np.inf], dtype), (60, n_classes))
+    scores[np.arange(60), rng.integers(n_classes, size=60)] = -0.0
+    np.testing.assert_array_equal(read(scores, n_classes).classes, scores.argmax(axis=1))
+    counts = rng.integers(0, 3, (60, n_classes)) + np.eye(n_classes)[np.arange(60) % n_classes]
+    probs = (counts / counts.sum(axis=1, keepdims=True)).astype(dtype)
+    probs[probs == 0] = -0.0
+    found = read(probs, n_classes, kind="probs")
+    np.testing.assert_array_equal(found.classes, probs.argmax(axis=1))
+
+
+@SHAPES
+@SHORTER
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf])
+@pytest.mark.parametrize("kind, soft", [("logits", False), ("probs", False), ("probs", True)])
+def test_bad_scores_are_found_wherever_they_are(n_classes, dtype, bad, kind, soft):
+    for place in {0, n_classes // 2, n_classes - 1}:
+        scores = as_kind(draw(400, n_classes)[0], kind).astype(dtype)
+        scores[399, place] = bad
+        with pytest.raises(ScoresError, match=rf"\[399(, {place})?\]"):
+            read(scores, n_classes, kind=kind, soft=soft)
+
+
+@SOFT
+@SHORTER
+@pytest.mark.parametrize("summed", [False, True])
+def test_rows_that_are_no_distribution_are_refused(dtype, soft, summed):
+    how = {"kind": "probs", "class_axis": -1, "calibration": None, "soft": soft}
+    for row in ([-0.25, 0.75, 0.5], [0.5, 0.5, 0.25]):
+        scores = np.array([[0.25, 0.5, 0.25], row], dtype)
+        with pytest.raises(ScoresError, match=r"\[1"):
+            read_predictions(scores, 3, summed=summed, **how)
+
+
+def test_a_row_without_a_finite_logit_is_refused():
+    with pytest.raises(ScoresError, match=r"\[1"):
+        read(np.array([[0.0, -np.inf], [-np.inf, -np.inf]]), 2)
 
 
 @pytest.mark.parametrize(

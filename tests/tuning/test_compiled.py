@@ -8,6 +8,7 @@ from tests.tuning.shared import BOUNDS, cases, exact_cases, random_case, rows_of
 
 from reprior.exceptions import ScoresError
 from reprior.tuning import passes
+from reprior.tuning.compiled import ways_of, with_room
 
 
 def both(scores, labels, slopes, bounds, weights=None):
@@ -44,7 +45,9 @@ def test_equals_the_array_pass_with_weights(case):
     assert_equal(*both(case.scores, case.labels, case.slopes, case.bounds, case.weights))
 
 
-@pytest.mark.parametrize("n_classes", [2, 14, 127, 128, 129, 256, 257, 300])
+@pytest.mark.parametrize(
+    "n_classes", [2, 3, 4, 5, 8, 9, 14, 16, 17, 31, 32, 127, 128, 129, 256, 257, 300]
+)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_equals_the_array_pass_for_any_number_of_classes(rng, n_classes, dtype):
     for bounds in BOUNDS:
@@ -111,8 +114,30 @@ def test_any_memory_layout(rng, layout):
     assert_equal(passes.run_pass(rows_of(laid_out, case.labels), case.slopes, (0.0, 2.0)), want)
 
 
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 14, 16, 17, 31, 32, 100])
+@pytest.mark.parametrize("n_rows", [1, 2, 7, 40])
+def test_behind_every_row_there_is_room_for_all_lanes(rng, n_classes, n_rows):
+    scores = rng.normal(size=(n_rows, n_classes))
+    _, lanes = ways_of(scores)
+    seen = []
+    for rows, part in with_room(scores, lanes):
+        last = part.stop - part.start - 1
+        assert last * n_classes + len(lanes) <= rows.size
+        seen.append(rows[: last + 1])
+    np.testing.assert_array_equal(np.concatenate(seen), scores)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 14, 31])
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 50])
+def test_rows_do_not_see_the_next_one(rng, n_classes, n_rows):
+    # What is in the next row is better than anything in this one.
+    scores = np.arange(n_rows)[:, None] * 100.0 + rng.normal(size=(n_rows, n_classes))
+    labels, slopes = rng.integers(n_classes, size=n_rows), rng.normal(size=n_classes)
+    assert_equal(*both(scores.astype("f4"), labels, slopes, (0.0, 2.0)))
+
+
 # Shorter than a vector, one block of classes, several.
-SIZES = [3, 31, 32, 100, 128, 129, 300]
+SIZES = [3, 14, 31, 32, 100, 128, 129, 300]
 
 
 @pytest.mark.parametrize("n_classes", SIZES)

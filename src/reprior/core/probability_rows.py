@@ -1,4 +1,4 @@
-"""Checks and sums of rows of probabilities, in cache-sized blocks shared among the cores.
+"""Checks, decisions and sums of rows of scores, in cache-sized blocks shared among the cores.
 
 Compiled loops (numba) where they are in memory, else array code.
 """
@@ -16,10 +16,12 @@ from reprior.core.row_passes import read_only, shares
 from reprior.core.threads import compiles, in_threads
 
 __all__ = [
-    "block_sum",
     "by_blocks",
     "class_sums",
     "has_loops",
+    "largest_logits",
+    "largest_probs",
+    "normalised_sum",
     "row_sums",
     "totals",
     "weighted_sum",
@@ -88,6 +90,71 @@ def totals(
         found = row_sums(block)
         good = (np.abs(found - 1.0) <= tolerance).all() and block.min() >= 0
     return found if good else None
+
+
+def largest_logits(block: NDArray[Any], *, compiled: bool = False) -> NDArray[np.intp] | None:
+    """Return the class of the largest logit of every row, or None if a row has none.
+
+    Examples
+    --------
+    >>> largest_logits(np.array([[-1.0, 2.0]]))
+    array([1])
+    >>> largest_logits(np.array([[0.0, np.nan]]))
+    """
+    if not compiled:
+        found: NDArray[np.intp] = block.argmax(axis=1)
+        # NaN and +inf come first: the largest tells of every bad score.
+        return found if np.isfinite(block[np.arange(len(block)), found]).all() else None
+    from reprior.core.compiled_peaks import bits_of, places_in
+    from reprior.core.compiled_predictions import logit_classes
+
+    rows, classes = read_only(block), np.empty(len(block), np.intp)
+    bits = bits_of(rows)
+    return classes if logit_classes(rows, bits, places_in(bits), classes) else None
+
+
+def largest_probs(
+    block: NDArray[Any], tolerance: float, *, compiled: bool = False
+) -> NDArray[np.intp] | None:
+    """Return the class of the largest of every row, or None if one of them is no distribution.
+
+    Examples
+    --------
+    >>> largest_probs(np.array([[0.2, 0.8]]), 1e-3)
+    array([1])
+    >>> largest_probs(np.array([[0.2, 0.9]]), 1e-3)
+    """
+    if not compiled:
+        return None if totals(block, tolerance) is None else block.argmax(axis=1)
+    from reprior.core.compiled_peaks import bits_of, places_in
+    from reprior.core.compiled_predictions import prob_classes
+
+    rows, classes = read_only(block), np.empty(len(block), np.intp)
+    bits = bits_of(rows)
+    return classes if prob_classes(rows, bits, places_in(bits), tolerance, classes) else None
+
+
+def normalised_sum(
+    block: NDArray[Any], tolerance: float, *, compiled: bool = False
+) -> tuple[NDArray[np.float64], Vector] | None:
+    """Return what makes every row sum to 1, and the sum of such rows, in float64.
+
+    None if one of the rows is no distribution.
+
+    Examples
+    --------
+    >>> normalised_sum(np.array([[0.5, 0.5], [0.25, 0.75]]), 1e-3)
+    (array([1., 1.]), array([0.75, 1.25]))
+    >>> normalised_sum(np.array([[np.nan, 0.5]]), 1e-3)
+    """
+    if not compiled:
+        found = totals(block, tolerance)
+        return None if found is None else (1.0 / found, block_sum(1.0 / found, block))
+    from reprior.core.compiled_predictions import add_normalised
+
+    factors, sums = np.empty(len(block)), np.zeros(block.shape[1])
+    good = add_normalised(read_only(block), tolerance, factors, sums)
+    return (factors, sums) if good else None
 
 
 def block_sum(

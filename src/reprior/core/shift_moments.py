@@ -89,32 +89,34 @@ def bbse(found: Moments, source: Vector) -> Vector:
     """
     K = source.size
     matrices, predicted = found.confusion.reshape(-1, K, K), found.predicted.reshape(-1, K)
-    priors = np.empty(predicted.shape)
-    told = _has_inverse(matrices)
-    if told.any():
-        priors[told] = np.linalg.solve(matrices[told], predicted[told, :, None])[..., 0]
+    priors, told = _solved(matrices, predicted)
     if not told.all():
         priors[~told] = _nearest(matrices[~told], predicted[~told], source)
     return priors.reshape(found.predicted.shape)
 
 
-def _has_inverse(matrices: Vector) -> NDArray[np.bool_]:
-    """Return which matrices (B, K, K) are not singular, or so but for rounding."""
-    # A class that is never predicted has a row of zeros.
-    told: NDArray[np.bool_] = np.abs(matrices).sum(axis=2).min(axis=1) > 0
-    given = matrices[told]
-    sure: NDArray[np.bool_] = np.zeros(len(given), np.bool_)
+def _solved(matrices: Vector, predicted: Vector) -> tuple[Vector, NDArray[np.bool_]]:
+    """Solve the systems (B, K, K), (B, K) that are not singular, or so but for rounding.
+
+    Returns the solutions, and which these are.
+    """
     # A quotient by a pivot that is rounding alone may have any size; one of numbers that have
     # nothing to do with the matrix does not.
-    probe = np.random.default_rng(0).normal(size=(matrices.shape[-1], 1))
+    probe = np.random.default_rng(0).normal(size=predicted.shape[1])
+    sides = np.stack([predicted, np.broadcast_to(probe, predicted.shape)], axis=2)
+    solutions = np.full(sides.shape, np.inf)
+    # A class that is never predicted has a row of zeros.
+    told: NDArray[np.bool_] = np.abs(matrices).sum(axis=2).min(axis=1) > 0
     with suppress(np.linalg.LinAlgError):  # raised for all where one pivot is exactly 0
-        size = np.linalg.norm(np.linalg.solve(given, probe), axis=(1, 2))
-        sure = np.asarray(size < TOLD_APART * np.linalg.norm(probe))
-    if not sure.all():
-        sigma = np.linalg.svd(given[~sure], compute_uv=False)
-        sure[~sure] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
-    told[told] = sure
-    return told
+        solutions[told] = np.linalg.solve(matrices[told], sides[told])
+    size = np.linalg.norm(solutions[..., 1], axis=1)
+    doubtful = told & ~(size < TOLD_APART * np.linalg.norm(probe))
+    if doubtful.any():
+        sigma = np.linalg.svd(matrices[doubtful], compute_uv=False)
+        told[doubtful] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
+        again = told & doubtful
+        solutions[again] = np.linalg.solve(matrices[again], sides[again])
+    return solutions[..., 0], told
 
 
 def _nearest(matrices: Vector, predicted: Vector, source: Vector) -> Vector:

@@ -12,10 +12,12 @@ from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.logspace import as_scores, refuse_scores, sum_tolerance, warn_if_probs
 from reprior.core.probability_rows import (
-    block_sum,
     by_blocks,
     class_sums,
     has_loops,
+    largest_logits,
+    largest_probs,
+    normalised_sum,
     row_sums,
     totals,
     weighted_sum,
@@ -149,17 +151,15 @@ def read_predictions(
     rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, n_classes)
     tolerance, compiled = sum_tolerance(given.dtype, kind, n_classes), has_loops(rows)
 
-    def read(part: slice) -> tuple[Vector, ...] | None:
+    def read(part: slice) -> Any:
         block = rows[part]
         if kind == "logits":
-            return _classes(block)
-        sums = totals(block, tolerance, compiled=compiled)
-        if sums is None:
-            return None
+            return largest_logits(block, compiled=compiled)
         if not soft:
-            return (block.argmax(axis=1),)
-        factors = 1.0 / sums
-        return (factors, block_sum(factors, block, compiled=compiled)) if summed else (factors,)
+            return largest_probs(block, tolerance, compiled=compiled)
+        if summed:
+            return normalised_sum(block, tolerance, compiled=compiled)
+        return totals(block, tolerance, compiled=compiled)
 
     found = by_blocks(read, rows.shape)
     good = [part for part in found if part is not None]
@@ -167,19 +167,12 @@ def read_predictions(
         refuse_scores(given, kind, axis=axis, tolerance=tolerance)
     if kind == "logits":
         warn_if_probs(rows, axis=-1, xp=namespace(rows))
-    each, *sums = zip(*good, strict=True)
-    values: Vector = np.concatenate(each)
     if not soft:
-        return HardPredictions(values, n_classes)
-    return SoftPredictions(rows, values, np.sum(sums[0], axis=0) if summed else None)
-
-
-def _classes(block: NDArray[Any]) -> tuple[Vector] | None:
-    """Return the class of the largest logit of every row, or None if a row has none."""
-    classes: Vector = block.argmax(axis=1)
-    # NaN and +inf come first: the largest tells of every bad score.
-    largest = block[np.arange(len(block)), classes]
-    return (classes,) if np.isfinite(largest).all() else None
+        return HardPredictions(np.concatenate(good), n_classes)
+    if not summed:
+        return SoftPredictions(rows, 1.0 / np.concatenate(good))
+    factors, sums = zip(*good, strict=True)
+    return SoftPredictions(rows, np.concatenate(factors), np.sum(sums, axis=0))
 
 
 def _normalised(mass: Vector) -> Vector:

@@ -8,33 +8,28 @@ share the rows.
 ``z + λ·w`` in float64 is never contracted into a fused multiply-add: the compiled and the
 array-API pass then agree to the bit.
 
-Short rows are gone through one by one, long ones in blocks. ``places`` is what the latter need, and
-None for the former: numba does not compile what is behind ``is None`` in vain, and half as much is
-soon compiled.
+Short rows are taken whole, as one vector, long ones in blocks. ``places`` is what the latter need,
+and None for the former: numba does not compile what is behind ``is None`` in vain, and half as much
+is soon compiled. ``lanes`` say how long that vector is.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba import njit
 
-from reprior.tuning.compiled_winners import (
-    BLOCK,
-    SHORT,
-    WIDTH,
-    ZERO,
-    Index,
-    beats,
-    ends_of_few,
-    margin_of,
-    peaks,
-    winners,
-)
+from reprior.core.compiled_peaks import BLOCK, ZERO, Index, bits_of, peaks, places_in
+from reprior.core.row_passes import read_only
+from reprior.tuning.compiled_lanes import Lanes, lanes_for, near_lines
+from reprior.tuning.compiled_winners import beats, ends_of_few, margin_of, winners
 from reprior.tuning.constants import AFTER_ZERO
+from reprior.tuning.envelope import SHORT_ROW
 
-__all__ = ["count_rows", "places_of"]
+__all__ = ["count_rows", "ways_of", "with_room"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
 
 #: Scores that are taken through all steps together: they stay in the innermost cache meanwhile.
 TILE = 1 << 13
@@ -65,15 +60,19 @@ def _candidates_of_few(
 
 @njit(nogil=True, cache=True, forceinline=True)
 def _near_of_few(
-    scores: Any, i: Index, own: Any, margin: tuple[float, float], x: float, level: float
+    scores: Any,
+    i: Index,
+    own: Any,
+    margin: tuple[float, float],
+    x: float,
+    level: float,
+    lanes: Lanes,
 ) -> int:  # pragma: no cover
     """How many lines may be above the level, in the scores' own precision: a and b, and others."""
+    n_classes: Index = np.uintp(scores.shape[1])
     at = scores.dtype.type(x)
     least = scores.dtype.type(level - margin[0] * (abs(level) + max(abs(x), 1.0) * margin[1]))
-    near = np.int32(0)
-    for k in range(np.uintp(scores.shape[1])):
-        near = np.int32(near + (not scores[i, k] + at * own[k] < least))
-    return int(near)
+    return int(near_lines(scores, np.uintp(i) * n_classes, n_classes, own, at, least, lanes))
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -124,6 +123,7 @@ def _candidates(
     x: float,
     found: Any,
     places: Any,
+    lanes: Lanes,
 ) -> int:  # pragma: no cover
     """Classes above lines a and b where those two cross: every winner between is among them."""
     at_a = np.float64(scores[i, a]) + x * slope[a]
@@ -131,7 +131,7 @@ def _candidates(
     level = min(at_a, at_b)
     count = 0
     if places is None:
-        if _near_of_few(scores, i, own, margin, x, level) > 2:
+        if _near_of_few(scores, i, own, margin, x, level, lanes) > 2:
             count = _candidates_of_few(scores, i, slope, a, b, x, level, found)
     else:
         count = _candidates_of_many(scores, i, slope, own, margin, a, b, x, level, found)
@@ -168,6 +168,7 @@ def _walk_rows(
     end: Any,
     found: Any,
     places: Any,
+    lanes: Lanes,
     position: Any,
     parties: Any,
     switch_weights: Any,
@@ -175,8 +176,8 @@ def _walk_rows(
 ) -> int:  # pragma: no cover
     """Write the switches of the rows behind the ``used`` ones; return how many there are then."""
     low, high = bounds
-    n_rows, n_switching = np.uintp(scores.shape[0]), ZERO
-    rows = np.empty(scores.shape[0], np.uintp)
+    n_rows, n_switching = np.uintp(labels.shape[0]), ZERO
+    rows = np.empty(labels.shape[0], np.uintp)
     for i in range(n_rows):  # a list of those that switch, without a branch
         rows[n_switching] = i
         n_switching += np.uintp(slope[end[i]] > slope[start[i]])
@@ -187,7 +188,7 @@ def _walk_rows(
         rise = np.float64(scores[i, here]) - np.float64(scores[i, b])
         cross = rise / (slope[b] - slope[here])
         x = min(max(cross, low), high)
-        count = _candidates(scores, i, slope, own, margin, here, b, x, found, places)
+        count = _candidates(scores, i, slope, own, margin, here, b, x, found, places, lanes)
         at = AFTER_ZERO if low == 0.0 else low
         while here != b:
             # Most rows switch once, where the two lines cross.
@@ -223,16 +224,18 @@ def _tally(
 
 
 @njit(nogil=True, cache=True)
-def _lines(scores: Any, strength: float, slope: Any) -> Any:  # pragma: no cover
-    """λ·w in the scores' own precision and in float64, and the margin of the former."""
+def _lines(scores: Any, strength: float, slope: Any, lanes: Lanes) -> Any:  # pragma: no cover
+    """λ·w in the scores' own precision, of every lane, and in float64; the former's margin."""
     exact = strength * slope
-    return exact.astype(scores.dtype), exact, margin_of(scores, exact)
+    shift = np.zeros(max(len(lanes), slope.shape[0]), scores.dtype)
+    _copy(exact, shift)
+    return shift, exact, margin_of(scores, exact)
 
 
 @njit(nogil=True, cache=True)
 def _copy(given: Any, room: Any) -> None:  # pragma: no cover
     # For an assignment of slices numba compiles the words of an error too, which takes seconds.
-    for i in range(room.shape[0]):
+    for i in range(given.shape[0]):
         room[i] = given[i]
 
 
@@ -243,6 +246,7 @@ def _settle_few(
     at_low: Any,
     at_high: Any,
     bounds: tuple[float, float],
+    lanes: Lanes,
     origin: Any,
     start: Any,
     end: Any,
@@ -250,14 +254,14 @@ def _settle_few(
     """Write each short row's winners at 0, ``low`` and ``high``; False if a row cannot be used."""
     if bounds[0] == 0.0:
         shift, exact, margin = at_high
-        well = ends_of_few(scores, shift, exact, margin, slope, origin, end)
+        well = ends_of_few(scores, shift, exact, margin, slope, lanes, origin, end)
         _copy(origin, start)
         return bool(well)
     shift, exact, margin = at_low
-    well = ends_of_few(scores, shift, exact, margin, slope, origin, start)
+    well = ends_of_few(scores, shift, exact, margin, slope, lanes, origin, start)
     if bounds[1] != 0.0:
         shift, exact, margin = at_high
-        return bool(well & ends_of_few(scores, shift, exact, margin, slope, origin, end))
+        return bool(well & ends_of_few(scores, shift, exact, margin, slope, lanes, origin, end))
     _copy(origin, end)
     _level(slope, start, end)
     return bool(well)
@@ -309,11 +313,25 @@ def _level(slope: Any, start: Any, end: Any) -> None:  # pragma: no cover
             start[i] = end[i]
 
 
-def places_of(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """The places in a block, counted down to 1, for rows that are long; None for short ones."""
-    if bits.shape[1] < SHORT:
-        return None
-    return np.arange(WIDTH, 0, -1).astype(bits.dtype)
+def ways_of(scores: Vector) -> tuple[Vector | None, Lanes]:
+    """The ``places`` that long rows need, and the ``lanes`` of short ones."""
+    n_classes = scores.shape[1]
+    if n_classes < SHORT_ROW:
+        return None, lanes_for(n_classes)
+    return places_in(bits_of(scores)), lanes_for(1)  # which nobody asks
+
+
+def with_room(scores: Vector, lanes: Lanes) -> list[tuple[Vector, slice]]:
+    """Cut rows in those behind which there is room for all lanes, and a copy that has such room."""
+    n_rows, n_classes = scores.shape
+    spare = -(-len(lanes) // n_classes)
+    ready = max(0, n_rows - spare + 1)
+    if ready == n_rows:
+        return [(scores, slice(0, n_rows))]
+    rest = np.zeros((n_rows - ready + spare, n_classes), scores.dtype)
+    rest[: n_rows - ready] = scores[ready:]
+    before = [(scores, slice(0, ready))] if ready else []
+    return [*before, (read_only(rest), slice(ready, n_rows))]
 
 
 @njit(nogil=True, cache=True)
@@ -325,6 +343,7 @@ def count_rows(
     slope: Any,
     bounds: tuple[float, float],
     places: Any,
+    lanes: Lanes,
     counts: Any,
     sums: Any,
     position: Any,
@@ -335,17 +354,19 @@ def count_rows(
 ) -> tuple[int, int]:  # pragma: no cover
     """Count the rows from ``first_row`` until done, or the table of switches is full.
 
-    ``bits`` are those of the scores, as integers, and ``places`` those of :func:`places_of`.
+    There are as many rows as labels; behind the last, the scores have room for all lanes.
+    ``bits`` are theirs, as integers, ``places`` and ``lanes`` those of :func:`ways_of`.
     ``counts`` (5, K) and, where ``weights`` is not empty, ``sums`` are added to: support, true
     positives and predicted at ``low``, true positives and predicted at 0. Switches go behind the
     ``used`` ones in ``position``, ``parties`` (label, loser, winner) and ``switch_weights``.
     Returns the next row, or −1 if one has NaN, +inf or no finite score, and the number of switches.
     """
-    n_rows, n_classes = scores.shape
+    n_rows, n_classes = labels.shape[0], scores.shape[1]
     step = max(1, TILE // n_classes)
     line, found = np.empty((1, n_classes), scores.dtype), np.empty(n_classes + 1, np.int64)
-    at_low, at_high = _lines(scores, bounds[0], slope), _lines(scores, bounds[1], slope)
-    own, _, margin = _lines(scores, 1.0, slope)
+    at_low = _lines(scores, bounds[0], slope, lanes)
+    at_high = _lines(scores, bounds[1], slope, lanes)
+    own, _, margin = _lines(scores, 1.0, slope, lanes)
     winning = np.empty((3, step), np.int32)
     for first in range(first_row, n_rows, step):
         last = min(first + step, n_rows)
@@ -354,7 +375,7 @@ def count_rows(
         tile, y, weight = scores[first:last], labels[first:last], weights[first:last]
         origin, start, end = winning[:, : last - first]
         if places is None:
-            well = _settle_few(tile, slope, at_low, at_high, bounds, origin, start, end)
+            well = _settle_few(tile, slope, at_low, at_high, bounds, lanes, origin, start, end)
         else:
             own_bits = bits[first:last]
             well = _settle(
@@ -364,7 +385,7 @@ def count_rows(
             return -1, used
         _tally(y, weight, origin, start, counts, sums)
         used = _walk_rows(
-            tile, y, weight, slope, own, margin, bounds, start, end, found, places,
+            tile, y, weight, slope, own, margin, bounds, start, end, found, places, lanes,
             position, parties, switch_weights, used,
         )  # fmt: skip
     return n_rows, used

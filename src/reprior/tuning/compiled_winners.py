@@ -1,9 +1,5 @@
 """Who is on top of a row of scores, compiled (numba).
 
-Maxima are taken of integers: a float's bits, read as an integer and with those of negative
-numbers turned round, are in the order of the floats, and numba takes a maximum of integers with
-vector instructions, of floats it does not.
-
 Lines are compared in the scores' own precision first; only those that come within its rounding
 of each other are looked at again in float64. NaN is in nobody's order, and so never "below": it
 counts as near, and is found where near lines are looked at.
@@ -15,39 +11,22 @@ vector as there are scores in one, where 64 bits would take two or four.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from reprior.core.compiled_peaks import BLOCK, ONE, WIDTH, ZERO, Index, place_of, top_of
+from reprior.core.prefetching import ask_ahead
+from reprior.tuning.compiled_lanes import Lanes, row_ends
 from reprior.tuning.envelope import FLOOR
 
 __all__ = [
-    "BLOCK",
-    "SHORT",
-    "WIDTH",
-    "ZERO",
-    "Index",
     "beats",
     "ends_of_few",
     "margin_of",
-    "peaks",
     "winners",
 ]
-
-Index: TypeAlias = Any
-"""A signed or unsigned integer: compiled code must not mix the two."""
-
-#: Classes that are taken in one go, with vector instructions; those of a block in which nobody
-#: is near are never looked at one by one.
-WIDTH = 128
-BLOCK: Index = np.uintp(WIDTH)
-
-#: Rows shorter than this are gone through one by one.
-SHORT = 32
-
-ZERO: Index = np.uintp(0)
-ONE: Index = np.uintp(1)
 
 #: What stands for a winner where a row has NaN.
 _HOPELESS = -1
@@ -81,57 +60,6 @@ def beats(scores: Any, i: Index, k: Index, best: Index, slope: Any) -> bool:  # 
     return bool(scores[i, k] > scores[i, best])
 
 
-@njit(nogil=True, cache=True, forceinline=True)
-def _top(bits: Any, i: Index, start: Index, stop: Index) -> Any:  # pragma: no cover
-    """The largest of a block of floats, as its ordinal, of their bits."""
-    mask = np.iinfo(bits.dtype).max
-    top = bits.dtype.type(bits[i, start] ^ ((bits[i, start] >> 63) & mask))
-    for k in range(start + ONE, stop):
-        top = max(top, bits.dtype.type(bits[i, k] ^ ((bits[i, k] >> 63) & mask)))
-    return top
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def _place(
-    bits: Any, i: Index, start: Index, stop: Index, top: Any, places: Any
-) -> Index:  # pragma: no cover
-    """Where in a block the float of ordinal ``top`` is first; ``places`` count down to 1."""
-    back = bits.dtype.type(top ^ ((top >> 63) & np.iinfo(bits.dtype).max))
-    at = bits.dtype.type(0)
-    for k in range(start, stop):
-        at = max(at, places[k - start] if bits[i, k] == back else bits.dtype.type(0))
-    return np.int64(start + BLOCK - np.uintp(at))
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def _peak(scores: Any, bits: Any, i: Index, places: Any) -> Index:  # pragma: no cover
-    """The model's own arg max, as NumPy has it."""
-    n_classes: Index = np.uintp(scores.shape[1])
-    best, first = _top(bits, i, ZERO, min(BLOCK, n_classes)), ZERO
-    for start in range(BLOCK, n_classes, BLOCK):
-        here = _top(bits, i, start, min(start + BLOCK, n_classes))
-        if here > best:
-            best, first = here, start
-    a = _place(bits, i, first, min(first + BLOCK, n_classes), best, places)
-    if best == 0:  # 0.0, and -0.0 is as large
-        a = 0
-        while scores[i, a] != 0.0:
-            a += 1
-    return a
-
-
-@njit(nogil=True, cache=True)
-def peaks(scores: Any, bits: Any, places: Any, origin: Any) -> bool:  # pragma: no cover
-    """Write the model's own arg max of every row; whether each is finite."""
-    n_rows: Index = np.uintp(scores.shape[0])
-    well = True
-    for i in range(n_rows):
-        a = _peak(scores, bits, i, places)
-        origin[i] = a
-        well &= -np.inf < scores[i, a] < np.inf
-    return well
-
-
 @njit(nogil=True, cache=True)
 def _settled_of_few(
     scores: Any, i: Index, n_classes: Index, exact: Any, slope: Any
@@ -162,6 +90,7 @@ def ends_of_few(
     exact: Any,
     margin: tuple[float, float],
     slope: Any,
+    lanes: Lanes,
     origin: Any,
     found: Any,
 ) -> bool:  # pragma: no cover
@@ -170,27 +99,19 @@ def ends_of_few(
     In the scores' own precision where one line is clearly on top. The other rows are left for a
     loop of their own: with a call to settle them in its midst, the first would take twice as long.
     """
-    n_rows: Index = np.uintp(scores.shape[0])
+    n_rows: Index = np.uintp(found.shape[0])
     n_classes: Index = np.uintp(scores.shape[1])
     # Half as wide again: the level itself is rounded here too.
     own, most = scores.dtype.type(1.5 * margin[0]), scores.dtype.type(margin[1])
     well = True
     for i in range(n_rows):
-        first, peak = ZERO, scores[i, ZERO]
-        best, top = ZERO, scores[i, ZERO] + shift[ZERO]
-        for k in range(ONE, n_classes):
-            z, s = scores[i, k], scores[i, k] + shift[k]
-            first = k if z > peak else first
-            peak = z if z > peak else peak
-            best = k if s > top else best
-            top = s if s > top else top
-        level = top - own * (abs(top) + most)
-        near = np.int32(0)
-        for k in range(n_classes):
-            near = np.int32(near + (not scores[i, k] + shift[k] < level))
-        origin[i] = np.int64(first)
+        ask_ahead(scores, i)
+        first, peak, best, near = row_ends(
+            scores, i * n_classes, n_classes, shift, own, most, lanes
+        )
+        origin[i] = first
         well &= -np.inf < peak < np.inf
-        found[i] = np.int64(best) if near == 1 else _UNDECIDED
+        found[i] = best if near == 1 else _UNDECIDED
     for i in range(n_rows):
         if found[i] == _UNDECIDED:
             found[i] = _settled_of_few(scores, i, n_classes, exact, slope)
@@ -243,10 +164,10 @@ def _winner(
         start, stop = blocks[j], min(blocks[j] + BLOCK, n_classes)
         for k in range(start, stop):
             line[ZERO, k] = scores[i, k] + shift[k]
-        here = _top(bits, ZERO, start, stop)
+        here = top_of(bits, ZERO, start, stop)
         if here > best:
             best, first = here, start
-    at = _place(bits, ZERO, first, min(first + BLOCK, n_classes), best, places)
+    at = place_of(bits, ZERO, first, min(first + BLOCK, n_classes), best, places)
     top = line[ZERO, at]
     level = scores.dtype.type(top - margin[0] * (abs(top) + margin[1]))
     near = np.int32(0)

@@ -223,7 +223,8 @@ def _count_compiled(
     blocks: Sequence[Any],
 ) -> None:
     """Each block in one compiled loop."""
-    from reprior.tuning.compiled import count_rows, places_of
+    from reprior.core.compiled_peaks import bits_of
+    from reprior.tuning.compiled import count_rows, ways_of, with_room
 
     table, used = ledger.room, 0
     if table is None:
@@ -232,19 +233,21 @@ def _count_compiled(
         table = _SwitchTable(room + slopes.size, ledger.weighted)
     for index in blocks:
         block = rows.read(index, look=False)
-        scores, labels = read_only(block.scores), read_only(block.labels)
+        every, labels = read_only(block.scores), read_only(block.labels)
         weights = read_only(NO_WEIGHTS if block.weights is None else block.weights)
-        bits = scores.view(np.int32 if scores.itemsize == 4 else np.int64)
-        row, places = 0, places_of(bits)
-        while row < labels.size:
-            row, used = count_rows(
-                scores, bits, labels, weights, slopes, bounds, places, ledger.counts, ledger.sums,
-                table.position, table.parties, table.weight, row, used,
-            )  # fmt: skip
-            if row < 0:
-                rows.refuse()
-            if row < labels.size:
-                table.double()
+        places, lanes = ways_of(every)
+        for scores, some in with_room(every, lanes):
+            row, bits = 0, bits_of(scores)
+            own, weight = labels[some], weights[some]
+            while row < own.size:
+                row, used = count_rows(
+                    scores, bits, own, weight, slopes, bounds, places, lanes, ledger.counts,
+                    ledger.sums, table.position, table.parties, table.weight, row, used,
+                )  # fmt: skip
+                if row < 0:
+                    rows.refuse()
+                if row < own.size:
+                    table.double()
     ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
 
 
