@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["ask_ahead"]
+__all__ = ["AHEAD", "LINE", "ask_ahead", "emit_prefetch"]
 
 LINE = 64
 """Bytes that come at a time."""
@@ -26,25 +26,27 @@ READ, KEPT, DATA = 0, 3, 1
 """How memory is asked for: to be read, into all caches, and not as instructions."""
 
 
-def _emit_prefetch(_typing: Any, array: Any, index: Any) -> Any:  # pragma: no cover
-    """Ask for the line of a C-ordered array that item ``index`` is in, as if it were flat.
+def emit_prefetch(builder: Any, pointer: Any) -> None:  # pragma: no cover
+    """Ask for the line of memory at a pointer; nothing is read, and nothing need be there."""
+    anything, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [anything, number, number, number])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [anything], kind)
+    how = [ir.Constant(number, flag) for flag in (READ, KEPT, DATA)]
+    builder.call(function, [builder.bitcast(pointer, anything), *how])
 
-    Nothing is read: there need not be such an item.
-    """
+
+def _emit_prefetch_item(_typing: Any, array: Any, index: Any) -> Any:  # pragma: no cover
+    """Ask for the line of a C-ordered array that item ``index`` is in, as if it were flat."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        at = builder.bitcast(builder.gep(data, [arguments[1]]), pointer)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
-        builder.call(function, [at, *(ir.Constant(number, how) for how in (READ, KEPT, DATA))])
+        emit_prefetch(builder, builder.gep(data, [arguments[1]]))
         return context.get_dummy_value()
 
     return types.void(array, index), emit
 
 
-_prefetch: Any = intrinsic(_emit_prefetch)
+_prefetch: Any = intrinsic(_emit_prefetch_item)
 
 
 @njit(nogil=True, cache=True, forceinline=True)

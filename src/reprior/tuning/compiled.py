@@ -22,10 +22,9 @@ from numba import njit
 
 from reprior.core.compiled_peaks import BLOCK, ZERO, Index, bits_of, peaks, places_in
 from reprior.core.row_passes import read_only
-from reprior.tuning.compiled_lanes import Lanes, lanes_for, near_lines
+from reprior.tuning.compiled_lanes import MOST_LANES, Lanes, lanes_for, near_lines
 from reprior.tuning.compiled_winners import beats, ends_of_few, margin_of, winners
 from reprior.tuning.constants import AFTER_ZERO
-from reprior.tuning.envelope import SHORT_ROW
 
 __all__ = ["count_rows", "ways_of", "with_room"]
 
@@ -42,6 +41,10 @@ TILE = 1 << 13
 def _candidates_of_few(
     scores: Any, i: Index, slope: Any, a: Index, b: Index, x: float, level: float, found: Any
 ) -> int:  # pragma: no cover
+    """List the classes above lines a and b where those two cross, at ``level``.
+
+    Every winner between is among them.
+    """
     above = 0
     for k in range(np.uintp(scores.shape[1])):
         above += np.float64(scores[i, k]) + x * slope[k] > level
@@ -59,37 +62,20 @@ def _candidates_of_few(
 
 
 @njit(nogil=True, cache=True, forceinline=True)
-def _near_of_few(
-    scores: Any,
-    i: Index,
-    own: Any,
-    margin: tuple[float, float],
-    x: float,
-    level: float,
-    lanes: Lanes,
-) -> int:  # pragma: no cover
-    """How many lines may be above the level, in the scores' own precision: a and b, and others."""
-    n_classes: Index = np.uintp(scores.shape[1])
-    at = scores.dtype.type(x)
-    least = scores.dtype.type(level - margin[0] * (abs(level) + max(abs(x), 1.0) * margin[1]))
-    return int(near_lines(scores, np.uintp(i) * n_classes, n_classes, own, at, least, lanes))
-
-
-@njit(nogil=True, cache=True, forceinline=True)
 def _candidates_of_many(
     scores: Any,
     i: Index,
     slope: Any,
     own: Any,
-    margin: tuple[float, float],
     a: Index,
     b: Index,
     x: float,
     level: float,
+    least: Any,
     found: Any,
 ) -> int:  # pragma: no cover
+    """The same of many classes, of which few are not below ``least`` in their own precision."""
     at = scores.dtype.type(x)
-    least = scores.dtype.type(level - margin[0] * (abs(level) + max(abs(x), 1.0) * margin[1]))
     n_classes: Index = np.uintp(scores.shape[1])
     count = 0
     for start in range(ZERO, n_classes, BLOCK):
@@ -109,34 +95,6 @@ def _candidates_of_many(
                     found[count] = k
                     count += 1
     return count
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def _candidates(
-    scores: Any,
-    i: Index,
-    slope: Any,
-    own: Any,
-    margin: tuple[float, float],
-    a: Index,
-    b: Index,
-    x: float,
-    found: Any,
-    places: Any,
-    lanes: Lanes,
-) -> int:  # pragma: no cover
-    """Classes above lines a and b where those two cross: every winner between is among them."""
-    at_a = np.float64(scores[i, a]) + x * slope[a]
-    at_b = np.float64(scores[i, b]) + x * slope[b]
-    level = min(at_a, at_b)
-    count = 0
-    if places is None:
-        if _near_of_few(scores, i, own, margin, x, level, lanes) > 2:
-            count = _candidates_of_few(scores, i, slope, a, b, x, level, found)
-    else:
-        count = _candidates_of_many(scores, i, slope, own, margin, a, b, x, level, found)
-    found[count] = b
-    return count + 1
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -176,7 +134,8 @@ def _walk_rows(
 ) -> int:  # pragma: no cover
     """Write the switches of the rows behind the ``used`` ones; return how many there are then."""
     low, high = bounds
-    n_rows, n_switching = np.uintp(labels.shape[0]), ZERO
+    n_rows, n_classes = np.uintp(labels.shape[0]), np.uintp(scores.shape[1])
+    n_switching = ZERO
     rows = np.empty(labels.shape[0], np.uintp)
     for i in range(n_rows):  # a list of those that switch, without a branch
         rows[n_switching] = i
@@ -185,16 +144,23 @@ def _walk_rows(
         i = rows[j]
         here: Index = np.int64(start[i])
         b: Index = np.int64(end[i])
-        rise = np.float64(scores[i, here]) - np.float64(scores[i, b])
-        cross = rise / (slope[b] - slope[here])
+        at_here, at_b = np.float64(scores[i, here]), np.float64(scores[i, b])
+        cross = (at_here - at_b) / (slope[b] - slope[here])
         x = min(max(cross, low), high)
-        count = _candidates(scores, i, slope, own, margin, here, b, x, found, places, lanes)
-        at = AFTER_ZERO if low == 0.0 else low
+        level = min(at_here + x * slope[here], at_b + x * slope[b])
+        least = scores.dtype.type(level - margin[0] * (abs(level) + max(abs(x), 1.0) * margin[1]))
+        count, at = 0, scores.dtype.type(x)
+        if places is not None:
+            count = _candidates_of_many(scores, i, slope, own, here, b, x, level, least, found)
+        elif near_lines(scores, i * n_classes, n_classes, own, at, least, lanes) > 2:
+            count = _candidates_of_few(scores, i, slope, here, b, x, level, found)
+        found[count] = b
+        last = AFTER_ZERO if low == 0.0 else low
         while here != b:
             # Most rows switch once, where the two lines cross.
-            to, x = (b, cross) if count == 1 else _next(scores, i, slope, here, found, count)
-            at = min(max(x, at), high)
-            position[used] = at
+            to, x = (b, cross) if count == 0 else _next(scores, i, slope, here, found, count + 1)
+            last = min(max(x, last), high)
+            position[used] = last
             parties[0, used], parties[1, used], parties[2, used] = labels[i], here, to
             if weights.shape[0]:
                 switch_weights[used] = weights[i]
@@ -316,7 +282,7 @@ def _level(slope: Any, start: Any, end: Any) -> None:  # pragma: no cover
 def ways_of(scores: Vector) -> tuple[Vector | None, Lanes]:
     """The ``places`` that long rows need, and the ``lanes`` of short ones."""
     n_classes = scores.shape[1]
-    if n_classes < SHORT_ROW:
+    if n_classes <= MOST_LANES:
         return None, lanes_for(n_classes)
     return places_in(bits_of(scores)), lanes_for(1)  # which nobody asks
 

@@ -1,7 +1,7 @@
 """Short rows taken whole, a class per lane of a vector (LLVM's vectors, through numba).
 
 Of a loop over a dozen classes a compiler makes a dozen steps: it takes vectors of whole multiples
-only, and what is left one by one. Here a row is loaded as one vector of 4 to 32 lanes; lanes
+only, and what is left one by one. Here a row is loaded as one vector of 4 to 128 lanes; lanes
 behind its last class, in which the next row begins, are left out of every answer.
 """
 
@@ -13,16 +13,18 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["Lanes", "lanes_for", "near_lines", "row_ends"]
+from reprior.core.prefetching import AHEAD, LINE, emit_prefetch
 
-FEWEST_LANES = 4
+__all__ = ["MOST_LANES", "Lanes", "lanes_for", "near_lines", "row_ends"]
+
+FEWEST_LANES, MOST_LANES = 4, 128
 
 Lanes = tuple[None, ...]
 """As many as there are lanes: of what type such a tuple is, and so what is compiled, says it."""
 
 _types: Any = types  # which says little of its own types
 
-_MASK = ir.IntType(64)
+_MASK = ir.IntType(128)
 """What the answers of all lanes are read as, a bit each."""
 
 # Compiled code is invisible to line coverage; tests/tuning/test_compiled.py checks all of it
@@ -71,6 +73,12 @@ class _Row:  # pragma: no cover
         found.align = self.size
         return found
 
+    def ask_ahead(self, data: Any, at: Any) -> None:
+        """Ask for as many items some rows behind a place."""
+        for start in range(0, self.n_lanes * self.size, LINE):
+            distance = ir.Constant(at.type, (AHEAD + start) // self.size)
+            emit_prefetch(self.builder, self.builder.gep(data, [self.builder.add(at, distance)]))
+
     def real(self, n_classes: Any) -> Any:
         """Which lanes have a class."""
         if self.integer.width < n_classes.type.width:
@@ -96,19 +104,20 @@ class _Row:  # pragma: no cover
         return b.bitcast(turned(top, lambda x: ir.Constant(self.integer, x)), self.number)
 
     def first(self, answers: Any) -> Any:
-        """The first lane that says yes; 64 if none does."""
+        """The first lane that says yes; as large as no lane if none does."""
         kind = ir.FunctionType(_MASK, [_MASK, ir.IntType(1)])
         count = self.builder.module.declare_intrinsic("llvm.cttz", [_MASK], kind)
-        return self.builder.call(count, [self._mask(answers), ir.Constant(ir.IntType(1), 0)])
+        found = self.builder.call(count, [self._mask(answers), ir.Constant(ir.IntType(1), 0)])
+        return self.builder.trunc(found, ir.IntType(64))
 
     def count(self, answers: Any) -> Any:
         """How many lanes say yes."""
         count = self.builder.module.declare_intrinsic("llvm.ctpop", [_MASK])
-        return self.builder.call(count, [self._mask(answers)])
+        return self.builder.trunc(self.builder.call(count, [self._mask(answers)]), ir.IntType(64))
 
     def _mask(self, answers: Any) -> Any:
         bits = self.builder.bitcast(answers, ir.IntType(self.n_lanes))
-        return self.builder.zext(bits, _MASK)
+        return bits if self.n_lanes == _MASK.width else self.builder.zext(bits, _MASK)
 
 
 def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:  # pragma: no cover
@@ -129,12 +138,14 @@ def _emit_row_ends(
 
     Lines are scores + ``shift``; near are those not below the largest by more than ``own`` times
     its size and ``most``, both of the scores' type. The row starts at item ``at`` of the scores,
-    and there are at least as many items from there on as lanes; as many are in ``shift``.
+    and there are at least as many items from there on as lanes; as many are in ``shift``. Rows to
+    come are asked for.
     """
 
     def emit(context: Any, b: Any, signature: Any, given: Any) -> Any:
         row = _Row(context, b, scores.dtype, len(lanes))
         data = [_data(context, b, signature.args[i], given[i]) for i in (0, 3)]
+        row.ask_ahead(data[0], given[1])
         start = ir.Constant(given[1].type, 0)
         real = row.real(given[2])
         nothing = ir.Constant(row.of(row.number), [float("-inf")] * row.n_lanes)

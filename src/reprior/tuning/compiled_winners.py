@@ -17,7 +17,6 @@ import numpy as np
 from numba import njit
 
 from reprior.core.compiled_peaks import BLOCK, ONE, WIDTH, ZERO, Index, place_of, top_of
-from reprior.core.prefetching import ask_ahead
 from reprior.tuning.compiled_lanes import Lanes, row_ends
 from reprior.tuning.envelope import FLOOR
 
@@ -105,7 +104,6 @@ def ends_of_few(
     own, most = scores.dtype.type(1.5 * margin[0]), scores.dtype.type(margin[1])
     well = True
     for i in range(n_rows):
-        ask_ahead(scores, i)
         first, peak, best, near = row_ends(
             scores, i * n_classes, n_classes, shift, own, most, lanes
         )
