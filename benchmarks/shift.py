@@ -19,6 +19,7 @@ from scipy.special import softmax
 
 import reprior as rp
 from benchmarks.timing import Row, compare, has, without_numba
+from reprior.exceptions import RepriorWarning
 
 #: Target samples and classes, and validation samples.
 SHAPE, N_LABELS = (100_000, 100), 20_000
@@ -185,6 +186,8 @@ def refuse_worse(problem: Problem, method: str, mine: np.ndarray, theirs: np.nda
 def rows() -> Iterator[Row]:
     if has("numba"):
         importlib.import_module("numba")
+    # That RLLS's penalty decides is true here, and a hundred times the same sentence.
+    warnings.filterwarnings("ignore", category=RepriorWarning)
     problem = Problem()
     peers = {package: make for package, make in PEERS.items() if has(package)}
     for kind in ("logits", "probs"):

@@ -87,8 +87,10 @@ def totals(
         found = np.empty(len(block))
         return found if row_totals(read_only(block), tolerance, found) else None
     with np.errstate(invalid="ignore", over="ignore"):
+        if not block.min() >= 0:  # first: no other pass is as soon through memory
+            return None
         found = row_sums(block)
-        good = (np.abs(found - 1.0) <= tolerance).all() and block.min() >= 0
+        good = (np.abs(found - 1.0) <= tolerance).all()
     return found if good else None
 
 
