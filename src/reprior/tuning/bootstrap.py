@@ -7,7 +7,9 @@ everything that a profile has; the scores are looked at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeAlias
 
 import array_api_compat
@@ -15,6 +17,7 @@ import numpy as np
 
 from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
+from reprior.files.ahead import read_ahead
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.compiling import compiles
 from reprior.tuning.objective import check_within
@@ -25,10 +28,15 @@ from reprior.tuning.sweep import value_of
 __all__ = ["Replicates", "StrengthBootstrap"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+Part: TypeAlias = tuple[Vector, ...]
 
 #: Replicates that share a stream of random numbers. They are drawn together whoever works on them,
 #: so results depend neither on the number of threads nor on numba.
 CHUNK = 25
+
+#: Units from which on replicates are shared among threads: of fewer, a thread would wait for the
+#: interpreter's lock most of the time.
+WORTH_SHARING = 1 << 15
 
 #: Fewer have no tails to speak of.
 FEWEST_REPLICATES = 20
@@ -183,11 +191,7 @@ sample_weight
             if compiles(self._paths.n_switches * self.n_replicates):
                 import reprior.tuning.compiled  # noqa: F401 - from here on sweeps are compiled
             grid = np.linspace(*self.profile.bounds, GRID)
-            first = range(0, self.n_replicates, CHUNK)
-            parts = in_threads(
-                lambda chunk: self._chunk(found, grid, *chunk),
-                list(zip(self._seeds, first, strict=True)),
-            )
+            parts = self._parts(partial(self._chunk, found, grid))
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
             columns.append(np.arange(self.n_replicates))
             self._replicates[found] = _defined(Replicates(grid, *columns), found)
@@ -203,12 +207,26 @@ sample_weight
         error = np.interp(at, found.strengths, found.values.std(axis=0, ddof=1))
         return float(error) if np.ndim(at) == 0 else error
 
-    def _chunk(
-        self, metric: CountMetric, grid: Vector, seed: np.random.SeedSequence, first: int
-    ) -> tuple[Vector, ...]:
-        """The columns of :class:`Replicates` of those that are drawn from one seed."""
-        paths, n = self._paths, min(CHUNK, self.n_replicates - first)
-        drawn = np.random.default_rng(seed).poisson(paths.size, (n, paths.n_units))
+    def _parts(self, work: Callable[[Vector], Part]) -> list[Part]:
+        """``work`` of all that is drawn, chunk by chunk.
+
+        Shared among threads where most of it lets go of the interpreter's lock; of small samples
+        the next are drawn meanwhile.
+        """
+        chunks = list(zip(self._seeds, range(0, self.n_replicates, CHUNK), strict=True))
+        if self._paths.n_units >= WORTH_SHARING:
+            return in_threads(lambda chunk: work(self._drawn(chunk)), chunks)
+        return [work(drawn) for drawn in read_ahead(map(self._drawn, chunks))]
+
+    def _drawn(self, chunk: tuple[np.random.SeedSequence, int]) -> Vector:
+        """How often every unit is there in some replicates, from the first of a chunk on."""
+        (seed, first), paths = chunk, self._paths
+        n = min(CHUNK, self.n_replicates - first)
+        return np.random.default_rng(seed).poisson(paths.size, (n, paths.n_units))
+
+    def _chunk(self, metric: CountMetric, grid: Vector, drawn: Vector) -> Part:
+        """The columns of :class:`Replicates` of those that are drawn."""
+        paths, n = self._paths, len(drawn)
         values, points = np.full((n, GRID), np.nan), np.full((n, 5), np.nan)
         for i, times in enumerate(drawn):
             replicate = paths.profile(times)
