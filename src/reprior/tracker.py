@@ -11,11 +11,16 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from reprior.core.binary import resolve_class_axis
-from reprior.core.checks import check_finite_number, check_kind, column_names, refuse_reordered
+from reprior.core.checks import (
+    check_finite_number,
+    check_kind,
+    column_names,
+    index_of,
+    refuse_reordered,
+)
 from reprior.core.heard import heard
 from reprior.core.prior import as_prior
 from reprior.core.shift_calibration import every_second, fitted_calibration
-from reprior.core.shift_estimate import prior_of_columns
 from reprior.core.shift_report import SHOWN
 from reprior.core.shift_rows import Affine, Validation, as_calibration, labelled_rows, log_rows
 from reprior.core.tracking import (
@@ -126,8 +131,9 @@ class PriorTracker:
         ignore_index: int | None = None,
     ) -> None:
         check_kind(kind)
-        self._columns = None if validation is None else _columns_of(validation)
-        self.source_prior = prior_of_columns(source_prior, self._columns)
+        columns = _columns_of(validation)
+        self.source_prior = as_prior(source_prior, name="source_prior", classes=columns)
+        self._columns = columns or index_of(source_prior)
         self.kind, self.class_axis = kind, class_axis
         self.half_life = check_finite_number("half_life", half_life, positive=True)
         self.false_alarm_rate = _rate(false_alarm_rate)
@@ -329,8 +335,9 @@ class PriorTracker:
     ) -> None:
         """Set the reference, and begin at ``prior``, or at the reference, without samples."""
         reference = as_prior(
-            reference_prior, name="reference_prior", n_classes=self.source_prior.size
-        )
+            reference_prior, name="reference_prior", n_classes=self.source_prior.size,
+            classes=self._columns,
+        )  # fmt: skip
         ratios = None
         if validation is not None:
             known = labelled_rows(

@@ -17,7 +17,7 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
-from reprior.core.checks import element, first_index
+from reprior.core.checks import column_names, element, first_index, refuse_reordered
 from reprior.core.logspace import as_scores, probabilities
 from reprior.exceptions import OptionError
 
@@ -67,7 +67,7 @@ def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
     >>> decide(np.array([[0.95, 0.05], [0.85, 0.15], [0.3, 0.7]]), costs)
     array([0, 2, 1])
     """
-    xp, matrix = namespace(posterior), _checked(costs)
+    xp, matrix = namespace(posterior), _checked(costs, column_names(posterior))
     # A power of two changes no decision, and no cost is too large where float32 is the widest.
     matrix = np.ldexp(matrix, -int(np.frexp(np.abs(matrix).max())[1]))
     expected, axis, _ = _expected(posterior, matrix, class_axis, xp)
@@ -103,7 +103,8 @@ def expected_costs(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array
     array([[1. , 0.8]])
     """
     xp = namespace(posterior)
-    expected, _, dtype = _expected(posterior, _checked(costs), class_axis, xp)
+    matrix = _checked(costs, column_names(posterior))
+    expected, _, dtype = _expected(posterior, matrix, class_axis, xp)
     with np.errstate(over="ignore"):  # infinite where the posterior's dtype ends
         return xp.astype(expected, dtype, copy=False)
 
@@ -155,8 +156,13 @@ def _check_rows(matrix: NDArray[np.float64], shape: tuple[int, ...], class_axis:
     )
 
 
-def _checked(costs: Any) -> NDArray[np.float64]:
-    """Return the costs as float64 of shape (K, D), or refuse what is no cost matrix."""
+def _checked(costs: Any, classes: list[Any] | None = None) -> NDArray[np.float64]:
+    """Return the costs as float64 of shape (K, D), or refuse what is no cost matrix.
+
+    ``classes`` are the names of the posterior's columns, where they have names.
+    """
+    if column_names(costs) is not None and hasattr(costs, "index"):
+        refuse_reordered(classes, list(costs.index), name="posterior", of="the rows of `costs`")
     host = to_numpy(costs)
     remedy = "Pass costs[true][decided], one row per class and one column per decision."
     if host.dtype.kind not in "iufb":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.box_newton import ROUNDING, Box, Quadratic, minimise_in_box
-from reprior.core.checks import check_bounds, check_finite_number, check_kind
+from reprior.core.checks import check_bounds, check_finite_number, check_kind, column_names
 from reprior.core.importance import classes_with_labels
 from reprior.core.labelled import Labelled
 from reprior.core.moments import tilted_moments
@@ -172,7 +172,9 @@ def fit_log_loss(
     check_kind(kind)
     bounds = check_bounds(bounds)
     temperature_bounds = check_bounds(temperature_bounds, name="temperature_bounds", positive=True)
-    source, target, label_prior = checked_priors(source_prior, target_prior, label_prior, bounds)
+    source, target, label_prior = checked_priors(
+        source_prior, target_prior, label_prior, bounds, column_names(scores)
+    )
     data = Labelled.read(
         scores, labels, sample_weight=sample_weight, kind=kind, class_axis=class_axis,
         ignore_index=ignore_index, target_prior=target, label_prior=label_prior,
@@ -310,16 +312,25 @@ def best_at_strength(
 
 
 def checked_priors(
-    source_prior: Any, target_prior: Any, label_prior: Any, bounds: tuple[float, float]
+    source_prior: Any,
+    target_prior: Any,
+    label_prior: Any,
+    bounds: tuple[float, float],
+    classes: list[Any] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return P_s, P_t and P_l, or None for one that is not given; ``bounds`` are those of λ."""
-    source = as_prior(source_prior, name="source_prior")
-    target = as_target_prior(target_prior, n_classes=source.size)
+    """Return P_s, P_t and P_l, or None for one that is not given; ``bounds`` are those of λ.
+
+    ``classes`` are the names of the scores' columns, where they have names.
+    """
+    source = as_prior(source_prior, name="source_prior", classes=classes)
+    target = as_target_prior(target_prior, n_classes=source.size, classes=classes)
     refuse_lone_class(target)
     refuse_negative(target, bounds)
     if label_prior is None:
         return source, target, None
-    own = as_prior(label_prior, name="label_prior", n_classes=source.size, allow_zero=True)
+    own = as_prior(
+        label_prior, name="label_prior", n_classes=source.size, allow_zero=True, classes=classes
+    )
     return source, target, own
 
 

@@ -189,14 +189,18 @@ def as_prior(
 ) -> NDArray[np.float64]:
     """Return ``prior`` as float64 of shape (K,), or refuse what is no prior over the classes.
 
-    Accepts any array-like, and {class: value} where ``classes`` gives the order. The sum may
-    miss 1 by 1e-6 and is then made 1.
+    Accepts any array-like, and {class: value} where ``classes`` gives the order; that order is
+    also given to a series that is indexed by just these classes. The sum may miss 1 by 1e-6 and
+    is then made 1.
 
     Examples
     --------
     >>> as_prior({"dog": 0.25, "cat": 0.75}, name="source_prior", classes=["cat", "dog"])
     array([0.75, 0.25])
     """
+    index = index_of(prior)
+    if classes is not None and index is not None and set(index) == set(classes):
+        prior = dict(zip(index, prior.tolist(), strict=True))
     if isinstance(prior, Mapping):
         if classes is None:
             raise PriorError(

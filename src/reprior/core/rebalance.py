@@ -23,7 +23,7 @@ from reprior.core.arrays import (
 )
 from reprior.core.binary import contract, expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.blocks import tilt_blocks
-from reprior.core.checks import check_finite_number, check_kind, element, first_index
+from reprior.core.checks import check_finite_number, check_kind, column_names, element, first_index
 from reprior.core.logspace import (
     as_scores,
     sum_tolerance,
@@ -64,9 +64,11 @@ def rebalance(
         sample, that of class 1: shape (N,), or 1 on the class axis. A vector of K ≥ 3 scores is
         one sample.
     source_prior : array-like of shape (K,)
-        P_s, positive, sums to 1; see :func:`prior_from_counts`.
+        P_s, positive, sums to 1; see :func:`prior_from_counts`. Where the scores are a frame,
+        also {column: probability}, or a Series with the columns' names.
     target_prior : "uniform" or array-like of shape (K,), default "uniform"
-        P_t, sums to 1. A class of target prior 0 gets the posterior 0 at any strength above 0.
+        P_t, sums to 1; given as P_s is. A class of target prior 0 gets the posterior 0 at any
+        strength above 0.
     strength : float, default 1
         λ: 0 leaves the model's posterior, 1 is Bayes' rule, more over-corrects, less than 0
         corrects the other way.
@@ -214,8 +216,10 @@ def _posterior(
     check_kind(kind)
     xp = namespace(scores)
     given = as_scores(scores, xp)
-    source = as_prior(source_prior, name="source_prior")
-    shift = _shift(source, target_prior, strength)
+    names = column_names(scores)
+    source = as_prior(source_prior, name="source_prior", classes=names)
+    target = as_target_prior(target_prior, n_classes=source.size, classes=names)
+    shift = _shift(source, target, strength)
     temperature = check_finite_number("temperature", temperature, positive=True)
     axis = resolve_class_axis(given.shape, source.size, class_axis)
     single = is_single_score(given.shape, source.size, axis)
@@ -253,9 +257,10 @@ def _tilted(z: Array, tilt: Tilt, axis: int, xp: Namespace) -> Array:
     return result
 
 
-def _shift(source: NDArray[np.float64], target_prior: Any, strength: float) -> NDArray[np.float64]:
+def _shift(
+    source: NDArray[np.float64], target: NDArray[np.float64], strength: float
+) -> NDArray[np.float64]:
     """Return λ·w, with 0·(−inf) = 0."""
-    target = as_target_prior(target_prior, n_classes=source.size)
     strength = check_finite_number("strength", strength)
     if strength == 0.0:
         return np.zeros_like(source)

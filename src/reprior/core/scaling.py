@@ -9,7 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
+from reprior.core.checks import (
+    check_bounds,
+    check_choice,
+    check_finite_number,
+    check_kind,
+    column_names,
+)
 from reprior.core.joint import (
     STRENGTHS,
     LogLossFit,
@@ -161,7 +167,9 @@ def fit_scaling(
     check_choice("scaling", scaling, SCALINGS)
     alpha = check_finite_number("penalty", penalty, minimum=0.0)
     bounds = check_bounds(bounds)
-    source, target, label_prior = _priors(source_prior, target_prior, label_prior, bounds)
+    source, target, label_prior = _priors(
+        source_prior, target_prior, label_prior, bounds, column_names(scores)
+    )
     data = Labelled.read(
         scores, labels, sample_weight=sample_weight, kind=kind, class_axis=class_axis,
         ignore_index=ignore_index, target_prior=target, label_prior=label_prior,
@@ -251,11 +259,15 @@ def _say_of_rest(found: Minimum, joint: LogLossFit, scaling: str, alpha: float) 
 
 
 def _priors(
-    source_prior: Any, target_prior: Any, label_prior: Any, bounds: tuple[float, float]
+    source_prior: Any,
+    target_prior: Any,
+    label_prior: Any,
+    bounds: tuple[float, float],
+    classes: list[Any] | None,
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """Return the priors, or none of them where there is no source prior."""
     if source_prior is not None:
-        return checked_priors(source_prior, target_prior, label_prior, bounds)
+        return checked_priors(source_prior, target_prior, label_prior, bounds, classes)
     if label_prior is not None or not isinstance(target_prior, str):
         raise PriorError(
             "`source_prior` must be given where `target_prior` or `label_prior` is. Got None. "

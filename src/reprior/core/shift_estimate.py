@@ -4,7 +4,6 @@ The target's scores may be in memory, or be read in chunks: an estimate by momen
 of what is predicted on them, and one by EM a likelihood that can be asked again and again.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -17,7 +16,6 @@ from reprior.core.checks import (
     check_choice,
     check_kind,
     column_names,
-    index_of,
     refuse_reordered,
 )
 from reprior.core.prior import as_prior
@@ -51,7 +49,6 @@ __all__ = [
     "by_em",
     "by_moments",
     "know",
-    "prior_of_columns",
     "solver",
 ]
 
@@ -119,7 +116,7 @@ def know(
             f"`validation` must be (scores, labels) for method={method!r}, which learns from them "
             f"how the model sees each class. Got None. Pass labelled scores, or method='em'."
         )
-    source = prior_of_columns(source_prior, columns)
+    source = as_prior(source_prior, name="source_prior", classes=columns)
     if isinstance(validation, tuple | list) and validation:
         like = column_names(validation[0])
         refuse_reordered(columns, like, name="scores", of="`validation[0]`")
@@ -134,15 +131,6 @@ def know(
     fitted = fitted_calibration(seen, source)
     seen = seen._replace(rows=fitted(seen.rows))
     return found._replace(calibration=fitted, labelled=seen, fitted=fitted)
-
-
-def prior_of_columns(source_prior: Any, columns: list[Any] | None) -> NDArray[np.float64]:
-    """Return the source prior, in the order of the scores' columns where both have names."""
-    index = index_of(source_prior)
-    if columns is not None and index is not None and set(index) == set(columns):
-        source_prior = dict(zip(index, source_prior.tolist(), strict=True))
-    classes = columns if isinstance(source_prior, Mapping) else None
-    return as_prior(source_prior, name="source_prior", classes=classes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,8 @@ class StrengthProfile:
         labels : integer array
             Class indices, of the scores' shape without the class axis, from the same library.
         source_prior : array-like of shape (K,)
-            P_s, the class distribution the model was trained on.
+            P_s, the class distribution the model was trained on. Where the scores are a frame,
+            also {column: probability}, or a Series with the columns' names; so is P_t.
         target_prior : "uniform" or array-like of shape (K,), default "uniform"
             P_t. A class of target prior 0 is out of play at every strength above 0.
         kind : {"logits", "probs", "log_probs"}, default "logits"

@@ -16,6 +16,7 @@ from reprior.core.checks import (
     check_kind,
     check_labels,
     check_sample_weight,
+    column_names,
 )
 from reprior.core.logspace import as_scores, sum_tolerance, warn_if_probs, warn_if_single_probs
 from reprior.core.prior import as_prior, as_target_prior, slopes
@@ -70,7 +71,7 @@ def read(
     """
     source, target, limits, grid = check_problem(
         source_prior=source_prior, target_prior=target_prior, kind=kind, bounds=bounds,
-        resolution=resolution,
+        resolution=resolution, classes=column_names(scores),
     )  # fmt: skip
     xp, z, host_labels, weight = _one_library(scores, labels, sample_weight)
     z = as_scores(z, xp)
@@ -101,15 +102,24 @@ def read(
 
 
 def check_problem(
-    *, source_prior: Any, target_prior: Any, kind: str, bounds: Any, resolution: float | None
+    *,
+    source_prior: Any,
+    target_prior: Any,
+    kind: str,
+    bounds: Any,
+    resolution: float | None,
+    classes: list[Any] | None = None,
 ) -> tuple[Vector, Vector, tuple[float, float], float | None]:
-    """Check what does not depend on the samples: both priors, bounds and resolution."""
+    """Check what does not depend on the samples: both priors, bounds and resolution.
+
+    ``classes`` are the names of the scores' columns, where they have names.
+    """
     check_kind(kind)
     low, high = check_bounds(bounds)
     if resolution is not None:
         resolution = check_finite_number("resolution", resolution, positive=True)
-    source = as_prior(source_prior, name="source_prior")
-    target = as_target_prior(target_prior, n_classes=source.size)
+    source = as_prior(source_prior, name="source_prior", classes=classes)
+    target = as_target_prior(target_prior, n_classes=source.size, classes=classes)
     if low < 0 and (target == 0).any():
         raise OptionError(
             f"`bounds` must not reach below 0 where `target_prior` has a 0. Got bounds=({low:g}, "
