@@ -186,8 +186,8 @@ def refuse_worse(problem: Problem, method: str, mine: np.ndarray, theirs: np.nda
 def rows() -> Iterator[Row]:
     if has("numba"):
         importlib.import_module("numba")
-    # That RLLS's penalty decides is true here, and a hundred times the same sentence.
-    warnings.filterwarnings("ignore", category=RepriorWarning)
+    # True here, and a hundred times the same sentence.
+    warnings.filterwarnings("ignore", "the penalty of RLLS decides", RepriorWarning)
     problem = Problem()
     peers = {package: make for package, make in PEERS.items() if has(package)}
     for kind in ("logits", "probs"):

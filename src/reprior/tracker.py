@@ -10,19 +10,26 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from reprior.core.binary import resolve_class_axis
 from reprior.core.checks import (
     check_finite_number,
     check_kind,
     column_names,
     index_of,
     refuse_reordered,
-)
+)  # fmt: skip
 from reprior.core.heard import heard
 from reprior.core.prior import as_prior
 from reprior.core.shift_calibration import every_second, fitted_calibration
 from reprior.core.shift_report import SHOWN
-from reprior.core.shift_rows import Affine, Validation, as_calibration, labelled_rows, log_rows
+from reprior.core.shift_rows import (
+    Affine,
+    Validation,
+    as_calibration,
+    is_empty,
+    labelled_rows,
+    log_rows,
+    names_of,
+)  # fmt: skip
 from reprior.core.tracking import (
     Ratios,
     Setting,
@@ -131,7 +138,7 @@ class PriorTracker:
         ignore_index: int | None = None,
     ) -> None:
         check_kind(kind)
-        columns = _columns_of(validation)
+        columns = names_of(validation)
         self.source_prior = as_prior(source_prior, name="source_prior", classes=columns)
         self._columns = columns or index_of(source_prior)
         self.kind, self.class_axis = kind, class_axis
@@ -159,7 +166,7 @@ class PriorTracker:
             The model's outputs, in the order in which they came. A batch without samples
             changes nothing.
         """
-        if _is_empty(scores, self.source_prior.size, self.class_axis):
+        if is_empty(scores, self.source_prior.size, self.class_axis):
             return self.alarm
         columns = column_names(scores)
         refuse_reordered(columns, self._columns, name="scores", of="those that were given first")
@@ -373,24 +380,9 @@ class PriorTracker:
         return rows.astype(np.float64, copy=False)
 
 
-def _columns_of(validation: Any) -> list[Any] | None:
-    """The names of the columns of validation scores, if they have names."""
-    pair = isinstance(validation, tuple | list) and len(validation) == 2
-    return column_names(validation[0]) if pair else None
-
-
 def _say(sentences: list[str]) -> None:
     for sentence in sentences:  # of the third frame: this, the method, its caller
         warnings.warn(sentence, RepriorWarning, stacklevel=3)
-
-
-def _is_empty(scores: Any, n_classes: int, class_axis: int) -> bool:
-    """Whether a batch has no samples; one of another number of classes is refused all the same."""
-    nothing = isinstance(scores, list | tuple) and not scores
-    shape = tuple(getattr(scores, "shape", (0,) if nothing else ()))
-    if 0 in shape and shape != (0,):
-        resolve_class_axis(shape, n_classes, class_axis)
-    return 0 in shape
 
 
 def _plain(ratios: Ratios) -> dict[str, Any]:

@@ -125,6 +125,16 @@ def test_numba_is_looked_for_but_not_loaded():
     assert threads.has_numba() is True
 
 
+@pytest.mark.parametrize("told, expected", [("1", False), ("0", True), ("", True)])
+def test_numba_may_be_told_to_leave_python_as_it_is(monkeypatch, told, expected):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", told)
+    threads.has_numba.cache_clear()
+    try:
+        assert threads.has_numba() is expected
+    finally:
+        threads.has_numba.cache_clear()
+
+
 @pool_of(1)
 def test_an_error_here_takes_back_what_has_not_begun(own_pool):
     # One thread, which is held until the error has come: the third item never begins.

@@ -79,6 +79,23 @@ def test_much_work_is_compiled(rng, monkeypatch):
     assert importlib.import_module("reprior.tuning.compiled")
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(60) // 2])
+def test_threads_and_drawing_ahead_give_the_same(rng, monkeypatch, groups):
+    case = random_case(rng, 60, 3)
+    prior = [0.5, 0.3, 0.2]
+
+    def replicates(worth):
+        monkeypatch.setattr(bootstrap_module, "WORTH_SHARING", worth)
+        made = StrengthBootstrap.from_scores(
+            case.scores, case.labels, source_prior=prior, groups=groups, n_replicates=3 * CHUNK + 1
+        )
+        return made.replicates("accuracy")
+
+    shared, ahead = replicates(0), replicates(1 << 40)
+    for name in ("values", "baseline", "best_strength", "best_value", "best_interval"):
+        np.testing.assert_array_equal(getattr(shared, name), getattr(ahead, name))
+
+
 def test_the_seed_decides_everything(rng):
     case = random_case(rng, 150, 3)
     first, same, other, drawn = (

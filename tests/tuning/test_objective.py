@@ -225,6 +225,12 @@ def test_only_the_feasible_counts():
         best_interval(steps([0, 1, 1.5], [1, 2, 0]), 2.0, np.zeros(3, bool))
 
 
+def test_a_sliver_that_is_better_does_not_take_the_place_of_0():
+    # Wider than what 0 has for itself, and no prediction could aim at it.
+    found = best_interval(steps([0, 5e-324, 1, 1 + 2e-16], [2, 1, 3, 1]), 2.0)
+    assert found == (0.0, 5e-324, 2.0)
+
+
 def test_a_narrow_step_counts_only_where_it_is_spared():
     narrow = steps([0, 1e-12, 1], [2, 1, 0])
     assert best_interval(narrow, 2.0) == (0.0, 1e-12, 2.0)

@@ -46,6 +46,16 @@ def test_the_bound_is_doubled_until_the_best_lies_inside():
     assert {w.filename for w in caught} == {__file__}
 
 
+def test_a_best_at_the_bound_alone_is_followed_be_it_perfect():
+    # Two switch to their class exactly at 2, and stay there until 36.
+    profile_of, _ = profiles_of([2 * np.log(4)] * 2 + [50.0], [1, 1, 0])
+    assert profile_of((0.0, 2.0)).best("accuracy").interval == (2.0, 2.0)
+    with pytest.warns(rp.RepriorWarning, match="at the upper bound 2"):
+        best, _ = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    assert best.interval == (2.0, 4.0)
+    assert best.value == 1.0
+
+
 def test_a_best_near_the_bound_is_followed_too():
     # Four are right from 1.8 to 1.95, and five from 2.7 to 3: noise just below the bound.
     margins = np.log(4.0) * np.array([1.8, 2.6, 2.7, 1.95, 3.0])

@@ -78,8 +78,8 @@ def command(
     output has the input's format unless OUT's extension says another. npz and zarr: arrays
     posterior and prediction (indices of the classes or, with --costs, of the decisions, whose
     names are then in decision_names where they are not the classes). npy: OUT has the posterior,
-    and OUT.prediction.npy beside it the same indices. Tables: a column per class and prediction
-    (names of classes or decisions). Where TEST has one score per sample, of two classes, so has
+    and beside it OUT.prediction.npy (of out.npy: out.prediction.npy) the same indices. Tables: a
+    column per class and prediction (names of classes or decisions). Where TEST has one score per sample, of two classes, so has
     the output: the posterior of the second. Of a calibrator with two maps (fit --separate) the
     posterior is that of the probabilities, and the prediction that of the decisions.
 

@@ -43,7 +43,7 @@ ZERO: Index = np.uintp(0)
 ONE: Index = np.uintp(1)
 
 # Compiled code is invisible to line coverage; tests/tuning/test_compiled.py checks all of it
-# against the array-API pass, bit for bit.
+# against the array-API pass, bit for bit, and tests/core/test_shift_predictions.py against NumPy.
 
 
 def bits_of(scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

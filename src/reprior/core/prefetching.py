@@ -37,6 +37,8 @@ def emit_prefetch(builder: Any, pointer: Any) -> None:  # pragma: no cover
 
 def _emit_prefetch_item(_typing: Any, array: Any, index: Any) -> Any:  # pragma: no cover
     """Ask for the line of a C-ordered array that item ``index`` is in, as if it were flat."""
+    if array.layout != "C":
+        return None
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -34,8 +34,9 @@ BLOCK_ITEMS = 1 << 17
 """Numbers that are gone through at a time: they are read twice or more, and stay in a cache."""
 
 WORTH_COMPILING = 1 << 20
-"""Numbers from which on loops are compiled, where numba is in memory. That takes a second, once
-per installation, and saves ten milliseconds per ten million: none is worth loading numba for."""
+"""Numbers from which on loops are compiled, where numba is in memory. That takes about a second,
+once per installation for each loop and type, and saves ten milliseconds per ten million: none is
+worth loading numba for."""
 
 SHORT = 1 << 16
 """Up to so many classes labels are short integers, which NumPy sorts by counting."""

@@ -15,7 +15,6 @@ from reprior.core import shift_em
 from reprior.core.checks import (
     check_choice,
     check_kind,
-    column_names,
     refuse_reordered,
 )
 from reprior.core.prior import as_prior
@@ -39,6 +38,7 @@ from reprior.core.shift_rows import (
     as_calibration,
     labelled,
     log_rows,
+    names_of,
 )
 from reprior.exceptions import OptionError
 
@@ -117,9 +117,7 @@ def know(
             f"how the model sees each class. Got None. Pass labelled scores, or method='em'."
         )
     source = as_prior(source_prior, name="source_prior", classes=columns)
-    if isinstance(validation, tuple | list) and validation:
-        like = column_names(validation[0])
-        refuse_reordered(columns, like, name="scores", of="`validation[0]`")
+    refuse_reordered(columns, names_of(validation), name="scores", of="`validation[0]`")
     how = as_calibration(calibration, source.size)
     found = Known(source, method, kind, class_axis, how)
     if validation is None:

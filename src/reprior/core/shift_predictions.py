@@ -151,7 +151,7 @@ def read_predictions(
     rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, n_classes)
     tolerance, compiled = sum_tolerance(given.dtype, kind, n_classes), has_loops(rows)
 
-    def read(part: slice) -> Any:
+    def read(part: slice) -> Vector | tuple[Vector, Vector] | None:
         block = rows[part]
         if kind == "logits":
             return largest_logits(block, compiled=compiled)

@@ -26,9 +26,11 @@ __all__ = [
     "Validation",
     "about_validation",
     "as_calibration",
+    "is_empty",
     "labelled",
     "labelled_rows",
     "log_rows",
+    "names_of",
 ]
 
 Calibration: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
@@ -36,6 +38,21 @@ Calibration: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 Rows = TypeVar("Rows")
 """One entry per sample, of which those of some can be taken by a mask."""
+
+
+def names_of(validation: Any) -> list[Any] | None:
+    """Return the names of the columns of validation scores, if they have names."""
+    pair = isinstance(validation, tuple | list) and len(validation) > 0
+    return column_names(validation[0]) if pair else None
+
+
+def is_empty(scores: Any, n_classes: int, class_axis: int) -> bool:
+    """Whether a batch has no samples; one of another number of classes is refused all the same."""
+    nothing = isinstance(scores, list | tuple) and not scores
+    shape = tuple(getattr(scores, "shape", (0,) if nothing else ()))
+    if 0 in shape and shape != (0,):
+        resolve_class_axis(shape, n_classes, class_axis)
+    return 0 in shape
 
 
 class Affine:

@@ -153,8 +153,12 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def has_numba() -> bool:
-    """Whether numba is installed (it is imported only when a pass needs it)."""
-    return importlib.util.find_spec("numba") is not None
+    """Whether numba is installed, and not told to leave Python as it is.
+
+    It is imported only when a pass needs it.
+    """
+    told = os.environ.get("NUMBA_DISABLE_JIT", "")
+    return told in ("", "0") and importlib.util.find_spec("numba") is not None
 
 
 def compiles(size: int, *, worth: int, worth_loading: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from reprior.core.ahead import read_ahead
 from reprior.exceptions import (
     FileFormatError,
     LabelsError,
@@ -16,7 +17,6 @@ from reprior.exceptions import (
     RepriorError,
     ScoresError,
 )
-from reprior.files.ahead import read_ahead
 from reprior.files.chunk import Chunk
 from reprior.files.formats.reader import Reader, ReadOptions, few, no_rows
 from reprior.files.formats.tables import TableReader

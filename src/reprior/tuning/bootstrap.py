@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
+from reprior.core.ahead import read_ahead
 from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
-from reprior.files.ahead import read_ahead
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.compiling import compiles
 from reprior.tuning.objective import check_within

@@ -22,7 +22,7 @@ from numba import njit
 
 from reprior.core.compiled_peaks import BLOCK, ZERO, Index, bits_of, peaks, places_in
 from reprior.core.row_passes import read_only
-from reprior.tuning.compiled_lanes import MOST_LANES, Lanes, lanes_for, near_lines
+from reprior.tuning.compiled_lanes import Lanes, fits_lanes, lanes_for, near_lines
 from reprior.tuning.compiled_winners import beats, ends_of_few, margin_of, winners
 from reprior.tuning.constants import AFTER_ZERO
 
@@ -114,6 +114,16 @@ def _next(
 
 
 @njit(nogil=True, cache=True)
+def _list_switching(slope: Any, start: Any, end: Any, rows: Any) -> Index:  # pragma: no cover
+    """List the rows that switch, without a branch; return how many they are."""
+    n_switching = ZERO
+    for i in range(np.uintp(rows.shape[0])):
+        rows[n_switching] = i
+        n_switching += np.uintp(slope[end[i]] > slope[start[i]])
+    return n_switching
+
+
+@njit(nogil=True, cache=True)
 def _walk_rows(
     scores: Any,
     labels: Any,
@@ -134,13 +144,9 @@ def _walk_rows(
 ) -> int:  # pragma: no cover
     """Write the switches of the rows behind the ``used`` ones; return how many there are then."""
     low, high = bounds
-    n_rows, n_classes = np.uintp(labels.shape[0]), np.uintp(scores.shape[1])
-    n_switching = ZERO
+    n_classes: Index = np.uintp(scores.shape[1])
     rows = np.empty(labels.shape[0], np.uintp)
-    for i in range(n_rows):  # a list of those that switch, without a branch
-        rows[n_switching] = i
-        n_switching += np.uintp(slope[end[i]] > slope[start[i]])
-    for j in range(n_switching):
+    for j in range(_list_switching(slope, start, end, rows)):
         i = rows[j]
         here: Index = np.int64(start[i])
         b: Index = np.int64(end[i])
@@ -224,13 +230,14 @@ def _settle_few(
         _copy(origin, start)
         return bool(well)
     shift, exact, margin = at_low
-    well = ends_of_few(scores, shift, exact, margin, slope, lanes, origin, start)
+    if not ends_of_few(scores, shift, exact, margin, slope, lanes, origin, start):
+        return False
     if bounds[1] != 0.0:
         shift, exact, margin = at_high
-        return bool(well & ends_of_few(scores, shift, exact, margin, slope, lanes, origin, end))
+        return bool(ends_of_few(scores, shift, exact, margin, slope, lanes, origin, end))
     _copy(origin, end)
     _level(slope, start, end)
-    return bool(well)
+    return True
 
 
 @njit(nogil=True, cache=True)
@@ -280,11 +287,11 @@ def _level(slope: Any, start: Any, end: Any) -> None:  # pragma: no cover
 
 
 def ways_of(scores: Vector) -> tuple[Vector | None, Lanes]:
-    """The ``places`` that long rows need, and the ``lanes`` of short ones."""
+    """The ``places`` that long rows need, or None for short ones, and the ``lanes`` of these."""
     n_classes = scores.shape[1]
-    if n_classes <= MOST_LANES:
+    if fits_lanes(n_classes, scores.itemsize):
         return None, lanes_for(n_classes)
-    return places_in(bits_of(scores)), lanes_for(1)  # which nobody asks
+    return places_in(bits_of(scores)), lanes_for(1)  # no row is loaded into
 
 
 def with_room(scores: Vector, lanes: Lanes) -> list[tuple[Vector, slice]]:

@@ -15,9 +15,15 @@ from numba.extending import intrinsic
 
 from reprior.core.prefetching import AHEAD, LINE, emit_prefetch
 
-__all__ = ["MOST_LANES", "Lanes", "lanes_for", "near_lines", "row_ends"]
+__all__ = ["Lanes", "fits_lanes", "lanes_for", "near_lines", "row_ends"]
 
 FEWEST_LANES, MOST_LANES = 4, 128
+"""Four float32 fill the shortest vector registers there are. 128 numbers fill 8 to 64 registers,
+and are still sooner gone through than in blocks."""
+
+WIDE, FULL = 512, 0.75
+"""Vectors of more bytes than this pay where so much of them is filled, and else not (measured with
+vectors of 128, 256 and 512 bits: the loss is a sixth for 65 classes in 128 lanes of 8 bytes)."""
 
 Lanes = tuple[None, ...]
 """As many as there are lanes: of what type such a tuple is, and so what is compiled, says it."""
@@ -45,14 +51,28 @@ def lanes_for(n_classes: int) -> Lanes:
     return (None,) * n
 
 
+def fits_lanes(n_classes: int, itemsize: int) -> bool:
+    """Whether rows are sooner taken whole than in blocks.
+
+    Examples
+    --------
+    >>> fits_lanes(100, 8), fits_lanes(65, 8), fits_lanes(65, 4), fits_lanes(129, 4)
+    (True, False, True, False)
+    """
+    n_lanes = len(lanes_for(n_classes))
+    filled = n_lanes * itemsize <= WIDE or n_classes >= FULL * n_lanes
+    return n_lanes <= MOST_LANES and filled
+
+
 class _Row:  # pragma: no cover
     """What is emitted for a row: vectors of its scores, and questions to all lanes at once."""
 
-    def __init__(self, context: Any, builder: Any, dtype: Any, n_lanes: int) -> None:
+    def __init__(self, context: Any, builder: Any, scores: Any, n_lanes: int) -> None:
         self.builder, self.n_lanes = builder, n_lanes
-        self.number = context.get_value_type(dtype)
-        self.size = dtype.bitwidth // 8
-        self.integer = ir.IntType(dtype.bitwidth)
+        self.number = context.get_value_type(scores.dtype)
+        self.size = scores.dtype.bitwidth // 8
+        self.align = self.size if scores.aligned else 1
+        self.integer = ir.IntType(scores.dtype.bitwidth)
 
     def of(self, kind: Any) -> Any:
         """The type of a vector."""
@@ -70,7 +90,7 @@ class _Row:  # pragma: no cover
         """As many items of an array as there are lanes, from a place on."""
         pointer = self.builder.gep(data, [at])
         found = self.builder.load(self.builder.bitcast(pointer, self.of(self.number).as_pointer()))
-        found.align = self.size
+        found.align = self.align
         return found
 
     def ask_ahead(self, data: Any, at: Any) -> None:
@@ -87,7 +107,10 @@ class _Row:  # pragma: no cover
         return self.builder.icmp_unsigned("<", lanes, self.every(n_classes))
 
     def largest(self, numbers: Any) -> Any:
-        """The largest of all lanes, NaN above and below all: of integers in the same order."""
+        """The largest of all lanes, found among integers that are in the same order.
+
+        A positive NaN is above +inf, a negative one below −inf.
+        """
         b, shift, mask = self.builder, self.integer.width - 1, (1 << self.integer.width - 1) - 1
 
         def turned(bits: Any, constant: Any) -> Any:
@@ -104,7 +127,7 @@ class _Row:  # pragma: no cover
         return b.bitcast(turned(top, lambda x: ir.Constant(self.integer, x)), self.number)
 
     def first(self, answers: Any) -> Any:
-        """The first lane that says yes; as large as no lane if none does."""
+        """The first lane that says yes; 128, where there is no class, if none does."""
         kind = ir.FunctionType(_MASK, [_MASK, ir.IntType(1)])
         count = self.builder.module.declare_intrinsic("llvm.cttz", [_MASK], kind)
         found = self.builder.call(count, [self._mask(answers), ir.Constant(ir.IntType(1), 0)])
@@ -140,10 +163,15 @@ def _emit_row_ends(
     its size and ``most``, both of the scores' type. The row starts at item ``at`` of the scores,
     and there are at least as many items from there on as lanes; as many are in ``shift``. Rows to
     come are asked for.
+
+    If one line is near, it is the largest, and the row has no negative NaN: that is not below
+    anything. Of a row with a positive one the largest score is NaN, and where it is, unknown.
     """
+    if scores.layout != "C":
+        return None
 
     def emit(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        row = _Row(context, b, scores.dtype, len(lanes))
+        row = _Row(context, b, scores, len(lanes))
         data = [_data(context, b, signature.args[i], given[i]) for i in (0, 3)]
         row.ask_ahead(data[0], given[1])
         start = ir.Constant(given[1].type, 0)
@@ -178,9 +206,11 @@ def _emit_near_lines(
 
     Of ``scores`` and ``slope`` as in ``row_ends``.
     """
+    if scores.layout != "C":
+        return None
 
     def emit(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        row = _Row(context, b, scores.dtype, len(lanes))
+        row = _Row(context, b, scores, len(lanes))
         data = [_data(context, b, signature.args[i], given[i]) for i in (0, 3)]
         rise = b.fmul(row.every(given[4]), row.load(data[1], ir.Constant(given[1].type, 0)))
         line = b.fadd(row.load(data[0], given[1]), rise)

@@ -97,6 +97,7 @@ def ends_of_few(
 
     In the scores' own precision where one line is clearly on top. The other rows are left for a
     loop of their own: with a call to settle them in its midst, the first would take twice as long.
+    If it returns False, what is written may be no class at all.
     """
     n_rows: Index = np.uintp(found.shape[0])
     n_classes: Index = np.uintp(scores.shape[1])

@@ -307,6 +307,9 @@ def best_interval(
     past = good[np.append(gap, good.size - 1)] + 1
     last = past == steps.start.size
     a, b = steps.start[first], np.where(last, high, steps.start[np.where(last, 0, past)])
+    counts = (b - a >= NARROWEST) | ((a <= spared) & (spared < b)) | (steps.start[past - 1] == high)
+    if counts.any():
+        a, b = a[counts], b[counts]
     distance = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(np.abs(a), np.abs(b)))
     pick = int(np.lexsort((distance, a - b))[0])
     return float(a[pick]), float(b[pick]), float(top)

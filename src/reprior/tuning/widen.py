@@ -117,6 +117,12 @@ def best_within(
 
 
 def _near_the_top(best: Best, bounds: tuple[float, float], metric: CountMetric) -> bool:
-    """Whether more than the upper bound might be better."""
+    """Whether more than the upper bound might be better.
+
+    So it might where the best is the bound alone, be it as large as can be: no prediction is sure
+    to be made at a switch, and right behind the bound the same may last.
+    """
     low, high = bounds
-    return best.interval[1] >= high - NEAR * (high - low) and best.value < metric.largest
+    alone = best.interval[0] >= high
+    near = best.interval[1] >= high - NEAR * (high - low)
+    return near and (alone or best.value < metric.largest)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from reprior.files.ahead import read_ahead
+from reprior.core.ahead import read_ahead
 
 WAIT = 10.0
 """Seconds after which a test that hangs fails."""
