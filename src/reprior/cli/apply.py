@@ -79,9 +79,10 @@ def command(
     posterior and prediction (indices of the classes or, with --costs, of the decisions, whose
     names are then in decision_names where they are not the classes). npy: OUT has the posterior,
     and beside it OUT.prediction.npy (of out.npy: out.prediction.npy) the same indices. Tables: a
-    column per class and prediction (names of classes or decisions). Where TEST has one score per sample, of two classes, so has
-    the output: the posterior of the second. Of a calibrator with two maps (fit --separate) the
-    posterior is that of the probabilities, and the prediction that of the decisions.
+    column per class and prediction (names of classes or decisions). Where TEST has one score per
+    sample, of two classes, so has the output: the posterior of the second. Of a calibrator with
+    two maps (fit --separate) the posterior is that of the probabilities, and the prediction that
+    of the decisions.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
     of TEST is written there under its own name instead. Each is there as soon as it is whole, and
