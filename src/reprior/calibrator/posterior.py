@@ -246,7 +246,8 @@ class PosteriorCalibrator(Fitted):
     def predict(self, scores: Any, *, costs: Any = None) -> Any:
         """Return the class of the largest posterior: indices, or names where there are names.
 
-        Indices come as an array of the scores' library, names as NumPy.
+        Indices come as an array of the scores' library, names as NumPy. The posterior of 16-bit
+        scores is rounded to 16 bits, where close classes tie: pass float32 for what fit counted.
 
         Parameters
         ----------
