@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.engines.shared import assert_same_fit, flat, quietly
+from tests.engines.shared import assert_same_fit, flat, quietly, weighted
 
 import reprior as rp
 from reprior.engines import chunked, fit
+from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.chunked import profile_sum
 from reprior.engines.fingerprint import Digest
+from reprior.engines.lean_sum import LeanSum
 from reprior.engines.profiling import Profiler
 from reprior.engines.stream import Stream, settle_terms
 from reprior.exceptions import FileFormatError, RepriorWarning
@@ -142,3 +145,101 @@ def test_chunks_may_reuse_their_arrays(monkeypatch, options):
     if "cv" in options:
         assert found.cross_validation_.scores == known.cross_validation_.scores
     assert found.provenance_["digest"] == rp.engines.digest(whole.chunks([17]))
+
+
+class Passes(list):
+    """A progress function that knows how many passes were begun; each has chunks of ten."""
+
+    ends = 99, 0
+    """In which pass, and after how many samples, it ends the fit."""
+
+    def __call__(self, done):
+        self.append(done)
+        if (self.n, done) == self.ends:
+            raise KeyboardInterrupt
+
+    @property
+    def n(self):
+        return self.count(10)
+
+
+def in_a_file(folder, whole):
+    arrays = {"scores": whole.scores, "labels": whole.labels, "weight": whole.weight}
+    given = {name: array for name, array in arrays.items() if array is not None}
+    np.savez(folder / "all.npz", **given, kind=np.array("logits"))
+    return open_scores(folder / "all.npz")
+
+
+def switching_first(whole):
+    """The same samples, those first that switch between 0 and 2."""
+    shares = [
+        rp.StrengthProfile.from_scores(
+            whole.scores[i : i + 1], whole.labels[i : i + 1], source_prior=whole.prior
+        ).n_switches
+        for i in range(len(whole.labels))
+    ]
+    order = np.argsort(shares, kind="stable")[::-1]
+    return replace(whole, scores=whole.scores[order], labels=whole.labels[order]), sum(shares)
+
+
+@pytest.mark.parametrize("resolution", ["auto", "refine"])
+@pytest.mark.parametrize("weigh", [lambda whole: whole, weighted], ids=["plain", "weighted"])
+def test_bins_are_begun_as_soon_as_too_many_switches_are_sure(
+    tmp_path, monkeypatch, resolution, weigh
+):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr(chunked, "MOST_SWITCHES", 60)
+    whole, kept = weigh(data(600)), []
+    coarsen = LeanSum.coarsen
+
+    def noted(total):
+        kept.append(total.n_waiting)
+        coarsen(total)
+
+    monkeypatch.setattr(LeanSum, "coarsen", noted)
+    passes, file = Passes(), in_a_file(tmp_path, whole)
+    found, _ = quietly(fit, whole.calibrator(), file, resolution=resolution, progress=passes)
+    assert 6 <= max(kept) < 30
+    assert passes.n == (2 if resolution == "refine" else 1)
+    assert found.profile_.n_switches > 120
+    late, _ = quietly(fit, whole.calibrator(), whole.chunks([]), resolution=resolution)
+    assert_same_fit(found, late)
+    np.testing.assert_array_equal(found.profile_._table, late.profile_._table)
+
+
+def test_switches_are_kept_in_another_pass_where_too_many_were_foreseen_in_vain(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    whole, n = switching_first(data(600))
+    monkeypatch.setattr(chunked, "MOST_SWITCHES", n)
+    passes, file = Passes(), in_a_file(tmp_path, whole)
+    found, said = quietly(fit, whole.calibrator(), file, progress=passes)
+    assert passes.n == 2
+    assert (found.profile_.n_switches, found.profile_.resolution) == (n, None)
+    exact, sentences = quietly(fit, whole.calibrator(), whole.chunks([]), resolution=None)
+    assert said == sentences
+    assert_same_fit(found, exact)
+    monkeypatch.setattr(chunked, "MOST_SWITCHES", n - 1)
+    found, _ = quietly(fit, whole.calibrator(), file, progress=passes)
+    assert passes.n == 3
+    assert found.profile_.resolution == 1e-4
+
+
+@pytest.mark.parametrize("ended", [(2, 600), (1, 600), (2, 300), (2, 10)])
+def test_a_fit_ended_there_goes_on(tmp_path, monkeypatch, ended):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    whole, n = switching_first(data(600))
+    monkeypatch.setattr(chunked, "MOST_SWITCHES", n)
+    passes, file = Passes(), in_a_file(tmp_path, whole)
+    passes.ends = ended
+    saved = Checkpoint(tmp_path / "saved", pause=0.0, share=1.0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(whole.calibrator(), file, checkpoint=saved, progress=passes)
+    found, _ = quietly(fit, whole.calibrator(), file, checkpoint=saved)
+    assert_same_fit(found, fit(whole.calibrator(), whole.chunks([]), resolution=None))
+    assert found.profile_.resolution is None
+    read = []
+    again, _ = quietly(fit, whole.calibrator(), file, checkpoint=saved, progress=read.append)
+    assert_same_fit(again, found)
+    assert read == []

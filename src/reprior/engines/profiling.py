@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,12 @@ __all__ = ["Profiler"]
 MANY_CLASSES = "there are too many classes to count what each of them gains in every bin"
 FRACTIONS = "no bound holds to the last bit for sums of fractional sample weights"
 LOG_LOSS = "a fit by log-loss looks for no count metric"
+
+#: Of the switches that are kept at most, the share from which on it is foreseen how many there
+#: will be, and how many times that most these must be: shuffled samples are then sure to have too
+#: many, and of sorted ones that have not, a pass is lost.
+ENOUGH = 0.1
+SURE = 2
 
 
 class Profiler:
@@ -100,10 +107,8 @@ class Profiler:
 
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """Profile all samples within ``bounds``."""
-        one = _Pass(self, bounds)
-        one.run()
+        one, found = self._counted(bounds)
         self._coarse = one.total.coarse
-        found = one.total.drained()
         if self.goal is None or not one.total.coarse:
             return found
         if one.gross is None or self.goal.log_loss:
@@ -140,6 +145,17 @@ class Profiler:
         self.digest = known
         self.stream.check_same(known.n_samples)
 
+    def _counted(self, bounds: tuple[float, float]) -> tuple[_Pass, StrengthProfile]:
+        """One pass; another that keeps every switch, where they were taken to be more than are."""
+        one = _Pass(self, bounds)
+        one.run()
+        found, kept = one.total.drained(), one.total.exact_up_to
+        if not one.total.coarse or not kept or found.n_switches > kept:
+            return one, found
+        one = _Pass(self, bounds, patient=True)
+        one.run()
+        return one, one.total.drained()
+
     def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
         for part in self.stream.parts():
             with part.located():
@@ -147,21 +163,29 @@ class Profiler:
 
 
 class _Pass:
-    """One pass within some bounds, from its beginning or from where it was saved."""
+    """One pass within some bounds, from its beginning or from where it was saved.
+
+    A ``patient`` one keeps switches until they are too many. Others sum in bins as soon as files
+    of a known size are bound to have too many: room for those would be new memory.
+    """
 
     total: ProfileSum
     gross: GrossTable | None
 
-    def __init__(self, profiler: Profiler, bounds: tuple[float, float]) -> None:
-        self.profiler, self.bounds = profiler, bounds
+    def __init__(
+        self, profiler: Profiler, bounds: tuple[float, float], *, patient: bool = False
+    ) -> None:
+        self.profiler, self.bounds, self.patient = profiler, bounds, patient
         self.total, self.gross, self.boundless = profiler.empty(), None, ""
         self.first = isinstance(profiler.digest, Digest)
         self.place, self.finished = Place(), False
+        self._lock = Lock()
 
     def run(self) -> None:
         """Count what is not counted yet."""
         whole, checkpoint = self.profiler.stream, self.profiler.checkpoint
-        saved = None if checkpoint is None else checkpoint.load(self.bounds)
+        # A patient pass follows one that has ended, and has nothing to take up.
+        saved = None if checkpoint is None or self.patient else checkpoint.load(self.bounds)
         known = None if saved is None else self._take_up(saved)
         if checkpoint is not None and saved is not None:
             tell(checkpoint, self.bounds, self.place, whole.chunks)
@@ -177,7 +201,7 @@ class _Pass:
 
     def _go_through(self, stream: Stream) -> None:
         from_files = isinstance(self.profiler.stream.chunks, ScoreFile)
-        with Aside() as aside, InOrder[StrengthProfile]() as line:
+        with Aside() as aside, InOrder[StrengthProfile | None]() as line:
 
             def look(chunk: Chunk) -> None:
                 # Once the digest is taken of the last chunk before this one, and all of them are
@@ -197,7 +221,7 @@ class _Pass:
             # filled anew for the next one.
             settle = None if from_files else aside.wait
             for part in stream.parts(look, settle, checked=not self._finds_nan()):
-                work = partial(_profile_of, part, self._reading(part))
+                work = partial(self._count, part, self._reading(part))
                 self._add(line.call(work) if from_files else [work()])
             self._add(line.rest())
 
@@ -215,11 +239,38 @@ class _Pass:
             self.profiler.lookalike.see(reading.rows, single)
         return reading
 
-    def _add(self, profiles: Iterable[StrengthProfile]) -> None:
+    def _count(self, part: Part, reading: Reading) -> StrengthProfile | None:
+        """Profile a part; add it at once, and return None, where the order does not matter.
+
+        Sums of whole numbers in bins have the same bits in any order. Whoever has counted a part
+        then enters it, and the thread that reads has the next one ready meanwhile.
+        """
+        with part.located():
+            profile = StrengthProfile._of(reading)
+        if profile.weighted or not self.total.coarse:
+            return profile
+        self._add([profile])
+        return None
+
+    def _add(self, profiles: Iterable[StrengthProfile | None]) -> None:
         for profile in profiles:
-            if self.profiler.goal is not None:
-                self._note_gross(profile)
-            self.total.add(profile)
+            if profile is None:
+                continue
+            with self._lock:
+                if self.profiler.goal is not None:
+                    self._note_gross(profile)
+                self.total.add(profile)
+                if not self.total.coarse and self._foresees_too_many():
+                    self.total.coarsen()
+
+    def _foresees_too_many(self) -> bool:
+        """Whether the files have too many switches, unless the rest has far fewer than so far."""
+        chunks, kept = self.profiler.stream.chunks, self.total.exact_up_to
+        n = chunks.n_samples if isinstance(chunks, ScoreFile) and not self.patient else None
+        if n is None or kept is None or self.total.n_waiting < ENOUGH * kept:
+            return False
+        # Of fewer samples than were read: some are being counted still.
+        return self.total.n_waiting / self.place.start * n > SURE * kept
 
     def _note_gross(self, profile: StrengthProfile) -> None:
         """Count what each class gains in each bin, where there is room for that.
@@ -268,6 +319,7 @@ class _Pass:
         state: dict[str, Any] = {
             "sum": packed,
             "boundless": self.boundless,
+            "patient": self.patient,
             "place": pack_place(self.place),
             "left_out": pack_left_out(self.profiler.left_out),
             "lookalike": vars(self.profiler.lookalike),
@@ -285,6 +337,7 @@ class _Pass:
         gained = arrays.pop("gross", None)
         self.total = unpack_sum(state["sum"], arrays, into=self.total)
         self.boundless, self.place = state["boundless"], as_place(state["place"])
+        self.patient = state.get("patient", False)  # checkpoints of old have none
         if gained is not None:
             weighted = gained.dtype.kind == "f"
             width, n_classes = self.total.resolution, gained.shape[1]
@@ -300,8 +353,3 @@ class _Pass:
         if self.finished:
             self.profiler.left_out = as_left_out(state["left_out"])
         return None
-
-
-def _profile_of(part: Part, reading: Reading) -> StrengthProfile:
-    with part.located():
-        return StrengthProfile._of(reading)

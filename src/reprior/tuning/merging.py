@@ -139,6 +139,11 @@ class ProfileSum:
         """Whether there is anything in it."""
         return self._like is not None
 
+    @property
+    def n_waiting(self) -> int:
+        """How many switches are kept."""
+        return self._waiting
+
     def add(self, profile: StrengthProfile) -> None:
         """Add the profile of some samples, without bins of its own where the sum may bin."""
         self._check(profile)  # before anything is changed

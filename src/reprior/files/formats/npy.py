@@ -11,6 +11,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from reprior.core.memory_pool import MemoryPool
 from reprior.exceptions import FileFormatError
 from reprior.files.formats.arrays import ArrayReader, refuse_objects
 from reprior.files.formats.reader import ReadOptions, Vector, damaged
@@ -41,9 +42,9 @@ def read_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.
 class StoredNpy:
     """An array in an npy file.
 
-    Slices are read into memory of their own. Mapped ones would count as the program's memory for
-    as long as the map lives, and cost twice as much to copy. Only an array in Fortran's order,
-    whose rows are scattered, is mapped, anew for each slice.
+    Slices are read into memory of their own, that of earlier ones which are gone. Mapped ones would
+    count as the program's memory for as long as the map lives, and cost twice as much to copy. Only
+    an array in Fortran's order, whose rows are scattered, is mapped, anew for each slice.
     """
 
     path: Path
@@ -69,15 +70,15 @@ class StoredNpy:
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
         """Give consecutive slices of at most ``rows`` rows, from row ``first`` on."""
-        n = self.shape[0]
+        n, pool = self.shape[0], MemoryPool()
         with open(self.path, "rb", buffering=0) as file:
             for start in range(first, n, rows):
-                yield self._slice(file, start, min(start + rows, n))
+                yield self._slice(file, start, min(start + rows, n), pool)
 
     def check(self) -> None:
         """An npy file has no checksum."""
 
-    def _slice(self, file: FileIO, start: int, stop: int) -> Vector:
+    def _slice(self, file: FileIO, start: int, stop: int, pool: MemoryPool) -> Vector:
         rest = self.shape[1:]
         if 0 in self.shape or self.dtype.itemsize == 0:
             return np.zeros((stop - start, *rest), self.dtype)
@@ -85,7 +86,7 @@ class StoredNpy:
         if self.fortran:
             whole = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order="F")
             return np.array(whole[start:stop], dtype=native, order="C")
-        values = np.empty((stop - start, *rest), self.dtype)
+        values = pool.empty((stop - start, *rest), self.dtype)
         file.seek(self.offset + start * (values.nbytes // (stop - start)))
         _fill(file, values, self.path)
         return values.astype(native, copy=False)
