@@ -16,7 +16,7 @@ from reprior.core.checks import (
     column_names,
     index_of,
     refuse_reordered,
-)  # fmt: skip
+)
 from reprior.core.heard import heard
 from reprior.core.prior import as_prior
 from reprior.core.shift_calibration import every_second, fitted_calibration
@@ -29,7 +29,7 @@ from reprior.core.shift_rows import (
     labelled_rows,
     log_rows,
     names_of,
-)  # fmt: skip
+)
 from reprior.core.tracking import (
     Ratios,
     Setting,

@@ -31,6 +31,7 @@ __all__ = [
     "is_increasing",
     "refuse_reordered",
     "shown",
+    "within_classes",
 ]
 
 KINDS = ("logits", "probs", "log_probs")
@@ -162,7 +163,7 @@ def check_labels(
         )
     if host.size == 0:
         raise LabelsError(f"`{name}` must not be empty. Got shape {host.shape}. Pass some samples.")
-    if _are_indices(host, n_classes):
+    if within_classes(host, n_classes):
         return
     bad = (host < 0) | (host >= n_classes)
     if ignore_index is not None:
@@ -177,8 +178,8 @@ def check_labels(
         )
 
 
-def _are_indices(host: np.ndarray[Any, Any], n_classes: int) -> bool:
-    """Whether all are 0 … K−1; in one pass, as negative ones are huge if read without a sign."""
+def within_classes(host: np.ndarray[Any, Any], n_classes: int) -> bool:
+    """Whether some integers are 0 … K−1; in one pass: negative ones, read unsigned, are huge."""
     if host.dtype.kind == "i" and host.dtype.isnative and n_classes <= np.iinfo(host.dtype).max:
         return bool(host.view(f"u{host.dtype.itemsize}").max() < n_classes)
     return bool(host.min() >= 0 and host.max() < n_classes)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["add_posteriors", "tilted_sums"]
+__all__ = ["ANY_ORDER", "add_posteriors", "tilted_sums"]
 
 LOWEST = -708.0
 """Exponents below this, whose exponential is nearly the smallest number, are raised to it."""

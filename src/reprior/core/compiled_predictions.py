@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from reprior.core.compiled_peaks import Index, peak_of
+from reprior.core.compiled_posterior import ANY_ORDER
 from reprior.core.prefetching import ask_ahead
 
 __all__ = [
@@ -22,9 +23,6 @@ __all__ = [
     "prob_classes",
     "row_totals",
 ]
-
-#: Sums may be taken in any order.
-ANY_ORDER = {"reassoc", "contract", "nsz"}
 
 # Compiled code is invisible to line coverage; tests/core/test_shift_predictions.py checks every
 # function below against array code.

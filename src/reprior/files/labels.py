@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from reprior.core.checks import within_classes
 from reprior.exceptions import LabelsError
 from reprior.files.detect import detect_format
 from reprior.files.formats.arrays import Stored, as_raw_labels, refuse_objects
@@ -150,6 +151,8 @@ class LabelCoder:
         self.found = way
 
     def _checked(self, codes: Vector, where: Callable[[int], str]) -> Vector:
+        if codes.size and within_classes(codes, self.n_classes):
+            return codes
         outside = (codes < 0) | (codes >= self.n_classes)
         if self.ignored is not None:
             outside &= codes != self.ignored

@@ -9,8 +9,8 @@ share the rows.
 array-API pass then agree to the bit.
 
 Short rows are taken whole, as one vector, long ones in blocks. ``places`` is what the latter need,
-and None for the former: numba does not compile what is behind ``is None`` in vain, and half as much
-is soon compiled. ``lanes`` say how long that vector is.
+and None for the former: of the steps that ask ``is None``, numba compiles the one that is needed.
+``lanes`` say how long that vector is.
 """
 
 from __future__ import annotations

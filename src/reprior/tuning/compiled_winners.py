@@ -4,9 +4,8 @@ Lines are compared in the scores' own precision first; only those that come with
 of each other are looked at again in float64. NaN is in nobody's order, and so never "below": it
 counts as near, and is found where near lines are looked at.
 
-Loops run over unsigned indices: numba need not ask whether one counts from the end, and slices,
-whose references it would count, are not needed. Lines are counted in 32 bits: as many fit into a
-vector as there are scores in one, where 64 bits would take two or four.
+Loops run over unsigned indices, as in ``core.compiled_peaks``. Lines are counted in 32 bits: as
+many fit into a vector as there are scores in one, where 64 bits would take two or four.
 """
 
 from __future__ import annotations
