@@ -103,7 +103,8 @@ def read_and_decide(folder: Path) -> int:
 
 
 def copy_with_softmax(folder: Path) -> None:
-    """Write the softmax of every row to another file."""
+    """Write the softmax of every row to a new file."""
+    (folder / "copy.npy").unlink(missing_ok=True)
     with open(folder / "copy.npy", "wb") as file:
         for chunk in chunks(folder):
             chunk -= chunk.max(axis=1, keepdims=True)
@@ -132,7 +133,12 @@ def command(folder: Path) -> None:
 
 
 def apply(folder: Path) -> None:
-    """Run ``reprior apply`` on the file, in this process."""
+    """Run ``reprior apply`` on the file, in this process.
+
+    Its output is new, as the peer's is: beside an old one it would need twice as much memory of
+    the system's, which may be slow to come by.
+    """
+    (folder / "out.npy").unlink(missing_ok=True)
     if not (folder / "cal.json").exists():
         command(folder)
     _run("apply", "cal.json", "scores.npy", "-o", "out.npy", folder=folder)
