@@ -10,6 +10,7 @@ import pytest
 from tests.engines.shared import assert_same_fit, flat, quietly, weighted
 
 import reprior as rp
+from reprior.core.threads import _pool
 from reprior.engines import chunked, fit
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.chunked import profile_sum
@@ -19,6 +20,7 @@ from reprior.engines.profiling import Profiler
 from reprior.engines.stream import Stream, settle_terms
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.files.scores import open_scores
+from reprior.tuning.merging import ProfileSum
 
 
 class Counted(list):
@@ -226,8 +228,122 @@ def test_switches_are_kept_in_another_pass_where_too_many_were_foreseen_in_vain(
     assert found.profile_.resolution == 1e-4
 
 
+@pytest.mark.parametrize("times, passes, latest", [(0.9, 1, None), (1.5, 1, 1.1), (3.0, 1, 0.5)])
+def test_shuffled_files_are_read_once(tmp_path, monkeypatch, times, passes, latest):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    whole, kept = data(600), []
+    n = rp.StrengthProfile.from_scores(
+        whole.scores, whole.labels, source_prior=whole.prior
+    ).n_switches
+    most = int(n / times)
+    monkeypatch.setattr(chunked, "MOST_SWITCHES", most)
+    coarsen = LeanSum.coarsen
+
+    def noted(total):
+        if total.n_waiting:
+            kept.append(total.n_waiting)
+        coarsen(total)
+
+    monkeypatch.setattr(LeanSum, "coarsen", noted)
+    read = Passes()
+    found, _ = quietly(
+        fit, whole.calibrator(bounds=(0.0, 2.0)), in_a_file(tmp_path, whole), progress=read
+    )
+    assert found.profile_.bounds == (0.0, 2.0)
+    assert read.n == passes
+    if latest is None:
+        assert kept == []
+    elif latest < 1:
+        assert most * 0.1 <= kept[0] <= latest * most
+    else:  # too many, but not twice as many as are kept: not foreseen
+        assert most < kept[0] <= latest * most + 20
+
+
+def test_what_was_foreseen_in_vain_is_not_foreseen_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    some, sure = flat(2, 600, shift=1.5), np.arange(3000) % 4  # the best of some lies far up
+    whole = replace(
+        some,
+        scores=np.concatenate([some.scores, 100.0 * np.eye(4)[sure]]),
+        labels=np.concatenate([some.labels, sure]),
+    )
+    file, calm, read = in_a_file(tmp_path, whole), Passes(), Passes()
+    narrow = {"bounds": (0.0, 0.5)}
+    expected, _ = quietly(fit, whole.calibrator(**narrow), file, resolution=None, progress=calm)
+    monkeypatch.setattr(chunked, "MOST_SWITCHES", expected.profile_.n_switches)
+    found, _ = quietly(fit, whole.calibrator(**narrow), file, progress=read)
+    assert_same_fit(found, expected)
+    assert calm.n > 2
+    assert read.n == calm.n + 1
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+@pytest.mark.parametrize("saved", [False, True])
+def test_the_bits_of_fractional_weights_are_of_the_data_alone(
+    tmp_path, monkeypatch, n_threads, saved
+):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr(chunked, "AUTO_RESOLUTION", 0.05)
+
+    def table(whole, folder, n_threads, saved):
+        folder.mkdir()
+        file = in_a_file(folder, whole)
+        monkeypatch.setenv("REPRIOR_NUM_THREADS", str(n_threads))
+        often = Checkpoint(folder / "saved", pause=0.0, share=1.0) if saved else None
+        found, _ = quietly(fit, whole.calibrator(metric="macro_f1"), file, checkpoint=often)
+        events = found.profile_._switches.events
+        return [events.weighted_predicted, events.weighted_true_positive, found.best_score_]
+
+    for seed in range(6):
+        whole = flat(seed, 600, shift=0.5)
+        whole = replace(whole, weight=np.random.default_rng(seed).random(600))
+        n = rp.StrengthProfile.from_scores(
+            whole.scores, whole.labels, source_prior=whole.prior
+        ).n_switches
+        monkeypatch.setattr(chunked, "MOST_SWITCHES", int(n / 2.1))  # hardly enough to be foreseen
+        expected = table(whole, tmp_path / f"{seed}-alone", 1, False)
+        found = table(whole, tmp_path / f"{seed}", n_threads, saved)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_one_thread_at_a_time_adds_to_the_sum(tmp_path, monkeypatch):
+    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setenv("REPRIOR_NUM_THREADS", "4")
+    _pool.cache_clear()
+    whole, inside, add = data(600), [], ProfileSum.add
+
+    def watched(total, profile):
+        assert not inside
+        inside.append(1)
+        time.sleep(0.001)
+        add(total, profile)
+        inside.pop()
+
+    monkeypatch.setattr(ProfileSum, "add", watched)
+    file = in_a_file(tmp_path, whole)
+    found, _ = quietly(fit, whole.calibrator(), file, resolution=0.01)
+    _pool.cache_clear()
+    monkeypatch.undo()
+    expected, _ = quietly(fit, whole.calibrator(), whole.chunks([]), resolution=0.01)
+    assert_same_fit(found, expected)
+    np.testing.assert_array_equal(found.profile_._table, expected.profile_._table)
+
+
+def test_bins_that_were_asked_for_stay_where_nothing_switches(tmp_path):
+    whole = data(60)
+    whole = replace(whole, scores=100.0 * np.eye(4)[whole.labels])
+    read = []
+    found, _ = quietly(
+        fit, whole.calibrator(bounds=(0.0, 2.0)), in_a_file(tmp_path, whole), resolution=0.5,
+        progress=read.append,
+    )  # fmt: skip
+    assert (found.profile_.n_switches, found.profile_.resolution) == (0, 0.5)
+    assert len(read) == 1
+
+
 @pytest.mark.parametrize("ended", [(2, 600), (1, 600), (2, 300), (2, 10)])
-def test_a_fit_ended_there_goes_on(tmp_path, monkeypatch, ended):
+def test_a_fit_ended_there_goes_on(tmp_path, monkeypatch, caplog, ended):
     monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
     whole, n = switching_first(data(600))
     monkeypatch.setattr(chunked, "MOST_SWITCHES", n)
@@ -236,9 +352,19 @@ def test_a_fit_ended_there_goes_on(tmp_path, monkeypatch, ended):
     saved = Checkpoint(tmp_path / "saved", pause=0.0, share=1.0)
     with pytest.raises(KeyboardInterrupt):
         fit(whole.calibrator(), file, checkpoint=saved, progress=passes)
-    found, _ = quietly(fit, whole.calibrator(), file, checkpoint=saved)
+    with caplog.at_level("INFO"):
+        resumed = Passes()
+        found, _ = quietly(fit, whole.calibrator(), file, checkpoint=saved, progress=resumed)
     assert_same_fit(found, fit(whole.calibrator(), whole.chunks([]), resolution=None))
     assert found.profile_.resolution is None
+    said = " ".join(caplog.messages)
+    if ended == (2, 300):  # the second reading goes on, and is not begun anew
+        assert 280 <= resumed[0] <= 310
+        assert resumed.n == 0
+        assert "in another reading of the same files" in said
+    elif ended[0] == 2 and ended[1] == 10:  # nothing of it was saved
+        assert resumed.n == 1
+        assert "counted before" not in said
     read = []
     again, _ = quietly(fit, whole.calibrator(), file, checkpoint=saved, progress=read.append)
     assert_same_fit(again, found)

@@ -10,6 +10,7 @@ import pytest
 from tests.files.shared import FORMATS, NAMES, N, data, table, whole, write, zarr_store
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError
+from reprior.files.formats.npy import StoredNpy
 from reprior.files.formats.reader import DamagedError
 from reprior.files.scores import expand_paths, open_scores
 
@@ -445,3 +446,17 @@ def test_urls_are_for_dask(tmp_path, monkeypatch):
     (tmp_path / "odd:").mkdir()
     np.savez(tmp_path / "odd:" / "x.npz", scores=np.eye(3))
     assert open_scores("odd://x.npz").n_samples == 3  # a path that is there is itself
+
+
+def test_chunks_are_read_into_memory_of_those_that_are_gone(tmp_path):
+    scores = np.random.default_rng(0).normal(size=(400, 300)).astype(np.float32)
+    np.save(tmp_path / "scores.npy", scores)
+    stored = StoredNpy.open(tmp_path / "scores.npy")
+
+    def place(block):
+        return block.__array_interface__["data"][0]
+
+    assert len({place(block) for block in stored.blocks(4)}) <= 2
+    kept = [block[:, 1:].T for block in stored.blocks(4)]
+    assert len(set(map(place, kept))) == 100
+    np.testing.assert_array_equal(np.concatenate(kept, axis=1), scores[:, 1:].T)

@@ -179,7 +179,9 @@ def check_labels(
 
 
 def within_classes(host: np.ndarray[Any, Any], n_classes: int) -> bool:
-    """Whether some integers are 0 … K−1; in one pass: negative ones, read unsigned, are huge."""
+    """Whether all integers are 0 … K−1; in one pass: negative ones, read unsigned, are huge."""
+    if not host.size:
+        return True
     if host.dtype.kind == "i" and host.dtype.isnative and n_classes <= np.iinfo(host.dtype).max:
         return bool(host.view(f"u{host.dtype.itemsize}").max() < n_classes)
     return bool(host.min() >= 0 and host.max() < n_classes)

@@ -42,11 +42,10 @@ class MemoryPool:
         return array.reshape(shape)
 
     def _block(self, n_bytes: int) -> Vector:
-        while self._free:
+        while True:  # whether one is free can change before it is taken
             try:
                 block = self._free.popleft()
-            except IndexError:  # another thread has taken it meanwhile
-                break
+            except IndexError:
+                return np.empty(n_bytes, np.uint8)
             if block.size >= n_bytes:
                 return block
-        return np.empty(n_bytes, np.uint8)

@@ -57,8 +57,8 @@ def fit(
         A file opened by :func:`reprior.files.scores.open_scores`, or a list. Integer labels are
         class indices, where ``calibrator.classes`` are names too, of which ``calibrator.fit``
         takes the names alone; others are names, looked up there. They are read once, once more
-        for each widening of the bounds, of sorted files where fewer switches came than were
-        foreseen, and for a fit by log-loss as often as its Newton iteration needs.
+        for each widening of the bounds, of sorted files once more if fewer switches came than
+        were foreseen, and for a fit by log-loss as often as its Newton iteration needs.
     resolution : float, "auto", "refine" or None, default "auto"
         Sum switches in bins of this width, at most half that of the calibrator's bounds;
         None keeps each. "auto" keeps up to ten million and

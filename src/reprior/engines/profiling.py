@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,8 @@ FRACTIONS = "no bound holds to the last bit for sums of fractional sample weight
 LOG_LOSS = "a fit by log-loss looks for no count metric"
 
 #: Of the switches that are kept at most, the share from which on it is foreseen how many there
-#: will be, and how many times that most these must be: shuffled samples are then sure to have too
-#: many, and of sorted ones that have not, a pass is lost.
+#: will be, and how many times that most these must be: shuffled samples then have too many, and of
+#: sorted ones that have not, a pass is lost.
 ENOUGH = 0.1
 SURE = 2
 
@@ -95,7 +95,7 @@ class Profiler:
         self.lookalike = Lookalike(stream.options.kind)
         self.left_out: tuple[LeftOut, ...] = ()
         self.unrefined: dict[tuple[float, float], str] = {}
-        self._coarse = False
+        self._coarse = self._patient = False
         new_sum()  # refuses a wrong resolution before the first pass
 
     def begin(self, resolution: Any) -> None:
@@ -146,14 +146,13 @@ class Profiler:
         self.stream.check_same(known.n_samples)
 
     def _counted(self, bounds: tuple[float, float]) -> tuple[_Pass, StrengthProfile]:
-        """One pass; another that keeps every switch, where they were taken to be more than are."""
-        one = _Pass(self, bounds)
+        """One pass and its profile; where bins were begun in vain, of another that is patient."""
+        one = _Pass(self, bounds, patient=self._patient)
         one.run()
-        found, kept = one.total.drained(), one.total.exact_up_to
-        if not one.total.coarse or not kept or found.n_switches > kept:
-            return one, found
-        one = _Pass(self, bounds, patient=True)
-        one.run()
+        if one.in_vain:
+            one = _Pass(self, bounds, patient=True)
+            one.run()
+        self._patient = one.patient  # what was wrong once would be so for other bounds
         return one, one.total.drained()
 
     def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
@@ -162,11 +161,18 @@ class Profiler:
                 yield StrengthProfile._of(part.data.reading(bounds))
 
 
+class _Counted(NamedTuple):
+    """The profile of a part, and the number of samples from the first to its last."""
+
+    profile: StrengthProfile
+    stop: int
+
+
 class _Pass:
     """One pass within some bounds, from its beginning or from where it was saved.
 
-    A ``patient`` one keeps switches until they are too many. Others sum in bins as soon as files
-    of a known size are bound to have too many: room for those would be new memory.
+    A ``patient`` one keeps switches until they are too many. Others sum in bins as soon as too
+    many are foreseen of files of a known size: room to keep them in would be new memory.
     """
 
     total: ProfileSum
@@ -184,11 +190,12 @@ class _Pass:
     def run(self) -> None:
         """Count what is not counted yet."""
         whole, checkpoint = self.profiler.stream, self.profiler.checkpoint
-        # A patient pass follows one that has ended, and has nothing to take up.
-        saved = None if checkpoint is None or self.patient else checkpoint.load(self.bounds)
+        saved = None if checkpoint is None else checkpoint.load(self.bounds)
+        if saved is not None and self.patient and not _is_patient(saved):
+            saved = None
         known = None if saved is None else self._take_up(saved)
-        if checkpoint is not None and saved is not None:
-            tell(checkpoint, self.bounds, self.place, whole.chunks)
+        if checkpoint is not None and saved is not None and not self.in_vain:
+            tell(checkpoint, self.bounds, self.place, whole.chunks, again=self.patient)
         if self.finished:
             return
         self._go_through(whole if saved is None else self._rest(known))
@@ -199,9 +206,17 @@ class _Pass:
         self.finished = True
         self._save()
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether it has ended in bins, with no more switches than are kept."""
+        kept = self.total.exact_up_to
+        if not self.finished or not self.total.coarse or not kept:
+            return False
+        return self.total.total().n_switches <= kept
+
     def _go_through(self, stream: Stream) -> None:
         from_files = isinstance(self.profiler.stream.chunks, ScoreFile)
-        with Aside() as aside, InOrder[StrengthProfile | None]() as line:
+        with Aside() as aside, InOrder[_Counted | None]() as line:
 
             def look(chunk: Chunk) -> None:
                 # Once the digest is taken of the last chunk before this one, and all of them are
@@ -239,7 +254,7 @@ class _Pass:
             self.profiler.lookalike.see(reading.rows, single)
         return reading
 
-    def _count(self, part: Part, reading: Reading) -> StrengthProfile | None:
+    def _count(self, part: Part, reading: Reading) -> _Counted | None:
         """Profile a part; add it at once, and return None, where the order does not matter.
 
         Sums of whole numbers in bins have the same bits in any order. Whoever has counted a part
@@ -247,30 +262,34 @@ class _Pass:
         """
         with part.located():
             profile = StrengthProfile._of(reading)
+        counted = _Counted(profile, part.start + len(part.data.labels))
         if profile.weighted or not self.total.coarse:
-            return profile
-        self._add([profile])
+            return counted
+        self._add([counted])
         return None
 
-    def _add(self, profiles: Iterable[StrengthProfile | None]) -> None:
-        for profile in profiles:
-            if profile is None:
+    def _add(self, parts: Iterable[_Counted | None]) -> None:
+        for part in parts:
+            if part is None:
                 continue
             with self._lock:
                 if self.profiler.goal is not None:
-                    self._note_gross(profile)
-                self.total.add(profile)
-                if not self.total.coarse and self._foresees_too_many():
+                    self._note_gross(part.profile)
+                self.total.add(part.profile)
+                if not self.total.coarse and self._foresees_too_many(part.stop):
                     self.total.coarsen()
 
-    def _foresees_too_many(self) -> bool:
-        """Whether the files have too many switches, unless the rest has far fewer than so far."""
+    def _foresees_too_many(self, n_samples: int) -> bool:
+        """Whether files have too many switches, unless the rest has far fewer than those so far.
+
+        So far are those of the first ``n_samples``, whoever else counts or is about to: when bins
+        are begun decides about the last bits of sums of weights.
+        """
         chunks, kept = self.profiler.stream.chunks, self.total.exact_up_to
         n = chunks.n_samples if isinstance(chunks, ScoreFile) and not self.patient else None
         if n is None or kept is None or self.total.n_waiting < ENOUGH * kept:
             return False
-        # Of fewer samples than were read: some are being counted still.
-        return self.total.n_waiting / self.place.start * n > SURE * kept
+        return self.total.n_waiting / n_samples * n > SURE * kept
 
     def _note_gross(self, profile: StrengthProfile) -> None:
         """Count what each class gains in each bin, where there is room for that.
@@ -337,7 +356,7 @@ class _Pass:
         gained = arrays.pop("gross", None)
         self.total = unpack_sum(state["sum"], arrays, into=self.total)
         self.boundless, self.place = state["boundless"], as_place(state["place"])
-        self.patient = state.get("patient", False)  # checkpoints of old have none
+        self.patient = _is_patient(saved)
         if gained is not None:
             weighted = gained.dtype.kind == "f"
             width, n_classes = self.total.resolution, gained.shape[1]
@@ -353,3 +372,7 @@ class _Pass:
         if self.finished:
             self.profiler.left_out = as_left_out(state["left_out"])
         return None
+
+
+def _is_patient(saved: Saved) -> bool:
+    return bool(saved.header.get("patient", False))  # checkpoints of old have none

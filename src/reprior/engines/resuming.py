@@ -31,14 +31,25 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-def tell(checkpoint: Checkpoint, bounds: tuple[float, float], place: Place, chunks: Any) -> None:
-    """Log, as information, what was counted before and is not counted again."""
+def tell(
+    checkpoint: Checkpoint,
+    bounds: tuple[float, float],
+    place: Place,
+    chunks: Any,
+    *,
+    again: bool = False,
+) -> None:
+    """Log, as information, what was counted before and is not counted again.
+
+    ``again``: in another reading, after one in which bins were begun in vain.
+    """
     low, high = bounds
     where = f" ({_files_before(place, chunks)})" if isinstance(chunks, ScoreFile) else ""
     _log.info(
         "The fit goes on from the checkpoint in %r: %s samples%s were counted before, for "
-        "strengths from %g to %g.",
+        "strengths from %g to %g%s.",
         os.fspath(checkpoint.folder), f"{place.start:,}", where, low, high,
+        ", in another reading of the same files that keeps every switch" if again else "",
     )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ class LabelCoder:
         self.found = way
 
     def _checked(self, codes: Vector, where: Callable[[int], str]) -> Vector:
-        if codes.size and within_classes(codes, self.n_classes):
+        if within_classes(codes, self.n_classes):
             return codes
         outside = (codes < 0) | (codes >= self.n_classes)
         if self.ignored is not None:

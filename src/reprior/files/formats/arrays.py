@@ -72,6 +72,11 @@ def refuse_objects(path: Path, name: str, dtype: np.dtype[Any]) -> None:
             f"objects, which need pickle, and reprior never unpickles. Convert first: "
             f"numpy.asarray(x, dtype=float) for scores, numpy.asarray(x, dtype=str) for names."
         )
+    if dtype.subdtype is not None:
+        raise FileFormatError(
+            f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got arrays of "
+            f"shape {dtype.shape} inside of it. Save them as further axes of it."
+        )
     if dtype.fields is not None:
         raise FileFormatError(
             f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got records "
