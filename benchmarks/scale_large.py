@@ -1,19 +1,24 @@
 """A file of 8 GB, 143 million rows of 14 float32 scores: time and memory of ``reprior fit``.
 
 Measured as a call, and as a command with what it takes to start Python and to load what was
-compiled before. Needs 25 GB of disk and some minutes, and so is run only when it is asked for.
+compiled before; and what it takes of processors, against the formula of ``scale_costs``, which is
+made from files of up to 8 million rows. Needs 25 GB of disk and some minutes, and so is run only when it is asked for.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.scale import COPY, PEER, apply, copy_with_softmax, fit, peak, read_and_decide, write
 from benchmarks.timing import Row, compare
@@ -22,6 +27,7 @@ ROWS, CLASSES = 143_000_000, 14
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 WHAT = f"{ROWS:,} × {CLASSES}"
 
+COSTS = Path(__file__).parents[1] / "docs" / "results" / "scale-costs.json"
 
 #: The peer as a command, as one would write it.
 READ = """
@@ -57,6 +63,23 @@ def _process(*arguments: str, folder: Path) -> None:
     subprocess.run(done, cwd=folder, check=True, capture_output=True, env=given)
 
 
+def foretold(switches: float) -> float:
+    """Processor seconds of a binned fit by the formula of the published costs."""
+    run = json.loads(COSTS.read_text())
+    per_row = np.dot(run["constants"]["binned"], [1.0, CLASSES, switches])
+    return float(per_row) * ROWS / 1e9
+
+
+def processors(folder: Path) -> Row:
+    """Of one fit, what was taken of processors, against what is foretold."""
+    busy = time.process_time()
+    fitted = fit(folder)
+    spent = time.process_time() - busy
+    ratio = spent / foretold(fitted.profile_.n_switches / ROWS)
+    what = f"processor time of the fit, {WHAT}"
+    return Row(what, "the formula of docs/scale.md", ratio, ratio, ratio, np.nan)
+
+
 def rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as room, warnings.catch_warnings(action="ignore"):
         folder = write(Path(room), ROWS, CLASSES)
@@ -69,6 +92,7 @@ def rows() -> Iterator[Row]:
             f"{PEER}, as a command", partial(read, folder),
             bar=1 / 0.7, pairs=5,
         )  # fmt: skip
+        yield processors(folder)
         yield peak(folder, f"peak memory of `reprior fit`, {WHAT}")
         yield compare(
             f"apply {WHAT} to npy", partial(apply, folder), COPY,

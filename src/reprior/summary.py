@@ -85,7 +85,11 @@ def map_lines(
     """
     low, high = calibrator.strength_interval_
     n = digits_apart(low, high)
-    equal = equal.format(low=f"{low:.{n}f}", high=f"{high:.{n}f}") if low < high else ""
+    width = lone_bin(calibrator)
+    if width is not None:
+        equal = f", the best of a grid of {width:g}"
+    else:
+        equal = equal.format(low=f"{low:.{n}f}", high=f"{high:.{n}f}") if low < high else ""
     decision, other = calibrator._decision, calibrator.probability_map_
     lines = [
         f"strength     {decision.strength:.{n}f}{equal}",
@@ -102,6 +106,17 @@ def map_lines(
         f"  temperature  {other.temperature:.4f}",
         *(f"  {line}" for line in _vector_lines(other, None)),
     ]
+
+
+def lone_bin(calibrator: PosteriorCalibrator) -> float | None:
+    """The width of the bins, where one point of their grid is best: nothing is known inside of one.
+
+    None where several points are, or where every switch was kept.
+    """
+    profile, (low, high) = calibrator.profile_, calibrator.strength_interval_
+    width = None if profile is None else profile.resolution
+    alone = width is not None and calibrator.strength_ == low and high - low < 1.5 * width
+    return width if alone else None
 
 
 def digits_apart(low: float, high: float) -> int:

@@ -113,3 +113,18 @@ def test_a_file_that_was_only_touched_is_told_by_its_time(run, folder):
     assert found.code == 2
     assert f"which has the same {size} bytes, but was changed last at 20" in found.err
     assert "and now at 2023-11-14 22:13:20.000000042 UTC" in found.err
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_ctrl_c_tells_of_what_is_saved(folder, run, monkeypatch, saved):
+    fit = engines.fit
+
+    def interrupted(*args, **options):
+        if saved:
+            fit(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reprior.engines.fit", interrupted)
+    found = run(*FIT, "--checkpoint", "saved")
+    assert found.code == 130
+    assert ("is in 'saved': the same command goes on from there." in found.err) == saved

@@ -44,3 +44,17 @@ def test_a_narrow_interval_is_told_in_as_many_digits_as_it_takes(capsys):
     line = capsys.readouterr().out.splitlines()[0]
     assert line == "strength     0.721347, and equally good from 0.721347 to 0.721348"
     assert "(equally good: 0.721347 to 0.721348)" in calibrator.summary()
+
+
+def test_of_bins_the_best_point_is_told_and_nothing_of_what_is_between(capsys):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=2000)
+    logits = rng.normal(size=(2000, 2)) + np.log([0.8, 0.2])
+    logits[np.arange(2000), labels] += 1.5
+    calibrator = rp.PosteriorCalibrator([0.8, 0.2])
+    rp.engines.fit(calibrator, [(logits, labels)], resolution=0.25)
+    assert calibrator.strength_ == calibrator.strength_interval_[0]
+    show_fit(Session(), calibrator, "cal.json")
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line == f"strength     {calibrator.strength_:.4f}, the best of a grid of 0.25"
+    assert "equally good" not in calibrator.summary()

@@ -80,6 +80,19 @@ def test_a_bar_appears_after_a_while(monkeypatch):
     assert "working" in stream.getvalue()
 
 
+def test_what_is_read_once_more_is_told_so_and_the_clock_goes_on(monkeypatch):
+    monkeypatch.setattr("reprior.cli.session.PATIENCE", 0.0)
+    session = Session()
+    stream = on_a_terminal(session)
+    with session.progress("working", 10) as tell:
+        assert session._bar_started.wait(timeout=600)  # ends a hang, measures nothing
+        for n in (4, 10, 4, 10, 3):
+            tell(n)
+    shown = stream.getvalue()
+    assert "working, reading 3" in shown
+    assert "3 samples" in shown
+
+
 def test_no_bar_for_what_is_quick(monkeypatch):
     monkeypatch.setattr("reprior.cli.session.PATIENCE", 3600.0)
     session = Session()

@@ -209,8 +209,9 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
     (path,) = tmp_path.glob("*.npz")
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(FileFormatError, match="must be a reprior checkpoint file"):
+    with pytest.raises(FileFormatError, match="is truncated, damaged") as caught:
         fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
+    assert f"Delete the folder {str(tmp_path)!r} to begin anew" in str(caught.value)
 
 
 def test_a_full_disk_ends_the_fit_and_leaves_what_was_saved(tmp_path, monkeypatch):

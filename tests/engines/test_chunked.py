@@ -446,3 +446,16 @@ def test_columns_of_frames_are_put_in_the_order_of_the_classes(frame):
     if renamed is not None:
         with pytest.raises(rp.ScoresError, match="Got 'emu', which is no class"):
             rp.engines.fit(new(), [(renamed, chunk[1])])
+
+
+def test_what_is_ignored_in_files_is_told_to_the_calibrator_too(tmp_path):
+    data = flat(0, 60)
+    labels = np.where(np.arange(60) % 7 == 0, 9, data.labels)
+    scores = np.where((labels == 9)[:, None], np.nan, data.scores)
+    np.savez(tmp_path / "a.npz", scores=scores, labels=labels, kind="logits")
+    file = open_scores(tmp_path / "a.npz", ignore_index=9)
+    with pytest.raises(OptionError, match="Pass ignore_index=9 to the calibrator too"):
+        rp.engines.fit(data.calibrator(), file)
+    options = {"ignore_index": 9, "bounds": (0.0, 2.0)}
+    found, _ = quietly(rp.engines.fit, data.calibrator(**options), file)
+    assert_same_fit(found, quietly(data.calibrator(**options).fit, scores, labels)[0])

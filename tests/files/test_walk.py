@@ -331,3 +331,29 @@ def test_what_is_said_of_files_that_were_left_out(rows, words):
     assert (
         said_of([LeftOut(Path(f"f{i}"), n, "Why.") for i, n in enumerate(rows)]) == f"{words} Why."
     )
+
+
+@pytest.mark.parametrize("n_axes", [2, 4])
+@pytest.mark.parametrize("how", ["ignored", "of weight 0"])
+def test_nan_of_samples_that_do_not_count_is_no_error(tmp_path, n_axes, how):
+    shape = (6, 3) if n_axes == 2 else (6, 3, 3, 3)  # as many pixels as classes
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=shape), rng.integers(3, size=(*shape[:1], *shape[2:]))
+    out, counts = (2,) if n_axes == 2 else (2, 1, 0), (3,) if n_axes == 2 else (3, 1, 0)
+    weight = np.ones(labels.shape)
+    (labels if how == "ignored" else weight)[out] = 9 if how == "ignored" else 0
+    given = {} if how == "ignored" else {"weight": weight}
+
+    def opened(*nan):
+        spoilt = scores.copy()
+        for at in nan:
+            spoilt[(at[0], slice(None), *at[1:])] = np.nan
+        np.savez(tmp_path / "a.npz", scores=spoilt, labels=labels, kind="logits", **given)
+        return open_scores(tmp_path / "a.npz", ignore_index=9 if how == "ignored" else None)
+
+    (chunk,) = opened(out)
+    assert np.isnan(chunk.scores).sum() == 3
+    with pytest.raises(ScoresError, match="NaN in row 3"):
+        list(opened(out, counts))
+    with pytest.raises(ScoresError, match="NaN in row 2"):
+        list(open_scores(tmp_path / "a.npz", with_labels=False))

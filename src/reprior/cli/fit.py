@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ def command(
         if place.on_dask:
             fit_on_dask(calibrator, val, reading, place, resolution=resolution, output=output)
         else:
-            with session.telling("reprior.engines.resuming"):
+            with session.telling("reprior.engines.resuming"), _telling_of_savings(checkpoint):
                 engines.fit(
                     calibrator, scores, resolution=resolution, checkpoint=checkpoint,
                     progress=progress,
@@ -153,6 +154,22 @@ def command(
     if checkpoint is not None:
         Checkpoint(checkpoint).remove()
     show_fit(session, calibrator, output)
+
+
+@contextmanager
+def _telling_of_savings(checkpoint: str | None) -> Iterator[None]:
+    """Where Ctrl-C ends the block, note that a fit goes on from what is saved, if anything is."""
+    from reprior.engines.checkpoints import Checkpoint
+
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if checkpoint is not None and not Checkpoint(checkpoint).is_empty:
+            error.add_note(
+                f"What was counted until the last saving is in {checkpoint!r}: the same command "
+                f"goes on from there."
+            )
+        raise
 
 
 def _refuse_on_dask(place: Place, checkpoint: str | None, resolution: Any) -> None:

@@ -126,13 +126,16 @@ class Session:
             TextColumn("{task.fields[done]}"), TimeElapsedColumn(),
             console=self._err, transient=True,
         )  # fmt: skip
-        task = bar.add_task(title, total=total, done="")
+        task, readings = bar.add_task(title, total=total, done=""), [0]
         timer = threading.Timer(PATIENCE, self._start, [bar])
         timer.daemon = True
         timer.start()
 
         def step(n: int) -> None:
             refuse_to_go_on()
+            if n < bar.tasks[0].completed:  # the same samples are read once more
+                readings.append(n)
+                bar.reset(task, description=f"{title}, reading {len(readings)}")
             bar.update(task, completed=n, done=f"{n:,} {counted}".rstrip())
 
         try:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.archive import read_archive, write_archive
 from reprior.files.score_file import ScoreFile
 
@@ -62,16 +62,21 @@ class Checkpoint:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._sweep()
         for path in self._files():
-            self._refuse_another(path, read_archive(path, **_MARK)[0])
+            self._refuse_another(path, self._read(path)[0])
 
     def load(self, bounds: tuple[float, float]) -> Saved | None:
         """What is saved of the pass within ``bounds``, if anything is."""
         path = self._path(bounds)
         if not path.exists():
             return None
-        header, arrays = read_archive(path, **_MARK)
+        header, arrays = self._read(path)
         self._refuse_another(path, header)
         return Saved(bool(header["finished"]), header["state"], arrays)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is saved."""
+        return not self._files()
 
     @property
     def due(self) -> bool:
@@ -98,6 +103,20 @@ class Checkpoint:
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
+    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, Vector]]:
+        try:
+            return read_archive(path, **_MARK)
+        except FileFormatError as error:
+            raise FileFormatError(
+                f"`checkpoint` must be what a fit has saved. {path.name!r} in "
+                f"{os.fspath(self.folder)!r} is truncated, damaged, of a later version of reprior "
+                f"or something else. {self._remedy}"
+            ) from error
+
+    @property
+    def _remedy(self) -> str:
+        return f"Delete the folder {os.fspath(self.folder)!r} to begin anew, or name another one."
+
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("pass-*.npz"))
 
@@ -111,8 +130,7 @@ class Checkpoint:
         return self.folder / f"pass-{low!r}-to-{high!r}.npz"
 
     def _refuse_another(self, path: Path, header: dict[str, Any]) -> None:
-        where = os.fspath(self.folder)
-        remedy = f"Delete the folder {where!r} to begin anew, or name another one."
+        where, remedy = os.fspath(self.folder), self._remedy
         if header["format_version"] != _FORMAT_VERSION:
             raise OptionError(
                 f"`checkpoint` must be of this version of reprior. {path.name!r} in {where!r} was "

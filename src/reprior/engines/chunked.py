@@ -132,7 +132,7 @@ def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
     """
     if resolution == "auto":
         sentence = (
-            f"There are more than {MOST_SWITCHES} switches, too many to keep: they are summed in "
+            f"There are more than {MOST_SWITCHES:,} switches, too many to keep: they are summed in "
             f"bins of {AUTO_RESOLUTION:g}. Pass resolution='refine' for the exact result in one "
             f"more pass, None to keep each, or a number."
         )

@@ -228,13 +228,20 @@ def _moved(found: re.Match[str], start: int, sample_axis: int) -> str:
 
 
 def _check_source(options: Any, chunks: Any) -> None:
-    """Refuse files that state another kind, or other axes, than the calibrator reads."""
+    """Refuse files that state another kind, axes or ignored labels than the calibrator reads."""
     _refuse_elsewhere(chunks)
     kind, shape = getattr(chunks, "kind", None), getattr(chunks, "shape", ())
     if kind is not None and kind != options.kind:
         raise OptionError(
             f"`kind` of the calibrator must be that of the scores. Got {options.kind!r}, and the "
             f"scores are {kind!r}. Pass kind={kind!r} to the calibrator."
+        )
+    ignored = getattr(chunks, "ignore_index", None)
+    if ignored is not None and options.ignore_index is None:
+        raise OptionError(
+            f"`ignore_index` of the calibrator must be that of the scores. Got none, and the "
+            f"scores were opened with one, which is {ignored} among the labels. Pass "
+            f"ignore_index={ignored} to the calibrator too."
         )
     axis = getattr(chunks, "class_axis", None)
     if axis is not None and len(shape) > 2 and (axis - options.class_axis) % len(shape):

@@ -162,7 +162,8 @@ class ScoreFile:
         rows = max(1, min(max_bytes // max(1, row_bytes), MAX_ROWS))
         walk = Walk(
             self._groups(), self._coder(), rows=rows, dtype=self.dtype, after=after,
-            check_labels=self._check_label_shape, skip=self.skip_unreadable, look=look,
+            check_labels=self._check_label_shape, class_axis=self.class_axis,
+            skip=self.skip_unreadable, look=look,
         )  # fmt: skip
         chunks = walk.chunks()
         alone = self.n_samples is not None and self.n_samples <= rows

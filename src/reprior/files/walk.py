@@ -107,10 +107,11 @@ class Walk:
         dtype: np.dtype[Any],
         check_labels: Callable[[tuple[int, ...]], None],
         after: Place | None = None,
+        class_axis: int = -1,
         skip: bool = False,
         look: bool = True,
     ) -> None:
-        self._look = look
+        self._look, self._class_axis = look, class_axis
         self._groups, self._coder, self._rows, self._dtype = groups, coder, rows, dtype
         self._check_labels, self._skip = check_labels, skip
         self._after = after or Place()
@@ -184,9 +185,6 @@ class Walk:
             return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
 
         scores = block.scores.astype(self._dtype, copy=False)
-        refuse = partial(_check_scores, scores, reader, where)
-        if self._look or block.weight is not None:
-            refuse()
         with _blaming_damage(reader):
             if labels is None and block.labels is not None:
                 labels = self._coder.encode(block.labels, where)
@@ -194,10 +192,50 @@ class Walk:
                 self._check_labels(labels.shape[1:])
             if block.weight is not None:
                 _check_weight(block.weight, where)
+        refuse = partial(self._check_scores, reader, scores, labels, block.weight, where)
+        if self._look or block.weight is not None:
+            refuse()
         return FileChunk(
             scores, labels, block.weight, self.start, block.extra, self.source,
             row=row, left_out=tuple(self.left_out), refuse=refuse,
         )  # fmt: skip
+
+    def _check_scores(
+        self,
+        reader: Reader,
+        scores: Vector,
+        labels: Vector | None,
+        weight: Vector | None,
+        where: Callable[[int], str],
+    ) -> None:
+        """Refuse NaN and +inf, with row and column, but for samples that do not count."""
+        with np.errstate(all="ignore"):
+            if np.isfinite(scores.sum()):  # which any of them would spoil; half the time of looking
+                return
+        bad = ~np.isfinite(scores) & (scores != -np.inf)
+        if not bad.any():
+            return
+        out = self._left_out(labels, weight)
+        if out is not None:
+            bad &= ~(out if out.ndim == bad.ndim else np.expand_dims(out, self._class_axis))
+            if not bad.any():
+                return
+        reader.check()  # bytes that were changed may be a NaN
+        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+        value = "NaN" if np.isnan(scores[at]) else "+inf"
+        raise ScoresError(
+            f"`scores` must be finite numbers. Got {value} in {where(at[0])}, "
+            f"{reader.place_in_row(at[1:])}. Correct it, or drop the row."
+        )
+
+    def _left_out(self, labels: Vector | None, weight: Vector | None) -> Vector | None:
+        """Which samples are ignored or of weight 0; None where none can be."""
+        if labels is None:
+            return None
+        out = None if self._coder.ignored is None else labels == self._coder.ignored
+        if weight is not None and weight.shape == labels.shape:
+            out = weight == 0 if out is None else out | (weight == 0)
+        return out
 
 
 def _check(files: Sequence[Reader | LabelFile]) -> None:
@@ -238,26 +276,6 @@ def _count_rows(readers: Sequence[Reader]) -> int:
     if None not in counts:
         return sum(n for n in counts if n is not None)
     return sum(len(block.scores) for reader in readers for block in reader.blocks(1 << 16))
-
-
-def _check_scores(scores: Vector, reader: Reader, where: Callable[[int], str]) -> None:
-    """Refuse NaN and +inf, with row and column."""
-    with np.errstate(all="ignore"):
-        if np.isfinite(scores.sum()):  # which any of them would spoil; half the time of looking
-            return
-    good = np.isfinite(scores)
-    if good.all():
-        return
-    bad = ~good & (scores != -np.inf)
-    if not bad.any():
-        return
-    reader.check()  # bytes that were changed may be a NaN
-    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-    value = "NaN" if np.isnan(scores[at]) else "+inf"
-    raise ScoresError(
-        f"`scores` must be finite numbers. Got {value} in {where(at[0])}, "
-        f"{reader.place_in_row(at[1:])}. Correct it, or drop the row."
-    )
 
 
 def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:

@@ -180,8 +180,8 @@ class Tuner:
             warn_of_probabilities(stacklevel=3)
         if getattr(profile, "resolution", None) is not None:
             warnings.warn(
-                f"There are more than {MOST_SWITCHES} switches, too many to keep: they are summed "
-                f"in bins of {RESOLUTION:g}, and the strength is known to one of them.",
+                f"There are more than {MOST_SWITCHES:,} switches, too many to keep: they are "
+                f"summed in bins of {RESOLUTION:g}, and the strength is known to one of them.",
                 RepriorWarning,
                 stacklevel=3,
             )

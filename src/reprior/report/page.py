@@ -20,7 +20,7 @@ from reprior.report.headline import change_sentence, judged_sentence
 from reprior.report.measure import Measured, measure
 from reprior.report.payload import fitting_data
 from reprior.report.room import MOST_BYTES
-from reprior.summary import metric_name
+from reprior.summary import lone_bin, metric_name
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -194,10 +194,12 @@ def _facts(
     calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured]
 ) -> dict[str, str]:
     """What the page lists about how it came about."""
-    low, high = calibrator.strength_interval_
+    (low, high), width = calibrator.strength_interval_, lone_bin(calibrator)
+    equal = f"equally good: {low:.6g} to {high:.6g}"
     rules = calibrator.subject_to
     facts = {
-        "Chosen strength": f"{calibrator.strength_:.6g} (equally good: {low:.6g} to {high:.6g})",
+        "Chosen strength": f"{calibrator.strength_:.6g} "
+        f"({equal if width is None else f'the best of a grid of {width:g}'})",
         "Tuned for": metric_name(calibrator.metric),
         "Subject to": "" if not rules else rules if isinstance(rules, str) else ", ".join(rules),
         "Temperature": f"{calibrator.temperature_:.6g}",

@@ -60,7 +60,8 @@ class Best:
     value : float
         The metric there.
     interval : (float, float)
-        Strengths a ≤ λ < b that are all equally good. (At the upper bound: λ ≤ b.)
+        Strengths a ≤ λ < b that are all equally good. (At the upper bound: λ ≤ b.) Of a binned
+        profile that is known of those on the grid, and not of others between them.
     at_bound : bool
         Whether the interval ends at a bound of the profile: there may be better beyond it.
     uncertainty : float
