@@ -2,7 +2,8 @@
 
 Measured as a call, and as a command with what it takes to start Python and to load what was
 compiled before; and what it takes of processors, against the formula of ``scale_costs``, which is
-made from files of up to 8 million rows. Needs 25 GB of disk and some minutes, and so is run only when it is asked for.
+made from files of up to 8 million rows. Needs 25 GB of disk and some minutes, and so is run only
+when it is asked for.
 """
 
 from __future__ import annotations
