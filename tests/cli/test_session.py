@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 
 from reprior.cli.session import Session, as_json, plain
 from reprior.exceptions import RepriorWarning
@@ -82,12 +83,20 @@ def test_a_bar_appears_after_a_while(monkeypatch):
 
 def test_what_is_read_once_more_is_told_so_and_the_clock_goes_on(monkeypatch):
     monkeypatch.setattr("reprior.cli.session.PATIENCE", 0.0)
+    session_bars, start = [], Progress.start
+
+    def noted(bar):
+        session_bars.append(bar)
+        start(bar)
+
+    monkeypatch.setattr(Progress, "start", noted)
     session = Session()
     stream = on_a_terminal(session)
     with session.progress("working", 10) as tell:
         assert session._bar_started.wait(timeout=600)  # ends a hang, measures nothing
         for n in (4, 10, 4, 10, 3):
             tell(n)
+            assert not session_bars[0].finished
     shown = stream.getvalue()
     assert "working, reading 3" in shown
     assert "3 samples" in shown

@@ -126,16 +126,21 @@ class Session:
             TextColumn("{task.fields[done]}"), TimeElapsedColumn(),
             console=self._err, transient=True,
         )  # fmt: skip
-        task, readings = bar.add_task(title, total=total, done=""), [0]
+        # One more than there are: where all is done, clock and spinner would stand still, and the
+        # result of what was read is still to be found.
+        most = None if total is None else total + 1
+        task, readings, last = bar.add_task(title, total=most, done=""), 1, 0
         timer = threading.Timer(PATIENCE, self._start, [bar])
         timer.daemon = True
         timer.start()
 
         def step(n: int) -> None:
+            nonlocal readings, last
             refuse_to_go_on()
-            if n < bar.tasks[0].completed:  # the same samples are read once more
-                readings.append(n)
-                bar.reset(task, description=f"{title}, reading {len(readings)}")
+            if n < last:  # the same samples are read once more
+                readings += 1
+                bar.update(task, description=f"{title}, reading {readings}")
+            last = n
             bar.update(task, completed=n, done=f"{n:,} {counted}".rstrip())
 
         try:
