@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.shared import NAMES, data, installed, is_one_sentence, read_output, write
 
@@ -165,3 +167,20 @@ def test_what_another_format_does_not_keep_is_said(fitted, run):
     result = run(*arguments, "-o", fitted / "out.npz")
     assert "not kept in arrays: 'label', 'id'" in result.err
     assert "not kept" not in run(*arguments, "-o", fitted / "out.parquet").err
+
+
+def test_a_column_that_is_no_class_is_named(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("val.npz", scores=rng.normal(size=(40, 3)), labels=np.arange(40) % 3, kind="logits")
+    (tmp_path / "counts.json").write_text("[70, 20, 10]")
+    fitted = run("fit", "val.npz", "--counts", "counts.json", "-o", "cal.json")
+    assert fitted.code == 0, fitted.err
+    columns = {name: rng.normal(size=5) for name in ("c0", "c1", "c2", "w")}
+    pq.write_table(pa.table(columns), "test.parquet")
+    found = run("apply", "cal.json", "test.parquet", "-o", "out.parquet")
+    assert found.code == 2
+    assert "Got 4 classes, c0, c1, c2, w; where a column is none" in found.err
+    (tmp_path / "names.json").write_text('["c0", "c1", "c2"]')
+    found = run("apply", "cal.json", "test.parquet", "-o", "out.parquet", "--classes", "names.json")
+    assert found.code == 0, found.err

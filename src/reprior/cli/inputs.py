@@ -149,8 +149,8 @@ def open_for(
     if scores.n_classes != len(known):
         raise FileFormatError(
             f"{shown_paths(scores)} must have scores of the calibrator's {len(known)} classes, "
-            f"{few(known)}. Got {scores.n_classes} classes. Give the scores of the model that the "
-            f"calibrator was fitted for."
+            f"{few(known)}. Got {scores.n_classes} classes{_named(scores)}. Give the scores of the "
+            f"model that the calibrator was fitted for."
         )
     if class_names(calibrator) is not None:
         unnamed = refuse_other_names(scores, known, reading)
@@ -331,3 +331,11 @@ def _how(reading: Reading, *, labelled: bool) -> dict[str, Any]:
 def _tell(session: Session, scores: ScoreFile) -> None:
     for sentence in scores.notes:
         session.note(sentence)
+
+
+def _named(scores: ScoreFile) -> str:
+    """The columns that were taken for classes, where they have names: one may be none."""
+    if scores.class_names is None:
+        return ""
+    listed = few(scores.class_names, 20)
+    return f", {listed}; where a column is none, say which are with --classes"
