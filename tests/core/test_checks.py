@@ -194,3 +194,13 @@ def test_an_element_is_written_as_it_is_indexed():
     mask = np.zeros((2, 3), dtype=bool)
     mask[1, 2] = True
     assert checks.element("scores", checks.first_index(mask)) == "scores[1, 2]"
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, bool])
+def test_integers_within_the_classes(dtype):
+    assert checks.within_classes(np.array([], dtype), 2)
+    assert checks.within_classes(np.array([0, 1, 1], dtype), 2)
+    assert not checks.within_classes(np.array([0, 1], dtype), 1)
+    if np.dtype(dtype).kind == "i":
+        assert not checks.within_classes(np.array([1, -1], dtype), 2)
+        assert not checks.within_classes(np.array([1, -1], dtype), 300)
