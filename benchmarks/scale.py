@@ -197,7 +197,7 @@ def _doublings(room: Path, sizes: list[tuple[int, int]]) -> Iterator[Row]:
         if before is not None:
             less, half = before
             yield compare(
-                f"fit {name}", lambda: fit(folder), f"fit {half}", lambda: fit(less),  # noqa: B023
+                f"fit {name}", partial(fit, folder), f"fit {half}", partial(fit, less),
                 bar=float("nan"), pairs=5,
             )  # fmt: skip
         before = folder, name

@@ -495,6 +495,7 @@ def draw(run: Run, path: Path) -> None:
              "axes.spines.right": False, "axes.titlesize": 10.5}  # fmt: skip
     with plt.rc_context(style):
         figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+        # Matplotlib's stubs know the engine of no particular layout.
         figure.get_layout_engine().set(wspace=0.06)  # type: ignore[union-attr, call-arg]
         for axis, (name, panel) in zip(axes, run["figure"].items(), strict=True):
             draw_panel(axis, panel)

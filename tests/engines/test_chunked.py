@@ -459,3 +459,10 @@ def test_what_is_ignored_in_files_is_told_to_the_calibrator_too(tmp_path):
     options = {"ignore_index": 9, "bounds": (0.0, 2.0)}
     found, _ = quietly(rp.engines.fit, data.calibrator(**options), file)
     assert_same_fit(found, quietly(data.calibrator(**options).fit, scores, labels)[0])
+
+
+def test_chunks_may_be_single_samples():
+    data = flat(0, 20)
+    chunks = [(data.scores[i], data.labels[i]) for i in range(20)]
+    found, _ = quietly(rp.engines.fit, data.calibrator(), chunks)
+    assert_same_fit(found, quietly(data.calibrator().fit, data.scores, data.labels)[0])

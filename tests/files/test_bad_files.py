@@ -277,3 +277,12 @@ def test_a_header_of_names_that_asks_for_more_memory_than_there_is(tmp_path):
         archive.writestr("class_names.npy", names.getvalue() + b"abc")
     with pytest.raises(DamagedError, match=r"a\.npz' must be a whole npz .*'class_names' breaks"):
         open_scores(tmp_path / "a.npz")
+
+
+def test_arrays_inside_of_an_array_are_refused(tmp_path):
+    with open(tmp_path / "a.npy", "wb") as file:
+        header = {"descr": ("<f4", (2,)), "fortran_order": False, "shape": (3,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(np.zeros(6, np.float32).tobytes())
+    with pytest.raises(FileFormatError, match=r"Got arrays of shape \(2,\) inside of it"):
+        open_scores(tmp_path / "a.npy", kind="logits")

@@ -19,7 +19,7 @@ class MemoryPool:
 
     An array keeps its memory for as long as it, or any view of it, is in use. An allocator gives
     arrays of some megabytes back to the system, and asks for new memory for the next one: that
-    was seen to cost more than reading a file into it.
+    was seen to cost nearly as much as reading a file into it.
 
     Examples
     --------

@@ -262,7 +262,8 @@ class _Pass:
         """
         with part.located():
             profile = StrengthProfile._of(reading)
-        counted = _Counted(profile, part.start + len(part.data.labels))
+        n_samples, *_ = np.shape(part.data.labels) or (1,)  # one alone has no axis of samples
+        counted = _Counted(profile, part.start + n_samples)
         if profile.weighted or not self.total.coarse:
             return counted
         self._add([counted])
