@@ -1,10 +1,17 @@
 # Everything a developer runs. `make` alone prints the list.
 #
-# One environment, .venv, in three steps that are each done once and remembered by a stamp file:
-#   light  reprior[cli,fast,sklearn], enough for the demo
-#   dev    tests, linters, documentation, PyTorch, JAX and ONNX on top
-#   heavy  boosting libraries, networks of others and the driver of a browser, for `make test-all`
-# A stamp is older than pyproject.toml or constraints.txt only when one of them changed.
+# One environment, .venv, in steps that are each done once and remembered by a stamp file:
+#   tools  the environment and the build tools
+#   light  reprior[cli,sklearn] with its compiled kernels, enough for the demo
+#   dev    the lab with PyTorch, tests, linters, documentation, JAX and ONNX on top
+#   heavy  boosting libraries, engines of the recipes and a browser's driver, for `make test-all`
+# A second one, .venv-lab, has only what `pip install . ./lab` brings: the paper's protocols are tried
+# there by `make test-all`.
+# A stamp is older than pyproject.toml or constraints.txt only when one of them changed; `light` is
+# also done again when a file in src/native changed.
+#
+# Without a C++ compiler the kernels are left out and array code does their work. `make test` and
+# `make native` set REPRIOR_NATIVE=require: there, kernels that do not compile are an error.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,13 +19,16 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --constraint constraints.txt
 
+TOOLS  := $(VENV)/.stamp-tools
 LIGHT  := $(VENV)/.stamp-light
 DEV    := $(VENV)/.stamp-dev
 HEAVY  := $(VENV)/.stamp-heavy
+LAB    := .venv-lab
+NATIVE := $(wildcard src/native/*.cpp src/native/*.h src/native/CMakeLists.txt)
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
 PARALLEL := --numprocesses $(WORKERS)
-# PyTorch, JAX, BLAS and numba would each start a thread per core in every worker.
+# PyTorch, JAX and BLAS would each start a thread per core in every worker.
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # Where a line without a test is an error.
@@ -33,23 +43,39 @@ help: ## print this list
 
 # ------------------------------------------------------------------------------ environment
 
-$(LIGHT): pyproject.toml constraints.txt
+$(TOOLS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "reprior needs Python 3.11 or newer. Try: make PYTHON=python3.12" >&2; exit 1; }
-	@echo "building $(VENV): light"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) --upgrade pip hatchling editables
-	@$(INSTALL) --no-build-isolation --editable '.[cli,fast,sklearn]'
+	@# The second line builds reprior, the third the lab.
+	@$(INSTALL) --upgrade pip
+	@$(INSTALL) scikit-build-core nanobind cmake ninja
+	@$(INSTALL) hatchling editables
 	@touch $@
 
-$(DEV): $(LIGHT)
-	@echo "building $(VENV): development tools, PyTorch (CPU), JAX, ONNX; minutes the first time"
-	@$(INSTALL) --group dev
+# What an earlier build left must not stand in for kernels that do not compile.
+$(LIGHT): $(TOOLS) $(NATIVE)
+	@echo "building $(VENV): light"
+	@rm -f src/reprior/_native.*so
+	@PATH="$(abspath $(BIN)):$$PATH" $(INSTALL) --no-build-isolation --editable '.[cli,sklearn]'
+	@ls src/reprior/_native.*so >/dev/null 2>&1 || echo "The kernels could not be compiled: array code does their work, more slowly. Run \`make native\` to see why."
+	@touch $@
+
+$(DEV): $(TOOLS) lab/pyproject.toml | $(LIGHT)
+	@echo "building $(VENV): the lab with PyTorch (CPU), development tools, JAX, ONNX; minutes the first time"
+	@$(INSTALL) --no-build-isolation --editable ./lab --group dev
 	@touch $@
 
 $(HEAVY): $(DEV)
-	@echo "building $(VENV): boosting libraries, networks of others and the browser's driver"
+	@echo "building $(VENV): boosting libraries, engines of the recipes, the browser's driver"
 	@$(INSTALL) --group heavy
+	@touch $@
+
+$(LAB)/.stamp: pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE) $(shell find src lab/src -name '*.py' -o -name '*.js*' -o -name '*.html')
+	@echo "building $(LAB): what pip install . ./lab brings, and nothing else"
+	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
+	@$(LAB)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt . ./lab
+	@$(LAB)/bin/python -m pip --disable-pip-version-check install --quiet --force-reinstall --no-deps . ./lab
 	@touch $@
 
 .PHONY: setup
@@ -61,22 +87,49 @@ setup: $(DEV) ## build the development environment in .venv
 demo: $(LIGHT) ## show the main job on real data (light: no PyTorch, no JAX)
 	@$(BIN)/reprior demo -o build/demo
 
+.PHONY: native
+native: export REPRIOR_NATIVE = require
+native: $(TOOLS) ## compile the kernels, only what changed, and show the compiler's output
+	@PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --verbose --no-deps --no-build-isolation --editable .
+	@touch $(LIGHT)
+
 .PHONY: test
+test: export REPRIOR_NATIVE = require
 test: lint ## everything: lint, types, layers, tests, doctests, docs' examples, coverage
-	@$(THREADS) $(PYTEST) tests src $(PARALLEL) --cov --cov-report=
+	@$(THREADS) $(PYTEST) tests src lab $(PARALLEL) --cov --cov-report=
 	@# The examples of one page use each other's names: one after the other, in one process.
 	@$(THREADS) $(PYTEST) README.md docs --cov --cov-append --cov-report=
 	@$(BIN)/python -m coverage report --include='$(EVERY_LINE)' --fail-under=100
 
 .PHONY: test-all
-test-all: $(HEAVY) ## the heavy tests alone (none of them is run by `make test`)
-	@$(PYTEST) tests -m heavy
+test-all: export REPRIOR_NATIVE = require
+test-all: $(HEAVY) $(LAB)/.stamp sanitize ## the heavy tests alone (none of them is run by `make test`)
+	@REPRIOR_PYTHON=$(abspath $(LAB))/bin/python $(PYTEST) tests lab -m heavy
+
+# A copy of the sources with a library that stops at the first access out of bounds, use of freed
+# memory or undefined operation. Python itself is not built that way, so the run-time library of the
+# sanitizer is loaded before it. Leaks are not reported: Python keeps memory until it ends.
+SANITIZED := build/sanitize
+.PHONY: sanitize
+sanitize: export REPRIOR_NATIVE = require
+sanitize: $(DEV) ## run the tests of the kernels under AddressSanitizer and UBSan
+	@mkdir -p $(SANITIZED)/src
+	@PATH="$(abspath $(BIN)):$$PATH" cmake -S src/native -B $(SANITIZED)/native -G Ninja \
+		-DPython_EXECUTABLE=$(abspath $(BIN))/python -DREPRIOR_SANITIZE=ON >/dev/null
+	@PATH="$(abspath $(BIN)):$$PATH" cmake --build $(SANITIZED)/native
+	@rm -rf $(SANITIZED)/src/reprior && cp -R src/reprior $(SANITIZED)/src/
+	@rm -f $(SANITIZED)/src/reprior/_native.*so && cp $(SANITIZED)/native/_native.*so $(SANITIZED)/src/reprior/
+	@$(THREADS) PYTHONPATH=$(abspath $(SANITIZED))/src ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
+		$(PYTEST) tests/native
 
 .PHONY: lint
-lint: $(DEV) ## ruff, mypy --strict, import-linter
+lint: $(DEV) ## ruff, mypy --strict, stubtest, import-linter
+	@ls src/reprior/_native.*so >/dev/null 2>&1 || $(MAKE) native
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy --strict src
+	@$(BIN)/mypy --strict src lab/src
+	@$(BIN)/python tests/native/check_stub.py
 	@$(BIN)/lint-imports
 
 .PHONY: format
@@ -98,6 +151,8 @@ bench: $(DEV) ## measure ratios against named peers
 
 .PHONY: clean
 clean: ## remove everything that can be built again
-	rm -rf $(VENV) build dist site .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(LAB) build dist site .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
-	find src tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -f src/reprior/_native.*so
+	find src/native/editable -mindepth 1 ! -name CMakeLists.txt ! -name .gitignore -delete
+	find src lab tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

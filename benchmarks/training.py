@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from benchmarks.timing import Row, compare
-from reprior.experiments.config import RunConfig
-from reprior.experiments.data.images import ImageData
-from reprior.experiments.models import build_model
-from reprior.experiments.training.batches import Stream
-from reprior.experiments.training.loop import train
+from reprior_lab import build_model
+from reprior_lab.config import RunConfig
+from reprior_lab.data.images import ImageData
+from reprior_lab.training.batches import Stream
+from reprior_lab.training.loop import train
 
 N, BATCH, K = 2560, 128, 10
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from reprior.cli.app import COMMANDS, SUMMARIES, app
+from reprior.cli.app import COMMANDS, LAB, app
 
 FOLDER = Path(__file__).parent.parent / "commands"
 
@@ -45,6 +45,32 @@ Notes, progress and errors go to stderr.
 `python -m reprior` is the same program. `reprior completion bash` prints a script that completes
 commands and options.
 
+## Commands of your own
+
+Another distribution can add a command to `reprior`. Its `pyproject.toml` names a click command:
+
+```toml
+[project.entry-points."reprior.commands"]
+hello = "my_package.hello:command"
+```
+
+`reprior.cli` has what such a command is made of. It then takes `--json` and `--quiet`, and fails in
+one sentence, as the others do:
+
+```python
+import click
+from reprior.cli import Session, session_options, shows
+
+
+@click.command("hello", epilog=shows("reprior hello"), short_help="Say hello.")
+@session_options
+def command(session: Session) -> None:
+    session.say("hello")
+    session.result({{"said": "hello"}})
+```
+
+`reprior --help` then lists it. It cannot replace a command of ours.
+
 ## Files
 
 | what | formats |
@@ -62,9 +88,10 @@ that are by name then need `--classes`, the names in the order of the scores; th
 Score files are read and written in pieces. `fit`, `apply` and `evaluate` on a million rows of 50
 classes in a parquet file each stay below 1 GiB of memory, and `fit` from npy files whose switches
 are binned below 600 MB, which tests hold them to; just under ten million switches that are kept one
-by one can take 1 GB ([scale](../scale.md#what-it-costs)). With numba, the first `fit` of half a
-million scores or more compiles its loops, once per installation. That can take many seconds; on a
-terminal the progress bar says so.
+by one can take 1 GB ([scale](../scale.md#what-it-costs)).
+
+`reprior --version` shows the version and what computes: the compiled kernels with their instruction
+set, or array code.
 """
 
 
@@ -86,14 +113,22 @@ FILES = {
 def pages() -> dict[str, str]:
     """Return the text of every page, by file name."""
     root = click.Context(app, info_name="reprior", **app.context_settings)
-    rows = "\n".join(f"| [`{name}`]({name}.md) | {SUMMARIES[name]} |" for name in COMMANDS)
+    commands = {name: app.get_command(root, name) for name in (*COMMANDS, *LAB)}
+    rows = "\n".join(
+        f"| [`{name}`]({name}.md) | {COMMANDS.get(name) or _of_the_lab(command)} |"
+        for name, command in commands.items()
+    )
     files = "\n".join(f"| {what} | {forms} |" for what, forms in FILES.items())
     found = {"index.md": f"{NOTE}\n\n{INDEX.format(rows=rows, files=files)}"}
-    for name in COMMANDS:
-        command = app.get_command(root, name)
+    for name, command in commands.items():
         assert command is not None
         found[f"{name}.md"] = page(command, click.Context(command, info_name=name, parent=root))
     return found
+
+
+def _of_the_lab(command: click.Command | None) -> str:
+    assert command is not None
+    return f"{command.get_short_help_str(limit=100)} (needs [the lab](../reproduce.md))"
 
 
 def page(command: click.Command, ctx: click.Context, level: int = 1) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from tests.child_processes import ended
 
 NAMES = ["cat", "dog", "owl"]
 COUNTS = np.array([900, 90, 10])
@@ -121,10 +121,8 @@ def in_process(capsys: Any, *arguments: Any) -> Result:
 
 def installed(*arguments: Any, **options: Any) -> Result:
     """Run the installed command."""
-    done = subprocess.run(
-        [COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONWARNINGS": "error"}, **options,
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = ended([COMMAND, *map(str, arguments)], env=environment, **options)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

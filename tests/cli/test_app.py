@@ -9,27 +9,79 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import click
 import pytest
+from tests.child_processes import ended, started
 from tests.cli.shared import COMMAND, data, installed, is_one_sentence, write
 
-from reprior.cli.app import COMMANDS, SUMMARIES
+from reprior.cli.app import COMMANDS, LAB
+from reprior.core import kernels
 
 OWN = [name for name in COMMANDS if name != "fold"]  # fold has tests of its own
 
 
 def test_version(run):
-    assert run("--version").out.split()[-1] == version("reprior")
+    shown = run("--version").out
+    assert shown == f"reprior, version {version('reprior')}, kernels: {kernels.description()}\n"
 
 
 def test_python_m_reprior():
-    done = subprocess.run(
-        [sys.executable, "-m", "reprior", "--version"], capture_output=True, text=True, check=True
-    )
+    done = ended([sys.executable, "-m", "reprior", "--version"])
     assert done.stdout == installed("--version").out
 
 
-def test_every_command_has_a_summary():
-    assert list(SUMMARIES) == list(COMMANDS)
+def points(monkeypatch, **commands):
+    """Let these be the entry points that other distributions have: name → object or error."""
+
+    class Point:
+        def __init__(self, name, value):
+            self.name, self.value, self._made = name, f"other.{name}:command", value
+
+        def load(self):
+            if isinstance(self._made, Exception):
+                raise self._made
+            return self._made
+
+    found = [Point(name, value) for name, value in commands.items()]
+    monkeypatch.setattr("reprior.cli.app.entry_points", lambda group: found)
+
+
+@pytest.mark.parametrize("name", LAB)
+def test_without_the_lab_its_commands_say_what_to_install(run, monkeypatch, name):
+    points(monkeypatch)
+    result = run(name, "--data", "digits")
+    assert is_one_sentence(result)
+    assert f"`reprior {name}` needs the lab" in result.err
+    assert "pip install ./lab" in result.err
+    assert f"\n  {name} " not in run("--help").out
+
+
+@pytest.mark.parametrize("name", LAB)
+def test_with_the_lab_its_commands_are_listed(run, name):
+    pytest.importorskip("reprior_lab")
+    shown = run("--help").out
+    assert f"\n  {name} " in shown[shown.index("Commands of other distributions:") :]
+
+
+def test_other_distributions_add_commands(run, monkeypatch):
+    @click.command(short_help="Say hello.")
+    def hello():
+        click.echo("hello")
+
+    points(monkeypatch, hello=hello, fit=hello)
+    assert run("hello").out == "hello\n"
+    assert "Say hello." in run("--help").out
+    assert "--counts" in run("fit", "--help").out  # ours is not replaced
+
+
+@pytest.mark.parametrize("broken", [ImportError("no such thing"), "not a command"])
+def test_a_broken_command_of_others_is_one_sentence(run, monkeypatch, broken):
+    points(monkeypatch, hello=broken)
+    result = run("hello")
+    assert is_one_sentence(result)
+    assert "other.hello:command" in result.err
+    shown = run("--help")
+    assert (shown.code, "(broken)" in shown.out) == (0, True)
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -45,10 +97,7 @@ def test_help_imports_no_command():
         "import sys; from reprior.__main__ import main; main(['--help']); "
         "assert not {'pyarrow', 'sklearn', 'zarr', 'reprior.cli.fit'} & set(sys.modules)"
     )
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
-        == 0
-    )
+    assert ended([sys.executable, "-c", code]).returncode == 0
 
 
 def test_a_near_command_is_suggested(run):
@@ -100,10 +149,7 @@ def test_a_full_disk_is_one_sentence(job):
     if not os.path.exists("/dev/full"):
         pytest.skip("SKIPPED: this system has no /dev/full, so a full disk cannot be tried")
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [COMMAND, "prior", "--counts", str(job / "counts.json")],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+        done = ended([COMMAND, "prior", "--counts", str(job / "counts.json")], stdout=full)
     assert done.returncode == 2
     assert "the disk is full" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -113,10 +159,7 @@ def test_a_closed_pipe_is_silent(job):
     read, write_end = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run(
-            [COMMAND, "prior", "--counts", str(job / "counts.json")],
-            stdout=write_end, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+        done = ended([COMMAND, "prior", "--counts", str(job / "counts.json")], stdout=write_end)
     finally:
         os.close(write_end)
     assert done.stderr == ""
@@ -151,15 +194,15 @@ sys.exit(main(sys.argv[1:]))
 def test_an_interrupt_leaves_nothing(fitted, extension, number, code):
     write(fitted / f"big.{extension}", data(2))
     before = sorted(path.name for path in fitted.iterdir())
-    process = subprocess.Popen(
+    with started(
         [sys.executable, "-c", SLOW, "apply", fitted / "cal.json", fitted / f"big.{extension}",
          "-o", fitted / f"out.{extension}"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(number)
-    _, err = process.communicate()
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        _, err = process.communicate()
     assert process.returncode == code
     assert "Traceback" not in err
     assert sorted(path.name for path in fitted.iterdir()) == before
@@ -173,10 +216,9 @@ def test_a_limit_on_file_size_leaves_nothing(fitted):
         "from reprior.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     before = sorted(path.name for path in fitted.iterdir())
-    done = subprocess.run(
+    done = ended(
         [sys.executable, "-c", limited, "apply", fitted / "cal.json", fitted / "big.csv",
          "-o", fitted / "out.csv"],
-        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("Error: ")

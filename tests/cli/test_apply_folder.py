@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
+from tests.child_processes import started
 from tests.cli.shared import NAMES, data, is_one_sentence, read_output, write, write_counts
 
 import reprior as rp
@@ -97,9 +97,9 @@ def test_what_a_killed_run_has_left_is_swept(shards, run, monkeypatch):
 
 
 def _dead_process():
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    return done.pid
+    with started([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
 
 
 def test_looking_at_files_takes_as_many_steps_per_file_whatever_their_number(

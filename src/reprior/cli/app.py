@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points, version
 from types import FrameType
 
 import click
@@ -17,23 +18,9 @@ from reprior.files.interrupts import refuse_to_go_on
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]
 
-#: Where each command lives. A module is imported when its command is called or listed.
+#: Our own commands in the order of the job, with what each does: `reprior --help` imports none.
+#: Each is ``command`` of the module ``reprior.cli.NAME``.
 COMMANDS = {
-    "fit": "reprior.cli.fit",
-    "apply": "reprior.cli.apply",
-    "evaluate": "reprior.cli.evaluate",
-    "report": "reprior.cli.report",
-    "prior": "reprior.cli.prior",
-    "fuse": "reprior.cli.fuse",
-    "fold": "reprior.cli.fold",
-    "train": "reprior.cli.train",
-    "reproduce": "reprior.cli.reproduce",
-    "demo": "reprior.cli.demo",
-    "completion": "reprior.cli.completion",
-}
-
-#: What each command does, here so that `reprior --help` need not import them all.
-SUMMARIES = {
     "fit": "Tune the correction on labelled validation scores.",
     "apply": "Write corrected probabilities and predictions.",
     "evaluate": "Compare before and after on labelled scores.",
@@ -41,21 +28,25 @@ SUMMARIES = {
     "prior": "Show the prior that counts or labels amount to.",
     "fuse": "Fuse the posteriors of several models, row by row.",
     "fold": "Put the correction inside an ONNX model.",
-    "train": "Train a network on long-tailed data, to compare methods.",
-    "reproduce": "Reproduce a table or figure of the paper.",
     "demo": "Do the whole job on real data, in under a minute.",
     "completion": "Print a script that completes commands in your shell.",
 }
+
+#: Other distributions add commands by entry points of this group: name → click command.
+PLUGINS = "reprior.commands"
+
+#: Commands of the lab. Without it they are not listed, and say what to install.
+LAB = ("train", "reproduce")
 
 INTERRUPTED, TERMINATED, PIPE_CLOSED = 130, 143, 1  # rich and click end with 1 too
 
 
 class LazyGroup(SentenceGroup):
-    """Commands by name, imported when they are needed."""
+    """Our commands and those of other distributions, imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
-        """Return the names in the order of the job."""
-        return list(COMMANDS)
+        """Return the names: ours in the order of the job, then those of other distributions."""
+        return [*COMMANDS, *_plugins()]
 
     def get_command(
         self,
@@ -63,21 +54,81 @@ class LazyGroup(SentenceGroup):
         cmd_name: str,
     ) -> click.Command | None:
         """Import a command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(COMMANDS[cmd_name]).command
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[cmd_name]}.command must be a click command.")
-        return command
+        if cmd_name in COMMANDS:
+            command: click.Command = importlib.import_module(f"reprior.cli.{cmd_name}").command
+            return command
+        plugins = _plugins()
+        return _loaded(plugins[cmd_name]) if cmd_name in plugins else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; of one that is not installed, say how to install it."""
+        if args and args[0] in COMMANDS:  # no look at other distributions, which takes time
+            return click.Group.resolve_command(self, ctx, args)
+        if args and args[0] in LAB and args[0] not in _plugins():
+            raise Failure(
+                f"`reprior {args[0]}` needs the lab, a distribution of its own: reprior-lab must "
+                f"be installed. It is not. Run in a clone of reprior: pip install ./lab"
+            )
+        return super().resolve_command(ctx, args)
 
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click passes it
         formatter: click.HelpFormatter,
     ) -> None:
-        """List the commands without importing them."""
+        """List the commands without importing ours."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES[name]) for name in COMMANDS])
+            formatter.write_dl(list(COMMANDS.items()))
+        plugins = _plugins()
+        if plugins:
+            with formatter.section("Commands of other distributions"):
+                formatter.write_dl([(name, _summary(point)) for name, point in plugins.items()])
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    """Return the entry points of other distributions' commands; they cannot replace ours."""
+    found = {point.name: point for point in entry_points(group=PLUGINS)}
+    return {name: found[name] for name in sorted(found) if name not in COMMANDS}
+
+
+def _loaded(point: EntryPoint) -> click.Command:
+    """Import a command of another distribution; refuse one that is broken in a sentence."""
+    try:
+        command = point.load()
+    except Exception as error:  # whatever a module of others raises when it is imported
+        raise Failure(
+            f"The command {point.name!r} must be importable. Got {type(error).__name__} from "
+            f"{point.value}: {error}. Install its distribution again, or remove it."
+        ) from error
+    if not isinstance(command, click.Command):
+        raise Failure(
+            f"The entry point {point.name!r} of {PLUGINS} must be a click command. Got "
+            f"{type(command).__name__} from {point.value}. Report it to its authors."
+        )
+    return command
+
+
+def _summary(point: EntryPoint) -> str:
+    try:
+        return _loaded(point).get_short_help_str(limit=70)
+    except Failure as failure:  # the help of the others stays readable
+        return f"(broken) {failure.message}"
+
+
+def _show_version(
+    context: click.Context,
+    _parameter: click.Parameter,
+    value: bool,
+) -> None:
+    """Print the version, and whether compiled kernels are in use, and leave."""
+    if not value or context.resilient_parsing:
+        return
+    from reprior.core import kernels
+
+    click.echo(f"reprior, version {version('reprior')}, kernels: {kernels.description()}")
+    context.exit()
 
 
 @click.group(
@@ -85,12 +136,19 @@ class LazyGroup(SentenceGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: reprior demo -o demo",
 )
-@click.version_option(package_name="reprior", prog_name="reprior")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and what computes, and exit.",
+)
 def app() -> None:
     """Re-set the prior of a trained classifier.
 
     From the scores of a model on labelled validation data and the class counts it was trained on,
-    to better decisions and honest probabilities, without retraining.
+    to better decisions and calibrated probabilities, without retraining.
     """
 
 

@@ -116,8 +116,8 @@ def command(
         decided = None if costs is None else costs_of(session, calibrator, costs, scores)
         applying = Applying(calibrator, session, keep, decided)
         if not to_folder:
-            check_output(output, read)
-            sweep(Path(output).parent)
+            check_output(output, read, store=True)
+            sweep(Path(output).resolve().parent)
             _show(session, scores, [output], [applying.write(scores, output)])
             return
         each = replace(reading, skip_unreadable=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reprior.cli.applying import Applying
 from reprior.cli.outputs import refuse_inputs
 from reprior.exceptions import OptionError
+from reprior.files.atomic import output_target
 from reprior.files.detect import is_store
 from reprior.files.rooms import sweep
 from reprior.files.walk import UNREADABLE, LeftOut
@@ -123,9 +124,10 @@ def _read(scores: ScoreFile) -> Iterator[Chunk]:
 
 
 def _refuse_clashes(targets: Sequence[Path]) -> None:
-    """Refuse folders where files are to be, and two outputs of one name."""
+    """Refuse what is no file where files are to be, and two outputs of one name."""
     seen: set[Path] = set()
     for path in targets:
+        output_target(path, argument="output", folder=True)
         if path.is_dir() and not is_store(path):
             raise OptionError(
                 f"`output` must be free for a file per input. Got {str(path)!r}, which is a "

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from reprior.cli import digits
 from reprior.cli.examples import PROMPT, shows
-from reprior.cli.options import output_option
+from reprior.cli.options import folder_option
 from reprior.cli.outputs import refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
@@ -30,7 +30,7 @@ FILES = ("val.csv", "test.csv", "counts.json", "cal.json", "report.html")
 
 
 @click.command("demo", epilog=shows("reprior demo -o demo"))
-@output_option("The folder to write to. It is made if it is not there.")
+@folder_option("The folder to write to. It is made if it is not there.", required=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the split.")
 @session_options
 def command(session: Session, output: str, seed: int) -> None:

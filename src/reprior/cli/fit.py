@@ -27,7 +27,6 @@ from reprior.cli.options import (
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
-from reprior.cli.status import with_compiling
 from reprior.cli.target import target_prior_of
 from reprior.cli.tuning import NumberOr, Tuning, check_metrics, tuning_options
 from reprior.exceptions import OptionError
@@ -141,7 +140,7 @@ def command(
     prior, names, _ = source_of(session, counting, source_prior, scores)
     target = target_prior_of(session, target_prior, target_scores, prior, names, scores, reading)
     calibrator = _calibrator(session, scores, (prior, target), names, tuning)
-    with session.progress(with_compiling("tuning", scores), scores.n_samples) as progress:
+    with session.progress("tuning", scores.n_samples) as progress:
         if place.on_dask:
             fit_on_dask(calibrator, val, reading, place, resolution=resolution, output=output)
         else:

@@ -165,7 +165,7 @@ def command(
     known = _per_input("--flatten", references, len(scores))
     inputs = _open(session, scores, maps, known, reading)
     first = inputs[0].file
-    check_output(output, [*scores, *maps, *known, reading.classes])
+    check_output(output, [*scores, *maps, *known, reading.classes], store=True)
     refuse_other_rows([each.file for each in inputs])
     done = 0
     with (

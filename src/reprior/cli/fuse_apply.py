@@ -61,7 +61,7 @@ def command(
     named = named_files(modalities)
     model = load_fusion(fusion, missing)
     found = open_known(session, model, named, reading, labelled=False)
-    check_output(output, [fusion, reading.classes, *found.paths])
+    check_output(output, [fusion, reading.classes, *found.paths], store=True)
     first, n_classes, done = found.first, model.source_prior_.size, 0
     names = None if is_range(model.classes_) else model.classes_.tolist()
     with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import click
 
 from reprior.core.checks import KINDS
 from reprior.exceptions import OptionError
+from reprior.files.atomic import output_target
 
 __all__ = [
     "Names",
@@ -19,6 +21,7 @@ __all__ = [
     "Reading",
     "collected",
     "counts_options",
+    "folder_option",
     "groups_option",
     "output_option",
     "reading_options",
@@ -84,10 +87,34 @@ def scores_argument(name: str, *, required: bool = True) -> Callable[[Command], 
 
 
 def output_option(help_text: str, *, required: bool = True) -> Callable[[Command], Command]:
-    """Return ``-o``."""
+    """Return ``-o``. A pipe or a device is refused here, before any command opens its inputs."""
+
+    def checked(_: click.Context, __: click.Parameter, output: str | None) -> str | None:
+        if output is not None:
+            output_target(output, argument="output", folder=True)
+        return output
+
     return click.option(
-        "-o", "--output", type=PATH, required=required, metavar="OUT", help=help_text
-    )
+        "-o", "--output", type=PATH, required=required, metavar="OUT", help=help_text,
+        callback=checked,
+    )  # fmt: skip
+
+
+def folder_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """Return ``-o`` of a command that writes into a folder; a file is refused at once."""
+
+    def checked(_: click.Context, __: click.Parameter, output: str | None) -> str | None:
+        if output is not None and os.path.lexists(output) and not os.path.isdir(output):
+            raise OptionError(
+                f"--output must be a new name or a folder. Got {output!r}, which is no folder. "
+                f"Choose another name."
+            )
+        return output
+
+    return click.option(
+        "-o", "--output", type=PATH, required=required, metavar="DIR", help=help_text,
+        callback=checked,
+    )  # fmt: skip
 
 
 _KIND = click.option(

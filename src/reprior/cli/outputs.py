@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import OptionError
+from reprior.files.atomic import output_target
 from reprior.files.detect import is_store
 
 __all__ = ["check_output", "refuse_inputs", "refuse_stdout"]
 
 
-def check_output(output: str, inputs: Sequence[Any]) -> None:
-    """Refuse an output that cannot be written, or is an input, before any work is done."""
+def check_output(output: str, inputs: Sequence[Any], *, store: bool = False) -> None:
+    """Refuse an output that cannot be written, or is an input, before any work is done.
+
+    ``store`` allows a zarr store that is there, for outputs that may be one.
+    """
     refuse_stdout(output)
-    there = Path(output)
-    refuse_inputs([there], inputs)
-    if output.endswith(("/", os.sep)) or (there.is_dir() and not is_store(there)):
+    refuse_inputs([Path(output)], inputs)
+    there = output_target(output, argument="output", folder=True)
+    if output.endswith(("/", os.sep)) or (there.is_dir() and not (store and is_store(there))):
         raise OptionError(f"`output` must be a file. Got the folder {output!r}. Add a file name.")
     try:
         with tempfile.TemporaryFile(dir=there.parent):

@@ -23,7 +23,6 @@ from reprior.cli.options import (
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
-from reprior.cli.status import with_compiling
 from reprior.core.checks import check_bounds
 from reprior.exceptions import OptionError
 
@@ -105,7 +104,7 @@ def command(
             validation.n_classes,
         )
     check_output(output, [cal, counts, reading.classes, *_read(validation), *_read(judged)])
-    with session.progress(with_compiling("writing the page", validation), None) as progress:
+    with session.progress("writing the page", None) as progress:
         path = write_report(
             output, calibrator, validation, test=judged, counts=train_counts, groups=groups,
             title=title, progress=progress,

@@ -16,6 +16,7 @@ from reprior.core.prior import as_prior
 from reprior.exceptions import OptionError, PriorError
 
 __all__ = [
+    "IGNORE_INDEX",
     "CosineLinear",
     "FocalLoss",
     "LDAMLoss",
@@ -27,17 +28,18 @@ __all__ = [
 REDUCTIONS = ("mean", "sum", "none")
 
 #: torch's own label for samples to leave out.
-IGNORED = -100
+IGNORE_INDEX = -100
 
 
 class _ClassLoss(nn.Module):
     """Options every loss has in common with ``torch.nn.CrossEntropyLoss``."""
 
     weight: Tensor | None
+    reductions: tuple[str, ...] = REDUCTIONS
 
     def __init__(self, weight: Any, ignore_index: int, reduction: str) -> None:
         super().__init__()
-        check_choice("reduction", reduction, REDUCTIONS)
+        check_choice("reduction", reduction, self.reductions)
         given = None if weight is None else torch.as_tensor(weight, dtype=torch.get_default_dtype())
         self.register_buffer("weight", given)
         self.ignore_index, self.reduction = ignore_index, reduction
@@ -55,8 +57,15 @@ class FocalLoss(_ClassLoss):
     .. math:: \ell = -v_y\,(1 - p_y)^{γ} \log p_y
 
     where p is the softmax of the logits, y the label, γ the focus and v the class weights. p is
-    taken from the unweighted softmax. The mean is weighted as in ``torch.nn.CrossEntropyLoss``:
-    the sum over Σ v_y. γ = 0 is cross-entropy.
+    taken from the unweighted softmax. γ = 0 is cross-entropy. With the N samples of a batch that
+    are not left out, the two means are
+
+    .. math:: \frac{\sum_i \ell_i}{\sum_i v_{y_i}} \text{ (mean)}, \qquad
+        \frac{1}{N} \sum_i \ell_i \text{ (plain_mean)}
+
+    The first is that of ``torch.nn.CrossEntropyLoss``, the second that of the public code of [2]_.
+    Without class weights they are equal. With weights, the plain mean is smaller on batches of
+    classes that weigh little, so that steps of a given learning rate are shorter.
 
     Parameters
     ----------
@@ -66,28 +75,37 @@ class FocalLoss(_ClassLoss):
         v.
     ignore_index : int, default -100
         A label that marks samples to leave out.
-    reduction : {"mean", "sum", "none"}, default "mean"
+    reduction : {"mean", "plain_mean", "sum", "none"}, default "mean"
         What is returned of the losses of all samples.
 
     References
     ----------
-    .. [1] Lin, Goyal, Girshick, He, Dollár. "Focal Loss for Dense Object Detection", ICCV 2017.
+    .. [1] Lin, Goyal, Girshick, He, Dollár. "Focal Loss for Dense Object Detection", ICCV 2017:
+       Eq. 5.
+    .. [2] Cao, Wei, Gaidon, Arechiga, Ma. "Learning Imbalanced Datasets with
+       Label-Distribution-Aware Margin Loss", NeurIPS 2019: the code, LDAM-DRW, ``losses.py``.
 
     Examples
     --------
     >>> import torch
     >>> from reprior.torch.losses import FocalLoss
-    >>> loss = FocalLoss(gamma=1.0)(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
-    >>> round(loss.item(), 4)  # half of log 2
+    >>> logits, labels = torch.zeros(2, 2), torch.tensor([0, 0])
+    >>> round(FocalLoss(gamma=1.0)(logits, labels).item(), 4)  # half of log 2
     0.3466
+    >>> weight = [0.5, 1.5]
+    >>> means = (FocalLoss(1.0, weight, reduction=each) for each in ("mean", "plain_mean"))
+    >>> [round(loss(logits, labels).item(), 4) for loss in means]
+    [0.3466, 0.1733]
     """
+
+    reductions = (*REDUCTIONS, "plain_mean")
 
     def __init__(
         self,
         gamma: float = 1.0,
         weight: Any = None,
         *,
-        ignore_index: int = IGNORED,
+        ignore_index: int = IGNORE_INDEX,
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, ignore_index, reduction)
@@ -102,12 +120,15 @@ class FocalLoss(_ClassLoss):
         rest = (-torch.expm1(log_own)).clamp_min(torch.finfo(log_own.dtype).tiny)
         losses = -(rest**self.gamma) * log_own
         kept = (labels != self.ignore_index).to(losses.dtype)
+        n_kept = kept.sum()
         if self.weight is not None:
             index = labels.where(labels != self.ignore_index, torch.zeros_like(labels))
             kept = kept * self.weight.to(losses.dtype)[index]
         losses = losses * kept
         if self.reduction == "none":
             return losses
+        if self.reduction == "plain_mean":
+            return losses.sum() / n_kept
         return losses.sum() / kept.sum() if self.reduction == "mean" else losses.sum()
 
 
@@ -162,7 +183,7 @@ class LDAMLoss(_ClassLoss):
         scale: float = 30.0,
         *,
         weight: Any = None,
-        ignore_index: int = IGNORED,
+        ignore_index: int = IGNORE_INDEX,
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, ignore_index, reduction)
@@ -225,7 +246,7 @@ class LogitAdjustedLoss(_ClassLoss):
         strength: float = 1.0,
         *,
         weight: Any = None,
-        ignore_index: int = IGNORED,
+        ignore_index: int = IGNORE_INDEX,
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight, ignore_index, reduction)

@@ -1,0 +1,348 @@
+"""The correction on top of a trained model, judged three ways: honestly, as the paper, untuned."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from reprior import StrengthProfile
+from reprior.core import as_prior, as_target_prior, check_labels, slopes
+from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
+from reprior.metrics import COUNT_METRICS, CountMetric, find_metric
+from reprior.tuning import best_widened
+
+if TYPE_CHECKING:
+    from reprior_lab.training.scores import RunScores
+
+__all__ = ["Correction", "Folded", "Judged", "correct", "correct_folds"]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Bounds: TypeAlias = tuple[float, float]
+
+#: Strengths that are searched at first; the upper bound is doubled where the best lies at it.
+BOUNDS: Bounds = (0.0, 2.0)
+
+#: Coverage of an interval.
+CONFIDENCE = 0.95
+
+#: Numbers that are corrected at once, so that 8,142 classes need no second copy of all scores.
+BLOCK = 1 << 22
+
+#: What the search says of bounds that it widened: the strength itself is in the result.
+_SAID_BY_THE_STRENGTH = "The best strength lay (at|near) the upper bound|No strength from"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the correction does to the error of a set of samples.
+
+    Parameters
+    ----------
+    error : float
+        Share of wrong predictions after the correction.
+    gain : float
+        The error before minus the error after, of the same samples.
+    interval : (float, float)
+        95 % interval of the gain, with the strengths taken as given: exact (Clopper and Pearson)
+        in the share of better ones among the samples whose decision became right or wrong, so it
+        holds also where these are few.
+    strengths : tuple of float
+        The strength of each part that was tuned on.
+    same_labels : bool
+        Whether the strength was tuned on the labels that it is judged on.
+    """
+
+    error: float
+    gain: float
+    interval: tuple[float, float]
+    strengths: tuple[float, ...]
+    same_labels: bool
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A model before and after the correction of its prior.
+
+    Parameters
+    ----------
+    error : float
+        Share of wrong predictions of the uncorrected model, over all test samples.
+    honest : Judged
+        Tuned on other samples than it is judged on. Where the test set was halved: tuned on each
+        half and judged on the other, pooled.
+    paper : Judged
+        Tuned on the test labels that it is judged on, as the paper did for its CIFAR tables.
+    bayes : Judged
+        Strength 1, the plain rule of Bayes: nothing is tuned.
+    """
+
+    error: float
+    honest: Judged
+    paper: Judged
+    bayes: Judged
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON has it.
+
+        Examples
+        --------
+        >>> judged = Judged(0.25, 0.5, (0.1, 0.9), (1.0,), same_labels=False)
+        >>> made = Correction(0.75, judged, judged, judged)
+        >>> Correction.from_dict(made.to_dict()) == made
+        True
+        """
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Correction:
+        """Return what :meth:`to_dict` described, before or after it was JSON."""
+        try:
+            judged = [_judged_of(document[name]) for name in ("honest", "paper", "bayes")]
+            return cls(float(document["error"]), *judged)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"A correction must have error, honest, paper and bayes. Got "
+                f"{type(error).__name__}: {error}. Correct the run's scores anew."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Cross-validated correction: one entry for each fold that was tested on.
+
+    Parameters
+    ----------
+    errors : tuple of float
+        Share of wrong predictions in the fold, with the strength tuned on the other folds.
+    strengths : tuple of float
+        That strength.
+    baseline : tuple of float
+        Share of wrong predictions in the fold without the correction.
+    """
+
+    errors: tuple[float, ...]
+    strengths: tuple[float, ...]
+    baseline: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean error over folds."""
+        return fmean(self.errors)
+
+    @property
+    def std(self) -> float:
+        """The sample standard deviation of the errors over folds (divided by n − 1)."""
+        return stdev(self.errors)
+
+
+def correct(
+    scores: RunScores, source_prior: Any, *, metric: str = "accuracy", bounds: Bounds = BOUNDS
+) -> Correction:
+    """Correct the scores of a run towards a uniform prior, and judge it three ways.
+
+    Parameters
+    ----------
+    scores : RunScores
+        What a run has written: a part to tune on and one to judge on.
+    source_prior : array-like of shape (K,)
+        P_s: shares of the training classes, or the prior that the network has effectively learnt.
+    metric : str, default "accuracy"
+        What the strength is tuned for, by exact search. Errors are always shares of wrong
+        predictions.
+    bounds : (float, float), default (0, 2)
+        Strengths to search; further up, to at most 8, where the best lies at the upper bound.
+
+    Examples
+    --------
+    >>> from reprior_lab.training import RunScores
+    >>> logits, labels = np.array([[2.0, 0.0], [0.5, 0.0]]), np.array([0, 1])
+    >>> found = correct(RunScores(logits, labels, logits, labels, halved=True), [0.8, 0.2])
+    >>> found.error, found.honest.error, found.bayes.error
+    (0.5, 0.0, 0.0)
+    """
+    source = as_prior(source_prior, name="source_prior", n_classes=scores.test_scores.shape[1])
+    tuned_for = find_metric(metric, n_classes=source.size)
+    tuning = _Part(scores.validation_scores, scores.validation_labels, source)
+    judging = _Part(scores.test_scores, scores.test_labels, source)
+    parts: tuple[_Part, ...] = (judging,)
+    honest: tuple[float, ...] = (_best(tuning.profile, tuned_for, bounds)[0],)
+    if scores.halved:
+        parts = (judging, tuning)
+        honest = (*honest, _best(judging.profile, tuned_for, bounds)[0])
+    paper = _best(lambda within: _sum(p.profile(within) for p in parts), tuned_for, bounds)[0]
+    return Correction(
+        error=float(np.concatenate([part.wrong(0.0) for part in parts]).mean()),
+        honest=_judge(parts, honest, same_labels=False),
+        paper=_judge(parts, (paper,), same_labels=True),
+        bayes=_judge(parts, (1.0,), same_labels=False),
+    )
+
+
+def correct_folds(
+    scores: Any,
+    labels: Any,
+    source_prior: Any,
+    *,
+    n_folds: int = 3,
+    seed: int = 0,
+    metric: str = "accuracy",
+) -> Folded:
+    """Cross-validate the strength: tune on all folds but one, test on that one.
+
+    Each fold is profiled once. What is tuned on is the sum of all profiles minus that of the fold.
+
+    Parameters
+    ----------
+    scores : array of shape (N, K)
+        Logits.
+    labels : integer array of shape (N,)
+        Class indices.
+    source_prior : array-like of shape (K,)
+        P_s.
+    n_folds : int, default 3
+        Of the same size to within one sample, and with as many of each class to within one.
+    seed : int, default 0
+        Which samples of a class go into which fold.
+    metric : str, default "accuracy"
+        What the strength is tuned for; see :func:`correct`.
+
+    Examples
+    --------
+    >>> logits = np.array([[2.0, 0.0], [0.5, 0.0], [3.0, 0.0], [0.5, 0.0]])
+    >>> found = correct_folds(logits, [0, 1, 0, 1], [0.8, 0.2], n_folds=2)
+    >>> found.mean, found.std, found.baseline
+    (0.0, 0.0, (0.5, 0.5))
+    """
+    logits, known = np.asarray(scores), np.asarray(labels)
+    source = as_prior(source_prior, name="source_prior", n_classes=logits.shape[-1])
+    check_labels(known, n_classes=source.size, shape=logits.shape[:-1])
+    tuned_for = find_metric(metric, n_classes=source.size)
+    fold_of = _folds(known, n_folds, seed)
+    folds = [_Part(logits, known, source, np.flatnonzero(fold_of == k)) for k in range(n_folds)]
+
+    @cache
+    def total(bounds: Bounds) -> StrengthProfile:
+        return _sum(fold.profile(bounds) for fold in folds)
+
+    errors, strengths, baseline = [], [], []
+    for fold in folds:
+        strength, bounds = _best(_without(total, fold), tuned_for)
+        tested = fold.profile(bounds)
+        errors.append(1 - tested.evaluate("accuracy", strength))
+        baseline.append(1 - COUNT_METRICS["accuracy"](tested.baseline))
+        strengths.append(strength)
+    return Folded(tuple(errors), tuple(strengths), tuple(baseline))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some samples, all or only ``rows`` of an array, profiled once for each bounds."""
+
+    scores: Array
+    labels: Array
+    source_prior: Array
+    rows: Array | None = None
+    _profiles: dict[Bounds, StrengthProfile] = field(default_factory=dict)
+
+    def samples(self) -> tuple[Array, Array]:
+        """Scores and labels; a part of an array is copied only while it is looked at."""
+        if self.rows is None:
+            return self.scores, self.labels
+        return self.scores[self.rows], self.labels[self.rows]
+
+    def profile(self, bounds: Bounds) -> StrengthProfile:
+        """The profile within bounds."""
+        if bounds not in self._profiles:
+            self._profiles[bounds] = StrengthProfile.from_scores(
+                *self.samples(), source_prior=self.source_prior, bounds=bounds
+            )
+        return self._profiles[bounds]
+
+    def wrong(self, strength: float) -> Array:
+        """Which samples are wrong at a strength, (N,) bool."""
+        uniform = as_target_prior("uniform", n_classes=self.source_prior.size)
+        shift = strength * slopes(self.source_prior, uniform)
+        scores, labels = self.samples()
+        step = max(1, BLOCK // shift.size)
+        found = np.empty(labels.size, bool)
+        for start in range(0, found.size, step):
+            some = slice(start, start + step)
+            found[some] = (scores[some] + shift).argmax(axis=1) != labels[some]
+        return found
+
+
+def _best(
+    profile_of: Callable[[Bounds], StrengthProfile], metric: CountMetric, bounds: Bounds = BOUNDS
+) -> tuple[float, Bounds]:
+    """The best strength, and the bounds within which it was found."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _SAID_BY_THE_STRENGTH, RepriorWarning)
+        best, profile = best_widened(profile_of, bounds, metric, (), stacklevel=3)
+    return best.strength, profile.bounds
+
+
+def _sum(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
+    return functools.reduce(operator.add, profiles)
+
+
+def _without(
+    total: Callable[[Bounds], StrengthProfile], fold: _Part
+) -> Callable[[Bounds], StrengthProfile]:
+    return lambda bounds: total(bounds) - fold.profile(bounds)
+
+
+def _judge(parts: Sequence[_Part], strengths: tuple[float, ...], *, same_labels: bool) -> Judged:
+    """Judge a strength for each part, or one for all of them; the samples are pooled."""
+    each = strengths if len(strengths) == len(parts) else strengths * len(parts)
+    before = np.concatenate([part.wrong(0.0) for part in parts])
+    after = np.concatenate([p.wrong(strength) for p, strength in zip(parts, each, strict=True)])
+    gained = before.astype(np.float64) - after
+    better, worse = int((gained > 0).sum()), int((gained < 0).sum())
+    return Judged(
+        float(after.mean()),
+        float(gained.mean()),
+        _interval(better, worse, gained.size),
+        strengths,
+        same_labels,
+    )
+
+
+def _interval(better: int, worse: int, n: int) -> tuple[float, float]:
+    """Of (better − worse) / n: exact in the share of better ones among those that changed."""
+    if better + worse == 0:
+        return 0.0, 0.0
+    from scipy import special
+
+    tail = (1 - CONFIDENCE) / 2
+    low = float(special.betaincinv(better, worse + 1, tail)) if better else 0.0
+    high = float(special.betaincinv(better + 1, worse, 1 - tail)) if worse else 1.0
+    changed = (better + worse) / n
+    return changed * (2 * low - 1), changed * (2 * high - 1)
+
+
+def _judged_of(document: Mapping[str, Any]) -> Judged:
+    low, high = document["interval"]
+    own = {**document, "interval": (low, high), "strengths": tuple(document["strengths"])}
+    return Judged(**own)
+
+
+def _folds(labels: Array, n_folds: int, seed: int) -> Array:
+    """The fold of each sample: shuffled, put in order of class, and dealt by turns."""
+    if not 2 <= n_folds <= labels.size:
+        raise OptionError(
+            f"`n_folds` must be from 2 to the number of samples, {labels.size}. Got {n_folds}. "
+            f"Pass n_folds=3, as the paper."
+        )
+    order = np.random.default_rng(seed).permutation(labels.size)
+    order = order[np.argsort(labels[order], kind="stable")]
+    found = np.empty(labels.size, np.int64)
+    found[order] = np.arange(labels.size) % n_folds
+    return found

@@ -1,0 +1,146 @@
+"""iNaturalist 2018: annotations in JSON, images in a tree, and its true class counts."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import FileFormatError
+from reprior_lab.data.folder import MEAN, STD, ImageFiles
+from reprior_lab.data.images import ImageData, missing_data
+
+__all__ = [
+    "VALIDATION_PER_CLASS",
+    "count_inaturalist",
+    "inaturalist_counts",
+    "inaturalist_supercategories",
+    "read_inaturalist",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Images of each class in the validation part.
+VALIDATION_PER_CLASS = 3
+
+NAME = "inaturalist2018"
+TRAIN, VALIDATION = "train2018.json", "val2018.json"
+
+
+@cache
+def _document() -> dict[str, Any]:
+    path = resources.files("reprior_lab.data") / "inat18_counts.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def inaturalist_counts() -> Vector:
+    """Return how many training images each of the 8,142 classes has, in the official order.
+
+    Class k is ``category_id`` k of ``train2018.json``, so that these are the class counts of
+    :func:`~reprior_lab.data.inaturalist.read_inaturalist`, too.
+
+    References
+    ----------
+    .. [1] Van Horn et al. "The iNaturalist Species Classification and Detection Dataset",
+       CVPR 2018.
+
+    Examples
+    --------
+    >>> counts = inaturalist_counts()
+    >>> counts.shape, int(counts.sum()), int(counts.max()), int(counts.min())
+    ((8142,), 437513, 1000, 2)
+    """
+    return np.array(_document()["counts"], np.int64)
+
+
+def inaturalist_supercategories() -> tuple[tuple[str, ...], Vector]:
+    """Return the names of the 14 super-categories, and the index of each class's own.
+
+    Examples
+    --------
+    >>> names, of_class = inaturalist_supercategories()
+    >>> names[4], int((of_class == 4).sum())
+    ('Aves', 1258)
+    """
+    found = _document()
+    return tuple(found["supercategories"]), np.array(found["supercategory_of_class"], np.int64)
+
+
+def read_inaturalist(root: Path, size: int = 224) -> ImageData:
+    """Return iNaturalist 2018; its validation images are the test part.
+
+    Class names are those of ``categories.json`` where it is there (in the annotations of 2018
+    they are numbers). No image is read yet: only that the first one is there is checked.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> read_inaturalist(Path("nowhere"))
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.FileFormatError: `root` must be the folder of inaturalist2018. Got
+    'nowhere', which has no train2018.json. Get ...
+    """
+    for name in (TRAIN, VALIDATION):
+        if not (root / name).is_file():
+            raise missing_data(NAME, root, f"which has no {name}")
+    train = _annotations(root / TRAIN)
+    test = _annotations(root / VALIDATION)
+    ids = sorted(category["id"] for category in train["categories"])
+    train_paths, train_labels = _listed(train, root, ids)
+    test_paths, test_labels = _listed(test, root, ids)
+    if not train_paths or not Path(train_paths[0]).is_file():
+        raise missing_data(NAME, root, "which has the annotations but not the images")
+    return ImageData(
+        NAME,
+        ImageFiles(train_paths, size), train_labels, ImageFiles(test_paths, size), test_labels,
+        _class_names(train, root, ids), MEAN, STD, flip=True,
+    )  # fmt: skip
+
+
+def count_inaturalist(root: Path) -> Vector:
+    """Return the training images of each class, counted in the annotations: (K,).
+
+    The images need not be there.
+    """
+    found = _annotations(root / TRAIN)
+    ids = sorted(category["id"] for category in found["categories"])
+    _, labels = _listed(found, root, ids)
+    return np.bincount(labels, minlength=len(ids))
+
+
+def _annotations(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {key: found[key] for key in ("images", "annotations", "categories")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            f"Annotations must be JSON with images, annotations and categories. Got "
+            f"{type(error).__name__}: {error} in {path}. Fetch the file again."
+        ) from error
+
+
+def _listed(found: dict[str, Any], root: Path, ids: list[int]) -> tuple[list[str], Vector]:
+    index = {category: k for k, category in enumerate(ids)}
+    files = {image["id"]: image["file_name"] for image in found["images"]}
+    try:
+        pairs = [(files[a["image_id"]], index[a["category_id"]]) for a in found["annotations"]]
+    except KeyError as error:
+        raise FileFormatError(
+            f"Every annotation must have its image and its category. Got {error.args[0]!r}, which "
+            f"is neither's id, in {root}. Take both JSON files of 2018."
+        ) from error
+    labels = np.array([label for _, label in pairs], np.int64)
+    return [str(root / name) for name, _ in pairs], labels
+
+
+def _class_names(found: dict[str, Any], root: Path, ids: list[int]) -> list[str]:
+    path = root / "categories.json"
+    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    names = {c["id"]: c["name"] for c in [*found["categories"], *listed]}
+    return [str(names[category]) for category in ids]

@@ -1,0 +1,473 @@
+"""Frames of a drive: colour, depth and labels, as SYNTHIA and plain folders lay them out."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from reprior.core import check_choice
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    OptionError,
+    RepriorError,
+    RepriorWarning,
+)
+from reprior_lab.synthia.png16 import first_channel
+
+__all__ = [
+    "DEPTH_FORMATS",
+    "IGNORED",
+    "SEQUENCE_CLASSES",
+    "SF_CLASSES",
+    "Frame",
+    "FrameFiles",
+    "FrameSource",
+    "Frames",
+    "open_folders",
+    "open_sequences",
+    "open_sf",
+    "resized",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+#: The label of pixels that have none of the classes.
+IGNORED = 255
+
+#: How depth is written: 24 bits of three channels up to 1000 m, or sixteen bits of one unit.
+DEPTH_FORMATS = ("rgb24", "cm16", "mm16")
+
+#: Decoded frames are kept in memory up to this many bytes.
+IN_MEMORY = 2**30
+
+#: Pillow's number of its smooth filter, which on the way down is an average.
+_BILINEAR = 2
+
+SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff"}
+
+#: Ids of SYNTHIA-Sequences; 0 is void, 13 and 14 are reserved.
+SEQUENCE_CLASSES: dict[int, str] = {
+    1: "sky", 2: "building", 3: "road", 4: "sidewalk", 5: "fence", 6: "vegetation", 7: "pole",
+    8: "car", 9: "sign", 10: "pedestrian", 11: "bicycle", 12: "lane marking", 15: "traffic light",
+}  # fmt: skip
+
+#: Ids of SYNTHIA-SF; 0 is void.
+SF_CLASSES: dict[int, str] = dict(
+    enumerate(
+        (
+            "road", "sidewalk", "building", "wall", "fence", "pole", "trafficlight", "trafficsign",
+            "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train",
+            "motorcycle", "bicycle", "roadlines", "other", "roadworks",
+        ),
+        start=1,
+    )
+)  # fmt: skip
+
+ON_ERROR = ("raise", "skip")
+
+#: Names of the folders of colour, labels and depth in SYNTHIA-SF, whole or cut down.
+_SF_LAYOUTS = (("RGB", "GT", "Depth"), ("RGBLeft", "GTLeft", "DepthLeft"))
+
+
+class FrameFiles(NamedTuple):
+    """Where a frame is."""
+
+    name: str
+    rgb: Path
+    labels: Path
+    depth: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One frame.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    rgb : uint8 (H, W, 3)
+        Colour.
+    depth : float32 (H, W) or None
+        Metres; the sky is far.
+    labels : uint8 (H, W)
+        Class indices, 255 where there is none.
+    """
+
+    name: str
+    rgb: Array
+    depth: Array | None
+    labels: Array
+
+
+class FrameSource(Protocol):
+    """Whatever frames come from: they are read, or made, when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Frame: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Frames in order, as a sequence of :class:`Frame`.
+
+    Parameters
+    ----------
+    files : sequence of FrameFiles
+        Where they are.
+    ids : sequence of int
+        The number that the label files have for each class.
+    classes : sequence of str
+        The names of the classes.
+    size : (int, int), optional
+        Height and width that frames are scaled to: colour smoothly, labels and depth by the
+        nearest pixel. By default they stay as they are.
+    depth_format : {"rgb24", "cm16", "mm16"}, default "rgb24"
+        See :data:`DEPTH_FORMATS`.
+    """
+
+    files: tuple[FrameFiles, ...]
+    ids: tuple[int, ...]
+    classes: tuple[str, ...]
+    size: tuple[int, int] | None = None
+    depth_format: str = "rgb24"
+    _kept: dict[FrameFiles, Frame] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_choice("depth_format", self.depth_format, DEPTH_FORMATS)
+        if len(self.ids) != len(self.classes) or len(self.classes) >= IGNORED:
+            raise OptionError(
+                f"`ids` must be one number for each of at most {IGNORED - 1} classes. Got "
+                f"{len(self.ids)} ids and {len(self.classes)} classes. Pass as many of both."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the frames are called."""
+        return tuple(files.name for files in self.files)
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether every frame has depth."""
+        return all(files.depth is not None for files in self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Frame:
+        files = self.files[index]
+        if files not in self._kept:
+            frame = self._read(files)
+            n_bytes = frame.rgb.nbytes + frame.labels.nbytes
+            n_bytes += 0 if frame.depth is None else frame.depth.nbytes
+            if (len(self._kept) + 1) * n_bytes > IN_MEMORY:
+                return frame
+            self._kept[files] = frame
+        return self._kept[files]
+
+    def __iter__(self) -> Iterator[Frame]:
+        return (self[i] for i in range(len(self)))
+
+    def subset(self, index: Sequence[int] | Array) -> Frames:
+        """Return some of the frames, without reading them."""
+        return replace(self, files=tuple(self.files[int(i)] for i in index))
+
+    def of_classes(self, names: Sequence[str]) -> Frames:
+        """Return the frames with labels of some classes only, in that order."""
+        for name in names:
+            check_choice("classes", name, self.classes)
+        ids = tuple(self.ids[self.classes.index(name)] for name in names)
+        return replace(self, ids=ids, classes=tuple(names), _kept={})
+
+    def pixels(self) -> Array:
+        """Return the pixels of each class in each frame, int64 (N, K).
+
+        Examples
+        --------
+        >>> Frames((), (1, 2), ("road", "sky")).pixels().shape
+        (0, 2)
+        """
+        counts = [np.bincount(frame.labels.ravel(), minlength=IGNORED + 1) for frame in self]
+        found: Array = np.array(counts, np.int64).reshape(len(self), IGNORED + 1)
+        return found[:, : len(self.classes)]
+
+    def _read(self, files: FrameFiles) -> Frame:
+        rgb = _colour(files.rgb)
+        shape = rgb.size[::-1]
+        labels = self._labels(first_channel(files.labels), files, shape)
+        depth = None if files.depth is None else self._depth(files.depth, shape)
+        if self.size is not None and self.size != shape:
+            rgb = rgb.resize(self.size[::-1], _BILINEAR)
+            labels = resized(labels, self.size)
+            depth = None if depth is None else resized(depth, self.size)
+        return Frame(files.name, np.asarray(rgb), depth, labels)
+
+    def _labels(self, found: Array, files: FrameFiles, shape: tuple[int, int]) -> Array:
+        _check_shape(found, files.labels, shape)
+        table = np.full(max(int(found.max()), *self.ids, 0) + 1, IGNORED, np.uint8)
+        table[list(self.ids)] = np.arange(len(self.ids))
+        labels: Array = table[found]
+        return labels
+
+    def _depth(self, path: Path, shape: tuple[int, int]) -> Array:
+        if self.depth_format == "rgb24":
+            channels = np.asarray(_colour(path)).astype(np.float64)
+            metres = channels @ np.array([1.0, 2.0**8, 2.0**16]) * (1000.0 / (2**24 - 1))
+        else:
+            metres = first_channel(path) * (0.01 if self.depth_format == "cm16" else 0.001)
+        _check_shape(metres, path, shape)
+        found: Array = metres.astype(np.float32)
+        return found
+
+
+def resized(values: Array, size: tuple[int, int]) -> Array:
+    """Return an image of another size, each pixel the nearest of the old ones.
+
+    Examples
+    --------
+    >>> resized(np.arange(6).reshape(1, 6), (2, 3))
+    array([[1, 3, 5],
+           [1, 3, 5]])
+    """
+    rows, columns = (
+        np.minimum(((np.arange(new) + 0.5) * old / new).astype(np.int64), old - 1)
+        for new, old in zip(size, values.shape[:2], strict=True)
+    )
+    chosen: Array = values[rows[:, None], columns]
+    return chosen
+
+
+def _colour(path: Path) -> Any:
+    """Return a colour image as Pillow has it."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except FileNotFoundError:
+        raise
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for damaged images
+        raise FileFormatError(
+            f"An image must be a file that can be decoded. Got {path}: {error}. Fetch it again, "
+            f"or pass on_error='skip' to go on without it."
+        ) from error
+
+
+def _check_shape(found: Array, path: Path, shape: tuple[int, int]) -> None:
+    if found.shape != shape:
+        raise LabelsError(
+            f"Labels and depth must have the size of their colour image, {shape[1]} × {shape[0]}. "
+            f"Got {found.shape[1]} × {found.shape[0]} in {path}. Render both by the same camera."
+        )
+
+
+def open_folders(
+    rgb: str | os.PathLike[str],
+    labels: str | os.PathLike[str],
+    depth: str | os.PathLike[str] | None = None,
+    *,
+    classes: Mapping[int, str],
+    size: tuple[int, int] | None = None,
+    depth_format: str = "rgb24",
+    on_error: str = "raise",
+) -> Frames:
+    """Return the frames of two or three folders, paired by name and sorted.
+
+    Parameters
+    ----------
+    rgb, labels, depth : path
+        Folders. Files of the same name, whatever their suffix, are a frame. Labels are the first
+        channel, of eight or sixteen bits.
+    classes : mapping of int to str
+        The class that each number in the label files stands for. Pixels of other numbers are
+        ignored.
+    size : (int, int), optional
+        Height and width that frames are scaled to.
+    depth_format : {"rgb24", "cm16", "mm16"}, default "rgb24"
+        24 bits over three channels, 1000 m at most; or one channel in centimetres or millimetres.
+    on_error : {"raise", "skip"}, default "raise"
+        What to do with a frame that lacks a file, or has a damaged one: "skip" reads all frames at
+        once, leaves such ones out and warns of each.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> import numpy as np
+    >>> root = getfixture("tmp_path")
+    >>> for kind, value in (("RGB", 90), ("GT", 1)):
+    ...     (root / kind).mkdir()
+    ...     Image.fromarray(np.full((4, 6, 3), value, np.uint8)).save(root / kind / "0001.png")
+    >>> frames = open_folders(root / "RGB", root / "GT", classes={1: "road", 2: "sky"})
+    >>> frames.names, frames[0].labels.shape, frames.pixels()
+    (('0001',), (4, 6), array([[24,  0]]))
+    """
+    check_choice("on_error", on_error, ON_ERROR)
+    folders = {"rgb": Path(rgb), "labels": Path(labels)}
+    if depth is not None:
+        folders["depth"] = Path(depth)
+    found = {kind: _listed(kind, folder) for kind, folder in folders.items()}
+    whole, broken = _paired(found, folders)
+    if broken and on_error == "raise":
+        raise FileFormatError(
+            f"{broken[0]} Fetch it again, or pass on_error='skip' to go on without "
+            f"{'it' if len(broken) == 1 else f'all {len(broken)}'}."
+        )
+    frames = Frames(whole, tuple(classes), tuple(classes.values()), size, depth_format)
+    return _without_broken(frames, broken) if on_error == "skip" else frames
+
+
+def open_sf(
+    root: str | os.PathLike[str],
+    part: str = "train",
+    *,
+    size: tuple[int, int] | None = None,
+    on_error: str = "raise",
+) -> Frames:
+    """Return a part of SYNTHIA-SF: ``root/PART/{RGB,GT,Depth}`` or ``{RGB,GT,Depth}Left``.
+
+    Parameters
+    ----------
+    root : path
+        The folder with the parts in it, and ``classes.txt`` where the ids are others than the
+        publisher's: a name per line, the first for id 0, which is ignored.
+    part : str, default "train"
+        A folder: "train", "test", or the publisher's "SEQ1" to "SEQ6".
+    size, on_error
+        As in :func:`open_folders`.
+
+    Examples
+    --------
+    >>> open_sf("nowhere")
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.FileFormatError: `root` must be the folder of SYNTHIA-SF. Got 'nowhere',
+    which has no train/RGB and no train/RGBLeft. Get ...
+    """
+    folder = Path(root) / part
+    listing = Path(root) / "classes.txt"
+    known = SF_CLASSES
+    if listing.is_file():
+        names = listing.read_text(encoding="utf-8").split()
+        known = {k: name for k, name in enumerate(names) if k}
+    for rgb, labels, depth in _SF_LAYOUTS:
+        if (folder / rgb).is_dir():
+            far = folder / depth if (folder / depth).is_dir() else None
+            return open_folders(
+                folder / rgb, folder / labels, far, classes=known, size=size, on_error=on_error
+            )
+    raise FileFormatError(
+        f"`root` must be the folder of SYNTHIA-SF. Got {str(root)!r}, which has no {part}/RGB and "
+        f"no {part}/RGBLeft. Get SYNTHIA-SF from https://synthia-dataset.net and lay it out as "
+        f"PART/RGB, PART/GT and PART/Depth."
+    )
+
+
+def open_sequences(
+    root: str | os.PathLike[str],
+    conditions: Sequence[str],
+    *,
+    sequence: str = "05",
+    sides: Sequence[str] = ("Stereo_Left",),
+    views: Sequence[str] = ("Omni_F",),
+    size: tuple[int, int] | None = None,
+    on_error: str = "raise",
+) -> Frames:
+    """Return frames of SYNTHIA-Sequences under some conditions.
+
+    The layout is ``root/SYNTHIA-SEQS-05-DAWN/{RGB,GT/LABELS,Depth}/Stereo_Left/Omni_F/*.png``.
+
+    Parameters
+    ----------
+    root : path
+        The folder with the sequences in it.
+    conditions : sequence of str
+        "DAWN", "SUMMER", "NIGHT", "SUNSET"; "FOG", "FALL", "WINTER", "WINTERNIGHT", "RAIN",
+        "RAINNIGHT", "SOFTRAIN"; "SPRING".
+    sequence : str, default "05"
+        Its number.
+    sides, views : sequence of str
+        "Stereo_Left", "Stereo_Right"; "Omni_F", "Omni_B", "Omni_L", "Omni_R".
+    size, on_error
+        As in :func:`open_folders`.
+    """
+    together: Frames | None = None
+    for condition in conditions:
+        for place in (f"{side}/{view}" for side in sides for view in views):
+            drive = Path(root) / f"SYNTHIA-SEQS-{sequence}-{condition}"
+            depth = drive / "Depth" / place
+            part = open_folders(
+                drive / "RGB" / place, drive / "GT/LABELS" / place,
+                depth if depth.is_dir() else None, classes=SEQUENCE_CLASSES, size=size,
+                depth_format="cm16", on_error=on_error,
+            )  # fmt: skip
+            named = tuple(f._replace(name=f"{condition}/{place}/{f.name}") for f in part.files)
+            so_far = () if together is None else together.files
+            together = replace(part, files=(*so_far, *named), _kept={})
+    if together is None:
+        raise OptionError(
+            "`conditions`, `sides` and `views` must name at least one drive. Got none of one of "
+            "them. Pass for example conditions=['SUMMER']."
+        )
+    return together
+
+
+def _listed(kind: str, folder: Path) -> dict[str, Path]:
+    found = {p.stem: p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES}
+    if not found:
+        raise FileFormatError(
+            f"`{kind}` must be a folder of images. Got {str(folder)!r}, which has none. Pass the "
+            f"folder that holds the files."
+        )
+    return found
+
+
+def _paired(
+    found: Mapping[str, Mapping[str, Path]], folders: Mapping[str, Path]
+) -> tuple[tuple[FrameFiles, ...], list[str]]:
+    """Return the frames that have all files, and a sentence on each that has not."""
+    names = sorted({name for listing in found.values() for name in listing}, key=_in_order)
+    whole, broken = [], []
+    for name in names:
+        lacking = [kind for kind, listing in found.items() if name not in listing]
+        if lacking:
+            broken.append(
+                f"Every frame must have its {', '.join(found)}. Got {name!r}, which is not in "
+                f"{str(folders[lacking[0]])!r}."
+            )
+        else:
+            whole.append(FrameFiles(name, **{kind: each[name] for kind, each in found.items()}))
+    return tuple(whole), broken
+
+
+def _in_order(name: str) -> tuple[object, ...]:
+    """Sort by the numbers in a name: frame 9 comes before frame 10."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((int(part), part) if i % 2 else part for i, part in enumerate(parts))
+
+
+def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
+    """Read all frames, and warn of those that are left out."""
+    kept, reasons = [], list(broken)
+    for i in range(len(frames)):
+        try:
+            frames[i]
+        except RepriorError as error:
+            reasons.append(str(error).partition(" Fetch it again")[0])
+        else:
+            kept.append(i)
+    for reason in reasons:
+        warnings.warn(f"A frame is left out. {reason}", RepriorWarning, stacklevel=4)
+    if not kept:
+        raise FileFormatError(
+            f"At least one frame must be whole. Got none of {len(reasons)}. {reasons[0]}"
+        )
+    return frames.subset(kept)

@@ -1,0 +1,287 @@
+"""Train a segmentation network: from settings and frames to a run folder, resumable."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reprior import prior_from_counts
+from reprior.exceptions import OptionError
+from reprior.torch.losses import IGNORE_INDEX
+from reprior_lab.synthia.batches import NETWORK, WEIGHTS, batches, n_batches, n_channels
+from reprior_lab.synthia.data import SegmentationData
+from reprior_lab.synthia.networks import build_network
+from reprior_lab.synthia.runs import NetworkRun
+from reprior_lab.synthia.scores import BATCH, measured_predictions, predict_scores
+from reprior_lab.synthia.settings import FIRST_RECIPE, NetworkSettings
+from reprior_lab.training.batches import generator_of, random_state_kept
+from reprior_lab.training.checkpoints import (
+    CHECKPOINTS,
+    Checkpoint,
+    check_same_settings,
+    checkpoint_path,
+    newest,
+    newest_path,
+    prune,
+    write_checkpoint,
+)
+from reprior_lab.training.recipes import loss_weights, make_loss
+from reprior_lab.training.runfile import COUNTS, RUN_FILE, installed_versions, write_json
+from reprior_lab.training.schedules import learning_rate
+
+__all__ = ["load_network", "train_network"]
+
+#: Of a step: the loss, how many pixels are right, and how many there are; on the device.
+Step: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+
+def train_network(
+    data: SegmentationData,
+    settings: NetworkSettings,
+    folder: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    device: str | None = None,
+) -> NetworkRun:
+    """Train a network and write its run folder.
+
+    The folder gets ``run.json``, ``counts.json`` (training pixels of each class) and
+    ``checkpoints/``, one for each pass over the frames. A run that was stopped at any moment goes
+    on from the last; on the CPU, with as many threads, its result is the same to the bit. Scores
+    are written by :func:`~reprior_lab.synthia.scores.write_scores`.
+
+    Parameters
+    ----------
+    data : SegmentationData
+        The frames. The test part is not looked at.
+    settings : NetworkSettings
+        What to train.
+    folder : path
+        Where the run is kept.
+    resume : bool, default False
+        Whether to go on with what the folder has. A finished run is returned as it is. Without
+        it, a folder that has a run is an error.
+    progress : callable, optional
+        Told how many steps are done, and of how many.
+    device : str, optional
+        As PyTorch names it, for example "cuda:1". By default, or with "auto", it is a GPU where
+        there is one.
+    """
+    folder = Path(folder)
+    run = _new_run(data, settings)
+    before = _earlier(folder, run, resume=resume)
+    if before is not None and before.finished:
+        return before
+    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    run = run.updated(seconds=0.0 if before is None else before.seconds)
+    run.write(folder)
+    counts = [int(n) for n in run.class_counts]
+    write_json(folder / COUNTS, dict(zip(data.classes, counts, strict=True)))
+    state = newest(folder / CHECKPOINTS) if resume else None
+    if state is not None:
+        check_same_settings(run.identity, {"recipe": FIRST_RECIPE, **state.identity}, folder)
+    with random_state_kept():
+        network = _network(run, state).to(_device(device))
+        run = _Loop(run, network, data, folder, state).fit(progress)
+    run = run.updated(status="finished", result=_result(network, data, settings))
+    run.write(folder)
+    return run
+
+
+def load_network(folder: str | os.PathLike[str], *, device: str | None = None) -> nn.Module:
+    """Return the network of a finished run, ready to be scored."""
+    run = NetworkRun.read(folder)
+    state = newest(Path(folder) / CHECKPOINTS) if run.finished else None
+    if state is None:
+        raise OptionError(
+            f"`folder` must have a finished run with its last checkpoint. Got {str(folder)!r}. "
+            f"Train it with resume=True."
+        )
+    return _network(run, state).to(_device(device)).eval()
+
+
+def _new_run(data: SegmentationData, settings: NetworkSettings) -> NetworkRun:
+    counts = np.asarray(data.class_counts)
+    weights = loss_weights(settings, counts)
+    return NetworkRun(
+        settings,
+        data=data.digest,
+        classes=data.classes,
+        class_counts=tuple(counts.tolist()),
+        effective_prior=tuple(prior_from_counts(counts, weights=weights).tolist()),
+        n_train=len(data.train),
+        versions=installed_versions(torch.get_num_threads()),
+        notes=data.notes,
+    )
+
+
+def _earlier(folder: Path, run: NetworkRun, *, resume: bool) -> NetworkRun | None:
+    """Return the run that a folder has, if it is the same and may be gone on with."""
+    there = (folder / RUN_FILE).exists()
+    if not resume and (there or newest_path(folder / CHECKPOINTS) is not None):
+        raise OptionError(
+            f"`folder` must have no run yet. Got {str(folder)!r}, which has one. Pass resume=True "
+            f"to go on with it, or another folder."
+        )
+    if not there:
+        return None
+    before = NetworkRun.read(folder)
+    check_same_settings(run.identity, before.identity, folder)
+    return before
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None or name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def _network(run: NetworkRun, state: Checkpoint | None) -> nn.Module:
+    """Return the network, as it starts from the seed or as it was."""
+    settings = run.settings
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator_of(settings.seed, 0, WEIGHTS).initial_seed())
+        network = build_network(
+            settings.model,
+            len(run.classes),
+            n_channels(settings.modality, settings.depth_code),
+            head=settings.head,
+            pretrained=settings.pretrained and state is None,
+        )
+    if state is not None:
+        network.load_state_dict(state.model)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs leave this form out
+
+
+class _Loop:
+    """The epochs of a run."""
+
+    def __init__(
+        self,
+        run: NetworkRun,
+        network: nn.Module,
+        data: SegmentationData,
+        folder: Path,
+        state: Checkpoint | None,
+    ) -> None:
+        self.run, self.network, self.data, self.folder = run, network, data, folder
+        self.settings = run.settings
+        self.device = next(network.parameters()).device
+        self.criterion = make_loss(self.settings, np.asarray(run.class_counts)).to(self.device)
+        self.optimizer = _optimizer(network, self.settings)
+        self.history = [] if state is None else list(state.history)
+        if state is not None:
+            self.optimizer.load_state_dict(state.optimizer)
+        self.steps = n_batches(len(data.train), self.settings)
+
+    def fit(self, progress: Callable[[int, int], None] | None) -> NetworkRun:
+        """Train what is left, and return the run with its history."""
+        started, before = time.monotonic(), self.run.seconds
+        for epoch in range(len(self.history), math.ceil(self.settings.steps / self.steps)):
+            # The network's own random numbers (dropout) depend on the epoch alone.
+            torch.manual_seed(generator_of(self.settings.seed, epoch, NETWORK).initial_seed())
+            self.history.append(self._epoch(epoch, progress))
+            done = len(self.history)
+            state = Checkpoint(
+                done, self.run.identity, self.network.state_dict(), self.optimizer.state_dict(),
+                self.history,
+            )  # fmt: skip
+            write_checkpoint(checkpoint_path(self.folder / CHECKPOINTS, done), state)
+            prune(self.folder / CHECKPOINTS)
+            seconds = round(before + time.monotonic() - started, 3)
+            self.run = self.run.updated(epochs=tuple(self.history), seconds=seconds)
+            self.run.write(self.folder)
+        return self.run.updated(epochs=tuple(self.history))
+
+    def _epoch(self, epoch: int, progress: Callable[[int, int], None] | None) -> dict[str, Any]:
+        self.network.train()
+        settings, taken = self.settings, []
+        step, rate = epoch * self.steps, 0.0
+        for inputs, labels in batches(self.data.train, settings, epoch):
+            if step == settings.steps:
+                break
+            rate = learning_rate(settings, 0, step, settings.steps)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            taken.append(self._step(inputs.to(self.device), labels.to(self.device)))
+            step += 1
+            if progress is not None:
+                progress(step, settings.steps)
+        total, right, n = summed(taken)
+        if not math.isfinite(total):
+            raise OptionError(
+                f"`lr` must be low enough for the loss to stay finite. Got {settings.lr:g}, and "
+                f"a loss of {total} in epoch {epoch + 1}. Pass a lower lr."
+            )
+        return {
+            "epoch": epoch + 1, "step": step, "lr": rate,
+            "train_loss": total / n, "train_accuracy": right / n,
+        }  # fmt: skip
+
+    def _step(self, inputs: Tensor, labels: Tensor) -> Step:
+        """Take a step, and return its loss, right pixels and pixels."""
+        stride: Any = getattr(self.network, "stride", 1)
+        labels = labels[:, ::stride, ::stride]
+        scores = self.network(inputs)
+        loss = self.criterion(scores, labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        with torch.no_grad():
+            n = (labels != IGNORE_INDEX).sum()
+            right = (scores.argmax(dim=1) == labels).sum()
+            return loss.detach(), right, n
+
+
+def summed(steps: Sequence[Step]) -> tuple[float, int, int]:
+    """Return the sums over steps of loss times pixels, right pixels and pixels.
+
+    They are summed in double precision on the CPU: not every device has it (Apple's has not). The
+    numbers of all steps leave the device together, so that it does not wait after each.
+
+    Examples
+    --------
+    >>> half, one, four = torch.tensor(0.5), torch.tensor(1), torch.tensor(4)
+    >>> summed([(half, one, four), (half, four, four)])
+    (4.0, 5, 8)
+    """
+    losses, rights, pixels = (torch.stack(each).tolist() for each in zip(*steps, strict=True))
+    total = 0.0
+    for loss, n in zip(losses, pixels, strict=True):
+        total += loss * n
+    return total, sum(rights), sum(pixels)
+
+
+def _optimizer(network: nn.Module, settings: NetworkSettings) -> torch.optim.Optimizer:
+    """AdamW; norms and biases are not decayed."""
+    decayed = [p for p in network.parameters() if p.ndim > 1]
+    rest = [p for p in network.parameters() if p.ndim <= 1]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": rest, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=settings.lr)
+
+
+def _result(
+    network: nn.Module, data: SegmentationData, settings: NetworkSettings
+) -> dict[str, float]:
+    frames, predicted, labels = data.validation, [], []
+    for start in range(0, len(frames), BATCH):
+        some = [frames[i] for i in range(start, min(start + BATCH, len(frames)))]
+        scores, known = predict_scores(network, some, settings)
+        # The scores of thousands of frames would not fit into memory; their classes do.
+        predicted.append(scores.argmax(axis=1).astype(np.uint8))
+        labels.append(known)
+    return measured_predictions(
+        np.concatenate(predicted), np.concatenate(labels), len(data.classes)
+    )

@@ -1,0 +1,484 @@
+"""Weather that a network has never seen, simulated on frames from their depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core import check_choice, check_finite_number
+from reprior.exceptions import OptionError
+from reprior_lab.synthia.frames import Frame
+from reprior_lab.synthia.optics import (
+    FOCAL,
+    Scene,
+    blurred,
+    from_linear,
+    luminance,
+    mixed,
+    patches,
+    scene_of,
+    sensor_noise,
+    smoothstep,
+    veiled,
+)
+
+__all__ = [
+    "CONDITIONS",
+    "HALOGEN",
+    "NO_ECHO",
+    "apply_weather",
+    "at_night",
+    "falling_snow",
+    "leaf_litter",
+    "overcast",
+    "rain_streaks",
+    "sensed_depth",
+    "snow_cover",
+    "turned_leaves",
+    "wet_ground",
+]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+#: What a sensor says where nothing comes back, metres.
+NO_ECHO = 1000.0
+
+#: Distances in metres that drops and flakes are drawn at, and how many at each in heavy weather.
+LAYERS = ((1.2, 14), (2.5, 60), (5.0, 240), (10.0, 900))
+
+#: Metres that a drop, and a flake, moves while the shutter is open.
+DROP_PATH, FLAKE_PATH = 0.35, 0.04
+
+#: Metres across, the streak of a drop and a flake, as bright as they look.
+DROP_SIZE, FLAKE_SIZE = 0.006, 0.02
+
+#: Colours of linear light: lamps of sodium, headlights, the night sky over a town, moonlight.
+SODIUM, HALOGEN, TOWN_SKY, MOON = np.array(
+    [[1.0, 0.62, 0.28], [1.0, 0.88, 0.7], [1.0, 0.8, 0.75], [0.7, 0.8, 1.0]], np.float32
+)
+
+#: Metres from one fallen leaf to the next, and their colours.
+LEAF = 0.08
+LEAVES = np.array([[0.45, 0.16, 0.03], [0.35, 0.09, 0.02], [0.5, 0.3, 0.05], [0.2, 0.08, 0.03]])
+
+
+def rain_streaks(scene: Scene, amount: float, rng: np.random.Generator) -> Array:
+    """Return how much of each pixel drops in the air cover, (H, W) from 0 to 1.
+
+    Drops at some distance are seen only where the scene is farther.
+    """
+    lean = rng.normal(0.0, 0.15)
+    return _in_the_air(scene, amount, DROP_SIZE, DROP_PATH, lean, rng)
+
+
+def falling_snow(scene: Scene, amount: float, rng: np.random.Generator) -> Array:
+    """Return how much of each pixel flakes in the air cover, (H, W) from 0 to 1."""
+    lean = rng.normal(0.0, 0.6)
+    return _in_the_air(scene, amount, FLAKE_SIZE, FLAKE_PATH, lean, rng)
+
+
+def _in_the_air(
+    scene: Scene, amount: float, size: float, path: float, lean: float, rng: np.random.Generator
+) -> Array:
+    height, width = scene.depth.shape
+    focal = FOCAL * width
+    clear = np.ones((height, width), np.float32)
+    for distance, number in LAYERS:
+        across, along = size * focal / distance, path * focal / distance
+        layer = np.zeros((height, width), np.float32)
+        n = rng.poisson(amount * number)
+        rows, columns = rng.integers(0, height, n), rng.integers(0, width, n)
+        # What is smaller than a pixel covers a part of it.
+        cover = rng.uniform(0.4, 1.0, n) * min(1.0, across)
+        np.maximum.at(layer, (rows, columns), cover.astype(np.float32))
+        layer = _smeared(layer, along, lean)
+        if across > 1.0:
+            layer = np.minimum(1.0, across * blurred(layer, across))
+        clear *= 1.0 - np.where(scene.depth > distance, layer, 0.0)
+    covered: Array = 1.0 - clear
+    return covered
+
+
+def _smeared(layer: Array, along: float, lean: float) -> Array:
+    """Draw every point out into a line that falls, leaning to a side."""
+    found = layer.copy()
+    for step in range(1, round(along) + 1):
+        sideways = round(step * lean)
+        moved = np.roll(layer, (step, sideways), axis=(0, 1))
+        moved[:step] = 0.0
+        np.maximum(found, moved, out=found)
+    return found
+
+
+def sensed_depth(
+    scene: Scene,
+    rng: np.random.Generator,
+    *,
+    extinction: float = 0.0,
+    clutter: float = 0.0,
+    mirror: Any = 0.0,
+) -> Array:
+    r"""Return the depth that a sensor with a light of its own reports.
+
+    An echo is found where
+
+    .. math:: 2 \ln(d_0 / d) + \ln(ρ / ρ_0) - m + ε > 2 β d
+
+    with depth d, the range d₀ of 1000 m in clear air, reflectivity ρ over that of a middle grey,
+    m the part that a wet ground throws away, β the extinction, and ε noise of half a neper. Where
+    none is found, d₀ is reported. Some pixels, a share of ``clutter``, have an echo of a drop or
+    a flake a few metres ahead instead; and the range is blurred by 0.5 % per unit of clutter
+    percent.
+
+    Parameters
+    ----------
+    scene : Scene
+        The scene.
+    rng : Generator
+        Random numbers.
+    extinction : float, default 0
+        β, per metre.
+    clutter : float, default 0
+        Share of the pixels.
+    mirror : float or (H, W), default 0
+        m, in nepers.
+    """
+    depth, shape = scene.depth, scene.depth.shape
+    reflectivity = np.log(np.clip(luminance(scene.light), 0.02, 1.0) / 0.18)
+    noise = 0.5 * rng.standard_normal(shape, np.float32)
+    left = 2.0 * np.log(NO_ECHO / np.clip(depth, 0.1, NO_ECHO)) + reflectivity - mirror + noise
+    found = np.where(left > 2.0 * extinction * depth, depth, NO_ECHO)
+    found = found * np.exp(0.5 * clutter * rng.standard_normal(shape, np.float32))
+    near = rng.gamma(2.0, 2.0, shape) + 1.0
+    hit = (rng.random(shape) < clutter) & (near < depth)
+    found = np.where(hit, near, np.where(scene.sky, NO_ECHO, np.minimum(found, NO_ECHO)))
+    return found.astype(np.float32)
+
+
+def visibility(metres: float) -> float:
+    """Return the extinction per metre at which contrast falls to 2 % at a distance.
+
+    Examples
+    --------
+    >>> round(visibility(100.0), 4)
+    0.0391
+    """
+    return -math.log(0.02) / metres
+
+
+def overcast(scene: Scene, amount: float, sky: float = 0.5) -> Scene:
+    """Return the scene under clouds: even light, pale colours, a grey sky.
+
+    Shadows are lifted by dividing by the light that falls on a neighbourhood, which is a wide mean
+    of the logarithm of brightness over what is not sky.
+    """
+    amount = min(amount, 1.0)
+    width = scene.depth.shape[1]
+    solid = (~scene.sky).astype(np.float32)
+    dark = np.log(luminance(scene.light) + 0.01)
+    weight = blurred(solid, width / 16) + 1e-3  # nowhere 0: far inside the sky it is not used
+    local = blurred(dark * solid, width / 16) / weight
+    middle = float(dark[~scene.sky].mean()) if (~scene.sky).any() else 0.0
+    even = scene.light * np.exp(0.75 * amount * (middle - local))[..., None]
+    even = mixed(even, luminance(even)[..., None], np.full(solid.shape, 0.35 * amount))
+    rows = np.linspace(0.8, 1.0, len(solid), dtype=np.float32)[:, None]
+    grey = sky * rows * (0.9 + 0.2 * blurred(luminance(scene.light), width / 30))
+    above = mixed(scene.light, grey[..., None] * np.array([0.96, 0.99, 1.03]), amount * (1 - solid))
+    return replace(scene, light=np.where(scene.sky[..., None], above, even).astype(np.float32))
+
+
+def wet_ground(scene: Scene, amount: float, rng: np.random.Generator) -> tuple[Scene, Array]:
+    """Return the scene with a wet ground, and the share of light that it mirrors, (H, W).
+
+    Water in the pores makes it darker; its film mirrors by Fresnel's law (Schlick's form) what is
+    as high above the horizon as the ground is below, blurred by ripples.
+    """
+    height, width = scene.depth.shape
+    amount = min(amount, 1.0)
+    y = (np.arange(height, dtype=np.float32)[:, None] - height / 2) / (FOCAL * width)
+    x = (np.arange(width, dtype=np.float32)[None, :] - width / 2) / (FOCAL * width)
+    cosine = np.clip(y, 0.0, None) / np.sqrt(x * x + y * y + 1.0)
+    fresnel = 0.02 + 0.98 * (1.0 - cosine) ** 5
+    film = smoothstep(0.2, 0.7, patches((height, width), width / 10, rng))
+    share = amount * scene.ground * fresnel * (0.35 + 0.5 * film)
+    mirror = np.clip(height - np.arange(height), 0, height - 1)
+    seen = blurred(blurred(scene.light[mirror], height / 12, (0,)), width / 80, (1,))
+    dark = scene.light * (1.0 - 0.5 * amount * scene.ground)[..., None]
+    return replace(scene, light=mixed(dark, seen, share).astype(np.float32)), share
+
+
+def at_night(scene: Scene, amount: float, rng: np.random.Generator) -> tuple[Scene, float]:
+    """Return the scene lit by headlights and street lamps, and how far it had to be amplified.
+
+    Light falls off with the square of distance and with the angle to the surface. A camera opens
+    up until the brightest places are well exposed, but not without end.
+    """
+    flat = overcast(scene, 1.0)
+    colour = np.clip(flat.light, 0.0, 0.9)
+    street, glow = np.zeros((2, *scene.depth.shape), np.float32)
+    for lamp in _lamps(scene, rng):
+        street += _from_lamp(scene, lamp)
+        glow += _glow(scene, lamp)
+    lit = 0.0015 * MOON + _headlights(scene)[..., None] * HALOGEN + street[..., None] * SODIUM
+    light = colour * lit
+    rows = np.linspace(0.3, 1.0, len(colour), dtype=np.float32)[:, None, None]
+    light = np.where(scene.sky[..., None], 0.004 * rows * TOWN_SKY, light)
+    light = light + glow[..., None] * (0.4 * SODIUM + 0.6)
+    exposure = min(6.0, 0.35 / max(float(np.quantile(luminance(light), 0.97)), 1e-3)) / amount
+    return replace(scene, light=(exposure * light).astype(np.float32)), exposure * 3.0
+
+
+def _headlights(scene: Scene) -> Array:
+    right, down, ahead = (scene.points[..., i] for i in range(3))
+    distance = np.sqrt(right**2 + down**2 + ahead**2)
+    beam = np.exp(-((right / ahead / 0.35) ** 2)) * (0.06 + smoothstep(-0.02, 0.06, down / ahead))
+    facing = np.abs((scene.normals * scene.points).sum(axis=-1)) / distance
+    found: Array = 45.0 * beam * (0.1 + 0.9 * facing) / (distance**2 + 9.0)
+    return found
+
+
+def _lamps(scene: Scene, rng: np.random.Generator) -> list[Array]:
+    """Street lamps on both sides: metres right, down and ahead."""
+    top, start = scene.camera_height - 6.5, rng.uniform(6.0, 22.0)
+    places = [
+        (side * (7.0 + rng.uniform(-0.5, 0.5)), top, start + 24.0 * i + 12.0 * (side > 0))
+        for i in range(6)
+        for side in (-1, 1)
+    ]
+    return list(np.array(places, np.float32))
+
+
+def _from_lamp(scene: Scene, lamp: Array) -> Array:
+    way = lamp - scene.points
+    square = np.einsum("ijk,ijk->ij", way, way)
+    towards = np.einsum("ijk,ijk->ij", way, scene.normals)
+    facing = np.clip(towards, 0.0, None) / np.sqrt(square)
+    below = smoothstep(-0.5, 2.0, scene.points[..., 1] - lamp[1])
+    found: Array = np.where(scene.sky, 0.0, 22.0 * below * (0.15 + facing) / (square + 4.0))
+    return found
+
+
+def _glow(scene: Scene, lamp: Array) -> Array:
+    """A lamp itself, with the bloom of a lens, where nothing is before it."""
+    height, width = scene.depth.shape
+    column = width / 2 + FOCAL * width * lamp[0] / lamp[2]
+    row = height / 2 + FOCAL * width * lamp[1] / lamp[2]
+    if not (0 <= row < height and 0 <= column < width):
+        return np.zeros((height, width), np.float32)
+    if scene.depth[int(row), int(column)] < lamp[2]:
+        return np.zeros((height, width), np.float32)
+    size = max(0.35 * FOCAL * width / lamp[2], 0.6 * width / 240)
+    rows, columns = np.arange(height, dtype=np.float32), np.arange(width, dtype=np.float32)
+    away = (rows[:, None] - row) ** 2 + (columns - column) ** 2
+    disc = np.exp(-away / size**2) + 0.03 * np.exp(-np.sqrt(away) / (4.0 * size))
+    found: Array = (1.5 * disc).astype(np.float32)
+    return found
+
+
+def snow_cover(scene: Scene, amount: float, rng: np.random.Generator) -> Scene:
+    """Return the scene with snow on what faces upwards, thinner where wheels have run.
+
+    Snow takes the light and shade that were on the ground: white in the sun, bluish in the shade.
+    """
+    shape = scene.depth.shape
+    lying = smoothstep(0.45, 0.8, scene.up) * (1.0 - np.exp(-3.0 * amount))
+    thin = smoothstep(0.15, 0.45, patches(shape, shape[1] / 12, rng) + 0.3 * (amount - 1.0))
+    right = scene.points[..., 0]
+    wheels = sum(
+        np.exp(-(((right - lane - side) / 0.3) ** 2))
+        for lane in (0.0, -3.5)
+        for side in (-0.8, 0.8)
+    )
+    cover = lying * (0.55 + 0.45 * thin) * (1.0 - 0.75 * scene.ground * np.minimum(wheels, 1.0))
+    bright = blurred(luminance(scene.light), shape[1] / 60)
+    level = bright[scene.ground > 0.5]
+    sunny = float(np.quantile(level, 0.85)) if level.size else float(bright.mean())
+    shade = np.clip(bright / max(sunny, 1e-3), 0.2, 1.0)[..., None]
+    tint = shade * np.array([1.0, 0.97, 0.93]) + (1.0 - shade) * np.array([0.8, 0.9, 1.08])
+    white = 0.78 * shade * tint * (0.94 + 0.06 * rng.random((*shape, 1)))
+    return replace(scene, light=mixed(scene.light, white, cover).astype(np.float32))
+
+
+def leaf_litter(scene: Scene, amount: float, rng: np.random.Generator) -> Scene:
+    """Return the scene with fallen leaves on the ground, in drifts."""
+    shape = scene.depth.shape
+    right, ahead = scene.points[..., 0], scene.points[..., 2]
+    chance = _hashed(right, ahead, LEAF, int(rng.integers(1 << 30)))
+    which = (_hashed(right, ahead, LEAF, int(rng.integers(1 << 30))) * len(LEAVES)).astype(np.int64)
+    drifts = smoothstep(0.5, 0.85, patches(shape, shape[1] / 8, rng))
+    density = np.minimum(0.85, amount * (0.06 + 0.5 * drifts))
+    # Where a pixel is wider than a leaf, it has leaves in it by their density.
+    blur = smoothstep(0.3, 1.2, ahead / (FOCAL * shape[1]) / LEAF)
+    there = (chance < density) * (1.0 - blur) + density * blur
+    colour = LEAVES[which] * (1.0 - blur[..., None]) + LEAVES.mean(axis=0) * blur[..., None]
+    bright = blurred(luminance(scene.light), shape[1] / 60)[..., None]
+    shown = np.clip(bright / 0.2, 0.15, 1.2) * colour
+    cover = there * scene.ground
+    return replace(scene, light=mixed(scene.light, shown, cover).astype(np.float32))
+
+
+def turned_leaves(scene: Scene, amount: float) -> Scene:
+    """Return the scene with green turned to orange and brown."""
+    red, green, blue = (scene.light[..., i] for i in range(3))
+    leafy = smoothstep(1.05, 1.4, green / np.maximum(np.maximum(red, blue), 1e-3))
+    orange = luminance(scene.light)[..., None] * np.array([2.2, 0.75, 0.2])
+    share = np.minimum(1.0, amount) * leafy * (~scene.sky)
+    return replace(scene, light=mixed(scene.light, orange, share).astype(np.float32))
+
+
+def _hashed(right: Array, ahead: Array, cell: float, seed: int) -> Array:
+    """A random number for every square of the ground, the same wherever it is seen."""
+    i = np.floor(np.clip(right, -1e4, 1e4) / cell).astype(np.int64)
+    j = np.floor(np.clip(ahead, 0.0, 1e4) / cell).astype(np.int64)
+    mixed_up: Any = (i * 73856093) ^ (j * 19349663) ^ (seed * 83492791)
+    mixed_up = (mixed_up ^ (mixed_up >> 13)) * 0x5BD1E995
+    found: Array = ((mixed_up ^ (mixed_up >> 15)) & 0xFFFF) / float(0x10000)
+    return found
+
+
+def apply_weather(frame: Frame, condition: str, *, severity: float = 1.0, seed: int = 0) -> Frame:
+    """Return a frame under another weather.
+
+    Parameters
+    ----------
+    frame : Frame
+        A frame of a clear day, with depth.
+    condition : str
+        One of :data:`CONDITIONS`.
+    severity : float, default 1
+        0 leaves the frame as it is; 1 is weather that one would slow down in; 2 is a bad day.
+    seed : int, default 0
+        Of the random numbers: the same seed, condition and frame name give the same picture.
+
+    Examples
+    --------
+    >>> rgb, depth = np.full((32, 64, 3), 90, np.uint8), np.full((32, 64), 500.0, np.float32)
+    >>> frame = Frame("a", rgb, depth, np.zeros((32, 64), np.uint8))
+    >>> foggy = apply_weather(frame, "fog")
+    >>> bool(foggy.rgb.mean() > 150), apply_weather(frame, "fog", severity=0) is frame
+    (True, True)
+    """
+    check_choice("condition", condition, CONDITIONS)
+    severity = check_finite_number("severity", severity, minimum=0.0)
+    if severity == 0.0:
+        return frame
+    if frame.depth is None:
+        raise OptionError(
+            f"`frame` must have depth to simulate weather by. Got frame {frame.name!r} without. "
+            f"Open the frames with their depth folder."
+        )
+    words = [seed, tuple(CONDITIONS).index(condition), *frame.name.encode()]
+    rng = np.random.default_rng(words)
+    scene = scene_of(frame.rgb, frame.depth)
+    light, depth = CONDITIONS[condition](scene, severity, rng)
+    return replace(frame, rgb=from_linear(light), depth=depth.astype(np.float32))
+
+
+def _fog(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """See 75 m; light comes from everywhere, so shadows are gone."""
+    extinction = visibility(75.0) * severity
+    soft = overcast(scene, severity)
+    light = veiled(soft.light, scene.depth, extinction, np.array([0.62, 0.64, 0.66]))
+    blur = mixed(
+        light, blurred(light, scene.depth.shape[1] / 80), 1 - np.exp(-extinction * scene.depth / 2)
+    )
+    return blur, sensed_depth(scene, rng, extinction=extinction, clutter=0.005 * severity)
+
+
+def _rain(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Heavy rain: clouds, a wet road, drops in the air, a veil of the farther ones."""
+    wet, mirror = wet_ground(overcast(scene, severity, sky=0.5), severity, rng)
+    extinction = visibility(400.0) * severity
+    light = veiled(wet.light, scene.depth, extinction, np.array([0.42, 0.44, 0.46]))
+    drops = rain_streaks(scene, severity, rng)
+    light = mixed(light, np.array([0.5, 0.52, 0.54]), 0.7 * drops)
+    depth = sensed_depth(
+        scene, rng, extinction=extinction, clutter=0.02 * severity, mirror=4.0 * mirror
+    )
+    return light, depth
+
+
+def _soft_rain(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    return _rain(scene, 0.4 * severity, rng)
+
+
+def _night(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Headlights and street lamps; depth is as by day."""
+    dark, gain = at_night(scene, max(1.0, severity), rng)
+    return _as_dark(scene, sensor_noise(dark.light, gain, rng), severity), scene.depth
+
+
+def _rain_night(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """A wet road that mirrors the lamps, and drops that shine in the headlights."""
+    dark, gain = at_night(scene, max(1.0, severity), rng)
+    wet, mirror = wet_ground(dark, severity, rng)
+    extinction = visibility(400.0) * severity
+    light = veiled(wet.light, scene.depth, extinction, 0.012 * HALOGEN)
+    light = mixed(light, 0.3 * HALOGEN, 0.7 * rain_streaks(scene, severity, rng))
+    light = _as_dark(scene, sensor_noise(light, gain, rng), severity)
+    depth = sensed_depth(
+        scene, rng, extinction=extinction, clutter=0.02 * severity, mirror=4.0 * mirror
+    )
+    return light, depth
+
+
+def _winter(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Snow lies and a little falls; the sun is low, the air pale."""
+    white = snow_cover(scene, severity, rng)
+    share = min(1.0, severity)
+    sun = 1.0 + share * (np.array([1.0, 0.93, 0.84]) - 1.0)
+    pale = np.array([0.72, 0.72, 0.74])
+    light = mixed(white.light * sun, pale, 0.6 * share * scene.sky)
+    light = veiled(light, scene.depth, visibility(900.0) * severity, pale)
+    light = mixed(light, 0.85, falling_snow(scene, 0.35 * severity, rng))
+    return light, sensed_depth(scene, rng, clutter=0.01 * severity)
+
+
+def _winter_night(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Snow under lamps, and flakes in the headlights."""
+    white = snow_cover(overcast(scene, severity), severity, rng)
+    dark, gain = at_night(white, max(1.0, severity), rng)
+    light = mixed(dark.light, 0.4 * HALOGEN, falling_snow(scene, 0.5 * severity, rng))
+    light = _as_dark(scene, sensor_noise(light, gain, rng), severity)
+    return light, sensed_depth(scene, rng, clutter=0.015 * severity)
+
+
+def _fall(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Leaves turn and lie on the ground; a low sun through haze."""
+    leafy = leaf_litter(turned_leaves(scene, severity), severity, rng)
+    share = min(1.0, severity)
+    sun = 1.0 + share * (np.array([1.3, 1.0, 0.7]) - 1.0)
+    air = np.array([0.62, 0.55, 0.46])
+    # Haze lies low: above the roofs it is thin.
+    way = np.minimum(scene.depth, 250.0)
+    return veiled(leafy.light * sun, way, visibility(1200.0) * severity, air), scene.depth
+
+
+def _as_dark(scene: Scene, night: Array, severity: float) -> Array:
+    """Return night, or below severity 1 the dusk before it.
+
+    Dusk lies between day and night by the logarithm of light, as cameras and eyes take it.
+    """
+    night = np.maximum(night, 0.0)
+    if severity >= 1.0:
+        return night
+    least = 1e-3
+    dusk: Array = (scene.light + least) ** (1 - severity) * (night + least) ** severity - least
+    return dusk
+
+
+#: The conditions by name.
+CONDITIONS: dict[str, Callable[[Scene, float, np.random.Generator], tuple[Array, Array]]] = {
+    "fog": _fog,
+    "rain": _rain,
+    "soft_rain": _soft_rain,
+    "night": _night,
+    "rain_night": _rain_night,
+    "winter": _winter,
+    "winter_night": _winter_night,
+    "fall": _fall,
+}

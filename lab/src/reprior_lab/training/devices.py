@@ -1,0 +1,167 @@
+"""Which devices a run is trained on, and Lightning, which drives them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from reprior.exceptions import OptionError, RepriorError
+from reprior_lab.models.torchvision_operators import import_torchvision
+
+__all__ = [
+    "check_devices",
+    "check_precision",
+    "devices_there",
+    "import_lightning",
+    "list_devices",
+    "trainer_device",
+]
+
+#: All of them, or their numbers.
+_LISTED = re.compile(r"auto|-1|\d+(,\d+)+,?|\d+,")
+
+
+def check_devices(accelerator: str, devices: int | str) -> None:
+    """Refuse what is no number of devices, and more processes than the CPU has cores.
+
+    Examples
+    --------
+    >>> check_devices("cpu", 1)
+    >>> check_devices("cpu", "abc")
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.OptionError: `devices` must be how many, their numbers such as 0,1, or auto.
+    Got 'abc'. Pass devices=1.
+    """
+    number = isinstance(devices, int) and not isinstance(devices, bool)
+    listed = isinstance(devices, str) and _LISTED.fullmatch(devices)
+    if not listed and not (number and (int(devices) >= 1 or devices == -1)):
+        raise OptionError(
+            f"`devices` must be how many, their numbers such as 0,1, or auto. Got {devices!r}. "
+            f"Pass devices=1."
+        )
+    cores = os.cpu_count() or 1
+    if number and int(devices) > cores and _on_the_cpu(accelerator):
+        raise OptionError(
+            f"`devices` must be at most the CPU's {cores} cores: each is a process of its own. Got "
+            f"{devices}. Pass devices=1, which uses all cores too."
+        )
+
+
+def _on_the_cpu(accelerator: str) -> bool:
+    if accelerator == "auto":
+        return not torch.cuda.is_available() and not torch.backends.mps.is_available()
+    return accelerator == "cpu"
+
+
+def check_precision(accelerator: str, precision: str) -> None:
+    """Refuse 16-bit floats on the CPU: Lightning would take bfloat16 instead, another result.
+
+    Examples
+    --------
+    >>> check_precision("cpu", "bf16-mixed")
+    >>> check_precision("cpu", "16-mixed")
+    Traceback (most recent call last):
+    ...
+    reprior.exceptions.OptionError: `precision` must be '32-true' or 'bf16-mixed' on the CPU. Got
+    '16-mixed', which needs a GPU.
+    """
+    if precision == "16-mixed" and _on_the_cpu(accelerator):
+        raise OptionError(
+            f"`precision` must be '32-true' or 'bf16-mixed' on the CPU. Got {precision!r}, which "
+            f"needs a GPU."
+        )
+
+
+def list_devices(devices: int | str) -> tuple[str, ...]:
+    """Return the names of the devices that are asked for, one for each process.
+
+    Parameters
+    ----------
+    devices : int or str
+        How many, their numbers such as "0,1", or "auto": all GPUs, otherwise one. On the CPU a
+        device is a process.
+
+    Examples
+    --------
+    >>> import torch
+    >>> list_devices("auto") if not torch.cuda.is_available() else ("cpu",)
+    ('cpu',)
+    """
+    if isinstance(devices, str) and devices.isdigit():
+        devices = int(devices)
+    check_devices("auto", devices)
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if devices in ("auto", -1, "-1"):
+        numbers = list(range(n_gpus or 1))
+    elif isinstance(devices, str):
+        numbers = [int(number) for number in devices.split(",") if number]
+    else:
+        numbers = list(range(devices))
+    if n_gpus:
+        _check_there(numbers, n_gpus, devices)
+        return tuple(f"cuda:{number}" for number in numbers)
+    if torch.backends.mps.is_available():
+        _check_there(numbers, 1, devices)
+        return ("mps",)
+    check_devices("cpu", len(numbers))
+    return ("cpu",) * len(numbers)
+
+
+def _check_there(numbers: list[int], there: int, devices: int | str) -> None:
+    if max(numbers) >= there or len(set(numbers)) < len(numbers):
+        raise OptionError(
+            f"`devices` must be ones of the {there} of this machine, each once. Got {devices!r}. "
+            f"Pass devices='auto' for all."
+        )
+
+
+def trainer_device(device: str | None) -> tuple[str, int | str]:
+    """Return accelerator and devices, as Lightning takes them, for one device of this machine.
+
+    Examples
+    --------
+    >>> trainer_device("cuda:1"), trainer_device("cpu"), trainer_device(None)
+    (('gpu', '1,'), ('cpu', 1), ('auto', 1))
+    """
+    if device is None:
+        return "auto", 1
+    kind, _, number = device.partition(":")
+    return ("gpu", f"{number or 0},") if kind == "cuda" else (kind, 1)
+
+
+@contextlib.contextmanager
+def devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
+    """Put Lightning's refusal of a device into a sentence."""
+    trouble = import_lightning("lightning.pytorch.utilities.exceptions").MisconfigurationException
+    check_devices(accelerator, devices)
+    try:
+        yield
+    except RepriorError:  # a ValueError too, and a sentence already
+        raise
+    except (trouble, TypeError, ValueError) as error:
+        raise OptionError(
+            f"`accelerator` and `devices` must be ones of this machine. Got {accelerator!r} and "
+            f"{devices!r}: {' '.join(str(error).split())} Pass accelerator='cpu', or 'auto'."
+        ) from error
+
+
+def import_lightning(module: str = "lightning.pytorch") -> Any:
+    """Return a module of Lightning, also beside a torchvision built for another PyTorch.
+
+    Lightning imports torchmetrics, which imports torchvision. A torchvision that fails on the way
+    takes both down.
+
+    Examples
+    --------
+    >>> import_lightning().__name__
+    'lightning.pytorch'
+    """
+    import_torchvision()
+    return importlib.import_module(module)

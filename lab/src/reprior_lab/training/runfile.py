@@ -1,0 +1,171 @@
+"""The run file: what a run was, what it was made with, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from reprior.exceptions import FileFormatError
+from reprior.files import atomic_write
+from reprior_lab.config import RunConfig
+
+__all__ = [
+    "COUNTS",
+    "EFFECTIVE_PRIOR",
+    "RUN_FILE",
+    "RunFile",
+    "installed_versions",
+    "write_json",
+]
+
+RUN_FILE, COUNTS, EFFECTIVE_PRIOR = "run.json", "counts.json", "effective-prior.json"
+FORMAT_VERSION = 1
+
+#: Priors that differ by less, relatively, differ by the rounding of float32 weights alone.
+SAME_PRIOR = 1e-5
+
+_PACKAGES = (
+    "reprior",
+    "reprior-lab",
+    "numpy",
+    "torch",
+    "lightning",
+    "timm",
+    "scikit-learn",
+    "imbalanced-learn",
+)
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """What ``run.json`` says.
+
+    Parameters
+    ----------
+    config : RunConfig
+        All settings.
+    status : {"running", "finished"}
+        Whether the scores are written.
+    class_counts : sequence of int
+        Training samples of each class.
+    effective_prior : sequence of float
+        The prior that the network has learnt, as far as it is known.
+    epochs : sequence of dict
+        For each epoch "epoch" (from 1), "lr", "train_loss", "train_accuracy", and where it was
+        looked at "accuracy" and "balanced_accuracy" of the test part.
+    result : dict
+        "accuracy" and "balanced_accuracy" at the end, with more than ten classes "top5_accuracy".
+    seconds : float
+        Time spent training, over all sittings.
+    versions : dict
+        Of Python and the packages, with the number of threads: bits depend on them.
+    """
+
+    config: RunConfig
+    status: str = "running"
+    class_counts: Sequence[int] = ()
+    effective_prior: Sequence[float] = ()
+    epochs: Sequence[Mapping[str, Any]] = ()
+    result: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.status == "finished"
+
+    @property
+    def learnt_the_counts(self) -> bool:
+        """Whether the effective prior is that of the training counts.
+
+        Examples
+        --------
+        >>> run = RunFile(RunConfig.resolve(data="digits"), class_counts=(30, 10))
+        >>> run.updated(effective_prior=(0.75, 0.25)).learnt_the_counts
+        True
+        """
+        n = sum(self.class_counts)
+        shares = zip(self.class_counts, self.effective_prior, strict=True)
+        return all(math.isclose(count / n, share, rel_tol=SAME_PRIOR) for count, share in shares)
+
+    def write(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``run.json`` into a folder, whole or not at all.
+
+        Examples
+        --------
+        >>> folder = getfixture("tmp_path")
+        >>> run = RunFile(RunConfig.resolve(data="digits"))
+        >>> _ = run.write(folder)
+        >>> RunFile.read(folder) == run
+        True
+        """
+        path = Path(folder) / RUN_FILE
+        own = {k: v for k, v in asdict(self).items() if k != "config"}
+        config = self.config.to_dict()
+        write_json(
+            path, {"format_version": FORMAT_VERSION, "id": self.config.id, "config": config, **own}
+        )
+        return path
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> RunFile:
+        """Return the run file of a folder."""
+        path = Path(folder) / RUN_FILE
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            number = document.pop("format_version")
+            document.pop("id")
+            config = RunConfig.from_dict(document.pop("config"))
+            if number == FORMAT_VERSION:
+                own: dict[str, Any] = {
+                    key: tuple(value) if isinstance(value, list) else value
+                    for key, value in document.items()
+                }
+                return cls(config, **own)
+        except FileNotFoundError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"A run file must be JSON as reprior wrote it. Got {type(error).__name__}: {error} "
+                f"in {path}. Start the run anew in another folder."
+            ) from error
+        raise FileFormatError(
+            f"A run file must have format_version {FORMAT_VERSION}. Got {number!r} in {path}. "
+            f"Read it with the version of reprior that wrote it."
+        )
+
+    def updated(self, **changes: Any) -> RunFile:
+        """Return the run file with other values of some fields."""
+        return replace(self, **changes)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write JSON, whole or not at all."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    with atomic_write(path) as file:
+        file.write(f"{text}\n".encode())
+
+
+def installed_versions(threads: int) -> dict[str, str]:
+    """Return the versions of what a run is made with.
+
+    Examples
+    --------
+    >>> installed_versions(2)["threads"]
+    '2'
+    """
+    found = {"python": platform.python_version(), "threads": str(threads)}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
