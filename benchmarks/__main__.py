@@ -22,22 +22,22 @@ from benchmarks.timing import Row
 #: Each is a module of this package with a function ``rows``, imported only when it is asked for;
 #: with the packages, beside NumPy, that its figures depend on.
 BENCHMARKS: dict[str, tuple[str, ...]] = {
-    "profile": ("numba",),
-    "bootstrap": ("numba",),
-    "per_class": ("numba",),
+    "profile": (),
+    "bootstrap": (),
+    "per_class": (),
     "rebalance": ("scipy",),
-    "temperature": ("scipy", "numba", "sklearn", "netcal", "probmetrics", "torch", "abstention"),
-    "shift": ("scipy", "numba", "abstention", "quapy", "cvxpy"),
+    "temperature": ("scipy", "sklearn", "netcal", "probmetrics", "torch", "abstention"),
+    "shift": ("scipy", "abstention", "quapy", "cvxpy"),
     "importing": (),
-    "loader": ("torch", "numba"),
+    "loader": ("torch",),
     "fold_torch": ("torch",),
     "fusion": (),
     "fold": ("onnx", "onnxruntime", "torch", "skl2onnx"),
     "report": ("matplotlib", "jinja2"),
     "training": ("torch", "lightning"),
-    "scale": ("numba",),
-    "scale_large": ("numba",),
-    "dask_scale": ("dask", "distributed", "numba"),
+    "scale": (),
+    "scale_large": (),
+    "dask_scale": ("dask", "distributed"),
 }
 
 #: Not among "all": it fills a disk.

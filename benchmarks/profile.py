@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 import reprior as rp
-from benchmarks.timing import Row, compare, without_numba
+from benchmarks.timing import Row, array_code, compare
 
-#: name, (N, K), mean lead of a sample's own class over unit noise, and the bars with and without
-#: numba. "Few": at most a fifth of the rows switch; "most": more than half.
+#: name, (N, K), mean lead of a sample's own class over unit noise, and the bars of the kernels
+#: and of array code. "Few": at most a fifth of the rows switch; "most": more than half.
 CASES = [
     ("few", (1_000_000, 14), 14.0, 1.0, 3.0),
     ("few", (24_426, 8_142), 18.0, 1.0, 3.0),
@@ -43,7 +43,7 @@ def switching_share(logits: np.ndarray, prior: np.ndarray) -> float:
 
 
 def rows() -> Iterator[Row]:
-    for name, shape, lead, bar, numpy_bar in CASES:
+    for name, shape, lead, bar, array_bar in CASES:
         logits, labels, prior = scores_of(shape, lead)
         w = -np.log(prior).astype(np.float32)
 
@@ -60,5 +60,5 @@ def rows() -> Iterator[Row]:
         size = f"{shape[0]:,} x {shape[1]:,}, {name} ({share:.0%}) switch"
         peer = "one (z + λ·w).argmax(1)"
         yield compare(f"profile + best, {size}", exact, peer, naive, bar=bar)
-        with without_numba():
-            yield compare(f"… without numba, {size}", exact, peer, naive, bar=numpy_bar, pairs=11)
+        with array_code():
+            yield compare(f"… in array code, {size}", exact, peer, naive, bar=array_bar, pairs=11)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import re
 import sys
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import Row
+from reprior.core import kernels
+from reprior.core.threads import n_cores
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 MISSED_BEGIN, MISSED_END = "<!-- missed: begin -->", "<!-- missed: end -->"
@@ -35,8 +36,9 @@ class Part:
     name: str
     rows: list[Row]
     versions: dict[str, str]
+    kernels: str
     python: str
-    cores: int | None
+    cores: int
 
     @classmethod
     def here(cls, name: str, rows: Sequence[Row], packages: Sequence[str]) -> Part:
@@ -46,14 +48,26 @@ class Part:
             package: version(DISTRIBUTIONS.get(package, package))
             for package in ("reprior", "numpy", *loaded)
         }
-        return cls(name, list(rows), versions, platform.python_version(), os.cpu_count())
+        return cls(
+            name,
+            list(rows),
+            versions,
+            kernels.description(),
+            platform.python_version(),
+            n_cores(),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """For the run file, in which no bar is null."""
         rows = [asdict(row) for row in self.rows]
         for row in rows:
             row["bar"] = None if math.isnan(row["bar"]) else row["bar"]
-        where = {"python": self.python, "cores": self.cores, "versions": self.versions}
+        where = {
+            "python": self.python,
+            "cores": self.cores,
+            "kernels": self.kernels,
+            "versions": self.versions,
+        }
         return {**where, "rows": rows}
 
     def as_table(self) -> str:
@@ -65,7 +79,7 @@ class Part:
             for row in self.rows
         ]
         names = ", ".join(f"{package} {number}" for package, number in self.versions.items())
-        note = f"Python {self.python}, {names}; {self.cores} cores."
+        note = f"Python {self.python}, {names}; kernels: {self.kernels}; {self.cores} cores."
         return "\n".join([*lines, "", note])
 
 

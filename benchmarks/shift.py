@@ -2,13 +2,11 @@
 
 A model's outputs are logits, or probabilities as in scikit-learn; the peers read probabilities
 only. So each is measured from both: from logits the peers' time has a softmax in it, where the
-method needs one; from probabilities ours has what it takes to check them. numba is in memory, as it
-is in a process that has profiled or fitted before: an estimate alone does not load it.
+method needs one; from probabilities ours has what it takes to check them.
 """
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -18,7 +16,7 @@ import numpy as np
 from scipy.special import softmax
 
 import reprior as rp
-from benchmarks.timing import Row, compare, has, without_numba
+from benchmarks.timing import Row, array_code, compare, has
 from reprior.exceptions import RepriorWarning
 
 #: Target samples and classes, and validation samples.
@@ -184,8 +182,6 @@ def refuse_worse(problem: Problem, method: str, mine: np.ndarray, theirs: np.nda
 
 
 def rows() -> Iterator[Row]:
-    if has("numba"):
-        importlib.import_module("numba")
     # True here, and a hundred times the same sentence.
     warnings.filterwarnings("ignore", "the penalty of RLLS decides", RepriorWarning)
     problem = Problem()
@@ -202,6 +198,6 @@ def rows() -> Iterator[Row]:
                 ours = partial(start.ours, method)
                 yield compare(what, ours, name, estimate, bar=BAR, pairs=pairs, warm=True)
                 if (package, kind) == ("quapy", "probs") and method.startswith("bbse"):
-                    what = f"… without numba, {what}"
-                    with without_numba():
+                    what = f"… in array code, {what}"
+                    with array_code():
                         yield compare(what, ours, name, estimate, bar=np.nan, pairs=pairs)

@@ -68,10 +68,9 @@ def has(package: str, install: str | None = None) -> bool:
 
 
 @contextmanager
-def without_numba() -> Iterator[None]:
-    """Run as an installation without numba does."""
-    tuning = mock.patch("reprior.tuning.compiling.has_numba", return_value=False)
-    with tuning, mock.patch("reprior.core.threads.has_numba", return_value=False):
+def array_code() -> Iterator[None]:
+    """Run as an installation without compiled kernels does."""
+    with mock.patch("reprior.core.kernels.native", None):
         yield
 
 

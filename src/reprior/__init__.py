@@ -12,46 +12,50 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
 import typing as _typing
 
-from reprior import metrics
-from reprior.calibrator import PosteriorCalibrator
-from reprior.core.decision import decide, expected_costs
-from reprior.core.flatten import EntropyReference, flatten
-from reprior.core.fuse import fuse
-from reprior.core.joint import LogLossFit, fit_log_loss
-from reprior.core.prior import prior_from_counts, prior_from_labels
-from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
-from reprior.core.scaling import ScalingFit, fit_scaling
-from reprior.core.score_map import ScoreMap
-from reprior.core.shift import estimate_target_prior, estimate_target_prior_report
-from reprior.core.shift_report import TargetPriorReport
-from reprior.core.temperature import TemperatureFit, fit_temperature
-from reprior.exceptions import (
-    FileFormatError,
-    FoldError,
-    InfeasibleError,
-    LabelsError,
-    MissingDependencyError,
-    NotFittedError,
-    OptionError,
-    PriorError,
-    ProfileMismatchError,
-    RepriorError,
-    RepriorWarning,
-    ScoresError,
-)
-from reprior.loading import load
-from reprior.metrics import ClassCounts, CountMetric
-from reprior.tracker import PriorTracker
-from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.crossval import CrossValidation, cross_validate
-from reprior.tuning.objective import Best, ParetoFront
-from reprior.tuning.per_class import PerClassBiases, tune_per_class
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.search import SearchResult, search_strength
-from reprior.tuning.switch_table import SwitchTable
-from reprior.tuning.uncertainty import Uncertainty, uncertainty
+if _typing.TYPE_CHECKING:
+    from reprior import engines, metrics
+    from reprior._versions import show_versions
+    from reprior.calibrator import PosteriorCalibrator
+    from reprior.core.decision import decide, expected_costs
+    from reprior.core.flatten import EntropyReference, flatten
+    from reprior.core.fuse import fuse
+    from reprior.core.joint import LogLossFit, fit_log_loss
+    from reprior.core.prior import prior_from_counts, prior_from_labels
+    from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
+    from reprior.core.scaling import ScalingFit, fit_scaling
+    from reprior.core.score_map import ScoreMap
+    from reprior.core.shift import estimate_target_prior, estimate_target_prior_report
+    from reprior.core.shift_report import TargetPriorReport
+    from reprior.core.temperature import TemperatureFit, fit_temperature
+    from reprior.exceptions import (
+        FileFormatError,
+        FoldError,
+        InfeasibleError,
+        LabelsError,
+        MissingDependencyError,
+        NotFittedError,
+        OptionError,
+        PriorError,
+        ProfileMismatchError,
+        RepriorError,
+        RepriorWarning,
+        ScoresError,
+    )
+    from reprior.fusion import ModalityFusion
+    from reprior.loading import load
+    from reprior.metrics import ClassCounts, CountMetric
+    from reprior.tracker import PriorTracker
+    from reprior.tuning.bootstrap import StrengthBootstrap
+    from reprior.tuning.crossval import CrossValidation, cross_validate
+    from reprior.tuning.objective import Best, ParetoFront
+    from reprior.tuning.per_class import PerClassBiases, tune_per_class
+    from reprior.tuning.profile import StrengthProfile
+    from reprior.tuning.search import SearchResult, search_strength
+    from reprior.tuning.switch_table import SwitchTable
+    from reprior.tuning.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
     "Best",
@@ -106,27 +110,85 @@ __all__ = [
     "prior_from_labels",
     "rebalance",
     "search_strength",
+    "show_versions",
     "tune_per_class",
     "uncertainty",
 ]
 
-if _typing.TYPE_CHECKING:
-    from reprior import engines
-    from reprior.fusion import ModalityFusion
+#: Where a public name is defined. Its module is imported when the name is first used, so that
+#: `import reprior` takes no time that its user does not need.
+_MODULES = {
+    "show_versions": "reprior._versions",
+    "PosteriorCalibrator": "reprior.calibrator",
+    "decide": "reprior.core.decision",
+    "expected_costs": "reprior.core.decision",
+    "EntropyReference": "reprior.core.flatten",
+    "flatten": "reprior.core.flatten",
+    "fuse": "reprior.core.fuse",
+    "LogLossFit": "reprior.core.joint",
+    "fit_log_loss": "reprior.core.joint",
+    "prior_from_counts": "reprior.core.prior",
+    "prior_from_labels": "reprior.core.prior",
+    "log_rebalance": "reprior.core.rebalance",
+    "odds_ratio": "reprior.core.rebalance",
+    "rebalance": "reprior.core.rebalance",
+    "ScalingFit": "reprior.core.scaling",
+    "fit_scaling": "reprior.core.scaling",
+    "ScoreMap": "reprior.core.score_map",
+    "estimate_target_prior": "reprior.core.shift",
+    "estimate_target_prior_report": "reprior.core.shift",
+    "TargetPriorReport": "reprior.core.shift_report",
+    "TemperatureFit": "reprior.core.temperature",
+    "fit_temperature": "reprior.core.temperature",
+    "FileFormatError": "reprior.exceptions",
+    "FoldError": "reprior.exceptions",
+    "InfeasibleError": "reprior.exceptions",
+    "LabelsError": "reprior.exceptions",
+    "MissingDependencyError": "reprior.exceptions",
+    "NotFittedError": "reprior.exceptions",
+    "OptionError": "reprior.exceptions",
+    "PriorError": "reprior.exceptions",
+    "ProfileMismatchError": "reprior.exceptions",
+    "RepriorError": "reprior.exceptions",
+    "RepriorWarning": "reprior.exceptions",
+    "ScoresError": "reprior.exceptions",
+    "ModalityFusion": "reprior.fusion",
+    "load": "reprior.loading",
+    "ClassCounts": "reprior.metrics",
+    "CountMetric": "reprior.metrics",
+    "PriorTracker": "reprior.tracker",
+    "StrengthBootstrap": "reprior.tuning.bootstrap",
+    "CrossValidation": "reprior.tuning.crossval",
+    "cross_validate": "reprior.tuning.crossval",
+    "Best": "reprior.tuning.objective",
+    "ParetoFront": "reprior.tuning.objective",
+    "PerClassBiases": "reprior.tuning.per_class",
+    "tune_per_class": "reprior.tuning.per_class",
+    "StrengthProfile": "reprior.tuning.profile",
+    "SearchResult": "reprior.tuning.search",
+    "search_strength": "reprior.tuning.search",
+    "SwitchTable": "reprior.tuning.switch_table",
+    "Uncertainty": "reprior.tuning.uncertainty",
+    "uncertainty": "reprior.tuning.uncertainty",
+}
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Look up what costs time when it is asked for: the version, streams, and fusion."""
-    if name == "__version__":
+    """Import a public name when it is first used."""
+    if name in _MODULES:
+        value = getattr(_importlib.import_module(_MODULES[name]), name)
+    elif name in ("engines", "metrics"):
+        value = _importlib.import_module(f"reprior.{name}")
+    elif name == "__version__":
         from importlib.metadata import version
 
-        return version("reprior")
-    if name == "engines":
-        from importlib import import_module
+        value = version("reprior")
+    else:
+        raise AttributeError(f"module 'reprior' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
-        return import_module("reprior.engines")
-    if name == "ModalityFusion":
-        from reprior.fusion import ModalityFusion
 
-        return ModalityFusion
-    raise AttributeError(f"module 'reprior' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    """List the public names, those that are not imported yet among them."""
+    return sorted({*globals(), *__all__})

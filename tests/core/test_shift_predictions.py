@@ -9,8 +9,8 @@ from scipy.special import log_softmax, softmax
 from tests.oracles import confusion
 
 import reprior as rp
-from reprior.core import compiled_predictions, probability_rows, threads
-from reprior.core.shift_predictions import SoftPredictions, predictions, read_predictions
+from reprior.core import probability_rows
+from reprior.core.shift_predictions import predictions, read_predictions
 from reprior.core.shift_rows import Affine, log_rows
 from reprior.exceptions import ScoresError
 
@@ -22,16 +22,11 @@ SOFT = pytest.mark.parametrize("soft", [False, True])
 KINDS = pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
 
 
-@pytest.fixture(params=["compiled", "arrays"])
-def passes(request, monkeypatch):
-    """Every test by compiled loops, however few the scores, and by array code.
-
-    Loops are compiled where numba is in memory, as it is here.
-    """
+@pytest.fixture(params=["native", "arrays"])
+def passes(request):
+    """Every test by the kernels and by array code."""
     if request.param == "arrays":
-        monkeypatch.setattr(threads, "has_numba", lambda: False)
-    monkeypatch.setattr(probability_rows, "WORTH_COMPILING", 1)
-    return request.param
+        request.getfixturevalue("without_native")
 
 
 def draw(n=500, n_classes=4, seed=0):
@@ -73,16 +68,6 @@ def test_class_means_are_the_confusion_matrix(soft):
         expected = counts / counts.sum(axis=0)
     np.testing.assert_allclose(found, expected, atol=EXACT)
     np.testing.assert_allclose(found.sum(axis=0), 1)
-
-
-@pytest.mark.parametrize("short", [3, 2])
-def test_classes_beyond_short_integers_are_sorted_as_they_are(monkeypatch, short):
-    monkeypatch.setattr(probability_rows, "SHORT", short)
-    labels = np.array([2, 0, 1, 2, 0])
-    rows = np.random.default_rng(0).dirichlet(np.ones(3), 5)
-    found = SoftPredictions(2 * rows, np.full(5, 0.5)).class_means(labels)
-    expected = np.stack([rows[labels == k].mean(axis=0) for k in range(3)], axis=1)
-    np.testing.assert_allclose(found, expected, atol=EXACT)
 
 
 def test_short_floats_are_summed_in_long_ones():
@@ -190,21 +175,6 @@ def test_rows_that_are_no_distribution_are_refused(dtype, soft, summed):
 def test_a_row_without_a_finite_logit_is_refused():
     with pytest.raises(ScoresError, match=r"\[1"):
         read(np.array([[0.0, -np.inf], [-np.inf, -np.inf]]), 2)
-
-
-@pytest.mark.parametrize(
-    "dtype, compiles", [(np.float64, True), (np.float32, True), (np.float16, False)]
-)
-def test_loops_are_compiled_where_they_can_be(monkeypatch, passes, dtype, compiles):
-    called = []
-    loop = compiled_predictions.add_by_class
-    monkeypatch.setattr(
-        compiled_predictions, "add_by_class", lambda *args: called.append(1) or loop(*args)
-    )
-    scores, labels = draw()
-    rows = softmax(scores, axis=1).astype(dtype)
-    read(rows, kind="probs", soft=True).class_means(labels)
-    assert bool(called) == (compiles and passes == "compiled")
 
 
 def test_the_sum_may_be_taken_at_once():

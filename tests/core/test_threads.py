@@ -88,7 +88,35 @@ def test_nothing_to_do():
     assert threads.in_threads(abs, []) == []
 
 
-def test_cores_as_told_or_as_allowed(monkeypatch):
+@pytest.mark.parametrize(
+    "files, expected",
+    [
+        ({}, 5),
+        ({"cpu.max": "max 100000"}, 5),
+        ({"cpu.max": "200000 100000"}, 2),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "10000 100000"}, 1),
+        ({"cpu.max": "900000 100000"}, 5),
+        ({"cpu.max": ""}, 5),
+        ({"cpu.max": "a few"}, 5),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 5),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "0"}, 5),
+        ({"cpu/cpu.cfs_quota_us": "300000"}, 5),
+    ],
+)
+def test_a_container_has_the_cores_of_its_quota(tmp_path, monkeypatch, files, expected):
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.delenv("REPRIOR_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 5, 7}, raising=False)
+    monkeypatch.setattr(threads, "CGROUP", str(tmp_path))
+    assert threads.n_cores() == expected
+
+
+def test_cores_as_told_or_as_allowed(monkeypatch, tmp_path):
+    monkeypatch.setattr(threads, "CGROUP", str(tmp_path))
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     assert threads.n_cores() == 3
     for nonsense in ("", "0", "-2", "many"):
@@ -100,39 +128,6 @@ def test_cores_as_told_or_as_allowed(monkeypatch):
     assert threads.n_cores() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert threads.n_cores() == 1
-
-
-@pytest.mark.parametrize(
-    "installed, loaded, expected",
-    [
-        (True, True, [False, True, True]),
-        (True, False, [False, False, True]),
-        (False, True, [False] * 3),
-    ],
-)
-def test_small_work_is_compiled_only_where_numba_is_loaded(
-    installed, loaded, expected, monkeypatch
-):
-    monkeypatch.setattr(threads, "has_numba", lambda: installed)
-    monkeypatch.setitem(sys.modules, "numba", sys)
-    if not loaded:
-        monkeypatch.delitem(sys.modules, "numba")
-    found = [threads.compiles(size, worth=10, worth_loading=100) for size in (9, 99, 100)]
-    assert found == expected
-
-
-def test_numba_is_looked_for_but_not_loaded():
-    assert threads.has_numba() is True
-
-
-@pytest.mark.parametrize("told, expected", [("1", False), ("0", True), ("", True)])
-def test_numba_may_be_told_to_leave_python_as_it_is(monkeypatch, told, expected):
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", told)
-    threads.has_numba.cache_clear()
-    try:
-        assert threads.has_numba() is expected
-    finally:
-        threads.has_numba.cache_clear()
 
 
 @pool_of(1)

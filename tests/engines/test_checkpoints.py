@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.child_processes import ended
 from tests.engines.shared import assert_same_fit, quietly
 from tests.engines.shared import flat as drawn
 
@@ -269,10 +269,7 @@ rp.engines.fit(rp.PosteriorCalibrator([0.6, 0.25, 0.1, 0.05]), scores,
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SKIPPED: no SIGKILL here")
 def test_a_process_that_was_killed(tmp_path, shards):
     saved = tmp_path / "saved"
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, os.fspath(shards), os.fspath(saved)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ended([sys.executable, "-c", KILLED, os.fspath(shards), os.fspath(saved)])
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(list(saved.glob("pass-*.npz"))) == 1
     read = []

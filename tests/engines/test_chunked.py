@@ -385,11 +385,10 @@ def test_files_of_another_kind_or_axis_than_the_calibrators_are_refused(tmp_path
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_score_that_is_none_is_named_by_its_place_in_its_file(
-    tmp_path, bad, compiled, monkeypatch
-):
-    monkeypatch.setattr("reprior.tuning.passes.compiles", lambda _: compiled)
+@pytest.mark.parametrize("native", [True, False])
+def test_a_score_that_is_none_is_named_by_its_place_in_its_file(tmp_path, bad, native, request):
+    if not native:
+        request.getfixturevalue("without_native")
     data = flat(3, n=60)
     scores = data.scores.copy()
     scores[47, 2] = bad

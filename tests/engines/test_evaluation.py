@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from tests.engines.shared import PRIOR, Data, cuts, flat, images, quietly, weighted
 
 import reprior as rp
-from reprior.engines import evaluation
 from reprior.files.scores import open_scores
-from reprior.metrics import reliability
 
 SUMS = 1e-10
 """Means of float64 terms, summed in another order."""
@@ -293,13 +291,9 @@ def test_what_could_not_be_read_is_said_and_kept(tmp_path):
     assert (silent, whole.left_out) == ([], ())
 
 
-def test_many_samples_are_summed_by_compiled_loops_to_the_same_bits(monkeypatch):
-    pytest.importorskip("numba")
+def test_kernels_and_array_code_evaluate_to_the_same_bits(request):
     data = flat(3, n=6000)
     calibrator, chunks = fitted(data), data.chunks([2500, 5000])
-    found = []
-    for worth in (1 << 40, 0):
-        monkeypatch.setattr(evaluation, "WORTH_LOADING", worth)
-        monkeypatch.setattr(reliability, "WORTH", worth)
-        found.append(rp.engines.evaluate(calibrator, chunks).metrics)
-    assert found[0] == found[1]
+    found = rp.engines.evaluate(calibrator, chunks).metrics
+    request.getfixturevalue("without_native")
+    assert rp.engines.evaluate(calibrator, chunks).metrics == found

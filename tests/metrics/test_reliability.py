@@ -15,7 +15,6 @@ from reprior.metrics import (
     expected_calibration_error,
     reliability_curve,
 )
-from reprior.metrics import reliability as reliability_module
 from reprior.metrics.calibration import bin_of, equal_width
 from reprior.metrics.reliability import _equal_width_bin
 
@@ -118,18 +117,14 @@ def test_bins_found_by_rounding_are_those_found_by_searching(dtype, bins):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("bins", [1, 7, 15])
 @pytest.mark.parametrize("heavy", [False, True])
-def test_compiled_sums_are_those_of_arrays(monkeypatch, dtype, bins, heavy):
-    pytest.importorskip("numba")
+def test_sums_of_kernels_are_those_of_arrays(request, dtype, bins, heavy):
     posterior, labels, weight = drawn(3, n=3000, n_classes=5)
     posterior = posterior.astype(dtype)
     posterior[::7] = np.eye(5, dtype=dtype)[labels[::7]]  # on the outermost edges
     weights = weight + 0.3 if heavy else np.ones(labels.size)
-    found = []
-    for compiled in (False, True):
-        monkeypatch.setattr(
-            reliability_module, "compiles", lambda *_, answer=compiled, **__: answer
-        )
-        found.append(Reliability.of_rows(posterior, labels, weights, bins))
+    found = [Reliability.of_rows(posterior, labels, weights, bins)]
+    request.getfixturevalue("without_native")
+    found.append(Reliability.of_rows(posterior, labels, weights, bins))
     for name in vars(found[0]):
         np.testing.assert_array_equal(*(getattr(each, name) for each in found), err_msg=name)
 

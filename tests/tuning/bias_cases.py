@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests import oracles
 
+from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric, find_metric
-from reprior.tuning import bias_ascent, sweep
 from reprior.tuning.bias_ascent import Ascent
 from reprior.tuning.bias_goal import Goal
 from reprior.tuning.columns import Columns
@@ -127,10 +127,9 @@ def random_biases(
 
 @contextmanager
 def arrays_only() -> Iterator[None]:
-    """Run as an installation without numba does."""
+    """Run as an installation without the extension does."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (bias_ascent, sweep):
-            patch.setattr(module, "compiles", lambda _: False)
+        patch.setattr(kernels, "native", None)
         yield
 
 

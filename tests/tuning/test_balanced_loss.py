@@ -78,7 +78,7 @@ def test_classes_out_of_play_and_impossible_labels_say_nothing(rng):
 
 
 def test_samples_that_are_left_out(rng, monkeypatch):
-    monkeypatch.setattr("reprior.tuning.balanced_loss.ARRAY_BLOCK", 90)
+    monkeypatch.setattr("reprior.tuning.balanced_loss.HOST_BLOCK", 90)
     case = random_case(rng, 120, 3)
     half = Case(case.scores, case.labels.copy(), case.source, case.target)
     half.labels[30:] = 255

@@ -27,7 +27,7 @@ def run(case, metric, *rules, cycles=50):
     return ascent
 
 
-@pytest.fixture(params=[True, False], ids=["compiled", "arrays"])
+@pytest.fixture(params=[True, False], ids=["native", "arrays"])
 def either(request):
     if request.param:
         yield
@@ -138,11 +138,11 @@ def test_constraints_hold_in_the_end_where_they_did_not_in_the_beginning(rng):
 
 def test_constrained_ascents_are_the_same_in_arrays(rng):
     case = random_biases(rng, 600, 5, lead=1.0)
-    compiled = run(case, "macro_f1", "recall[4] >= 0.8")
+    native = run(case, "macro_f1", "recall[4] >= 0.8")
     with arrays_only():
         arrays = run(case, "macro_f1", "recall[4] >= 0.8")
-    np.testing.assert_array_equal(compiled.biases, arrays.biases)
-    assert compiled.history == arrays.history
+    np.testing.assert_array_equal(native.biases, arrays.biases)
+    assert native.history == arrays.history
 
 
 @pytest.mark.usefixtures("either")

@@ -37,7 +37,7 @@ def plain_rank(case, metric, rules, biases):
 def test_the_rank_is_the_metric_or_what_is_missing(case, k, metric, rules):
     k %= case.n_classes
     goal, data = case.goal(metric, *rules), case.data
-    two = TopTwo(data, case.start, compiled=False)
+    two = TopTwo(data, case.start)
     assert goal.rank(two.counts()) == pytest.approx(
         plain_rank(case, metric, rules, case.start), abs=ROUNDING
     )

@@ -17,7 +17,7 @@ CLASS = st.integers(0, 4)
 
 
 def line(case, k, *box):
-    two = TopTwo(case.data, case.start, compiled=False)
+    two = TopTwo(case.data, case.start)
     return line_of(two, two.counts(), k % case.n_classes, *box)
 
 
@@ -84,7 +84,7 @@ def test_the_rank_along_a_line_is_the_metric_at_every_midpoint(case, k, metric):
 def test_the_outermost_intervals_end_somewhere():
     case_scores = np.array([[0.0, 1.0], [0.0, 3.0]])
     data = Columns(Block(case_scores, np.array([0, 1]), None))
-    two = TopTwo(data, np.zeros(2), compiled=False)
+    two = TopTwo(data, np.zeros(2))
     stretch = line_of(two, two.counts(), 1)
     assert (stretch.low, stretch.high) == (-3.0 - OUTSIDE, -1.0 + OUTSIDE)
 

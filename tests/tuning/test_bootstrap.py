@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
 import dask.array as da
 import numpy as np
 import pytest
 from tests.tuning.shared import ROUNDING, random_case
 
 import reprior as rp
-from reprior.core.threads import has_numba
 from reprior.tuning import bootstrap as bootstrap_module
 from reprior.tuning.bootstrap import CHUNK, GRID, StrengthBootstrap
 from reprior.tuning.profile import StrengthProfile
@@ -59,24 +56,13 @@ def test_a_replicate_is_the_profile_of_weighted_samples(rng, metric, weighted):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_with_and_without_numba_replicates_are_equal_to_the_bit(rng, metric, request):
+def test_kernels_and_array_code_give_replicates_are_equal_to_the_bit(rng, metric, request):
     case = random_case(rng, 300, 6)
-    compiled = bootstrap_of(case).replicates(metric)
-    request.getfixturevalue("without_numba")
+    native = bootstrap_of(case).replicates(metric)
+    request.getfixturevalue("without_native")
     arrays = bootstrap_of(case).replicates(metric)
-    for a, b in zip(columns(compiled), columns(arrays), strict=True):
+    for a, b in zip(columns(native), columns(arrays), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_much_work_is_compiled(rng, monkeypatch):
-    loaded = []
-    monkeypatch.setattr(bootstrap_module, "compiles", lambda size: loaded.append(size) or True)
-    case = random_case(rng, 100, 4)
-    found = bootstrap_of(case)
-    found.replicates("accuracy")
-    assert loaded == [found._paths.n_switches * 40]
-    assert has_numba()
-    assert importlib.import_module("reprior.tuning.compiled")
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(60) // 2])

@@ -29,18 +29,18 @@ def assert_equal(a, b):
         np.testing.assert_allclose(sums, sums_too, rtol=1e-13)
 
 
-@pytest.fixture(params=["compiled", "arrays"])
+@pytest.fixture(params=["native", "arrays"])
 def either_path(request):
     if request.param == "arrays":
-        request.getfixturevalue("without_numba")
+        request.getfixturevalue("without_native")
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Make many blocks and threads of few samples."""
     for name in (
-        "COMPILED_BLOCK",
-        "ARRAY_BLOCK",
+        "HOST_BLOCK",
+        "HOST_BLOCK",
         "DEVICE_BLOCK",
         "FIRST_ROOM",
     ):
@@ -91,7 +91,7 @@ def test_blocks_and_threads_change_nothing(
         found.append(run_pass(rows, case.slopes, (0.0, 2.0)))
     whole = rows_of(case.scores[40:], labels[40:], None if weights is None else case.weights[40:])
     with monkeypatch.context() as patch:
-        for name in ("COMPILED_BLOCK", "ARRAY_BLOCK"):
+        for name in ("HOST_BLOCK", "HOST_BLOCK"):
             patch.setattr(passes, name, 1 << 20)
         patch.setattr(row_passes, "SCORES_PER_THREAD", 1 << 20)
         want = run_pass(whole, case.slopes, (0.0, 2.0))
@@ -125,7 +125,7 @@ def test_parts_are_the_whole_pass(
     assert weighted or sums == (None,) * len(found)
 
 
-def test_parts_of_a_compiled_pass_share_their_memory(monkeypatch, rng, small_blocks):
+def test_parts_of_a_native_pass_share_their_memory(monkeypatch, rng, small_blocks):
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
     monkeypatch.setattr(passes, "FIRST_ROOM", 1 << 12)
     case = random_case(rng, 3000, 5)
@@ -144,7 +144,7 @@ def test_classes_without_target_prior_in_blocks_and_threads(monkeypatch, rng, sm
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     found = run_pass(rows, slopes, (0.0, 2.0))
     with monkeypatch.context() as patch:
-        patch.setattr(passes, "ARRAY_BLOCK", 1 << 20)
+        patch.setattr(passes, "HOST_BLOCK", 1 << 20)
         assert_equal(found, run_pass(rows, slopes, (0.0, 2.0)))
 
 
@@ -188,14 +188,15 @@ def test_nothing_switches(either_path):
 FORKED = """
     import multiprocessing, os
     import numpy as np
-    from reprior.core import row_passes, threads
+    from reprior.core import kernels, row_passes, threads
     from reprior.tuning import passes
     from reprior.tuning.profile import StrengthProfile
 
     os.environ["REPRIOR_NUM_THREADS"] = "2"
     row_passes.SCORES_PER_THREAD = 64
-    passes.COMPILED_BLOCK = passes.ARRAY_BLOCK = 64
-    passes.compiles = lambda _: {compiled}
+    passes.HOST_BLOCK = 64
+    if not {native}:
+        kernels.native = None
     rng = np.random.default_rng(0)
     scores, labels = rng.normal(size=(500, 3)), rng.integers(3, size=500)
 
@@ -212,8 +213,8 @@ FORKED = """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_forked_child_has_threads_of_its_own(compiled):
+@pytest.mark.parametrize("native", [True, False])
+def test_a_forked_child_has_threads_of_its_own(native):
     # In a process of its own: pytest's has other libraries' threads, which a fork warns about.
-    script = textwrap.dedent(FORKED).format(compiled=compiled)
+    script = textwrap.dedent(FORKED).format(native=native)
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)

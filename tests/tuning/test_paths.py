@@ -114,7 +114,7 @@ def test_samples_that_never_switch_are_one_unit(rng):
 
 
 def test_many_blocks_are_joined(rng, monkeypatch):
-    monkeypatch.setattr("reprior.tuning.paths.ARRAY_BLOCK", 64)
+    monkeypatch.setattr("reprior.tuning.paths.HOST_BLOCK", 64)
     case = random_case(rng, 200, 6)
     paths = sample_paths(reading_of(case))
     assert_same_profile(paths.profile(paths.size), case.profile())

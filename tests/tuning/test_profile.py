@@ -502,7 +502,7 @@ def test_small_and_large_sets_have_the_same_bins(rng, monkeypatch):
     scores, labels = rng.normal(size=(500, 4)), rng.integers(4, size=500)
     options = {"source_prior": [0.4, 0.3, 0.2, 0.1], "resolution": 0.01}
     small = StrengthProfile.from_scores(scores, labels, **options)
-    for name, value in (("COMPILED_BLOCK", 64), ("ARRAY_BLOCK", 64), ("BLOCKS_PER_PART", 2)):
+    for name, value in (("HOST_BLOCK", 64), ("HOST_BLOCK", 64), ("BLOCKS_PER_PART", 2)):
         monkeypatch.setattr(passes, name, value)
     monkeypatch.setattr(profile_module, "PART_SCORES", 128)
     large = StrengthProfile.from_scores(scores, labels, **options)

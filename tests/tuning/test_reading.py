@@ -360,12 +360,12 @@ NAN[1, 2], INF[3, 0], EMPTY[2] = np.nan, np.inf, -np.inf
         (torch.as_tensor(GOOD), jnp.asarray(LABELS), {}, RepriorError, "Got jax and torch."),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("numba", [True, False])
+@pytest.mark.parametrize("native", [True, False])
 def test_bad_input_is_refused_in_a_sentence(
-    request, scores, labels, options, error, sentence, numba
+    request, scores, labels, options, error, sentence, native
 ):
-    if not numba:
-        request.getfixturevalue("without_numba")
+    if not native:
+        request.getfixturevalue("without_native")
     with pytest.raises(error) as caught:
         profile(scores, labels, **options)
     assert sentence in str(caught.value)
@@ -378,10 +378,10 @@ def test_bad_scores_of_array_api_strict_are_refused_too(bad):
         profile(array_api_strict.asarray(bad), array_api_strict.asarray(LABELS))
 
 
-@pytest.mark.parametrize("numba", [True, False])
-def test_bad_scores_of_ignored_samples_do_not_matter(request, numba):
-    if not numba:
-        request.getfixturevalue("without_numba")
+@pytest.mark.parametrize("native", [True, False])
+def test_bad_scores_of_ignored_samples_do_not_matter(request, native):
+    if not native:
+        request.getfixturevalue("without_native")
     want = profile(GOOD[:1], LABELS[:1])
     for bad in (NAN, INF, EMPTY):
         scores = np.concatenate([GOOD[:1], bad[1:]])

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from tests.tuning.shared import ROUNDING, cases, exact_cases, random_case, rows_of
 
+from reprior.core import kernels
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning import sweep as sweep_module
 from reprior.tuning.passes import Table, run_pass
 from reprior.tuning.sweep import Steps, sweep, value_of
 from reprior.tuning.switches import Switches
@@ -29,13 +29,13 @@ def prepared(scores, labels, slopes, bounds, weights=None):
 
 
 def both(start, switches, low, metric):
-    """Return the compiled sweep and the array sweep."""
-    assert sweep_module.compiles(1)
-    compiled = sweep(start, switches, low, metric)
+    """Return the sweep of the kernel and that of array code."""
+    assert kernels.native is not None
+    native = sweep(start, switches, low, metric)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_module, "compiles", lambda _: False)
+        patch.setattr(kernels, "native", None)
         arrays = sweep(start, switches, low, metric)
-    return compiled, arrays
+    return native, arrays
 
 
 def metrics_of(start):
@@ -46,7 +46,7 @@ def metrics_of(start):
 
 @settings(max_examples=120)
 @given(exact_cases())
-def test_the_compiled_sweep_equals_the_array_sweep_to_the_bit(case):
+def test_the_native_sweep_equals_the_array_sweep_to_the_bit(case):
     start, switches = prepared(case.scores, case.labels, case.slopes, case.bounds)
     for metric in metrics_of(start):
         a, b = both(start, switches, case.bounds[0], metric)
@@ -55,7 +55,7 @@ def test_the_compiled_sweep_equals_the_array_sweep_to_the_bit(case):
 
 
 @given(cases(weighted=True))
-def test_the_compiled_sweep_equals_the_array_sweep_with_weights(case):
+def test_the_native_sweep_equals_the_array_sweep_with_weights(case):
     start, switches = prepared(case.scores, case.labels, case.slopes, case.bounds, case.weights)
     for metric in metrics_of(start):
         a, b = both(start, switches, case.bounds[0], metric)
@@ -89,11 +89,11 @@ def test_counted_switches_weigh_as_much_as_they_count(rng):
         np.testing.assert_array_equal(part.curve(metric)[1], left.curve(metric)[1])
 
 
-@pytest.mark.parametrize("numba", [True, False])
-def test_weights_that_cancel_do_not_decide_a_precision(request, numba):
+@pytest.mark.parametrize("native", [True, False])
+def test_weights_that_cancel_do_not_decide_a_precision(request, native):
     # Class 0 loses 0.1, 0.2 and 0.3 one by one: 2.8e-17 of it would remain, all of it right.
-    if not numba:
-        request.getfixturevalue("without_numba")
+    if not native:
+        request.getfixturevalue("without_native")
     for weights in ([0.1, 0.2, 0.3], [0.3, 0.1, 0.2], [0.7, 0.1, 0.3]):
         start, switches = prepared(
             [[0.25, 0.0], [0.5, 0.0], [0.75, 0.0]], [0, 0, 0], [0.0, 1.0], (0.0, 2.0), weights
@@ -103,11 +103,11 @@ def test_weights_that_cancel_do_not_decide_a_precision(request, numba):
             assert steps.value[-1] == 0.0
 
 
-@pytest.mark.parametrize("numba", [True, False])
-def test_a_class_may_leave_and_return_at_one_strength(request, numba):
+@pytest.mark.parametrize("native", [True, False])
+def test_a_class_may_leave_and_return_at_one_strength(request, native):
     # The only sample of class 1 goes as another comes: whichever is met first, its weight is 2.
-    if not numba:
-        request.getfixturevalue("without_numba")
+    if not native:
+        request.getfixturevalue("without_native")
     for order in ([0, 1], [1, 0]):
         columns = [np.array([1.0, 1.0]), np.array([1, 1]), np.array([1, 0]), np.array([2, 1])]
         weight = np.array([5.0, 2.0])
@@ -120,10 +120,10 @@ def test_a_class_may_leave_and_return_at_one_strength(request, numba):
         np.testing.assert_allclose(iou.value, [5 / 7, 2 / 7])
 
 
-@pytest.mark.parametrize("numba", [True, False])
-def test_a_switch_at_the_lower_bound_itself_holds_there(request, numba):
-    if not numba:
-        request.getfixturevalue("without_numba")
+@pytest.mark.parametrize("native", [True, False])
+def test_a_switch_at_the_lower_bound_itself_holds_there(request, native):
+    if not native:
+        request.getfixturevalue("without_native")
     switches = Switches(np.array([1.0, 2.0]), *(np.array([k, k]) for k in (1, 0, 1)))
     start = ClassCounts(np.array([0, 0]), np.array([2, 0]), np.array([0, 2]))
     steps = sweep(start, switches, 1.0, COUNT_METRICS["accuracy"])

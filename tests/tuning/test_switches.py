@@ -330,31 +330,3 @@ def test_binning_by_table_and_by_sorting_agree(rng, monkeypatch, counted, weight
     for name, column in found[0].items():
         np.testing.assert_array_equal(found[1][name], column, err_msg=name)
         assert found[1][name].dtype.kind == column.dtype.kind
-
-
-@pytest.mark.parametrize("width", [0.5, 0.3, 1e-4])
-def test_compiled_bins_are_those_of_arrays(rng, width, monkeypatch):
-    n = 3000
-    on_grid = np.round(rng.uniform(0, 2, 500) / width) * width
-    position = np.concatenate([rng.uniform(0, 2, n), on_grid.clip(0, 2), [AFTER_ZERO, HIGH]])
-    loser = rng.integers(N_CLASSES, size=position.size).astype(np.int32)
-    winner = ((loser + rng.integers(1, N_CLASSES, size=loser.size)) % N_CLASSES).astype(np.int32)
-    label = rng.integers(N_CLASSES, size=loser.size).astype(np.int32)
-    switches = Switches(position, label, loser, winner)
-    found = []
-    asked = []
-    for compiled in (True, False):
-
-        def compiles(size, answer=compiled):
-            asked.append(size)
-            return answer
-
-        monkeypatch.setattr(bin_table, "compiles", compiles)
-        monkeypatch.setattr(bin_table, "SWITCHES_AT_ONCE", 7)
-        table = switches_module.BinTable((0.0, HIGH), width, N_CLASSES, weighted=False)
-        table.add(switches)
-        found.append(table.closed())
-    for name, column in found[0].arrays().items():
-        np.testing.assert_array_equal(column, found[1].arrays()[name], err_msg=name)
-    assert asked == [position.size] * 2  # of all switches, once, whatever the size of the table
-    assert found[0].total == position.size

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tuning.bias_cases import UNIT, bias_cases
+from tests.tuning.bias_cases import UNIT, arrays_only, bias_cases
 from tests.tuning.shared import assert_same_counts
 
 from reprior.tuning.columns import Columns
@@ -12,6 +14,12 @@ from reprior.tuning.rows import Block
 from reprior.tuning.top_two import TopTwo
 
 MOVES = st.lists(st.tuples(st.integers(0, 4), st.integers(-8, 8)), max_size=8)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["native", "arrays"])
+def either(request):
+    with nullcontext() if request.param else arrays_only():
+        yield
 
 
 def places(data, biases):
@@ -32,10 +40,9 @@ def assert_in_place(two):
         assert a != b
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @given(case=bias_cases(), moves=MOVES)
-def test_places_are_those_of_sorted_rows_whatever_moves(compiled, case, moves):
-    two = TopTwo(case.data, case.start, compiled=compiled)
+def test_places_are_those_of_sorted_rows_whatever_moves(either, case, moves):
+    two = TopTwo(case.data, case.start)
     assert_in_place(two)
     for k, steps in moves:
         two.move(k % case.n_classes, steps * UNIT / 2)
@@ -44,12 +51,12 @@ def test_places_are_those_of_sorted_rows_whatever_moves(compiled, case, moves):
         assert_same_counts(two.counts(), case.data.counts(predictions))
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_many_samples_and_a_class_out_of_play(rng, compiled):
+@pytest.mark.usefixtures("either")
+def test_many_samples_and_a_class_out_of_play(rng):
     data = Columns(Block(rng.normal(size=(700, 9)), rng.integers(9, size=700), None))
     start = np.zeros(9)
     start[4] = -np.inf
-    two = TopTwo(data, start, compiled=compiled)
+    two = TopTwo(data, start)
     for k in (0, 3, 8, 3, 3, 7):
         two.move(k, float(rng.normal()))
         assert_in_place(two)

@@ -186,7 +186,7 @@ def fit_log_loss(
         fit = best_at_strength(data, w, settled, temperature_bounds)
     else:
         fit = best_jointly(data, w, bounds, temperature_bounds)
-        _say_of_strength(fit, w, bounds)
+        _say_of_strength(fit, w, bounds, temperature_bounds)
     if fit.temperature in temperature_bounds and fit.at_bound:
         warn_at_temperature(fit.temperature, temperature_bounds, "temperature_bounds", stacklevel=3)
     if not fit.converged:
@@ -382,12 +382,18 @@ def refuse_negative(target: NDArray[np.float64], bounds: tuple[float, float]) ->
 
 
 def _say_of_strength(
-    fit: LogLossFit, slopes: NDArray[np.float64], bounds: tuple[float, float]
+    fit: LogLossFit,
+    slopes: NDArray[np.float64],
+    bounds: tuple[float, float],
+    temperature_bounds: tuple[float, float],
 ) -> None:
-    """Warn, on the line of the user's call, of a strength that says nothing or is at a bound."""
+    """Warn, on the line of the user's call, of a strength that says nothing or is at a bound.
+
+    A temperature at its bound has a warning of its own, and decides where the strength ends.
+    """
     if np.unique(slopes).size == 1:
         sentence = sentence_of_no_strength()
-    elif fit.at_bound and fit.strength in bounds:
+    elif fit.at_bound and fit.strength in bounds and fit.temperature not in temperature_bounds:
         sentence = sentence_at_strength(fit.strength)
     else:
         return

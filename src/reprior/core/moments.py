@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, constant, to_numpy
 from reprior.core.labelled import Labelled, exponential, row_peaks, row_sums
-from reprior.core.row_passes import read_only, sum_blocks, sum_compiled, takes_compiled
+from reprior.core.row_passes import sum_blocks, sum_native, takes_native
 
 __all__ = ["tilted_moments"]
 
@@ -36,12 +36,9 @@ def tilted_moments(
         The loss, its derivatives by δ and λ, its second derivatives by δδ, δλ and λλ. The same
         sums of parts of the data add to those of the whole.
     """
-    if takes_compiled(data):
-        from reprior.core.compiled_posterior import tilted_sums
-
-        parameters = (np.full(data.n_classes, scale), shift, slopes)
-        return sum_compiled(
-            data, lambda part: np.array(tilted_sums(*part, *map(read_only, parameters)))
+    if takes_native(data):
+        return sum_native(
+            data, "tilted_sums", (np.full(data.n_classes, scale), shift, slopes), n_sums=6
         )
     return sum_blocks(data, lambda part: _tilted_block(data, part, scale, shift, slopes))
 

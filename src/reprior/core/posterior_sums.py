@@ -5,14 +5,12 @@ Every class has a scale a and a bias b of its own.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, constant, to_numpy
 from reprior.core.labelled import Labelled, exponential, row_peaks, row_sums
-from reprior.core.row_passes import read_only, sum_blocks, sum_compiled, takes_compiled
+from reprior.core.row_passes import sum_blocks, sum_native, takes_native
 
 __all__ = ["posterior_curvature", "posterior_sums", "posterior_variances"]
 
@@ -30,16 +28,8 @@ def posterior_sums(
     impossible for a sample stays so.
     """
     n_classes = data.n_classes
-    if takes_compiled(data):
-        from reprior.core.compiled_posterior import add_posteriors
-
-        def work(part: tuple[NDArray[Any], ...]) -> NDArray[np.float64]:
-            by, (rows, labels, weights) = np.zeros((2, n_classes)), part
-            affine = read_only(scale), read_only(bias)
-            value = add_posteriors(rows, labels, weights, *affine, by[0], by[1])
-            return np.concatenate([[value], by.reshape(-1)])
-
-        found = sum_compiled(data, work)
+    if takes_native(data):
+        found = sum_native(data, "add_posteriors", (scale, bias), n_sums=1 + 2 * n_classes)
     else:
         found = sum_blocks(data, lambda part: _sums_block(data, part, scale, bias))
     support = np.bincount(data.labels, data.weights, minlength=n_classes)

@@ -1,54 +1,49 @@
-"""Sums over labelled rows: compiled or in cache-sized blocks, shared among the cores."""
+"""Sums over labelled rows: by a kernel or in cache-sized blocks, shared among the cores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core import kernels
 from reprior.core.labelled import Labelled
-from reprior.core.threads import compiles, in_threads, n_cores
+from reprior.core.threads import in_threads, n_cores
 
 __all__ = [
     "cut",
     "n_shares",
-    "read_only",
     "shares",
     "sum_blocks",
-    "sum_compiled",
-    "takes_compiled",
+    "sum_native",
+    "takes_native",
 ]
-
-WORTH_COMPILING = 1 << 16
-"""Scores from which on a compiled pass is the faster one."""
-
-WORTH_LOADING = 1 << 22
-"""And from which on the passes of a fit save the second that loading takes."""
 
 SCORES_PER_THREAD = 1 << 18
 """Fewer scores than this are done before a second thread is awake."""
 
 
-def takes_compiled(data: Labelled) -> bool:
-    """Whether a pass over the data is compiled: long NumPy rows without impossible classes."""
-    return (
-        data.on_numpy
-        and bool(data.rows.flags.c_contiguous)
-        and compiles(data.rows.size, worth=WORTH_COMPILING, worth_loading=WORTH_LOADING)
-        and not data.has_impossible
-    )
+def takes_native(data: Labelled) -> bool:
+    """Whether the kernels take the rows."""
+    return data.on_numpy and kernels.serves(data.rows)
 
 
-def sum_compiled(
-    data: Labelled, work: Callable[[tuple[NDArray[Any], ...]], NDArray[np.float64]]
+def sum_native(
+    data: Labelled, kernel: str, parameters: tuple[NDArray[np.float64], ...], *, n_sums: int
 ) -> NDArray[np.float64]:
-    """Return the sum of a compiled ``work`` on (rows, labels, weights) of shares of the rows."""
-    arrays = [read_only(array) for array in (data.rows, data.labels, data.weights)]
-    parts = [tuple(array[share] for array in arrays) for share in _shares(data)]
-    total: NDArray[np.float64] = np.sum(in_threads(work, parts), axis=0)
+    """Return the sums that a kernel of the log-loss writes, over shares of the rows."""
+    add = getattr(kernels.native, kernel)
+    rows, affine = kernels.strided_rows(data.rows), [np.ascontiguousarray(p) for p in parameters]
+    labels, weights = np.ascontiguousarray(data.labels), np.ascontiguousarray(data.weights)
+
+    def work(share: slice) -> NDArray[np.float64]:
+        sums = np.empty(n_sums)
+        add(rows[:, share], labels[share], weights[share], *affine, sums)
+        return sums
+
+    total: NDArray[np.float64] = np.sum(in_threads(work, _shares(data)), axis=0)
     return total
 
 
@@ -64,13 +59,6 @@ def sum_blocks(data: Labelled, work: Callable[[slice], NDArray[np.float64]]) -> 
 
     total: NDArray[np.float64] = np.sum(in_threads(sum_of, _shares(data)), axis=0)
     return total
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous view that cannot be written: the one type that functions are compiled for."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def shares(n_rows: int, n_classes: int) -> list[slice]:

@@ -14,7 +14,6 @@ from reprior.core.logspace import as_scores, refuse_scores, sum_tolerance, warn_
 from reprior.core.probability_rows import (
     by_blocks,
     class_sums,
-    has_loops,
     largest_logits,
     largest_probs,
     normalised_sum,
@@ -149,17 +148,17 @@ def read_predictions(
         )
         return predictions(rows, soft=soft)
     rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, n_classes)
-    tolerance, compiled = sum_tolerance(given.dtype, kind, n_classes), has_loops(rows)
+    tolerance = sum_tolerance(given.dtype, kind, n_classes)
 
     def read(part: slice) -> Vector | tuple[Vector, Vector] | None:
         block = rows[part]
         if kind == "logits":
-            return largest_logits(block, compiled=compiled)
+            return largest_logits(block)
         if not soft:
-            return largest_probs(block, tolerance, compiled=compiled)
+            return largest_probs(block, tolerance)
         if summed:
-            return normalised_sum(block, tolerance, compiled=compiled)
-        return totals(block, tolerance, compiled=compiled)
+            return normalised_sum(block, tolerance)
+        return totals(block, tolerance)
 
     found = by_blocks(read, rows.shape)
     good = [part for part in found if part is not None]

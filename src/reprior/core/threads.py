@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import math
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +14,14 @@ from typing import TypeVar
 
 __all__ = [
     "begin",
-    "compiles",
-    "has_numba",
     "in_threads",
     "n_cores",
     "one_thread",
     "shares_out",
 ]
+
+CGROUP = "/sys/fs/cgroup"
+"""Where Linux shows the limits of this process's container."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -151,32 +151,51 @@ def one_thread() -> Iterator[None]:
         _here.is_worker = before
 
 
-@cache
-def has_numba() -> bool:
-    """Whether numba is installed, and not told to leave Python as it is.
-
-    It is imported only when a pass needs it.
-    """
-    told = os.environ.get("NUMBA_DISABLE_JIT", "")
-    return told in ("", "0") and importlib.util.find_spec("numba") is not None
-
-
-def compiles(size: int, *, worth: int, worth_loading: int) -> bool:
-    """Whether a loop over ``size`` items is compiled.
-
-    ``worth`` is from where on it is sooner done so where numba is in memory, ``worth_loading``
-    from where on it pays for being loaded, which takes a second.
-    """
-    return has_numba() and size >= (worth if "numba" in sys.modules else worth_loading)
-
-
 def n_cores() -> int:
-    """Cores this process may use, or what the environment variable REPRIOR_NUM_THREADS says."""
+    """Cores this process may use, or what the environment variable REPRIOR_NUM_THREADS says.
+
+    These are the cores of the affinity mask, and no more than the container's quota amounts to.
+    """
     told = os.environ.get("REPRIOR_NUM_THREADS", "")
     if told.isdecimal() and int(told) > 0:
         return int(told)
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota = _quota(CGROUP)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+
+
+@cache
+def _quota(root: str) -> float | None:
+    """Return how many cores' time the control group of this container may use, or None.
+
+    It is read once per process. Within a container its own group is the root of what it sees:
+    ``cpu.max`` holds quota and period (version 2), or two files do (version 1).
+    """
+    try:
+        return _share(*_words(root, "cpu.max"))
+    except (OSError, TypeError, ValueError):
+        pass
+    try:
+        (quota,), (period,) = (
+            _words(root, "cpu/cpu.cfs_quota_us"),
+            _words(root, "cpu/cpu.cfs_period_us"),
+        )
+        return _share(quota, period)
+    except (OSError, ValueError):
+        return None
+
+
+def _words(root: str, name: str) -> list[str]:
+    with open(os.path.join(root, name), encoding="ascii") as file:
+        return file.read().split()
+
+
+def _share(quota: str, period: str) -> float | None:
+    """Return quota / period; "max", -1 and nonsense are no limit."""
+    if quota == "max" or int(quota) <= 0 or int(period) <= 0:
+        return None
+    return int(quota) / int(period)
 
 
 @cache

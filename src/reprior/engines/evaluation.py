@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from reprior.core.binary import is_single_score
 from reprior.core.decision import cost_matrix, decide
 from reprior.core.logspace import ROW_SUM_TOLERANCE
 from reprior.core.score_map import ScoreMap
-from reprior.core.threads import has_numba
 from reprior.encoding import Terms, cost_array, is_range
 from reprior.engines.in_order import InOrder
 from reprior.engines.lookalike import Lookalike
@@ -37,9 +35,6 @@ Vector = np.ndarray[Any, Any]
 
 BLOCK_SCORES = 1 << 20
 """Scores whose posteriors are in memory at a time."""
-
-WORTH_LOADING = 1 << 23
-"""Scores from which on compiled sums are worth the second that it takes to load numba."""
 
 SMALL = 1e-3
 """Probabilities below this are looked at as logarithms: a posterior of a short dtype has few
@@ -174,8 +169,6 @@ def evaluate(
                 _add(line.call(partial(_judged, sides, part, rows, index)), sides)
             if not from_files:
                 _add(line.rest(), sides)
-            if after.n_samples * n_classes > WORTH_LOADING and has_numba():
-                importlib.import_module("numba")  # sums of the rest are then compiled
         _add(line.rest(), sides)
     lookalike.warn(stacklevel=2)
     left_out = tuple(getattr(chunks, "left_out", ()))

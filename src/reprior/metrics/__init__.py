@@ -16,7 +16,7 @@ from reprior.metrics.calibration import (
     log_loss,
     reliability_curve,
 )
-from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, evaluate
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, evaluate, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.groups import group_metric, shot_groups
 from reprior.metrics.ranking import top_k_accuracy
@@ -32,6 +32,7 @@ __all__ = [
     "classwise_calibration_error",
     "evaluate",
     "expected_calibration_error",
+    "find_metric",
     "group_metric",
     "log_loss",
     "reliability_curve",

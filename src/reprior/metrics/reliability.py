@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.threads import compiles
+from reprior.core import kernels
 from reprior.exceptions import OptionError, ProfileMismatchError
 from reprior.metrics.calibration import ReliabilityCurve, bin_of, check_bins, equal_width
 from reprior.metrics.samples import Samples
@@ -16,10 +16,6 @@ from reprior.metrics.samples import Samples
 __all__ = ["Reliability"]
 
 Table = NDArray[np.float64]
-
-#: Probabilities of a block from which on it is gone through by a compiled loop, where numba is in
-#: memory, and where it would have to be loaded first, which is for more than blocks to decide.
-WORTH, WORTH_LOADING = 1 << 12, 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +170,11 @@ class Reliability:
     def _note(self, p: NDArray[Any], y: NDArray[np.intp], w: Table) -> None:
         """Add a block in place; only while the object is being made."""
         edges, bins, n_classes = equal_width(self.bins), self.bins, self.n_classes
-        if compiles(p.size, worth=WORTH, worth_loading=WORTH_LOADING):
-            from reprior.metrics.compiled_reliability import note_rows
-
+        if kernels.native is not None and kernels.serves(p):
             top, every = np.zeros((3, bins)), np.zeros((3, n_classes, bins))
-            note_rows(np.ascontiguousarray(p), y, w, edges, top, every)
+            rows, weights = np.ascontiguousarray(p), np.ascontiguousarray(w)
+            labels = np.ascontiguousarray(y, dtype=np.int64)
+            kernels.native.add_reliability(rows, labels, weights, edges, top, every)
             tables = (self.confidence, self.hits, self.count)
             own = (self.class_confidence, self.class_hits, self.class_count)
             for table, amounts in zip((*tables, *own), (*top, *every), strict=True):

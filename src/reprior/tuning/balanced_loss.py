@@ -8,7 +8,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.importance import class_importance, class_support
-from reprior.tuning.passes import ARRAY_BLOCK
+from reprior.tuning.passes import HOST_BLOCK
 from reprior.tuning.reading import Reading
 
 __all__ = ["log_loss_strength"]
@@ -82,7 +82,7 @@ def _derivatives(reading: Reading, ratio: Vector, strength: float) -> _Slope:
     rows, active = reading.rows, np.isfinite(reading.slopes)
     w, column = reading.slopes[active], np.cumsum(active) - 1
     total = np.zeros(2)
-    for index in rows.blocks(ARRAY_BLOCK):
+    for index in rows.blocks(HOST_BLOCK):
         block = rows.read(index)
         if not block.labels.size:
             continue

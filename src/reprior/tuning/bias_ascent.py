@@ -13,12 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.tuning.bias_box import Box
+from reprior.core import kernels
 from reprior.tuning.bias_goal import Goal
-from reprior.tuning.bias_line import Desk, Stretch, climb_lines, line_of, promising_part
+from reprior.tuning.bias_line import Stretch, climb_box, climb_lines, line_of, promising_part
 from reprior.tuning.bias_pairs import best_pair, pairs_worth_trying
 from reprior.tuning.columns import Columns
-from reprior.tuning.compiling import compiles
 from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.objective import best_interval, middle
 from reprior.tuning.top_two import TopTwo
@@ -76,13 +75,11 @@ class Ascent:
     converged: bool = False
 
     def __post_init__(self) -> None:
-        self._compiled = compiles(self.data.rows.size)
         begin = self.start if self.begin is None else self.begin
-        self._two = TopTwo(self.data, begin, compiled=self._compiled)
-        self._desk = Desk(self.data)
+        self._two = TopTwo(self.data, begin)
         self.counts = self._two.counts()
         self.history.append(self.goal.rank(self.counts))
-        self._order = np.flatnonzero(self.movable & np.isfinite(self.start)).tolist()
+        self._order = np.flatnonzero(self.movable & np.isfinite(self.start))
 
     @property
     def biases(self) -> Vector:
@@ -97,7 +94,7 @@ class Ascent:
     def run(self, max_cycles: int) -> None:
         """Go round the classes until none improves, or so many times."""
         pairs, places = pairs_worth_trying(
-            self.data, self._order, some=self.thorough and bool(self.goal.constraints)
+            self.data, self._order.tolist(), some=self.thorough and bool(self.goal.constraints)
         )
         while not self.converged and self.n_cycles < max_cycles:
             self._near(max_cycles)
@@ -112,13 +109,13 @@ class Ascent:
         radius = self._radius()
         if self.goal.constraints or not 0 < radius < np.inf:
             return  # it would be no cheaper
-        if self._compiled:
-            self._climb(Box(self._two, self.counts, radius), max_cycles - self.n_cycles)
+        if kernels.native is not None:
+            self._climb(radius, max_cycles - self.n_cycles)
             return
         centre, still = self.biases, 0
         while self.n_cycles < max_cycles and still < len(self._order):
             self.n_cycles += 1
-            for k in self._order:
+            for k in self._order.tolist():
                 ends = (centre[k] - radius, centre[k] + radius)
                 still += 1
                 if self._step(k, line_of(self._two, self.counts, k, ends)):
@@ -128,25 +125,26 @@ class Ascent:
 
     def _far(self) -> bool:
         """Move every class to the best place on its line; whether any moved."""
-        if self._compiled and not self.goal.constraints:
-            order = np.array(self._order, np.int64)
+        if kernels.native is not None and not self.goal.constraints:
             steps = climb_lines(
-                self._two, self.counts, self.goal.metric, self.start, order, self.rank, self._desk
+                self._two, self.counts, self.goal.metric, self.start, self._order, self.rank
             )
             self.history += steps
             self.counts = self._two.counts()
             return bool(steps)
-        moved = [self._step(k, self._along_line(k)) for k in self._order]  # every one of them
+        moved = [self._step(k, self._along_line(k)) for k in self._order.tolist()]  # every one
         return any(moved)
 
-    def _climb(self, box: Box, max_cycles: int) -> None:
-        """The same in one compiled loop."""
-        order = np.array(self._order, np.int64)
-        steps, cycles = box.climb(self.goal.metric, self.start, order, self.rank, max_cycles)
+    def _climb(self, radius: float, max_cycles: int) -> None:
+        """Go round within the box by a kernel."""
+        biases, steps, cycles = climb_box(
+            self._two, self.counts, self.goal.metric, self.start, self._order, self.rank, radius,
+            max_cycles,
+        )  # fmt: skip
         self.n_cycles += cycles
         if steps:
             self.history += steps
-            self._two = TopTwo(self.data, box.biases, compiled=True)
+            self._two = TopTwo(self.data, biases)
             self.counts = self._two.counts()
 
     def _step(self, k: int, stretch: Stretch | None) -> bool:
@@ -185,9 +183,9 @@ class Ascent:
 
     def _along_line(self, k: int) -> Stretch | None:
         """The line of class ``k``, but for where it is known to be worse."""
-        if self.rank < 0 or not self._compiled:
+        if self.rank < 0 or kernels.native is None:
             return line_of(self._two, self.counts, k)
-        return promising_part(self._two, self.counts, k, self.goal.metric, self.rank, self._desk)
+        return promising_part(self._two, self.counts, k, self.goal.metric, self.rank)
 
     def _radius(self) -> float:
         """Half the lead that ``DOUBTFUL`` of the samples' first classes have at most."""

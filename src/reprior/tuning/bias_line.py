@@ -12,17 +12,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.columns import Columns
-from reprior.tuning.sweep import sweep_rule
+from reprior.tuning.sweep import native_metric
 from reprior.tuning.switches import Switches
 from reprior.tuning.top_two import TopTwo
 
 __all__ = [
-    "Desk",
     "Stretch",
-    "bound_rule",
+    "climb_box",
     "climb_lines",
     "line_of",
     "promising_part",
@@ -53,26 +52,6 @@ class Stretch:
     high: float
 
 
-class Desk:
-    """Room for what a compiled search along a line needs of every sample."""
-
-    def __init__(self, data: Columns) -> None:
-        n = data.n_samples
-        self.place, self.gap = np.empty((2, n))
-        self.bits = self.gap.view(np.int64)
-        self.bucket, self.chosen = np.empty(n, np.int16), np.empty(n, np.intp)
-        self.code, self.codes = np.empty((2, n), np.int32)
-        self.amounts = np.empty(0 if data.weights is None else n)
-
-    @property
-    def arrays(self) -> tuple[Vector, ...]:
-        """All of it."""
-        return (
-            self.place, self.gap, self.bits, self.bucket, self.code, self.codes, self.amounts,
-            self.chosen,
-        )  # fmt: skip
-
-
 def line_of(two: TopTwo, counts: ClassCounts, k: int, box: Box = EVERYWHERE) -> Stretch | None:
     """The line of class ``k``'s bias between the ends of ``box``; None if nothing changes there.
 
@@ -97,24 +76,22 @@ def line_of(two: TopTwo, counts: ClassCounts, k: int, box: Box = EVERYWHERE) -> 
 
 
 def promising_part(
-    two: TopTwo, counts: ClassCounts, k: int, metric: CountMetric, value: float, desk: Desk
+    two: TopTwo, counts: ClassCounts, k: int, metric: CountMetric, value: float
 ) -> Stretch | None:
     """The part of the line on which ``metric`` may be above ``value``, which it has now.
 
-    None where it is nowhere. Compiled: array code finds it no sooner than it goes through all.
+    None where it is nowhere. A kernel: array code finds it no sooner than it goes through all.
     """
-    from reprior.tuning.compiled_line import measure, promising
-
-    data, bias = two.data, float(two.biases[k])
-    measure(data.column(k), k, bias, two.first, two.top, two.following, desk.place, desk.gap)
+    native: Any = kernels.native
+    data = two.data
     tallies, plain = tallies_of(counts)
-    used, before, after = promising(
-        desk.bits, k, desk.place, data.labels, data.weight_array, two.first, two.second,
-        counts.support.astype(np.float64), bound_rule(counts, metric), value, tallies, plain,
-        (desk.bucket, desk.code, desk.codes, desk.amounts), desk.chosen,
+    place, chosen = np.empty(data.n_samples), np.empty(data.n_samples, np.int64)
+    used, before, after = native.promising_part(
+        data.rows, data.labels, data.weights, data.column(k), k, float(two.biases[k]), *two.places,
+        counts.support.astype(np.float64), native_metric(counts, metric), value, tallies, plain,
+        place, chosen,
     )  # fmt: skip
-    part = desk.place, desk.chosen[:used], before, after
-    return _of_samples(two, counts, k, part, tallies, plain)
+    return _of_samples(two, counts, k, (place, chosen[:used], before, after), tallies, plain)
 
 
 def climb_lines(
@@ -124,37 +101,50 @@ def climb_lines(
     home: Vector,
     order: Vector,
     value: float,
-    desk: Desk,
 ) -> list[float]:
     """Move each class of ``order`` to the best place on its line; the metric after each step.
 
-    ``value`` is the metric now, ``home`` (K,) where distances are counted from. Compiled.
+    ``value`` is the metric now, ``home`` (K,) where distances are counted from. A kernel: what
+    steps along :func:`promising_part` do, in one go.
     """
-    from reprior.tuning import compiled_ascent
+    native: Any = kernels.native
+    steps: list[float] = native.climb_lines(
+        *_search(two, counts, two.biases), native_metric(counts, metric), home, order, value
+    )
+    return steps
 
-    data = two.data
-    rules = bound_rule(counts, metric), sweep_rule(counts, metric), metric.average == "pooled"
-    history = np.empty(1 + order.size)
-    history[0] = value
-    used = compiled_ascent.climb_lines(
-        order, home, data.rows, two.biases, data.labels, data.weight_array,
-        (two.first, two.second, two.top, two.following), tallies_of(counts),
-        counts.support.astype(np.float64), rules, desk.arrays, history,
+
+def climb_box(
+    two: TopTwo,
+    counts: ClassCounts,
+    metric: CountMetric,
+    home: Vector,
+    order: Vector,
+    value: float,
+    radius: float,
+    max_cycles: int,
+) -> tuple[Vector, list[float], int]:
+    """Go round the classes of ``order`` until no step within ``radius`` of the biases improves.
+
+    While no bias moves by more than a radius r, two classes move against each other by at most
+    2·r. A sample whose first class leads by more keeps it, and a class that is further behind
+    never wins it. Without these, line searches are the same, and cheap. A kernel. Returns the
+    biases, the metric after each step, and the number of rounds; ``two`` stays as it is.
+    """
+    native: Any = kernels.native
+    biases = two.biases.copy()
+    steps, cycles = native.climb_box(
+        *_search(two, counts, biases), native_metric(counts, metric), home, order, value, radius,
+        max_cycles,
     )  # fmt: skip
-    return [float(after) for after in history[1 : used + 1]]
+    return biases, steps, cycles
 
 
-def bound_rule(
-    counts: ClassCounts, metric: CountMetric
-) -> tuple[Vector, bool, tuple[float, ...], bool]:
-    """What compiled bounds have to know of a metric.
-
-    The classes that the average is over whatever is predicted, whether it is over the predicted
-    ones too, the coefficients of the ratio, and whether all classes count as one.
-    """
-    seen = metric.average == "seen"
-    always = counts.labelled if seen else metric.counted(counts)
-    return always, seen, tuple(map(float, metric.form)), metric.average == "pooled"
+def _search(two: TopTwo, counts: ClassCounts, biases: Vector) -> tuple[Any, ...]:
+    """What the searches over all classes begin with; they move ``biases``."""
+    data = two.data
+    support = counts.support.astype(np.float64)
+    return (data.rows, data.labels, data.weights, biases, *two.places, *tallies_of(counts), support)
 
 
 def tallies_of(counts: ClassCounts) -> tuple[Vector, Vector]:

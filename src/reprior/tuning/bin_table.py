@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.tuning.bin_grid import grid_index
 from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.class_events import ClassEvents
-from reprior.tuning.compiling import compiles
 
 if TYPE_CHECKING:
     from reprior.tuning.switches import Switches
@@ -45,10 +45,8 @@ class BinTable:
 
     def add(self, switches: Switches) -> None:
         """Count switches that lie within the bounds."""
-        plain = switches.count is None and switches.weight is None
-        compiled = plain and compiles(len(switches))
         for start in range(0, len(switches), SWITCHES_AT_ONCE):
-            self._add(switches.taken(slice(start, start + SWITCHES_AT_ONCE)), compiled)
+            self._add(switches.taken(slice(start, start + SWITCHES_AT_ONCE)))
 
     def add_binned(self, switches: BinnedSwitches) -> None:
         """Count switches that were summed on the same grid, of the same bounds."""
@@ -82,33 +80,36 @@ class BinTable:
     def _index(self, position: Vector) -> Vector:
         return grid_index(position, self._resolution).astype(np.intp) - self._first
 
-    def _add(self, switches: Switches, compiled: bool) -> None:
-        if compiled:
-            from reprior.tuning.compiled_bins import enter
+    def _add(self, switches: Switches) -> None:
+        enter = self._enter_arrays if kernels.native is None else self._enter_native
+        enter(switches, switches.count, self._plain)
+        if self._weighted is not self._plain:
+            enter(switches, switches.weight, self._weighted)
 
-            parties = switches.label, switches.loser, switches.winner
-            enter(
-                switches.position, *parties, self._resolution, self._first, self._n_classes,
-                *self._plain,
-            )  # fmt: skip
-            return
+    def _enter_native(self, switches: Switches, amount: Vector | None, table: _Net) -> None:
+        native: Any = kernels.native
+        moved, net = table
+        native.enter_bins(
+            **switches.native_columns(),
+            amount=None if amount is None else np.require(amount, net.dtype, ["C", "A"]),
+            resolution=self._resolution,
+            first=self._first,
+            moved=moved,
+            net=net,
+        )
+
+    def _enter_arrays(self, switches: Switches, amount: Vector | None, table: _Net) -> None:
+        moved, net = table
         index = self._index(switches.position)
         lost, won = (index * self._n_classes + party for party in (switches.loser, switches.winner))
         miss, hit = (switches.label == party for party in (switches.loser, switches.winner))
 
-        def tally(moved_net: _Net, amount: Vector | None) -> None:
-            moved, net = moved_net
+        def of(which: Vector | slice) -> Any:
+            return 1 if amount is None else amount[which]
 
-            def of(which: Vector | slice) -> Any:
-                return 1 if amount is None else amount[which]
-
-            everyone = slice(None)
-            np.add.at(moved, index, of(everyone))
-            np.add.at(net[0], won, of(everyone))
-            np.subtract.at(net[0], lost, of(everyone))
-            np.add.at(net[1], won[hit], of(hit))
-            np.subtract.at(net[1], lost[miss], of(miss))
-
-        tally(self._plain, switches.count)
-        if self._weighted is not self._plain:
-            tally(self._weighted, switches.weight)
+        everyone = slice(None)
+        np.add.at(moved, index, of(everyone))
+        np.add.at(net[0], won, of(everyone))
+        np.subtract.at(net[0], lost, of(everyone))
+        np.add.at(net[1], won[hit], of(hit))
+        np.subtract.at(net[1], lost[miss], of(miss))

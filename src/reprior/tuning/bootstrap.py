@@ -19,7 +19,6 @@ from reprior.core.ahead import read_ahead
 from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.compiling import compiles
 from reprior.tuning.objective import check_within
 from reprior.tuning.paths import SamplePaths, sample_paths
 from reprior.tuning.reading import Reading, read
@@ -31,7 +30,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 Part: TypeAlias = tuple[Vector, ...]
 
 #: Replicates that share a stream of random numbers. They are drawn together whoever works on them,
-#: so results depend neither on the number of threads nor on numba.
+#: so results do not depend on the number of threads.
 CHUNK = 25
 
 #: Units from which on replicates are shared among threads: of fewer, a thread would wait for the
@@ -188,8 +187,6 @@ sample_weight
         """What the metric does in every replicate; computed once."""
         found = self.profile._metric(metric)
         if found not in self._replicates:
-            if compiles(self._paths.n_switches * self.n_replicates):
-                import reprior.tuning.compiled  # noqa: F401 - from here on sweeps are compiled
             grid = np.linspace(*self.profile.bounds, GRID)
             parts = self._parts(partial(self._chunk, found, grid))
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)]

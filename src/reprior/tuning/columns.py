@@ -40,13 +40,13 @@ class Columns:
     """
 
     def __init__(self, block: Block) -> None:
-        rows = np.ascontiguousarray(to_numpy(block.scores)).view()
-        rows.flags.writeable = False  # the caller's own, and one type for compiled code
+        rows = np.require(to_numpy(block.scores), requirements=["C", "A"]).view()
+        rows.flags.writeable = False  # the caller's own
         self.rows = rows
-        self.labels = np.ascontiguousarray(block.labels, dtype=np.int32)
+        self.labels = np.require(block.labels, np.int32, ["C", "A"])
         self.weights: Vector | None = None
         if block.weights is not None:
-            self.weights = np.ascontiguousarray(block.weights, dtype=np.float64)
+            self.weights = np.require(block.weights, np.float64, ["C", "A"])
         self._first_column, self._columns = -CLASSES_AT_ONCE, rows[:0]
 
     @property
@@ -58,11 +58,6 @@ class Columns:
     def n_classes(self) -> int:
         """K."""
         return int(self.rows.shape[1])
-
-    @property
-    def weight_array(self) -> Vector:
-        """The weights as compiled code wants them: empty where there are none."""
-        return np.empty(0) if self.weights is None else self.weights
 
     def column(self, k: int) -> Vector:
         """The scores of class ``k``, (N,), side by side."""

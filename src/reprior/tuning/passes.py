@@ -1,7 +1,7 @@
 """One pass over the scores: class counts at the lower bound and at 0, and every switch.
 
-Rows are taken in blocks that fit the processor's cache, shared among threads; with numba
-installed a block is one compiled loop, without it, or on a device of its own, array code.
+Rows are taken in blocks, shared among threads. Host arrays go through the kernel
+:func:`reprior._native.profile`, everything else through the array code of ``envelope``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.core.arrays import is_numpy_namespace
-from reprior.core.row_passes import cut, n_shares, read_only
+from reprior.core.row_passes import cut, n_shares
 from reprior.core.threads import in_threads, n_cores, shares_out
-from reprior.tuning.compiling import compiles
-from reprior.tuning.envelope import SHORT_ROW, Envelope, Screen, envelope, screen, walk
+from reprior.tuning.envelope import Envelope, Screen, envelope, screen, walk
 from reprior.tuning.rows import Block, Rows
 from reprior.tuning.switches import Switches
 
@@ -25,12 +25,9 @@ __all__ = ["PART_SCORES", "Counted", "Table", "run_parts", "run_pass"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Scores of one block of a compiled pass. Measured: smaller ones are taken in more turns of the
-#: interpreter, larger ones fall out of the cache between looking and counting.
-COMPILED_BLOCK = 1 << 19
-
-#: Of array code, which has some fifty calls to pay for per block.
-ARRAY_BLOCK = 1 << 19
+#: Scores of one block in the host's memory. A call of the kernel takes about a millisecond then, so
+#: that Ctrl-C is answered at once, and array code stays in the cache.
+HOST_BLOCK = 1 << 19
 
 #: On a device of its own, where launching work is dear and memory wide.
 DEVICE_BLOCK = 1 << 24
@@ -38,9 +35,9 @@ DEVICE_BLOCK = 1 << 24
 #: Blocks whose switches are summed up before the next ones are gone through: enough to be shared
 #: among cores, and few enough to be summed from a cache.
 BLOCKS_PER_PART = 16
-PART_SCORES = BLOCKS_PER_PART * COMPILED_BLOCK
+PART_SCORES = BLOCKS_PER_PART * HOST_BLOCK
 
-#: Switches that a compiled pass has room for at first, at least and per row.
+#: Switches that the kernel has room for at first, at least and per row.
 FIRST_ROOM = 1 << 14
 SWITCHES_PER_ROW = 0.5
 
@@ -65,7 +62,7 @@ class _Ledger:
     weighted: bool
     switches: list[Switches] = field(default_factory=list)
     room: _SwitchTable | None = None
-    """Where a compiled pass leaves them, to be used again; None for room of their own."""
+    """Where the kernel writes switches, if that memory is used again."""
 
     @classmethod
     def empty(cls, n_classes: int, weighted: bool) -> _Ledger:
@@ -95,7 +92,7 @@ class _Ledger:
 
 
 class _SwitchTable:
-    """Room for switches that a compiled loop fills; doubled when it is full."""
+    """Columns of switches that the kernel fills; doubled when they are full."""
 
     def __init__(self, room: int, weighted: bool) -> None:
         self.position = np.empty(room)
@@ -134,8 +131,8 @@ def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted
 
     Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
     """
-    compiled, blocks = _plan(rows, slopes)
-    counts, sums, switches = _run(rows, slopes, bounds, compiled, blocks)
+    native, blocks = _plan(rows)
+    counts, sums, switches = _run(rows, slopes, bounds, native, blocks)
     if rows.ruled_out:
         number, weight = rows.of_ruled_out()
         counts[Table.SUPPORT] += number
@@ -153,40 +150,39 @@ def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterat
     if rows.ruled_out:
         yield run_pass(rows, slopes, bounds)
         return
-    compiled, blocks = _plan(rows, slopes)
+    native, blocks = _plan(rows)
     crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
-    again = compiled and not crosses
+    again = native and not crosses
     room = FIRST_ROOM + slopes.size
     rooms = [_SwitchTable(room, weighted) for _ in range(n_cores() if again else 0)]
     for start in range(0, len(blocks), BLOCKS_PER_PART):
         some = blocks[start : start + BLOCKS_PER_PART]
         if not again:
-            yield _run(rows, slopes, bounds, compiled, some)
+            yield _run(rows, slopes, bounds, native, some)
             continue
-        for ledger in _ledgers(rows, slopes, bounds, compiled, some, rooms):
+        for ledger in _ledgers(rows, slopes, bounds, native, some, rooms):
             yield ledger.counts, ledger.sums if weighted else None, ledger.closed()
 
 
-def _plan(rows: Rows, slopes: Vector) -> tuple[bool, Sequence[Any]]:
-    """Return whether a pass is compiled, and the blocks that it takes the rows in."""
+def _plan(rows: Rows) -> tuple[bool, Sequence[Any]]:
+    """Return whether the kernel takes the rows, and the blocks to read them in."""
     on_host = is_numpy_namespace(rows.xp)
-    compiled = on_host and bool(np.isfinite(slopes).all()) and compiles(rows.n_scores)
-    size = COMPILED_BLOCK if compiled else ARRAY_BLOCK if on_host else DEVICE_BLOCK
-    return compiled, rows.blocks(size)
+    native = on_host and kernels.native is not None
+    return native, rows.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
 
 
 def _run(
     rows: Rows,
     slopes: Vector,
     bounds: tuple[float, float],
-    compiled: bool,
+    native: bool,
     blocks: Sequence[Any],
 ) -> Counted:
     low, high = bounds
     if low < 0.0 < high:
-        counts, sums, before = _run(rows, slopes, (low, 0.0), compiled, blocks)
-        return counts, sums, before.plus(_run(rows, slopes, (0.0, high), compiled, blocks)[2])
-    ledgers = _ledgers(rows, slopes, bounds, compiled, blocks)
+        counts, sums, before = _run(rows, slopes, (low, 0.0), native, blocks)
+        return counts, sums, before.plus(_run(rows, slopes, (0.0, high), native, blocks)[2])
+    ledgers = _ledgers(rows, slopes, bounds, native, blocks)
     counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
     sums = None if rows.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
     return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
@@ -196,12 +192,12 @@ def _ledgers(
     rows: Rows,
     slopes: Vector,
     bounds: tuple[float, float],
-    compiled: bool,
+    native: bool,
     blocks: Sequence[Any],
     rooms: Sequence[_SwitchTable] = (),
 ) -> list[_Ledger]:
     """Return what each thread has counted, in a room of its own where such are given."""
-    work = partial(_count_compiled if compiled else _count_arrays, rows, slopes, bounds)
+    work = partial(_count_native if native else _count_arrays, rows, slopes, bounds)
     n_threads = 1
     if is_numpy_namespace(rows.xp) and shares_out():
         n_threads = n_shares(len(blocks), rows.n_scores)
@@ -215,39 +211,43 @@ def _ledgers(
     return ledgers
 
 
-def _count_compiled(
+def _count_native(
     rows: Rows,
     slopes: Vector,
     bounds: tuple[float, float],
     ledger: _Ledger,
     blocks: Sequence[Any],
 ) -> None:
-    """Each block in one compiled loop."""
-    from reprior.core.compiled_peaks import bits_of
-    from reprior.tuning.compiled import count_rows, ways_of, with_room
-
+    """Each block in one call of the kernel."""
+    assert kernels.native is not None  # noqa: S101 - the plan says so
+    profile = kernels.native.profile
     table, used = ledger.room, 0
     if table is None:
-        share = len(blocks) * COMPILED_BLOCK / slopes.size
+        share = len(blocks) * HOST_BLOCK / slopes.size
         room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
         table = _SwitchTable(room + slopes.size, ledger.weighted)
     for index in blocks:
-        block = rows.read(index, look=False)
-        every, labels = read_only(block.scores), read_only(block.labels)
-        weights = read_only(NO_WEIGHTS if block.weights is None else block.weights)
-        places, lanes = ways_of(every)
-        for scores, some in with_room(every, lanes):
-            row, bits = 0, bits_of(scores)
-            own, weight = labels[some], weights[some]
-            while row < own.size:
-                row, used = count_rows(
-                    scores, bits, own, weight, slopes, bounds, places, lanes, ledger.counts,
-                    ledger.sums, table.position, table.parties, table.weight, row, used,
-                )  # fmt: skip
-                if row < 0:
-                    rows.refuse()
-                if row < own.size:
-                    table.double()
+        block = rows.read_strided(index)
+        row = 0
+        while row < block.labels.size:
+            row, used = profile(
+                block.scores,
+                block.labels,
+                block.weights,
+                slopes,
+                *bounds,
+                row,
+                ledger.counts,
+                ledger.sums,
+                table.position,
+                table.parties,
+                table.weight,
+                used,
+            )
+            if row < 0:
+                rows.refuse()
+            if row < block.labels.size:
+                table.double()
     ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
 
 
@@ -262,9 +262,8 @@ def _count_arrays(
     everyone_plays = bool(np.isfinite(slopes).all())
     screens: list[Screen] = []
     seen: list[Block] = []
-    found_anyway = is_numpy_namespace(rows.xp) and slopes.size >= SHORT_ROW and everyone_plays
     for index in blocks:
-        block = rows.read(index, look=not found_anyway)
+        block = rows.read(index)
         if not block.labels.size:
             continue
         if everyone_plays:

@@ -16,7 +16,7 @@ from reprior.core.arrays import to_numpy
 from reprior.exceptions import LabelsError
 from reprior.tuning.envelope import Envelope, envelope
 from reprior.tuning.grouping import grouped
-from reprior.tuning.passes import ARRAY_BLOCK, Table
+from reprior.tuning.passes import HOST_BLOCK, Table
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.reading import Reading
 from reprior.tuning.rows import Block, Rows
@@ -155,7 +155,7 @@ def _joined(reading: Reading) -> tuple[Envelope, Block]:
 
 def _blocks(reading: Reading) -> Iterator[tuple[Envelope, Block]]:
     rows = reading.rows
-    for index in rows.blocks(ARRAY_BLOCK):
+    for index in rows.blocks(HOST_BLOCK):
         block = rows.read(index)
         if block.labels.size:
             found = envelope(block.scores, reading.slopes, reading.bounds, rows.xp)

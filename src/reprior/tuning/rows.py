@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
 from reprior.core.checks import first_index
+from reprior.core.kernels import strided_rows
 from reprior.core.logspace import ROW_SUM_TOLERANCE, log_scores, refuse_scores, row_name
 from reprior.exceptions import ScoresError
 
@@ -63,10 +65,31 @@ class Rows:
         """Indices of blocks of whole rows, of about ``n_scores`` scores each."""
         return list(_blocks(self.labels.shape, max(1, n_scores // self.n_classes)))
 
+    def read_strided(self, index: Index) -> Block:
+        """The samples of one block as the profile kernel takes them.
+
+        Scores are (outer, inner, K), logits without a copy; labels are int64, −1 for samples that
+        do not count. The kernel finds NaN and +inf among logits by itself.
+        """
+        if self.kind != "logits" or not kernels.serves(self.scores):
+            block = self.read(index, look=False)
+            labels, weights = block.labels.astype(np.int64, copy=False), block.weights
+            scores = strided_rows(block.scores)
+        else:
+            labels = self.labels[index].reshape(-1).astype(np.int64)
+            weights = None if self.weights is None else self.weights[index].reshape(-1)
+            scores = strided_rows(self.scores[(*index, ...)])
+            left_out = self._left_out(labels, weights)
+            if left_out is not None:
+                labels[left_out] = -1
+        if weights is not None:
+            weights = np.ascontiguousarray(weights, np.float64)
+        return Block(scores, np.ascontiguousarray(labels), weights)
+
     def read(self, index: Index, *, look: bool = True) -> Block:
         """The samples of one block; those that do not count are left out.
 
-        Without ``look`` the caller finds NaN and +inf among logits itself: NumPy's arg max does.
+        Without ``look`` the caller finds NaN and +inf among logits itself.
         """
         labels = self.labels[index].reshape(-1)
         weights = None if self.weights is None else self.weights[index].reshape(-1)

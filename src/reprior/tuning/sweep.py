@@ -17,15 +17,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.class_events import ClassEvents
-from reprior.tuning.compiling import compiles
 from reprior.tuning.constants import fraction_bits
 from reprior.tuning.switches import Switches
 
-__all__ = ["Steps", "sweep", "sweep_rule", "value_of"]
+__all__ = ["Steps", "native_metric", "sweep", "value_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -53,51 +53,53 @@ def sweep(
     start: ClassCounts, switches: Switches | BinnedSwitches, low: float, metric: CountMetric
 ) -> Steps:
     """Follow ``metric`` from the counts at ``low`` through all switches."""
-    if isinstance(switches, Switches) and compiles(len(switches)):
+    if isinstance(switches, Switches) and kernels.native is not None:
         # The others change nothing. Leaving them out is for sorting fewer.
         spared = metric.by_hits and not switches.is_ordered
-        return _compiled(start, switches.hits if spared else switches, low, metric)
+        return _native(start, (switches.hits if spared else switches).ordered, low, metric)
     return _arrays(start, (switches.hits if metric.by_hits else switches).events, low, metric)
 
 
 def value_of(counts: ClassCounts, metric: CountMetric) -> float:
     """The metric of these counts, to the bit as a sweep has it."""
-    return float(_arrays(counts, ClassEvents.none(), 0.0, metric).value[0])
+    return float(sweep(counts, Switches.none(False), 0.0, metric).value[0])
 
 
-def _compiled(start: ClassCounts, switches: Switches, low: float, metric: CountMetric) -> Steps:
-    from reprior.tuning.compiled_sweep import sweep_switches
-
+def native_metric(counts: ClassCounts, metric: CountMetric) -> Any:
+    """``metric`` as the kernels take it; ``counts`` say which classes have labels."""
+    native: Any = kernels.native
     pooled = metric.average == "pooled"
-    tallies = [start.true_positive, start.predicted, _n_predicted(start), start.support]
-    tp, predicted, n_predicted, support = (
-        (tally.sum(keepdims=True) if pooled else tally) for tally in tallies
+    always = _always(counts, metric)
+    scale = _scale(1 if pooled else always.size, metric)
+    return native.Metric(always, metric.average == "seen", pooled, *metric.form, scale)
+
+
+def _native(start: ClassCounts, ordered: Switches, low: float, metric: CountMetric) -> Steps:
+    native: Any = kernels.native
+    columns = [start.true_positive, start.predicted, _n_predicted(start), start.support]
+    if metric.average == "pooled":
+        columns = [column.sum(keepdims=True) for column in columns]
+    tp, predicted, n_predicted, support = columns
+    where, value = np.empty(len(ordered) + 1), np.empty(len(ordered) + 1)
+    used = native.sweep(
+        **ordered.native_columns(),
+        count=_as(ordered.count, np.int64),
+        weight=_as(ordered.weight, np.float64),
+        tallies=np.array([tp, predicted], np.float64),
+        plain=_as(n_predicted, np.int64),
+        support=_as(support, np.float64),
+        metric=native_metric(start, metric),
+        low=float(low),
+        start=where,
+        value=value,
     )
-    where, value = np.empty(len(switches) + 1), np.empty(len(switches) + 1)
-    ordered = switches.ordered
-    used = sweep_switches(
-        ordered.position, ordered.label, ordered.loser, ordered.winner,
-        _or_empty(ordered.count, np.int64), _or_empty(ordered.weight, np.float64),
-        tp.astype(np.float64), predicted.astype(np.float64), n_predicted.astype(np.int64),
-        support.astype(np.float64), sweep_rule(start, metric), pooled, float(low), where, value,
-    )  # fmt: skip
     if used < SPACIOUS * where.size:
         where, value = where[:used].copy(), value[:used].copy()
     return Steps(where[:used], value[:used])
 
 
-def sweep_rule(
-    counts: ClassCounts, metric: CountMetric
-) -> tuple[Vector, bool, tuple[float, ...], float]:
-    """What compiled sweeps have to know of a metric.
-
-    The classes that the average is over whatever is predicted, whether it is over the predicted
-    ones too, the coefficients of the ratio, and the fixed-point scale.
-    """
-    pooled = metric.average == "pooled"
-    always = np.ones(1, bool) if pooled else _always(counts, metric)
-    form = tuple(map(float, metric.form))  # of one type: compiled once for all metrics
-    return always, metric.average == "seen", form, _scale(always.size, metric)
+def _as(column: Vector | None, dtype: Any) -> Vector | None:
+    return None if column is None else np.require(column, dtype, ["C", "A"])
 
 
 def _scale(n_classes: int, metric: CountMetric) -> float:
@@ -105,10 +107,6 @@ def _scale(n_classes: int, metric: CountMetric) -> float:
     return math.ldexp(
         1.0, fraction_bits(n_classes) - math.ceil(math.log2(max(1.0, metric.largest)))
     )
-
-
-def _or_empty(column: Vector | None, dtype: Any) -> Vector:
-    return np.empty(0, dtype) if column is None else column
 
 
 def _n_predicted(counts: ClassCounts) -> Vector:

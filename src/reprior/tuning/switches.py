@@ -204,6 +204,11 @@ class Switches:
         """Back from :meth:`arrays`."""
         return cls(**arrays)
 
+    def native_columns(self) -> dict[str, Vector]:
+        """Position, label, loser and winner as the kernels take them."""
+        dtypes = {"position": np.float64, "label": np.int32, "loser": np.int32, "winner": np.int32}
+        return {name: np.require(getattr(self, name), dtypes[name], ["C", "A"]) for name in dtypes}
+
     def taken(self, index: Vector | slice) -> Switches:
         """Some of them."""
         return Switches(**{name: column[index] for name, column in self.arrays().items()})

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.metrics.counts import ClassCounts
 from reprior.tuning.columns import SAMPLES_AT_ONCE, Columns
 
@@ -28,8 +29,6 @@ class TopTwo:
         The log-scores.
     biases : array of shape (K,)
         What is added to them. −inf takes a class out of play.
-    compiled : bool
-        Whether loops are compiled. The places are the same.
 
     Attributes
     ----------
@@ -39,52 +38,45 @@ class TopTwo:
         Their scores.
     """
 
-    def __init__(self, data: Columns, biases: Vector, *, compiled: bool) -> None:
-        self.data, self.biases, self.compiled = data, np.array(biases, np.float64), compiled
+    def __init__(self, data: Columns, biases: Vector) -> None:
+        self.data, self.biases = data, np.array(biases, np.float64)
         self.first, self.second = np.empty((2, data.n_samples), np.int32)
         self.top, self.following = np.empty((2, data.n_samples))
         self._right = data.counts(data.labels)  # of the right answers: the support never changes
-        if compiled:
-            from reprior.tuning.compiled_places import place_rows
-
-            everyone = np.arange(data.n_samples)
-            place_rows(data.rows, self.biases, everyone, *self._places)
+        if kernels.native is not None:
+            kernels.native.place_rows(data.rows, self.biases, *self.places)
             return
         for start in range(0, data.n_samples, SAMPLES_AT_ONCE):
             self._place(slice(start, start + SAMPLES_AT_ONCE))
 
     def move(self, k: int, bias: float) -> None:
         """Give class ``k`` another bias."""
+        column = self.data.column(k)
+        if kernels.native is not None:
+            kernels.native.move_class(self.data.rows, column, self.biases, k, bias, *self.places)
+            return
         raised = bias > self.biases[k]
         self.biases[k] = bias
-        column = self.data.column(k)
-        if self.compiled:
-            from reprior.tuning.compiled_places import lower_class, raise_class
-
-            if raised:
-                raise_class(column, bias, k, *self._places)
-            else:
-                lower_class(self.data.rows, column, self.biases, k, *self._places)
-        elif raised:
-            self._raise(k, column.astype(np.float64) + bias)
+        score = column.astype(np.float64) + bias
+        if raised:
+            self._raise(k, score)
         else:
-            self._lower(k, column.astype(np.float64) + bias)
+            self._lower(k, score)
 
     def counts(self) -> ClassCounts:
         """Class counts of the first classes."""
-        if not self.compiled:
+        if kernels.native is None:
             return self.data.counts(self.first)
-        from reprior.tuning.compiled_line import count_first
-
         data, plain = self.data, np.zeros((2, self.data.n_classes), np.int64)
         sums: Vector = np.zeros((2, data.n_classes))
-        count_first(data.labels, data.weight_array, self.first, sums, plain)
+        kernels.native.count_first(data.labels, data.weights, self.first, sums, plain)
         tp, predicted = plain if data.weights is None else sums
         right = self._right
         return ClassCounts(tp, predicted, right.support, plain[1], right.n_labelled)
 
     @property
-    def _places(self) -> tuple[Vector, Vector, Vector, Vector]:
+    def places(self) -> tuple[Vector, Vector, Vector, Vector]:
+        """Both classes, then both scores."""
         return self.first, self.second, self.top, self.following
 
     def _place(self, index: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from reprior.exceptions import InfeasibleError, RepriorWarning
 from reprior.metrics.count_metrics import CountMetric
 from reprior.tuning.constants import WIDEST_BOUND, shown_bound
-from reprior.tuning.objective import Best, Constraint
+from reprior.tuning.objective import Best, Constraint, SubjectTo
 from reprior.tuning.profile import StrengthProfile
 
 __all__ = ["best_widened", "best_within"]
@@ -23,7 +23,7 @@ def best_widened(
     profile_of: Callable[[tuple[float, float]], StrengthProfile],
     bounds: tuple[float, float],
     metric: CountMetric,
-    constraints: Sequence[Constraint],
+    constraints: SubjectTo,
     *,
     stacklevel: int,
 ) -> tuple[Best, StrengthProfile]:
@@ -74,9 +74,7 @@ def best_widened(
     return best, profile
 
 
-def _allowed(
-    profile: StrengthProfile, metric: CountMetric, constraints: Sequence[Constraint]
-) -> Best | None:
+def _allowed(profile: StrengthProfile, metric: CountMetric, constraints: SubjectTo) -> Best | None:
     """The best strength; None where none is allowed, but others are left to look at."""
     try:
         return profile.best(metric, subject_to=constraints)

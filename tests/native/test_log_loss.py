@@ -1,4 +1,4 @@
-"""The compiled loops are equal to array code."""
+"""The kernels of the log-loss are equal to array code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import pytest
 from scipy.special import softmax
 from tests.core.drawn import labelled, log_loss
 
-from reprior.core import row_passes
+from reprior.core import kernels, row_passes
 from reprior.core.moments import tilted_moments
 from reprior.core.posterior_sums import posterior_sums
-
-pytest.importorskip("numba", reason="numba is not installed")
 
 EQUAL = 1e-12
 """Relative; sums of 40 terms in another order, of exponentials known to 2^-52."""
@@ -19,17 +17,15 @@ EQUAL = 1e-12
 
 @pytest.fixture(params=["1", "2"])
 def both(request, monkeypatch):
-    """Return a function that gives a pass in array code and compiled."""
+    """Return a function that gives a pass in array code and by the kernels."""
     monkeypatch.setenv("REPRIOR_NUM_THREADS", request.param)
     monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 100)
 
     def run(work):
-        found = []
-        for worth in (1 << 60, 0):
-            monkeypatch.setattr(row_passes, "WORTH_COMPILING", worth)
-            monkeypatch.setattr(row_passes, "WORTH_LOADING", worth)
-            found.append(work())
-        return found
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "native", None)
+            plain = work()
+        return plain, work()
 
     return run
 
@@ -44,43 +40,43 @@ def rows(rng, n_classes, spread, dtype="float64"):
 @pytest.mark.parametrize("n_classes", [24, 37, 100])
 def test_moments(n_classes, spread, both, rng):
     data, w = rows(rng, n_classes, spread), rng.normal(size=n_classes)
-    plain, compiled = both(lambda: tilted_moments(data, 0.7, 1.3 * w, w))
-    np.testing.assert_allclose(compiled, plain, rtol=EQUAL, atol=EQUAL * spread)
+    plain, native = both(lambda: tilted_moments(data, 0.7, 1.3 * w, w))
+    np.testing.assert_allclose(native, plain, rtol=EQUAL, atol=EQUAL * spread)
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 300.0])
 def test_sums_of_posteriors(spread, both, rng):
     data = rows(rng, 37, spread)
     scale, bias = rng.uniform(-1, 2, size=37), rng.normal(size=37)
-    plain, compiled = both(lambda: np.concatenate(
+    plain, native = both(lambda: np.concatenate(
         [np.atleast_1d(x) for x in posterior_sums(data, scale, bias)]
     ))  # fmt: skip
-    np.testing.assert_allclose(compiled, plain, rtol=EQUAL, atol=EQUAL * spread)
+    np.testing.assert_allclose(native, plain, rtol=EQUAL, atol=EQUAL * spread)
 
 
 def test_float32_rows_are_summed_in_float64(both, rng):
     data, w = rows(rng, 40, 3.0, "float32"), rng.normal(size=40)
-    _, compiled = both(lambda: tilted_moments(data, 0.7, w, w))
+    _, native = both(lambda: tilted_moments(data, 0.7, w, w))
     exact = labelled(data.rows.astype(np.float64), data.labels, data.weights)
     expected, _ = both(lambda: tilted_moments(exact, 0.7, w, w))
-    np.testing.assert_allclose(compiled, expected, rtol=EQUAL)
+    np.testing.assert_allclose(native, expected, rtol=EQUAL)
 
 
 def test_the_exponential_over_its_whole_range(both):
     """One class at 0 and others below: their shares of the posterior are the exponentials."""
     z = np.concatenate([[0.0], -np.geomspace(1e-12, 700.0, 999)])[None, :]
     data = labelled(z, np.array([0]))
-    _, compiled = both(lambda: posterior_sums(data, np.ones(1000), np.zeros(1000)))
+    _, native = both(lambda: posterior_sums(data, np.ones(1000), np.zeros(1000)))
     expected = softmax(z[0])
     expected[0] -= 1.0
-    np.testing.assert_allclose(compiled[2], expected, rtol=1e-13, atol=1e-304)
+    np.testing.assert_allclose(native[2], expected, rtol=1e-13, atol=1e-304)
 
 
 def test_what_is_far_below_the_peak_is_nothing(both):
     z = np.zeros((1, 30))
     z[0, 1:] = -1e9
     data = labelled(z, np.array([0]))
-    _, compiled = both(lambda: tilted_moments(data, 1.0, np.zeros(30), np.zeros(30)))
-    assert compiled[0] == 0.0
-    assert compiled[1] == pytest.approx(0.0, abs=1e-290)
+    _, native = both(lambda: tilted_moments(data, 1.0, np.zeros(30), np.zeros(30)))
+    assert native[0] == 0.0
+    assert native[1] == pytest.approx(0.0, abs=1e-290)
     assert log_loss(z, np.array([0]), np.ones(1)) == 0.0

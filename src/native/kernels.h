@@ -1,0 +1,55 @@
+// What the binding and the kernels of every level agree on: plain structs and one table.
+#pragma once
+#include <cstdint>
+
+namespace reprior {
+
+enum class ScoreType : int { f16, bf16, f32, f64 };
+
+// Scores of n_outer × n_inner samples and n_classes classes; strides are in elements.
+struct RowsView {
+    const void *data;
+    ScoreType type;
+    int64_t n_outer, n_inner, n_classes;
+    int64_t outer_stride, inner_stride, class_stride;
+};
+
+// Where the profile pass counts and writes: see profile.h.
+struct ProfileTables {
+    int64_t *counts;        // (5, K)
+    double *sums;           // (5, K), or null without weights
+    double *position;       // (capacity,)
+    int32_t *label, *loser, *winner;
+    double *switch_weight;  // (capacity,), or null
+    int64_t capacity, used;
+};
+
+struct Kernels {
+    const char *level;
+    // Count samples from `first` on. Returns the next sample to count (the tables are full), the
+    // number of samples (all are counted), or −1 − i if sample i cannot be used.
+    int64_t (*profile)(const RowsView &, const int64_t *labels, const double *weights,
+                       const double *slopes, bool slopes_per_row, double low, double high,
+                       int64_t first, ProfileTables &);
+    // posterior.h: each returns the number of samples, −1 − i if sample i cannot be used, or
+    // INT64_MIN where there is no memory.
+    int64_t (*posterior)(const RowsView &, const double *scale, const double *bias, bool log, const RowsView &out);
+    int64_t (*decisions)(const RowsView &, const double *scale, const double *bias, int64_t *classes);
+    int64_t (*tilted_sums)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,
+                           const double *shift, const double *slopes, double *out);
+    int64_t (*add_posteriors)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,
+                              const double *bias, double *out);
+    // predictions.h: the same.
+    int64_t (*row_totals)(const RowsView &, double tolerance, double *totals);
+    int64_t (*largest_classes)(const RowsView &, double tolerance, int64_t *classes);
+    int64_t (*add_rows)(const RowsView &, const double *weights, const int64_t *labels, double *sums);
+    int64_t (*add_normalised)(const RowsView &, double tolerance, double *factors, double *sums);
+};
+
+extern const Kernels kernels_baseline;
+#ifdef REPRIOR_HAS_AVX
+extern const Kernels kernels_avx2;
+extern const Kernels kernels_avx512;
+#endif
+
+}  // namespace reprior

@@ -1,0 +1,638 @@
+// The binding: checks types, shapes and sizes, releases the interpreter's lock, calls a kernel.
+// No arithmetic on scores lives here.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <nanobind/stl/optional.h>
+
+#include "biases.h"
+#include "bins.h"
+#include "kernels.h"
+#include "reliability.h"
+#include "sweep.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace reprior;
+
+namespace {
+
+// ------------------------------------------------------------------------------- instruction set
+
+const Kernels *best_kernels() {
+#ifdef REPRIOR_HAS_AVX
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (avx512) return &kernels_avx512;
+    if (avx2) return &kernels_avx2;
+#endif
+    return &kernels_baseline;
+}
+
+// The levels this processor has, lowest first; null ends the list.
+const Kernels *const *levels() {
+    static const Kernels *found[4] = {};
+    int n = 0;
+    found[n++] = &kernels_baseline;
+#ifdef REPRIOR_HAS_AVX
+    if (best_kernels() != &kernels_baseline) found[n++] = &kernels_avx2;
+    if (best_kernels() == &kernels_avx512) found[n++] = &kernels_avx512;
+#endif
+    return found;
+}
+
+const Kernels *kernels = best_kernels();
+
+void set_level(const std::string &name) {
+    for (const Kernels *const *k = levels(); *k; ++k)
+        if (name == (*k)->level) {
+            kernels = *k;
+            return;
+        }
+    throw nb::value_error(("This processor has no level '" + name + "'.").c_str());
+}
+
+nb::list level_names() {
+    nb::list names;
+    for (const Kernels *const *k = levels(); *k; ++k) names.append((*k)->level);
+    return names;
+}
+
+// ------------------------------------------------------------------------------------- arguments
+
+using Scores = nb::ndarray<nb::ro, nb::ndim<3>, nb::device::cpu>;
+using Ints = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Reals = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T, int N> using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+
+void require(bool condition, const char *rule) {
+    if (!condition) throw nb::value_error(rule);
+}
+
+// Scores as (outer, inner, K).
+RowsView rows_view(const Scores &scores) {
+    RowsView v;
+    v.data = scores.data();
+    const auto type = scores.dtype();
+    if (type == nb::dtype<double>()) v.type = ScoreType::f64;
+    else if (type == nb::dtype<float>()) v.type = ScoreType::f32;
+    else if (type.code == (uint8_t)nb::dlpack::dtype_code::Float && type.bits == 16) v.type = ScoreType::f16;
+    else if (type.code == (uint8_t)nb::dlpack::dtype_code::Bfloat && type.bits == 16) v.type = ScoreType::bf16;
+    else throw nb::type_error("scores must be float16, bfloat16, float32 or float64");
+    v.n_outer = (int64_t)scores.shape(0), v.n_inner = (int64_t)scores.shape(1);
+    v.n_classes = (int64_t)scores.shape(2);
+    v.outer_stride = scores.stride(0), v.inner_stride = scores.stride(1), v.class_stride = scores.stride(2);
+    require(v.n_classes >= 1 && v.n_classes < INT32_MAX / 2, "scores must have 1 to 2**30 classes");
+    if (v.n_outer == 0 || v.n_inner == 0) v.n_outer = v.n_inner = 0;
+    return v;
+}
+
+void require_labels(const Ints &labels, int64_t n_classes) {
+    const int64_t *y = labels.data();
+    bool good = true;
+    for (size_t i = 0; i < labels.shape(0); ++i) good &= y[i] < n_classes;
+    require(good, "labels must be below the number of classes; negative ones are left out");
+}
+
+// --------------------------------------------------------------------------------------- profile
+
+nb::tuple profile(const Scores &scores, const Ints &labels, std::optional<Reals> weights,
+                  const nb::ndarray<const double, nb::c_contig, nb::device::cpu> &slopes, double low, double high,
+                  int64_t first, Out<int64_t, 2> counts, Out<double, 2> sums, Out<double, 1> position,
+                  Out<int32_t, 2> parties, Out<double, 1> switch_weight, int64_t used) {
+    const RowsView view = rows_view(scores);
+    const int64_t n = view.n_outer * view.n_inner, k = view.n_classes;
+    const bool per_row = slopes.ndim() == 2;
+    require((int64_t)labels.shape(0) == n, "labels must be as many as samples");
+    require(!weights || (int64_t)weights->shape(0) == n, "weights must be as many as samples");
+    require(slopes.ndim() == 1 ? (int64_t)slopes.shape(0) == k
+                               : per_row && (int64_t)slopes.shape(0) == n && (int64_t)slopes.shape(1) == k,
+            "slopes must have shape (K,) or (N, K)");
+    require(low < high && !(low < 0 && high > 0), "bounds must be ordered and not cross 0");
+    require(counts.shape(0) == 5 && (int64_t)counts.shape(1) == k, "counts must have shape (5, K)");
+    require(sums.shape(0) == 5 && (int64_t)sums.shape(1) == k, "sums must have shape (5, K)");
+    const int64_t capacity = (int64_t)position.shape(0);
+    require(parties.shape(0) == 3 && (int64_t)parties.shape(1) == capacity, "parties must have shape (3, capacity)");
+    require(!weights || (int64_t)switch_weight.shape(0) == capacity, "switch_weight must have the capacity");
+    require(used >= 0 && used <= capacity && first >= 0 && first <= n, "first and used must be within the arrays");
+    require_labels(labels, k);
+    int32_t *p = parties.data();
+    ProfileTables out{counts.data(), weights ? sums.data() : nullptr, position.data(), p, p + capacity,
+                      p + 2 * capacity, weights ? switch_weight.data() : nullptr, capacity, used};
+    int64_t next;
+    {
+        nb::gil_scoped_release release;
+        next = kernels->profile(view, labels.data(), weights ? weights->data() : nullptr, slopes.data(), per_row, low,
+                                high, first, out);
+    }
+    if (next == INT64_MIN) throw std::bad_alloc();
+    return nb::make_tuple(next, out.used);
+}
+
+// ------------------------------------------------------------------------------------- posterior
+
+using WritableRows = nb::ndarray<nb::ndim<3>, nb::device::cpu>;
+
+// What a kernel returned, or the error of a sample: True where all samples are good.
+bool all_good(int64_t result) {
+    if (result == INT64_MIN) throw std::bad_alloc();
+    return result >= 0;
+}
+
+int64_t n_samples(const RowsView &view) { return view.n_outer * view.n_inner; }
+
+void require_classes(const Reals &values, const RowsView &view) {
+    require((int64_t)values.shape(0) == view.n_classes, "a vector must have one number per class");
+}
+
+void require_samples(size_t size, const RowsView &view) {
+    require((int64_t)size == n_samples(view), "a vector must have one number per sample");
+}
+
+void require_classes_only(const Ints &labels, const RowsView &view) {
+    require_samples(labels.shape(0), view);
+    bool good = true;
+    for (size_t i = 0; i < labels.shape(0); ++i) good &= labels.data()[i] >= 0 && labels.data()[i] < view.n_classes;
+    require(good, "labels must be from 0 to the number of classes");
+}
+
+bool posterior(const Scores &scores, const Reals &scale, const Reals &bias, bool log, const WritableRows &out) {
+    const RowsView view = rows_view(scores);
+    require_classes(scale, view);
+    require_classes(bias, view);
+    require(view.type != ScoreType::bf16, "scores must be float16, float32 or float64");
+    RowsView to = view;
+    to.data = out.data();
+    to.outer_stride = out.stride(0), to.inner_stride = out.stride(1), to.class_stride = out.stride(2);
+    for (int i = 0; i < 3; ++i) require(out.shape(i) == scores.shape(i), "out must have the shape of the scores");
+    require(out.dtype() == scores.dtype(), "out must have the dtype of the scores");
+    nb::gil_scoped_release release;
+    return all_good(kernels->posterior(view, scale.data(), bias.data(), log, to));
+}
+
+bool decisions(const Scores &scores, const Reals &scale, const Reals &bias, Out<int64_t, 1> classes) {
+    const RowsView view = rows_view(scores);
+    require_classes(scale, view);
+    require_classes(bias, view);
+    require_samples(classes.shape(0), view);
+    nb::gil_scoped_release release;
+    return all_good(kernels->decisions(view, scale.data(), bias.data(), classes.data()));
+}
+
+void tilted_sums(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
+                 const Reals &shift, const Reals &slopes, Out<double, 1> sums) {
+    const RowsView view = rows_view(scores);
+    require_classes_only(labels, view);
+    require_samples(weights.shape(0), view);
+    require_classes(scale, view);
+    require_classes(shift, view);
+    require_classes(slopes, view);
+    require(sums.shape(0) == 6, "sums must have shape (6,)");
+    nb::gil_scoped_release release;
+    all_good(kernels->tilted_sums(view, labels.data(), weights.data(), scale.data(), shift.data(), slopes.data(),
+                                  sums.data()));
+}
+
+void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
+                    const Reals &bias, Out<double, 1> sums) {
+    const RowsView view = rows_view(scores);
+    require_classes_only(labels, view);
+    require_samples(weights.shape(0), view);
+    require_classes(scale, view);
+    require_classes(bias, view);
+    require((int64_t)sums.shape(0) == 1 + 2 * view.n_classes, "sums must have shape (1 + 2·K,)");
+    nb::gil_scoped_release release;
+    all_good(kernels->add_posteriors(view, labels.data(), weights.data(), scale.data(), bias.data(), sums.data()));
+}
+
+// ----------------------------------------------------------------------------------- predictions
+
+bool row_totals(const Scores &scores, double tolerance, Out<double, 1> totals) {
+    const RowsView view = rows_view(scores);
+    require_samples(totals.shape(0), view);
+    nb::gil_scoped_release release;
+    return all_good(kernels->row_totals(view, tolerance, totals.data()));
+}
+
+bool largest_classes(const Scores &scores, double tolerance, Out<int64_t, 1> classes) {
+    const RowsView view = rows_view(scores);
+    require_samples(classes.shape(0), view);
+    nb::gil_scoped_release release;
+    return all_good(kernels->largest_classes(view, tolerance, classes.data()));
+}
+
+void add_rows(const Scores &scores, const Reals &weights, std::optional<Ints> labels, Out<double, 2> sums) {
+    const RowsView view = rows_view(scores);
+    require_samples(weights.shape(0), view);
+    if (labels) require_classes_only(*labels, view);
+    require((int64_t)sums.shape(0) == (labels ? view.n_classes : 1) && (int64_t)sums.shape(1) == view.n_classes,
+            "sums must have shape (1, K), or (K, K) with labels");
+    nb::gil_scoped_release release;
+    all_good(kernels->add_rows(view, weights.data(), labels ? labels->data() : nullptr, sums.data()));
+}
+
+bool add_normalised(const Scores &scores, double tolerance, Out<double, 1> factors, Out<double, 1> sums) {
+    const RowsView view = rows_view(scores);
+    require_samples(factors.shape(0), view);
+    require((int64_t)sums.shape(0) == view.n_classes, "sums must have one number per class");
+    nb::gil_scoped_release release;
+    return all_good(kernels->add_normalised(view, tolerance, factors.data(), sums.data()));
+}
+
+// ----------------------------------------------------------------------------------- reliability
+
+void add_reliability_bins(const nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu> &posterior,
+                          const Ints &labels, const Reals &weights, const Reals &edges, Out<double, 2> top,
+                          Out<double, 3> every) {
+    const int64_t n = (int64_t)posterior.shape(0), k = (int64_t)posterior.shape(1);
+    const int64_t bins = (int64_t)edges.shape(0) - 1;
+    require(bins >= 1 && k >= 1, "there must be classes and bins");
+    require((int64_t)labels.shape(0) == n && (int64_t)weights.shape(0) == n,
+            "labels and weights must be as many as samples");
+    require(top.shape(0) == 3 && (int64_t)top.shape(1) == bins, "top must have shape (3, B)");
+    require(every.shape(0) == 3 && (int64_t)every.shape(1) == k && (int64_t)every.shape(2) == bins,
+            "every must have shape (3, K, B)");
+    const bool wide = posterior.dtype() == nb::dtype<double>();
+    if (!wide && posterior.dtype() != nb::dtype<float>()) throw nb::type_error("posterior must be float32 or float64");
+    nb::gil_scoped_release release;
+    if (wide)
+        add_reliability((const double *)posterior.data(), n, k, labels.data(), weights.data(), edges.data(), bins,
+                        top.data(), every.data());
+    else
+        add_reliability((const float *)posterior.data(), n, k, labels.data(), weights.data(), edges.data(), bins,
+                        top.data(), every.data());
+}
+
+// ----------------------------------------------------------------------------------------- sweep
+
+using Classes = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class Array> auto aligned(const Array &array) {
+    using T = std::remove_pointer_t<decltype(array.data())>;
+    require((uintptr_t)array.data() % alignof(T) == 0, "arrays must be aligned");
+    return array.data();
+}
+
+template <class Array> auto aligned(const std::optional<Array> &array) {
+    return array ? aligned(*array) : nullptr;
+}
+
+template <class Array> void require_size(const Array &array, int64_t size, const char *rule) {
+    require((int64_t)array.shape(0) == size, rule);
+}
+
+template <class Array> void require_size(const std::optional<Array> &array, int64_t size, const char *rule) {
+    if (array) require_size(*array, size, rule);
+}
+
+void require_classes(const Classes &classes, int64_t n_classes) {
+    const int32_t *c = aligned(classes);
+    bool good = true;
+    for (size_t i = 0; i < classes.shape(0); ++i) good &= (uint32_t)c[i] < (uint64_t)n_classes;
+    require(good, "classes must be from 0 to the number of classes less 1");
+}
+
+void make_metric(Metric *metric, const Flags &always, bool seen, bool pooled, double gain, double support,
+                 double predicted, double true_positive, double scale) {
+    const bool *flags = always.data();
+    new (metric) Metric{{flags, flags + always.shape(0)}, seen, pooled, gain, support, predicted, true_positive, scale};
+}
+
+SwitchColumns switch_columns(const Reals &position, const Classes &label, const Classes &loser, const Classes &winner,
+                             int64_t n_classes) {
+    const int64_t n = (int64_t)position.shape(0);
+    const char *rule = "columns of switches must be equally long";
+    require_size(label, n, rule), require_size(loser, n, rule), require_size(winner, n, rule);
+    require_classes(loser, n_classes), require_classes(winner, n_classes);
+    return {n, aligned(position), aligned(label), aligned(loser), aligned(winner), nullptr, nullptr};
+}
+
+Tallies tallies_of(const Table &tallies, const Ints &plain, const Reals &support) {
+    const size_t k = support.shape(0);
+    require(tallies.shape(0) == 2 && tallies.shape(1) == k && plain.shape(0) == k,
+            "tallies must have shape (2, K), plain and support (K,)");
+    const double *t = aligned(tallies), *s = aligned(support);
+    const int64_t *n = aligned(plain);
+    return {{t, t + k}, {t + k, t + 2 * k}, {n, n + k}, {s, s + k}};
+}
+
+int64_t sweep(const Reals &position, const Classes &label, const Classes &loser, const Classes &winner,
+              const std::optional<Ints> &count, const std::optional<Reals> &weight, const Table &tallies,
+              const Ints &plain, const Reals &support, const Metric &metric, double low, Out<double, 1> start,
+              Out<double, 1> value) {
+    const int64_t k = (int64_t)support.shape(0);
+    require(metric.pooled ? k == 1 : (int64_t)metric.always.size() == k, "counts must be of the metric's classes");
+    SwitchColumns columns = switch_columns(position, label, loser, winner, metric.pooled ? INT32_MAX : k);
+    require_size(count, columns.n, "count must be as long as position");
+    require_size(weight, columns.n, "weight must be as long as position");
+    columns.count = aligned(count), columns.weight = aligned(weight);
+    require_size(start, columns.n + 1, "start must have one more entry than position");
+    require_size(value, columns.n + 1, "value must have one more entry than position");
+    double *starts = aligned(start), *values = aligned(value);
+    Tallies from = tallies_of(tallies, plain, support);
+    nb::gil_scoped_release release;
+    return Sweep(metric, std::move(from)).run(columns, low, starts, values);
+}
+
+nb::tuple best_interval_of(const Reals &start, const Reals &value, double high, double spared) {
+    const int64_t n = (int64_t)start.shape(0);
+    require(n > 0, "there must be a step");
+    require_size(value, n, "start and value must be equally long");
+    const double *starts = aligned(start), *values = aligned(value);
+    Interval best;
+    {
+        nb::gil_scoped_release release;
+        best = best_interval(starts, values, n, high, spared);
+    }
+    return nb::make_tuple(best.low, best.high, best.value);
+}
+
+// ------------------------------------------------------------------------------------------ bins
+
+template <class T>
+void enter(const Reals &position, const Classes &label, const Classes &loser, const Classes &winner,
+           const std::optional<nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>> &amount,
+           double resolution, int64_t first, Out<T, 1> moved, Out<T, 2> net) {
+    const int64_t n_points = (int64_t)moved.shape(0), cells = (int64_t)net.shape(1);
+    require(n_points > 0 && net.shape(0) == 2 && cells % n_points == 0, "net must have shape (2, J·K)");
+    require(resolution > 0, "resolution must be above 0");
+    const SwitchColumns columns = switch_columns(position, label, loser, winner, cells / n_points);
+    require_size(amount, columns.n, "amount must be as long as position");
+    const T *amounts = aligned(amount);
+    T *table = aligned(moved), *nets = aligned(net);
+    bool within;
+    {
+        nb::gil_scoped_release release;
+        within = enter_bins(columns, amounts, resolution, first, n_points, cells / n_points, table, nets);
+    }
+    require(within, "switches must be within the bins");
+}
+
+// ---------------------------------------------------------------------------------------- biases
+
+using Matrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Call `work` with a null pointer of the scores' type.
+template <class Work> auto by_type(nb::dlpack::dtype type, Work work) {
+    if (type == nb::dtype<float>()) return work((const float *)nullptr);
+    if (type == nb::dtype<double>()) return work((const double *)nullptr);
+    throw nb::type_error("scores must be float32 or float64");
+}
+
+template <class T, class Array> const T *scores_of(const Array &array) {
+    require(array.dtype() == nb::dtype<T>(), "scores must be of one type");
+    require((uintptr_t)array.data() % alignof(T) == 0, "arrays must be aligned");
+    return (const T *)array.data();
+}
+
+Places places_of(const Out<int32_t, 1> &first, const Out<int32_t, 1> &second, const Out<double, 1> &top,
+                 const Out<double, 1> &following, int64_t n) {
+    const char *rule = "places must be as many as samples";
+    require_size(first, n, rule), require_size(second, n, rule);
+    require_size(top, n, rule), require_size(following, n, rule);
+    return {aligned(first), aligned(second), aligned(top), aligned(following)};
+}
+
+void require_bias_rows(const Matrix &rows, int64_t n_biases) {
+    const int64_t k = (int64_t)rows.shape(1);
+    require(rows.shape(0) < INT32_MAX && k >= 2 && k < INT32_MAX / 4, "rows must have 2 to 2**29 classes");
+    require(k == n_biases, "biases must be as many as classes");
+}
+
+void place_all(const Matrix &rows, const Reals &biases, Out<int32_t, 1> first, Out<int32_t, 1> second,
+               Out<double, 1> top, Out<double, 1> following) {
+    const int64_t n = (int64_t)rows.shape(0), k = (int64_t)rows.shape(1);
+    require_bias_rows(rows, (int64_t)biases.shape(0));
+    const Places places = places_of(first, second, top, following, n);
+    const double *b = aligned(biases);
+    by_type(rows.dtype(), [&](auto *typed) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
+        const T *scores = scores_of<T>(rows);
+        nb::gil_scoped_release release;
+        place_rows(scores, n, k, b, places);
+    });
+}
+
+void move_one(const Matrix &rows, const Column &column, Out<double, 1> biases, int64_t k, double bias,
+              Out<int32_t, 1> first, Out<int32_t, 1> second, Out<double, 1> top, Out<double, 1> following) {
+    const int64_t n = (int64_t)rows.shape(0), n_classes = (int64_t)rows.shape(1);
+    require_bias_rows(rows, (int64_t)biases.shape(0));
+    require(k >= 0 && k < n_classes, "k must be a class");
+    require_size(column, n, "column must be as long as rows");
+    const Places places = places_of(first, second, top, following, n);
+    double *b = aligned(biases);
+    by_type(rows.dtype(), [&](auto *typed) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
+        const T *scores = scores_of<T>(rows), *of_class = scores_of<T>(column);
+        nb::gil_scoped_release release;
+        move_class(scores, of_class, n, n_classes, b, (int32_t)k, bias, places);
+    });
+}
+
+void count_predictions(const Classes &labels, const std::optional<Reals> &weights, const Classes &first,
+                       Out<double, 2> sums, Out<int64_t, 2> counts) {
+    const int64_t n = (int64_t)labels.shape(0), k = (int64_t)counts.shape(1);
+    require(counts.shape(0) == 2 && sums.shape(0) == 2 && (int64_t)sums.shape(1) == k,
+            "sums and counts must have shape (2, K)");
+    require_size(first, n, "first must be as long as labels");
+    require_size(weights, n, "weights must be as long as labels");
+    require_classes(labels, k), require_classes(first, k);
+    const double *w = aligned(weights);
+    double *s = aligned(sums);
+    int64_t *c = aligned(counts);
+    nb::gil_scoped_release release;
+    count_first(labels.data(), w, first.data(), n, k, s, c);
+}
+
+// Check what line searches index with, and call `work` with the samples of the rows' type.
+template <class Work>
+auto with_samples(const Matrix &rows, const Classes &labels, const std::optional<Reals> &weights,
+                  const Out<int32_t, 1> &first, const Out<int32_t, 1> &second, const Reals &support,
+                  const Metric &metric, Work work) {
+    const int64_t n = (int64_t)rows.shape(0), k = (int64_t)rows.shape(1);
+    require_bias_rows(rows, (int64_t)support.shape(0));
+    require((int64_t)metric.always.size() == k, "the metric must be of the rows' classes");
+    require_size(labels, n, "labels must be as many as rows");
+    require_size(weights, n, "weights must be as many as rows");
+    require_classes(labels, k), require_classes(Classes(first), k), require_classes(Classes(second), k);
+    const int32_t *y = labels.data();
+    const double *w = aligned(weights);
+    return by_type(rows.dtype(), [&](auto *typed) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
+        return work(Samples<T>{scores_of<T>(rows), n, k, y, w});
+    });
+}
+
+void require_order(const Ints &order, const Reals &home, int64_t n_classes) {
+    require_size(home, n_classes, "home must be as many as classes");
+    const int64_t *o = aligned(order);
+    bool good = true;
+    for (size_t i = 0; i < order.shape(0); ++i) good &= (uint64_t)o[i] < (uint64_t)n_classes;
+    require(good, "order must consist of classes");
+}
+
+nb::tuple promising_part(const Matrix &rows, const Classes &labels, const std::optional<Reals> &weights,
+                         const Column &column, int64_t k, double bias, Out<int32_t, 1> first, Out<int32_t, 1> second,
+                         Out<double, 1> top, Out<double, 1> following, const Reals &support, const Metric &metric,
+                         double value, Out<double, 2> tallies, Out<int64_t, 1> plain, Out<double, 1> place,
+                         Out<int64_t, 1> chosen) {
+    const Places places = places_of(first, second, top, following, (int64_t)rows.shape(0));
+    return with_samples(rows, labels, weights, first, second, support, metric, [&](auto samples) {
+        using T = std::remove_cv_t<std::remove_pointer_t<decltype(samples.rows)>>;
+        require(k >= 0 && k < samples.n_classes, "k must be a class");
+        require_size(column, samples.n, "column must be as long as rows");
+        require_size(place, samples.n, "place must be as long as rows");
+        require_size(chosen, samples.n, "chosen must be as long as rows");
+        const T *of_class = scores_of<T>(column);
+        double *t = aligned(tallies), *at = aligned(place);
+        int64_t *n = aligned(plain), *which = aligned(chosen);
+        Tallies counts = tallies_of(Table(tallies), Ints(plain), support);
+        PromisingPart<T> part;
+        {
+            nb::gil_scoped_release release;
+            part.find(samples, of_class, (int32_t)k, bias, places, metric, value, counts);
+            std::copy(counts.tp.begin(), counts.tp.end(), t);
+            std::copy(counts.predicted.begin(), counts.predicted.end(), t + samples.n_classes);
+            std::copy(counts.plain.begin(), counts.plain.end(), n);
+            std::copy(part.place.begin(), part.place.end(), at);
+            std::copy(part.chosen.begin(), part.chosen.end(), which);
+        }
+        return nb::make_tuple(part.chosen.size(), part.before, part.after);
+    });
+}
+
+std::vector<double> climb_all_lines(const Matrix &rows, const Classes &labels, const std::optional<Reals> &weights,
+                                    Out<double, 1> biases, Out<int32_t, 1> first, Out<int32_t, 1> second,
+                                    Out<double, 1> top, Out<double, 1> following, const Table &tallies,
+                                    const Ints &plain, const Reals &support, const Metric &metric, const Reals &home,
+                                    const Ints &order, double value) {
+    const Places places = places_of(first, second, top, following, (int64_t)rows.shape(0));
+    return with_samples(rows, labels, weights, first, second, support, metric, [&](auto samples) {
+        require_size(biases, samples.n_classes, "biases must be as many as classes");
+        require_order(order, home, samples.n_classes);
+        Tallies counts = tallies_of(tallies, plain, support);
+        double *b = aligned(biases);
+        const double *h = aligned(home);
+        nb::gil_scoped_release release;
+        return climb_lines(samples, metric, b, places, counts, h, order.data(), (int64_t)order.shape(0), value);
+    });
+}
+
+std::pair<std::vector<double>, int64_t> climb_in_box(
+    const Matrix &rows, const Classes &labels, const std::optional<Reals> &weights, Out<double, 1> biases,
+    Out<int32_t, 1> first, Out<int32_t, 1> second, Out<double, 1> top, Out<double, 1> following, const Table &tallies,
+    const Ints &plain, const Reals &support, const Metric &metric, const Reals &home, const Ints &order, double value,
+    double radius, int64_t max_cycles) {
+    const Places places = places_of(first, second, top, following, (int64_t)rows.shape(0));
+    return with_samples(rows, labels, weights, first, second, support, metric, [&](auto samples) {
+        require_size(biases, samples.n_classes, "biases must be as many as classes");
+        require_order(order, home, samples.n_classes);
+        Tallies counts = tallies_of(tallies, plain, support);
+        double *b = aligned(biases);
+        const double *h = aligned(home);
+        nb::gil_scoped_release release;
+        BiasBox box(samples, b, places, radius);
+        std::vector<double> history;
+        const int64_t cycles =
+            box.climb(metric, counts, h, order.data(), (int64_t)order.shape(0), value, max_cycles, history);
+        std::copy(box.biases.begin(), box.biases.end(), b);
+        return std::make_pair(std::move(history), cycles);
+    });
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "Compiled kernels of reprior. Use them through reprior.core.kernels.";
+    m.def("level", [] { return std::string(kernels->level); }, "Name of the instruction set in use.");
+    m.def("levels", level_names, "Names of the instruction sets this processor has, lowest first.");
+    m.def("set_level", set_level, "name"_a, "Use the kernels of one instruction set.");
+
+    m.def("profile", profile, "scores"_a, "labels"_a, "weights"_a.none(), "slopes"_a, "low"_a, "high"_a, "first"_a,
+          "counts"_a, "sums"_a, "position"_a, "parties"_a, "switch_weight"_a, "used"_a,
+          "Count samples at the bounds and write their switches; returns (next sample, switches).");
+
+    // ---- posterior
+    m.def("posterior", posterior, "scores"_a, "scale"_a, "bias"_a, "log"_a, "out"_a,
+          "Write softmax(scale·z + bias) or its logarithm; False if a sample has none.");
+    m.def("decisions", decisions, "scores"_a, "scale"_a, "bias"_a, "classes"_a,
+          "Write the first class of the largest scale·z + bias; False if a sample has none.");
+    m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a, "weights"_a, "scale"_a, "shift"_a, "slopes"_a, "sums"_a,
+          "Write the log-loss, its two slopes and three curvatures.");
+    m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a, "weights"_a, "scale"_a, "bias"_a, "sums"_a,
+          "Write the log-loss, and the sums over samples of v·p·z and v·p.");
+
+    // ---- predictions
+    m.def("row_totals", row_totals, "scores"_a, "tolerance"_a, "totals"_a,
+          "Write the sums of rows; False if one is no distribution.");
+    m.def("largest_classes", largest_classes, "scores"_a, "tolerance"_a, "classes"_a,
+          "Write the first class of the largest score; False if a row cannot be used. A tolerance of "
+          "at least 0 asks for distributions.");
+    m.def("add_rows", add_rows, "scores"_a, "weights"_a, "labels"_a.none(), "sums"_a,
+          "Add every row, times its weight, to one sum or to that of its label.");
+    m.def("add_normalised", add_normalised, "scores"_a, "tolerance"_a, "factors"_a, "sums"_a,
+          "Write what makes every row sum to 1 and add the row times that; False if one is no distribution.");
+
+    // ---- reliability
+    m.def("add_reliability", add_reliability_bins, "posterior"_a, "labels"_a, "weights"_a, "edges"_a, "top"_a,
+          "every"_a, "Add rows of posteriors to reliability bins of the predicted and of every class.");
+    // -- sweep
+    nb::class_<Metric>(m, "Metric", "A count metric, and the classes that its mean is over.")
+        .def("__init__", make_metric, "always"_a.noconvert(), "seen"_a, "pooled"_a, "gain"_a, "support"_a,
+          "predicted"_a, "true_positive"_a, "scale"_a);
+    m.def("sweep", sweep, "position"_a.noconvert(), "label"_a.noconvert(), "loser"_a.noconvert(),
+          "winner"_a.noconvert(), "count"_a.noconvert().none(), "weight"_a.noconvert().none(),
+          "tallies"_a.noconvert(), "plain"_a.noconvert(), "support"_a.noconvert(), "metric"_a, "low"_a,
+          "start"_a.noconvert(), "value"_a.noconvert(),
+          "Write the steps of a metric along sorted switches; returns how many there are.");
+    m.def("best_interval", best_interval_of, "start"_a.noconvert(), "value"_a.noconvert(), "high"_a, "spared"_a,
+          "The best interval of a step function: its ends and its value.");
+
+    // -- bins
+    m.def("enter_bins", enter<int64_t>, "position"_a.noconvert(), "label"_a.noconvert(), "loser"_a.noconvert(),
+          "winner"_a.noconvert(), "amount"_a.noconvert().none(), "resolution"_a, "first"_a, "moved"_a.noconvert(),
+          "net"_a.noconvert(),
+          "Add switches, or `amount` of each, to a table of bins and classes.");
+    m.def("enter_bins", enter<double>, "position"_a.noconvert(), "label"_a.noconvert(), "loser"_a.noconvert(),
+          "winner"_a.noconvert(), "amount"_a.noconvert().none(), "resolution"_a, "first"_a, "moved"_a.noconvert(),
+          "net"_a.noconvert());
+
+    // -- biases
+    m.def("place_rows", place_all, "rows"_a.noconvert(), "biases"_a.noconvert(), "first"_a.noconvert(),
+          "second"_a.noconvert(), "top"_a.noconvert(), "following"_a.noconvert(),
+          "Write the first two classes of every sample and their scores.");
+    m.def("move_class", move_one, "rows"_a.noconvert(), "column"_a.noconvert(), "biases"_a.noconvert(), "k"_a,
+          "bias"_a, "first"_a.noconvert(), "second"_a.noconvert(), "top"_a.noconvert(), "following"_a.noconvert(),
+          "Give class k another bias and mend the first two classes.");
+    m.def("count_first", count_predictions, "labels"_a.noconvert(), "weights"_a.noconvert().none(),
+          "first"_a.noconvert(), "sums"_a.noconvert(), "counts"_a.noconvert(),
+          "Add up true positives and predicted, weighted and as plain numbers.");
+    m.def("promising_part", promising_part, "rows"_a.noconvert(), "labels"_a.noconvert(),
+          "weights"_a.noconvert().none(), "column"_a.noconvert(), "k"_a, "bias"_a, "first"_a.noconvert(),
+          "second"_a.noconvert(), "top"_a.noconvert(), "following"_a.noconvert(), "support"_a.noconvert(), "metric"_a,
+          "value"_a, "tallies"_a.noconvert(), "plain"_a.noconvert(), "place"_a.noconvert(), "chosen"_a.noconvert(),
+          "Choose the samples of a class's line where a metric may be above `value`; returns how many, and the places "
+          "before and after theirs.");
+    m.def("climb_lines", climb_all_lines, "rows"_a.noconvert(), "labels"_a.noconvert(),
+          "weights"_a.noconvert().none(), "biases"_a.noconvert(), "first"_a.noconvert(), "second"_a.noconvert(),
+          "top"_a.noconvert(), "following"_a.noconvert(), "tallies"_a.noconvert(), "plain"_a.noconvert(),
+          "support"_a.noconvert(), "metric"_a, "home"_a.noconvert(), "order"_a.noconvert(), "value"_a,
+          "Move each class to the best place on its line; returns the metric after each step.");
+    m.def("climb_box", climb_in_box, "rows"_a.noconvert(), "labels"_a.noconvert(), "weights"_a.noconvert().none(),
+          "biases"_a.noconvert(), "first"_a.noconvert(), "second"_a.noconvert(), "top"_a.noconvert(),
+          "following"_a.noconvert(), "tallies"_a.noconvert(), "plain"_a.noconvert(), "support"_a.noconvert(),
+          "metric"_a, "home"_a.noconvert(), "order"_a.noconvert(), "value"_a, "radius"_a, "max_cycles"_a,
+          "Go round the classes within a box of biases; returns the metric after each step and the number of rounds.");
+}

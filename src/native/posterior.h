@@ -1,0 +1,414 @@
+// The posterior softmax(a·z + b) of rows of scores, its decisions, and sums of its log-loss.
+//
+// a·z + b and the log of a row's total are computed in float64 whatever the scores are stored in;
+// exponentials of float32 rows are float32, those of sums float64. A class of score −inf stays
+// impossible whatever its scale. Rows are read as whole vectors: a last one is padded with −inf.
+
+constexpr int64_t ROWS_TILE = 1 << 12;        // scores that are copied at a time
+constexpr int64_t ROWS_AHEAD_BYTES = 1 << 14;  // memory is asked for so far ahead of its use
+
+// ------------------------------------------------------------------------- vectors of float64
+
+// 8 numbers from memory, as float64.
+inline Vec<double> load_wide(const double *from) { return load(from); }
+inline Vec<double> load_wide(const float *from) {
+    typedef float Narrow __attribute__((vector_size(REGISTER_BYTES / 2), aligned(sizeof(float)), may_alias));
+    constexpr int lanes = REGISTER_BYTES / 8;
+    Vec<double> v;
+    for (int i = 0; i < PARTS; ++i)
+        v.part[i] = __builtin_convertvector(*(const Narrow *)(from + i * lanes), Register<double>::Type);
+    return v;
+}
+
+// Round 8 numbers to the type of where they are stored.
+inline void store_rounded(double *to, Vec<double> v) { store(to, v); }
+inline void store_rounded(float *to, Vec<double> v) {
+    typedef float Narrow __attribute__((vector_size(REGISTER_BYTES / 2), aligned(sizeof(float)), may_alias));
+    typedef float Plain __attribute__((vector_size(REGISTER_BYTES / 2)));
+    constexpr int lanes = REGISTER_BYTES / 8;
+    for (int i = 0; i < PARTS; ++i) *(Narrow *)(to + i * lanes) = __builtin_convertvector(v.part[i], Plain);
+}
+
+template <class T> struct Exponential;
+template <> struct Exponential<float> {
+    static constexpr float rounding = 12582912.0f;  // 1.5·2^23 leaves a number, rounded, in the lowest bits
+    static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+    static constexpr float normal = -86.9f, lowest = -110.0f;  // exponentials below are denormal, 0
+    static constexpr int bias = 127, mantissa = 23;
+    static Vec<float> polynomial(Vec<float> r) {  // (exp(r) − 1 − r) / r², as in Cephes
+        Vec<float> p = fill(1.9875691500e-4f) * r + fill(1.3981999507e-3f);
+        p = p * r + fill(8.3334519073e-3f);
+        p = p * r + fill(4.1665795894e-2f);
+        p = p * r + fill(1.6666665459e-1f);
+        return p * r + fill(5.0000001201e-1f);
+    }
+};
+template <> struct Exponential<double> {
+    static constexpr double rounding = 6755399441055744.0;  // 1.5·2^52
+    static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
+    static constexpr double normal = -708.0, lowest = -750.0;
+    static constexpr int bias = 1023, mantissa = 52;
+    static Vec<double> polynomial(Vec<double> r) {  // the series; what is left out is below 2^-52
+        Vec<double> p = fill(1.0 / 479001600.0) * r + fill(1.0 / 39916800.0);
+        p = p * r + fill(1.0 / 3628800.0);
+        p = p * r + fill(1.0 / 362880.0);
+        p = p * r + fill(1.0 / 40320.0);
+        p = p * r + fill(1.0 / 5040.0);
+        p = p * r + fill(1.0 / 720.0);
+        p = p * r + fill(1.0 / 120.0);
+        p = p * r + fill(1.0 / 24.0);
+        p = p * r + fill(1.0 / 6.0);
+        return p * r + fill(0.5);
+    }
+};
+
+// 2 to the whole number that `shifted` holds in its lowest bits.
+template <class T> inline Vec<T> power_of_two(Vec<T> shifted) {
+    using I = typename IntegerOf<T>::Type;
+    for (int i = 0; i < PARTS; ++i) {
+        typename Register<I>::Type b = (typename Register<I>::Type)shifted.part[i];
+        shifted.part[i] = (typename Register<T>::Type)((b + (I)Exponential<T>::bias) << (I)Exponential<T>::mantissa);
+    }
+    return shifted;
+}
+
+// exp(x) of lowest ≤ x ≤ 0 where it may be denormal: two powers of two, as one does not reach so far.
+template <class T> inline Vec<T> with_powers(Vec<T> mantissa, Vec<T> whole) {
+    const Vec<T> shift = fill(Exponential<T>::rounding);
+    const Vec<T> half = whole * fill((T)0.5) + shift;
+    const Vec<T> other = (whole - (half - shift)) + shift;
+    return (mantissa * power_of_two(half)) * power_of_two(other);
+}
+
+// exp(x) of x ≤ 0, to about one unit in the last place; denormals and 0 come out as they should.
+template <class T> inline Vec<T> exponential(Vec<T> x) {
+    using E = Exponential<T>;
+    const Vec<T> shift = fill(E::rounding), none = fill((T)0);
+    const Mask<T> gone = x < fill(E::lowest), small = x < fill(E::normal);
+    x = larger(x, fill(E::lowest));
+    const Vec<T> shifted = x * fill((T)1.4426950408889634) + shift, whole = shifted - shift;
+    const Vec<T> r = (x - whole * fill(E::ln2_high)) - whole * fill(E::ln2_low);
+    const Vec<T> mantissa = (E::polynomial(r) * r) * r + r + fill((T)1);
+    // Arithmetic with denormal results takes a hundred cycles: only where there are some.
+    if (__builtin_expect(bits(small & ~gone) != 0, 0))
+        return with_powers(select<T>(gone, none, mantissa), whole);
+    return select<T>(small, none, mantissa) * power_of_two(select<T>(small, shift, shifted));
+}
+
+// ---------------------------------------------------------------------------------------- rows
+
+// Rows of a view one after another, each contiguous; those of other layouts through a tile.
+template <class T> struct RowReader {
+    const RowsView &view;
+    T *tile;
+    int64_t tile_rows, first, n_read;
+    bool in_place;
+
+    explicit RowReader(const RowsView &v) : view(v), tile(nullptr), first(0), n_read(0) {
+        in_place = is_contiguous(v);
+        tile_rows = ROWS_TILE / v.n_classes > 0 ? ROWS_TILE / v.n_classes : 1;
+        if (!in_place) tile = (T *)malloc((size_t)(tile_rows * v.n_classes) * sizeof(T));
+    }
+    ~RowReader() { free(tile); }
+    RowReader(const RowReader &) = delete;
+    bool ready() const { return in_place || tile; }
+
+    const T *row(int64_t i) {
+        if (in_place) {
+            const T *at = (const T *)view.data + i * view.n_classes;
+            for (int64_t b = 0; b < view.n_classes * (int64_t)sizeof(T); b += 64)
+                __builtin_prefetch((const char *)at + ROWS_AHEAD_BYTES + b);
+            return at;
+        }
+        if (i >= first + n_read) {
+            first = i;
+            const int64_t left = view.n_outer * view.n_inner - i;
+            n_read = left < tile_rows ? left : tile_rows;
+            copy_run(view, first, n_read, tile);
+        }
+        return tile + (i - first) * view.n_classes;
+    }
+};
+
+// 8 numbers of a row from class k on as float64; `padding` beyond the last class.
+template <class T> inline Vec<double> take(const T *row, int64_t k, int64_t n_classes, T padding) {
+    if (k + 8 <= n_classes) return load_wide(row + k);
+    T last[8];
+    for (int j = 0; j < 8; ++j) last[j] = k + j < n_classes ? row[k + j] : padding;
+    return load_wide(last);
+}
+
+inline int64_t padded(int64_t n_classes) { return (n_classes + 15) / 16 * 16; }
+
+// A vector of K numbers, padded with zeros.
+inline double *with_padding(const double *values, int64_t n_classes, double *to) {
+    for (int64_t k = 0; k < padded(n_classes); ++k) to[k] = k < n_classes ? values[k] : 0.0;
+    return to;
+}
+
+// Leave a·z + b in x, of padded length, and return its maximum; NaN if the row has NaN or +inf.
+template <class T>
+inline double tilt_row(const T *row, int64_t n_classes, const double *a, const double *b, double *x) {
+    const Vec<double> lowest = fill(-__builtin_inf()), highest = fill(__builtin_inf());
+    Vec<double> peak = lowest;
+    Mask<double> well = first_lanes<double>(8);
+    for (int64_t k = 0; k < padded(n_classes); k += 8) {
+        const Vec<double> z = take(row, k, n_classes, (T)-__builtin_inf());
+        const Vec<double> tilted = select<double>(z > lowest, z * load(a + k) + load(b + k), lowest);
+        well = well & (z < highest);
+        peak = larger(tilted, peak);
+        store(x + k, tilted);
+    }
+    return bits(well) == 0xff ? largest(peak) : __builtin_nan("");
+}
+
+// ----------------------------------------------------------------------------------- posterior
+
+inline uint16_t to_half(float x) {
+    uint32_t word;
+    __builtin_memcpy(&word, &x, 4);
+    const uint32_t sign = word >> 16 & 0x8000;
+    word &= 0x7fffffff;
+    if (word >= 0x47800000) return (uint16_t)(sign | (word > 0x7f800000 ? 0x7e00 : 0x7c00));  // 65536 and more
+    if (word < 0x38800000) {  // denormal: adding 0.5 rounds to multiples of 2^-24
+        float magnitude;
+        __builtin_memcpy(&magnitude, &word, 4);
+        magnitude += 0.5f;
+        __builtin_memcpy(&word, &magnitude, 4);
+        return (uint16_t)(sign | (word - 0x3f000000));
+    }
+    word += 0xfff + (word >> 13 & 1);  // to nearest, ties to even
+    return (uint16_t)(sign | ((word - 0x38000000) >> 13));
+}
+
+// Write n contiguous rows as samples [first, first + n) of a view.
+template <class S, class T, class Convert>
+inline void write_rows(S *to, int64_t stride, int64_t class_stride, int64_t n, int64_t n_classes, const T *tile,
+                       Convert convert) {
+    constexpr int64_t STRIP = 16;
+    for (int64_t r = 0; r < n; r += STRIP) {
+        const int64_t stop = r + STRIP < n ? r + STRIP : n;
+        if (class_stride == 1) {
+            for (int64_t s = r; s < stop; ++s)
+                for (int64_t k = 0; k < n_classes; ++k) to[s * stride + k] = convert(tile[s * n_classes + k]);
+        } else {
+            for (int64_t k = 0; k < n_classes; ++k)
+                for (int64_t s = r; s < stop; ++s)
+                    to[s * stride + k * class_stride] = convert(tile[s * n_classes + k]);
+        }
+    }
+}
+
+struct ToHalf { uint16_t operator()(float x) const { return to_half(x); } };
+
+template <class T> inline void write_run(const RowsView &v, int64_t first, int64_t n, const T *tile) {
+    while (n > 0) {
+        const int64_t outer = first / v.n_inner, inner = first % v.n_inner;
+        const int64_t run = n < v.n_inner - inner ? n : v.n_inner - inner;
+        const int64_t at = outer * v.outer_stride + inner * v.inner_stride;
+        if constexpr (sizeof(T) == 8)
+            write_rows((double *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
+        else if (v.type == ScoreType::f32)
+            write_rows((float *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
+        else
+            write_rows((uint16_t *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, ToHalf());
+        tile += run * v.n_classes, first += run, n -= run;
+    }
+}
+
+// Write the (log-)posterior of a row whose a·z + b is x; `mass` is scratch, of padded length.
+template <class T>
+inline void normalise_row(const double *x, double peak, int64_t n_classes, bool log, T *mass, T *to) {
+    constexpr int lanes = Vec<T>::lanes;
+    const int64_t width = padded(n_classes);
+    const Vec<double> top = fill(peak);
+    if constexpr (sizeof(T) == 4) {
+        for (int64_t k = 0; k < width; k += 8) store_rounded(mass + k, load(x + k) - top);
+        for (int64_t k = 0; k < width; k += lanes) store(mass + k, exponential(load(mass + k)));
+    } else {
+        for (int64_t k = 0; k < width; k += 8) store(mass + k, exponential(load(x + k) - top));
+    }
+    Vec<double> sums = fill(0.0);
+    for (int64_t k = 0; k < width; k += 8) sums = sums + load_wide(mass + k);
+    const double total = sum(sums);
+    if (log) {
+        const Vec<double> off = fill(__builtin_log(total));
+        for (int64_t k = 0; k < width; k += 8) store_rounded(mass + k, (load(x + k) - top) - off);
+    } else {
+        const Vec<T> whole = fill((T)total);
+        for (int64_t k = 0; k < width; k += lanes) store(mass + k, load(mass + k) / whole);
+    }
+    __builtin_memcpy(to, mass, (size_t)n_classes * sizeof(T));
+}
+
+template <class T>
+int64_t posterior_of(const RowsView &view, const double *scale, const double *bias, bool log, const RowsView &out) {
+    const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
+    RowReader<T> reader(view);
+    const bool direct = is_contiguous(out);
+    const int64_t tile_rows = direct ? 0 : reader.tile_rows;
+    double *memory = (double *)malloc((size_t)(3 * width + width + tile_rows * n_classes) * sizeof(double));
+    if (!memory || !reader.ready()) {
+        free(memory);
+        return INT64_MIN;
+    }
+    const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
+    double *x = memory + 2 * width;
+    T *mass = (T *)(memory + 3 * width), *tile = (T *)(memory + 4 * width);
+    int64_t result = n, waiting = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        const double peak = tilt_row(reader.row(i), n_classes, a, b, x);
+        if (!(peak > -__builtin_inf() && peak < __builtin_inf())) {
+            result = -1 - i;
+            break;
+        }
+        normalise_row(x, peak, n_classes, log, mass, direct ? (T *)out.data + i * n_classes : tile + waiting * n_classes);
+        if (!direct && (++waiting == tile_rows || i + 1 == n)) {
+            write_run(out, i + 1 - waiting, waiting, tile);
+            waiting = 0;
+        }
+    }
+    free(memory);
+    return result;
+}
+
+// Write the (log-)posterior of every sample. Returns the number of samples, or −1 − i if sample i
+// has NaN, +inf, or no class that is possible and stays finite.
+int64_t posterior(const RowsView &view, const double *scale, const double *bias, bool log, const RowsView &out) {
+    if (view.type == ScoreType::f64) return posterior_of<double>(view, scale, bias, log, out);
+    return posterior_of<float>(view, scale, bias, log, out);
+}
+
+template <class T>
+int64_t decisions_of(const RowsView &view, const double *scale, const double *bias, int64_t *classes) {
+    const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
+    RowReader<T> reader(view);
+    double *memory = (double *)malloc((size_t)(3 * width) * sizeof(double));
+    if (!memory || !reader.ready()) {
+        free(memory);
+        return INT64_MIN;
+    }
+    const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
+    double *x = memory + 2 * width;
+    int64_t result = n;
+    for (int64_t i = 0; i < n; ++i) {
+        const double peak = tilt_row(reader.row(i), n_classes, a, b, x);
+        if (!(peak > -__builtin_inf() && peak < __builtin_inf())) {
+            result = -1 - i;
+            break;
+        }
+        for (int64_t k = 0;; k += 8) {
+            const uint32_t equal = bits(load(x + k) == fill(peak));
+            if (!equal) continue;
+            classes[i] = k + lowest_bit(equal);
+            break;
+        }
+    }
+    free(memory);
+    return result;
+}
+
+// Write the first class of the largest a·z + b of every sample. Returns as `posterior` does.
+int64_t decisions(const RowsView &view, const double *scale, const double *bias, int64_t *classes) {
+    if (view.type == ScoreType::f64) return decisions_of<double>(view, scale, bias, classes);
+    return decisions_of<float>(view, scale, bias, classes);
+}
+
+// ------------------------------------------------------------------------------- log-loss sums
+
+template <class T>
+int64_t tilted_sums_of(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
+                       const double *shift, const double *slopes, double *out) {
+    const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
+    RowReader<T> reader(view);
+    double *memory = (double *)malloc((size_t)(4 * width) * sizeof(double));
+    if (!memory || !reader.ready()) {
+        free(memory);
+        return INT64_MIN;
+    }
+    const double *a = with_padding(scale, n_classes, memory), *b = with_padding(shift, n_classes, memory + width);
+    const double *w = with_padding(slopes, n_classes, memory + 2 * width);
+    double *x = memory + 3 * width;
+    for (int j = 0; j < 6; ++j) out[j] = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+        const T *row = reader.row(i);
+        const int64_t y = labels[i];
+        const double v = weights[i], own = (double)row[y], own_w = slopes[y];
+        const double peak = tilt_row(row, n_classes, a, b, x);
+        const Vec<double> top = fill(peak), centre = fill(own), lowest = fill(-__builtin_inf());
+        Vec<double> total = fill(0.0), z1 = total, w1 = total, zz = total, zw = total, ww = total;
+        for (int64_t k = 0; k < width; k += 8) {
+            const Vec<double> u = load(x + k), p = exponential(u - top), slope = load(w + k);
+            Vec<double> z = take(row, k, n_classes, (T)0) - centre;
+            z = select<double>(z > lowest, z, fill(0.0));
+            const Vec<double> pz = p * z, pw = p * slope;
+            total = total + p;
+            z1 = z1 + pz, w1 = w1 + pw;
+            zz = zz + pz * z, zw = zw + pz * slope, ww = ww + pw * slope;
+        }
+        const double mass = sum(total), mean_z = sum(z1) / mass, mean_w = sum(w1) / mass;
+        const double var_z = sum(zz) / mass - mean_z * mean_z, var_w = sum(ww) / mass - mean_w * mean_w;
+        out[0] += v * (__builtin_log(mass) + peak - x[y]);
+        out[1] += v * mean_z;
+        out[2] += v * (mean_w - own_w);
+        out[3] += v * (var_z < 0 ? 0.0 : var_z);
+        out[4] += v * (sum(zw) / mass - mean_z * mean_w);
+        out[5] += v * (var_w < 0 ? 0.0 : var_w);
+    }
+    free(memory);
+    return n;
+}
+
+// The six sums of core/moments.py: the log-loss of softmax(a·z + shift), slopes and curvatures.
+int64_t tilted_sums(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
+                    const double *shift, const double *slopes, double *out) {
+    if (view.type == ScoreType::f64) return tilted_sums_of<double>(view, labels, weights, scale, shift, slopes, out);
+    return tilted_sums_of<float>(view, labels, weights, scale, shift, slopes, out);
+}
+
+template <class T>
+int64_t add_posteriors_of(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
+                          const double *bias, double *out) {
+    const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
+    RowReader<T> reader(view);
+    double *memory = (double *)calloc((size_t)(5 * width), sizeof(double));
+    if (!memory || !reader.ready()) {
+        free(memory);
+        return INT64_MIN;
+    }
+    const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
+    double *x = memory + 2 * width, *by_score = memory + 3 * width, *by_class = memory + 4 * width;
+    double value = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+        const T *row = reader.row(i);
+        const double peak = tilt_row(row, n_classes, a, b, x), own = x[labels[i]];
+        const Vec<double> top = fill(peak), lowest = fill(-__builtin_inf());
+        Vec<double> total = fill(0.0);
+        for (int64_t k = 0; k < width; k += 8) {
+            const Vec<double> p = exponential(load(x + k) - top);
+            store(x + k, p);
+            total = total + p;
+        }
+        const double mass = sum(total);
+        value += weights[i] * (__builtin_log(mass) + peak - own);
+        const Vec<double> share = fill(weights[i] / mass);
+        for (int64_t k = 0; k < width; k += 8) {
+            const Vec<double> p = share * load(x + k);
+            Vec<double> z = take(row, k, n_classes, (T)0);
+            z = select<double>(z > lowest, z, fill(0.0));
+            store(by_class + k, load(by_class + k) + p);
+            store(by_score + k, load(by_score + k) + p * z);
+        }
+    }
+    out[0] = value;
+    for (int64_t k = 0; k < n_classes; ++k) out[1 + k] = by_score[k], out[1 + n_classes + k] = by_class[k];
+    free(memory);
+    return n;
+}
+
+// The log-loss of softmax(a·z + b), then v·p·z and v·p summed over the samples: (1 + 2·K,).
+int64_t add_posteriors(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
+                       const double *bias, double *out) {
+    if (view.type == ScoreType::f64) return add_posteriors_of<double>(view, labels, weights, scale, bias, out);
+    return add_posteriors_of<float>(view, labels, weights, scale, bias, out);
+}
