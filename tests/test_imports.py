@@ -1,4 +1,4 @@
-"""`import reprior` is light: it loads no framework."""
+"""`import reprior` is light: it loads no framework, and no part of its own before it is used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,23 @@ def test_import_loads_no_framework():
     assert loaded_frameworks("reprior") == set()
 
 
-@pytest.mark.parametrize("module, there", [("reprior", False), ("array_api_compat.numpy", True)])
+def test_import_loads_nothing_but_the_names():
+    probe = "import sys, reprior; print(sorted(m for m in sys.modules if m.startswith('reprior')))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "['reprior']\n"
+
+
+def test_every_public_name_loads_no_framework():
+    probe = (
+        f"import sys; from reprior import *; sys.exit(bool({set(FRAMEWORKS)} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "module, there", [("reprior.calibrator", False), ("array_api_compat.numpy", True)]
+)
 def test_import_does_not_load_every_corner_of_numpy(module, there):
     probe = f"import sys, {module}; sys.exit('numpy.f2py' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False)

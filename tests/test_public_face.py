@@ -30,6 +30,10 @@ def test_nothing_else_is_visible():
     assert visible - SUBMODULES - {"annotations"} <= set(reprior.__all__)
 
 
+def test_names_are_listed_before_they_are_used():
+    assert set(reprior.__all__) <= set(dir(reprior))
+
+
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError):
         _ = reprior.no_such_name

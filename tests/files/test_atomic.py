@@ -5,9 +5,14 @@ import shutil
 import signal
 import stat
 
+import numpy as np
 import pytest
 
+import reprior as rp
+from reprior.exceptions import OptionError
 from reprior.files.atomic import atomic_paths, atomic_write
+from reprior.files.chunk import Chunk
+from reprior.report import write_report
 
 
 def test_a_new_file_is_whole_and_alone(tmp_path):
@@ -208,7 +213,8 @@ def test_old_files_are_not_copied_where_they_can_be_linked(tmp_path, monkeypatch
     targets = [tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "link.txt"]
     for target in targets[:2]:
         fill(target, "old")
-    targets[2].symlink_to("a.txt")
+    fill(tmp_path / "c.txt", "old")
+    targets[2].symlink_to("c.txt")
     copied, copy = [], shutil.copy2
     monkeypatch.setattr(shutil, "copy2", lambda a, b, **how: copied.append(copy(a, b, **how)))
     if not links:
@@ -220,7 +226,7 @@ def test_old_files_are_not_copied_where_they_can_be_linked(tmp_path, monkeypatch
     real = os.replace
 
     def full(a, b):
-        if os.path.basename(b) == "link.txt":
+        if os.path.basename(b) == "c.txt":
             raise OSError("no space left")
         real(a, b)
 
@@ -233,7 +239,7 @@ def test_old_files_are_not_copied_where_they_can_be_linked(tmp_path, monkeypatch
 
     with pytest.raises(OSError, match="no space left"):
         attempt()
-    assert contents(tmp_path) == dict.fromkeys(["a.txt", "b.txt", "link.txt"], "old")
+    assert contents(tmp_path) == dict.fromkeys(["a.txt", "b.txt", "c.txt", "link.txt"], "old")
     assert targets[2].is_symlink()
     assert len(copied) == (0 if links else 3)
 
@@ -265,3 +271,105 @@ def test_an_error_names_the_file_that_was_wanted(tmp_path, opened):
     with pytest.raises(FileNotFoundError) as caught, opened(tmp_path / "no" / "a.txt"):
         pass
     assert caught.value.filename == str(tmp_path / "no" / "a.txt")
+
+
+def write_whole(path):
+    with atomic_write(path) as file:
+        file.write(b"new")
+
+
+def write_one_of_two(path):
+    with atomic_paths(path.with_name("other.txt"), path) as fresh:
+        for each in fresh:
+            each.write_text("new")
+
+
+WRITERS = [write_whole, write_one_of_two]
+SCORES, LABELS = np.array([[2.0, 0.0], [0.4, 0.0], [0.0, 1.0]]), np.array([0, 1, 1])
+
+
+def calibrator():
+    return rp.PosteriorCalibrator([0.8, 0.2]).fit(SCORES, LABELS)
+
+
+def profile():
+    return rp.StrengthProfile.from_scores(SCORES, LABELS, source_prior=[0.8, 0.2])
+
+
+SAVERS = {
+    "calibrator": lambda path: calibrator().save(path),
+    "profile": lambda path: profile().save(path),
+    "tracker": lambda path: rp.PriorTracker([0.5, 0.5], half_life=100).save(path),
+    "report": lambda path: write_report(path, calibrator(), [Chunk(SCORES, LABELS)]),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
+@pytest.mark.parametrize("through_a_link", [False, True])
+@pytest.mark.parametrize("write", [*WRITERS, *(pytest.param(w, id=n) for n, w in SAVERS.items())])
+def test_a_pipe_is_refused_and_stays(tmp_path, write, through_a_link):
+    path = fifo = tmp_path / "a.txt"
+    os.mkfifo(fifo)
+    if through_a_link:
+        path = tmp_path / "link.txt"
+        path.symlink_to(fifo)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(
+        OptionError,
+        match=rf"`path` must be a new name or a regular file. Got '.*{path.name}', which is a "
+        r"named pipe \(FIFO\). Choose another name.",
+    ):
+        write(path)
+    assert stat.S_ISFIFO(fifo.lstat().st_mode)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_folder_is_not_replaced_by_a_file(tmp_path, write):
+    fill(tmp_path / "store", "old")
+    with pytest.raises(OptionError, match="store', which is a folder"):
+        write(tmp_path / "store")
+    assert contents(tmp_path) == {"store/inside.txt": "old"}
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_link_is_followed_and_stays(tmp_path, write, old):
+    (tmp_path / "elsewhere").mkdir()
+    real, link = tmp_path / "elsewhere" / "real.txt", tmp_path / "link.txt"
+    if old:
+        real.write_text("old")
+        real.chmod(0o600)
+    link.symlink_to("elsewhere/real.txt")
+    write(link)
+    assert os.readlink(link) == "elsewhere/real.txt"
+    assert real.read_text() == "new"
+    assert os.listdir(real.parent) == ["real.txt"]
+    assert not old or stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def test_a_writer_sees_the_extension_of_a_link(tmp_path):
+    (tmp_path / "link.txt").symlink_to("real")
+    with atomic_paths(tmp_path / "link.txt") as (path,):
+        assert path.name == "link.txt"
+        path.write_text("new")
+    assert (tmp_path / "real").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["link.txt", "real"]
+
+
+def test_a_link_to_a_folder_is_followed_and_stays(tmp_path):
+    fill(tmp_path / "real", "old")
+    (tmp_path / "store").symlink_to("real")
+    with atomic_paths(tmp_path / "store") as (path,):
+        fill(path, "new")
+    assert (tmp_path / "store").is_symlink()
+    assert (tmp_path / "real" / "inside.txt").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["real", "store"]
+
+
+def test_links_that_lead_in_a_circle(tmp_path):
+    (tmp_path / "a.txt").symlink_to("b.txt")
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    with pytest.raises(OSError, match=r"a\.txt"):
+        write_whole(tmp_path / "a.txt")
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]

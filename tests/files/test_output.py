@@ -217,10 +217,13 @@ def test_targets_that_are_no_files(tmp_path):
     path, how = write(tmp_path, "npz")
     file = open_scores(path, **how)
     (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "out.csv")
+    os.mkfifo(tmp_path / "out.prediction.npy")
     for target, words in (
         (tmp_path / "folder", "which is a folder"),
         (tmp_path / "out.xlsx", "must have the extension of a format"),
-        ("/dev/null", "no regular file"),
+        (tmp_path / "out.csv", "out.csv', which is a named pipe"),
+        (tmp_path / "out.npy", "out.prediction.npy', which is a named pipe"),
     ):
         with pytest.raises(OptionError, match=words):
             run(file, target)

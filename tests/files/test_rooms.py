@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
+from tests.child_processes import ended, started
 
 from reprior.files import rooms
 from reprior.files.rooms import OLD, new_room, sweep
@@ -16,8 +16,8 @@ from reprior.files.rooms import OLD, new_room, sweep
 @pytest.fixture
 def dead():
     """A number that no process has any more."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
+    with started([sys.executable, "-c", ""]) as process:
+        process.wait()
     return process.pid
 
 
@@ -73,7 +73,7 @@ def test_a_process_that_is_killed_leaves_a_room_that_is_swept(tmp_path):
         "    path.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, tmp_path / "a.txt"], check=False)
+    done = ended([sys.executable, "-c", script, tmp_path / "a.txt"])
     assert done.returncode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
     sweep(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -93,6 +95,45 @@ def test_data_of_another_model_stay(external, tmp_path, before):
     verify(source, out, calibrator(temperature=2.0))
 
 
+@pytest.mark.parametrize("weights", ["inside", "external"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "out.onnx.d/../../victim.data",  # begins and ends like a data file of the model
+        "out.onnx.d/victim.data",
+        "../victim.data",
+        "{folder}/out.onnx.victim.data",
+        "out.onnx.victim.data",
+        "out.onnx.data",  # a symlink
+    ],
+)
+def test_files_that_only_an_old_model_names_stay(external, tmp_path, location, weights):
+    folder = tmp_path / "work"
+    (folder / "out.onnx.d").mkdir(parents=True)
+    (folder / "out.onnx.data").symlink_to(tmp_path / "victim.data")
+    victims = [tmp_path / "victim.data", folder / "out.onnx.d" / "victim.data"]
+    victims.append(folder / "out.onnx.victim.data")
+    for victim in victims:
+        victim.write_bytes(b"precious")
+    hostile = gemm_model()
+    onnx.external_data_helper.set_external_data(
+        hostile.graph.initializer[0], location=location.format(folder=folder)
+    )
+    (folder / "out.onnx").write_bytes(hostile.SerializeToString())
+    source = gemm_model() if weights == "inside" else external
+    fold(source, calibrator(), output=folder / "out.onnx")
+    assert [victim.read_bytes() for victim in victims] == [b"precious"] * len(victims)
+    assert (folder / "out.onnx.data").is_symlink()
+    verify(source, folder / "out.onnx", calibrator())
+
+
+def test_data_of_an_old_model_go_with_it(external, tmp_path):
+    out = tmp_path / "out.onnx"
+    fold(external, calibrator(), output=out)
+    fold(gemm_model(), calibrator(), output=out)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out.onnx"]
+
+
 def test_small_weights_go_into_the_model(tmp_path):
     path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
     onnx.save(
@@ -117,6 +158,14 @@ def test_where_nothing_can_be_written(tmp_path, monkeypatch, name, words):
     with pytest.raises(FoldError, match=words):
         fold(gemm_model(), calibrator(), output=name)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
+def test_a_pipe_is_refused_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "out.onnx")
+    with pytest.raises(rp.OptionError, match=r"`output` must be .* which is a named pipe"):
+        fold(gemm_model(), calibrator(), output=tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx").is_fifo()
 
 
 def test_a_failed_write_leaves_the_old_file(external, tmp_path, monkeypatch):
@@ -176,3 +225,15 @@ def test_damaged_metadata():
     with pytest.raises(rp.FileFormatError, match=r"metadata_props.*fold the original again"):
         calibrator_of(folded)
     assert run(folded, samples(3))["z"].shape == (3, 5)
+
+
+def test_weights_go_beside_the_file_behind_a_link(tmp_path, external):
+    (tmp_path / "there").mkdir()
+    real, link = tmp_path / "there" / "real.onnx", tmp_path / "out.onnx"
+    link.symlink_to(real)
+    for _ in range(2):  # a new file, and one that is replaced
+        fold(external, calibrator(), output=link)
+        assert link.is_symlink()
+        assert sorted(p.name for p in real.parent.iterdir()) == ["real.onnx", "real.onnx.data"]
+        assert not (tmp_path / "out.onnx.data").exists()
+        assert onnxruntime.InferenceSession(real).get_outputs()

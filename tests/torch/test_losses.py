@@ -69,6 +69,47 @@ class TestFormulas:
         assert loss(self.scores, self.labels).item() == pytest.approx(wanted, rel=1e-5)
 
 
+class TestPlainMean:
+    """``reduction="plain_mean"`` against the arithmetic of LDAM-DRW, transcribed."""
+
+    scores, labels = logits_and_labels(40)
+
+    def ldam_drw(self, p_of_weighted: bool) -> float:
+        """Mean of (1 − p)^γ · v·ce; their p is exp(−v·ce), ours exp(−ce)."""
+        ce = nn.functional.cross_entropy(self.scores, self.labels, reduction="none")
+        weighted = torch.tensor(WEIGHT).double()[self.labels] * ce
+        p = torch.exp(-weighted if p_of_weighted else -ce)
+        return float(((1 - p) * weighted).mean())
+
+    def test_it_is_the_mean_of_weighted_terms(self):
+        loss = FocalLoss(1.0, WEIGHT, reduction="plain_mean")(self.scores, self.labels)
+        assert loss.item() == pytest.approx(self.ldam_drw(p_of_weighted=False), rel=1e-12)
+
+    def test_p_of_the_weighted_cross_entropy_is_what_differs(self):
+        loss = FocalLoss(1.0, WEIGHT, reduction="plain_mean")(self.scores, self.labels)
+        assert abs(loss.item() - self.ldam_drw(p_of_weighted=True)) > 0.01
+        flat = FocalLoss(0.0, WEIGHT, reduction="plain_mean")(self.scores, self.labels)
+        ce = nn.functional.cross_entropy(
+            self.scores, self.labels, torch.tensor(WEIGHT).double(), reduction="none"
+        )
+        assert flat.item() == pytest.approx(ce.mean().item(), rel=1e-12)
+
+    def test_without_weights_the_means_are_the_same_bits(self):
+        means = [
+            FocalLoss(1.0, reduction=each)(self.scores, self.labels)
+            for each in ("mean", "plain_mean")
+        ]
+        assert torch.equal(*means)
+
+    def test_samples_that_are_left_out_do_not_count(self):
+        labels = self.labels.clone()
+        labels[:10] = -100
+        loss = FocalLoss(1.0, WEIGHT, reduction="plain_mean")
+        torch.testing.assert_close(
+            loss(self.scores, labels), loss(self.scores[10:], labels[10:]), rtol=1e-12, atol=0
+        )
+
+
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 def test_focal_without_focus_is_cross_entropy(weight):
     scores, labels = logits_and_labels(4, 5, 6)

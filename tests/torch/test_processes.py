@@ -7,8 +7,10 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
+from tests.child_processes import started
 from tests.torch.shared import PRIOR, logits_and_labels
 from torch import distributed
 
@@ -65,15 +67,15 @@ distributed.destroy_process_group()
 @pytest.mark.heavy
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch was built without gloo")
 def test_two_real_processes(tmp_path):
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, str(rank), str(tmp_path / "meet")],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.getcwd()},
-        )
-        for rank in range(2)
-    ]
-    results = [json.loads(rank.communicate(timeout=300)[0]) for rank in ranks]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    environment["PYTHONPATH"] = os.pathsep.join([os.getcwd(), environment.get("PYTHONPATH", "")])
+    commands = [[sys.executable, "-c", RANK, str(rank), str(tmp_path / "meet")] for rank in (0, 1)]
+    with ExitStack() as stack:
+        ranks = [
+            stack.enter_context(started(command, stdout=subprocess.PIPE, env=environment))
+            for command in commands
+        ]
+        results = [json.loads(rank.communicate()[0]) for rank in ranks]
     expected = wanted()
     assert results == 2 * [[expected.strength_, expected.best_score_, 100]]
 

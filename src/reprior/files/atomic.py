@@ -5,16 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from reprior.exceptions import OptionError
 from reprior.files.interrupts import held_back, refuse_to_go_on
 from reprior.files.rooms import OLD, new_room
 
-__all__ = ["atomic_paths", "atomic_write"]
+__all__ = ["atomic_paths", "atomic_write", "output_target"]
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
 _NEW_FILE_MODE = 0o666
@@ -22,13 +24,62 @@ _NEW_FILE_MODE = 0o666
 #: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+#: How errors call what is no regular file.
+_FILE_TYPES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe (FIFO)",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def output_target(
+    path: str | os.PathLike[str], *, argument: str = "path", folder: bool = False
+) -> Path:
+    """Return the file that an output creates or replaces; refuse anything else than a file.
+
+    Symlinks are followed, so that they stay when the file behind them is replaced.
+
+    Parameters
+    ----------
+    path : path
+        A new name or a regular file, or a symlink to one of them.
+    argument : str, default "path"
+        How the error calls ``path``.
+    folder : bool, default False
+        Whether a folder may be replaced too, because the output is, or may be, a folder.
+
+    Examples
+    --------
+    >>> output_target("new.json").name
+    'new.json'
+    >>> output_target(getfixture("tmp_path"), argument="output")
+    Traceback (most recent call last):
+        ...
+    reprior.exceptions.OptionError: `output` must be a new name or a regular file. Got ..., which is
+    a folder. Choose another name.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode) and not (folder and stat.S_ISDIR(mode)):
+        what = _FILE_TYPES.get(stat.S_IFMT(mode), "something else")
+        raise OptionError(
+            f"`{argument}` must be a new name or a regular file. Got {os.fspath(path)!r}, which is "
+            f"{what}. Choose another name."
+        )
+    return Path(os.path.realpath(path) if os.path.islink(path) else path)
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when the block ends well.
 
     The data go to a temporary file in the same folder, are forced to disk, and take the name
-    in one step. An error or an interrupt leaves the old file, if any, and nothing else.
+    in one step. An error or an interrupt leaves the old file, if any, and nothing else. What is
+    neither a new name nor a regular file is refused, see :func:`output_target`.
 
     Examples
     --------
@@ -38,11 +89,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     >>> [entry.name for entry in folder.iterdir()]
     ['a.txt']
     """
-    target = Path(path)
-    with _naming(target):
+    wanted = Path(path)
+    with _naming(wanted):
+        target = output_target(wanted)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with _naming(target, _NO_ROOM), os.fdopen(handle, "wb") as file:
+        with _naming(wanted, _NO_ROOM), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -62,7 +114,8 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     Each path is in the folder of its target. Nothing is there yet: the block creates a file or a
     folder at each. All take their names at the end, or, after an error or an interrupt, none
     does: targets that were replaced already get their old contents back. What a killed process
-    leaves is removed by :func:`reprior.files.rooms.sweep`.
+    leaves is removed by :func:`reprior.files.rooms.sweep`. A target is a new name, a regular file
+    or, where the block creates a folder, a folder; see :func:`output_target`.
 
     Examples
     --------
@@ -72,17 +125,24 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     >>> sorted(entry.name for entry in folder.iterdir())
     ['a.txt', 'b.txt']
     """
-    targets = [Path(path) for path in paths]
+    wanted = [Path(path) for path in paths]
+    targets: list[Path] = []
     rooms: list[Path] = []
     try:
-        for target in targets:
-            with _naming(target):
+        for path in wanted:
+            with _naming(path):
+                targets.append(output_target(path, folder=True))
+        for path, target in zip(wanted, targets, strict=True):
+            with _naming(path):
                 rooms.append(new_room(target.parent))
-        fresh = tuple(room / target.name for room, target in zip(rooms, targets, strict=True))
-        with _naming(targets[0], _NO_ROOM):
+        # Under the names as given, since writers may go by the extension of a symlink.
+        fresh = tuple(room / path.name for room, path in zip(rooms, wanted, strict=True))
+        with _naming(wanted[0], _NO_ROOM):
             yield fresh
-        made = list(zip(rooms, fresh, targets, strict=True))
-        for _, new, target in made:
+        made = [(r, r / target.name, target) for r, target in zip(rooms, targets, strict=True)]
+        for written, (_, new, target) in zip(fresh, made, strict=True):
+            if written != new:
+                os.rename(written, new)
             _settle(new, target)
         refuse_to_go_on()
         _take_names(made)
@@ -107,9 +167,10 @@ def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]
 
 
 def _settle(new: Path, target: Path) -> None:
-    """Force a new file to disk and give it its permissions."""
+    """Force a new file to disk and give it its permissions. It does not replace a folder."""
     if new.is_dir():
         return
+    output_target(target)
     with open(new, "rb+") as file:
         os.fsync(file.fileno())
     os.chmod(new, _mode_of(target))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.atomic import atomic_paths
+from reprior.files.atomic import atomic_paths, output_target
 from reprior.files.chunk import Chunk
 from reprior.files.class_names import as_class_names
 from reprior.files.detect import FORMATS, format_of_name, is_store
@@ -98,7 +98,7 @@ def open_output(
     name = output_format(target, like)
     targets = output_paths(target, name)
     _refuse_inputs(targets, like)
-    _refuse_odd_targets(targets, name)
+    _refuse_other_folders(targets, name)
     layout = _layout(target, name, like, classes, keep, label_column)
     if decisions is not None:
         layout = replace(layout, decisions=tuple(decisions))
@@ -220,17 +220,14 @@ def _relation(target: Path, path: Path) -> str | None:
     return "holds" if target.resolve() in path.resolve().parents else None
 
 
-def _refuse_odd_targets(targets: Sequence[Path], name: str) -> None:
-    """Refuse to replace a folder that is no zarr store, and devices."""
+def _refuse_other_folders(targets: Sequence[Path], name: str) -> None:
+    """Refuse to replace what is no file, and a folder that is no zarr store."""
     for target in targets:
-        if not target.exists():
-            continue
-        store = name == "zarr" and target.is_dir() and (is_store(target) or _is_empty(target))
-        if not target.is_file() and not store:
-            what = "a folder and no zarr store" if target.is_dir() else "no regular file"
+        output_target(target, argument="output", folder=name == "zarr")
+        if target.is_dir() and not is_store(target) and not _is_empty(target):
             raise OptionError(
-                f"`output` must be a new name or a file to replace. Got {os.fspath(target)!r}, "
-                f"which is {what}. Choose another name."
+                f"`output` must be a new name, a regular file or a zarr store. Got "
+                f"{os.fspath(target)!r}, which is a folder and no zarr store. Choose another name."
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from onnx import external_data_helper
 
 import reprior as rp
 from reprior.exceptions import FileFormatError, FoldError
-from reprior.files.atomic import atomic_paths, atomic_write
+from reprior.files.atomic import atomic_paths, atomic_write, output_target
 from reprior.loading import load_calibrator
 from reprior.onnx.marks import KEY, noted_calibrator
 
@@ -102,7 +103,7 @@ def write_model(
     other; where the second cannot, the first is put back. A data file that is not the old
     model's own, or that ``keep`` names, is not replaced: another name is taken.
     """
-    target = Path(path)
+    target = output_target(path, argument="output")  # the data lie beside the file behind a link
     stale = _own_data_files(target) - {p.name for p in keep if _beside(p, target)}
     own = model
     if external or weight_bytes(model) >= _ONE_FILE:
@@ -151,7 +152,11 @@ def data_files(model: onnx.ModelProto) -> set[str]:
 
 
 def _own_data_files(target: Path) -> set[str]:
-    """Return the data files that the model to be replaced had for itself."""
+    """Return the data files of the model to be replaced that may be replaced or removed with it.
+
+    The old model may come from anywhere, and its locations may name any file. So only regular
+    files beside it count, under the names that :func:`write_model` gives.
+    """
     if not target.exists():
         return set()
     old = onnx.ModelProto()
@@ -159,7 +164,10 @@ def _own_data_files(target: Path) -> set[str]:
         old.ParseFromString(target.read_bytes())
     except Exception:  # protobuf's own, which has no public name: not a model, so no data files
         return set()
-    return {n for n in data_files(old) if n.startswith(f"{target.name}.") and n.endswith(".data")}
+    own_name = re.compile(rf"{re.escape(target.name)}(\.[0-9]+)?\.data")
+    names = {name for name in data_files(old) if own_name.fullmatch(name)}
+    beside = {name: target.parent / name for name in names}
+    return {name for name, path in beside.items() if path.is_file() and not path.is_symlink()}
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:

@@ -9,6 +9,7 @@ import onnx
 
 import reprior as rp
 from reprior.exceptions import FoldError
+from reprior.files.atomic import output_target
 from reprior.onnx.files import read_model, stamp, write_model
 from reprior.onnx.marks import check_uncorrected
 from reprior.onnx.parity import Parity
@@ -233,6 +234,7 @@ def _check_output(model: Any, output: Any) -> None:
     there = os.fspath(output)
     if os.path.isdir(there) or there.endswith(("/", os.sep)):
         raise FoldError(f"`output` must be a file. Got the folder {there!r}. Add a file name.")
+    output_target(there, argument="output")
     folder = os.path.dirname(there) or "."
     if not os.path.isdir(folder):
         raise FoldError(

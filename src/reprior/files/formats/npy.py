@@ -11,7 +11,6 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from reprior.core.memory_pool import MemoryPool
 from reprior.exceptions import FileFormatError
 from reprior.files.formats.arrays import ArrayReader, refuse_objects
 from reprior.files.formats.reader import ReadOptions, Vector, damaged
@@ -70,15 +69,15 @@ class StoredNpy:
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
         """Give consecutive slices of at most ``rows`` rows, from row ``first`` on."""
-        n, pool = self.shape[0], MemoryPool()
+        n = self.shape[0]
         with open(self.path, "rb", buffering=0) as file:
             for start in range(first, n, rows):
-                yield self._slice(file, start, min(start + rows, n), pool)
+                yield self._slice(file, start, min(start + rows, n))
 
     def check(self) -> None:
         """An npy file has no checksum."""
 
-    def _slice(self, file: FileIO, start: int, stop: int, pool: MemoryPool) -> Vector:
+    def _slice(self, file: FileIO, start: int, stop: int) -> Vector:
         rest = self.shape[1:]
         if 0 in self.shape or self.dtype.itemsize == 0:
             return np.zeros((stop - start, *rest), self.dtype)
@@ -86,7 +85,7 @@ class StoredNpy:
         if self.fortran:
             whole = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order="F")
             return np.array(whole[start:stop], dtype=native, order="C")
-        values = pool.empty((stop - start, *rest), self.dtype)
+        values = np.empty((stop - start, *rest), self.dtype)
         file.seek(self.offset + start * (values.nbytes // (stop - start)))
         _fill(file, values, self.path)
         return values.astype(native, copy=False)

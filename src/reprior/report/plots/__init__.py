@@ -10,16 +10,26 @@ and attributes such as ``line_``. Nothing is shown and no setting of matplotlib 
 ``confusion``    ConfusionDisplay: which class is taken for which
 ``change``       ClassChangeDisplay: every class before and after
 ``mix``          PriorDisplay: the priors and the mix of the predictions
+
+``AFTER``, ``BEFORE``, ``CHOSEN``, ``FAINT``, ``CYCLE`` are their colours and ``LEGEND`` the look of
+their legends, for figures that stand beside them.
 """
 
 from reprior.report.plots.change import ClassChangeDisplay
 from reprior.report.plots.confusion import ConfusionDisplay
+from reprior.report.plots.drawing import AFTER, BEFORE, CHOSEN, CYCLE, FAINT, LEGEND
 from reprior.report.plots.mix import PriorDisplay
 from reprior.report.plots.pareto import ParetoDisplay
 from reprior.report.plots.reliability import ReliabilityDisplay
 from reprior.report.plots.strength import StrengthCurveDisplay
 
 __all__ = [
+    "AFTER",
+    "BEFORE",
+    "CHOSEN",
+    "CYCLE",
+    "FAINT",
+    "LEGEND",
     "ClassChangeDisplay",
     "ConfusionDisplay",
     "ParetoDisplay",
