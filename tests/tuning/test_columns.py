@@ -68,7 +68,5 @@ def test_some_of_the_samples(rng, weighted):
     np.testing.assert_array_equal(some.labels, data.labels[index])
     if weighted:
         np.testing.assert_array_equal(some.weights, data.weights[index])
-        assert some.weight_array is some.weights
     else:
         assert some.weights is None
-        assert some.weight_array.size == 0

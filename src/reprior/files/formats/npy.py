@@ -41,9 +41,9 @@ def read_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.
 class StoredNpy:
     """An array in an npy file.
 
-    Slices are read into memory of their own, that of earlier ones which are gone. Mapped ones would
-    count as the program's memory for as long as the map lives, and cost twice as much to copy. Only
-    an array in Fortran's order, whose rows are scattered, is mapped, anew for each slice.
+    Each slice is read into memory of its own. A memory map would count as the program's memory for
+    as long as it lives, and costs twice as much to copy. Only an array in Fortran order, whose rows
+    are scattered, is mapped, once for each slice.
     """
 
     path: Path
