@@ -24,6 +24,28 @@ struct ProfileTables {
     int64_t capacity, used;
 };
 
+// One modality of a fusion: see fusion.h.
+struct Modality {
+    RowsView rows;  // of the first pass
+    int64_t n_passes, pass_stride;
+    double tolerance;       // how far a row of probabilities may be from 1
+    const double *factors;  // δ of every sample, or of as many that follow each other as share one; or null
+    int64_t samples_per_factor;
+};
+
+enum class ScoreKind : int { logits, probs, log_probs };
+enum class Rule : int { noisy_or, mean, product };
+enum class Form : int { posterior, log, scores };
+
+struct Fusion {
+    const Modality *modalities;  // of one shape
+    int64_t n_modalities;
+    ScoreKind kind;
+    Rule rule;
+    bool flatten_first;    // δ·z + λ·w, else δ·(z + λ·w)
+    const double *slopes;  // w (K,)
+};
+
 struct Kernels {
     const char *level;
     // Count samples from `first` on. Returns the next sample to count (the tables are full), the
@@ -44,6 +66,10 @@ struct Kernels {
     int64_t (*largest_classes)(const RowsView &, double tolerance, int64_t *classes);
     int64_t (*add_rows)(const RowsView &, const double *weights, const int64_t *labels, double *sums);
     int64_t (*add_normalised)(const RowsView &, double tolerance, double *factors, double *sums);
+    // fusion.h
+    int64_t (*entropies)(const Modality &, ScoreKind, double *entropy, double *information);
+    int64_t (*fused)(const Fusion &, const double *strengths, Form, const RowsView &out);
+    int64_t (*fused_classes)(const Fusion &, const double *strengths, int64_t n_settings, int64_t *classes);
 };
 
 extern const Kernels kernels_baseline;

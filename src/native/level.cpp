@@ -20,6 +20,7 @@ namespace {
 #include "profile.h"
 #include "posterior.h"
 #include "predictions.h"
+#include "fusion.h"
 }  // namespace
 
 extern const Kernels REPRIOR_JOIN(kernels_, REPRIOR_LEVEL);
@@ -34,6 +35,9 @@ const Kernels REPRIOR_JOIN(kernels_, REPRIOR_LEVEL) = {
     largest_classes,
     add_rows,
     add_normalised,
+    entropies,
+    fused,
+    fused_classes,
 };
 
 }  // namespace reprior

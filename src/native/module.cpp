@@ -248,6 +248,117 @@ bool add_normalised(const Scores &scores, double tolerance, Out<double, 1> facto
     return all_good(kernels->add_normalised(view, tolerance, factors.data(), sums.data()));
 }
 
+// ---------------------------------------------------------------------------------------- fusion
+
+using Passes = nb::ndarray<nb::ro, nb::ndim<4>, nb::device::cpu>;
+
+template <class Value> Value named(const std::string &name, const char *const (&names)[3], const char *rule) {
+    for (int i = 0; i < 3; ++i)
+        if (name == names[i]) return (Value)i;
+    throw nb::value_error(rule);
+}
+
+ScoreKind kind_of(const std::string &name) {
+    return named<ScoreKind>(name, {"logits", "probs", "log_probs"}, "kind must be logits, probs or log_probs");
+}
+
+// Scores as (passes, outer, inner, K).
+Modality modality_of(const Passes &scores, double tolerance) {
+    Modality m;
+    m.rows = rows_view(Scores(scores.data(), {scores.shape(1), scores.shape(2), scores.shape(3)}, nb::handle(),
+                              {scores.stride(1), scores.stride(2), scores.stride(3)}, scores.dtype()));
+    m.n_passes = (int64_t)scores.shape(0), m.pass_stride = scores.stride(0), m.tolerance = tolerance;
+    m.factors = nullptr, m.samples_per_factor = 1;
+    require(m.n_passes >= 1, "scores must have at least one pass");
+    return m;
+}
+
+bool entropies(const Passes &scores, const std::string &kind, double tolerance, Out<double, 2> out) {
+    const Modality modality = modality_of(scores, tolerance);
+    const int64_t n = n_samples(modality.rows);
+    const ScoreKind of = kind_of(kind);
+    require(out.shape(0) == 1 || out.shape(0) == 2, "out must have shape (1, samples) or (2, samples)");
+    require((int64_t)out.shape(1) == n, "out must have one number per sample");
+    double *entropy = out.data(), *information = out.shape(0) == 2 ? entropy + n : nullptr;
+    int64_t bad;
+    {
+        nb::gil_scoped_release release;
+        bad = kernels->entropies(modality, of, entropy, information);
+    }
+    if (bad == INT64_MIN) throw std::bad_alloc();
+    return bad < 0;
+}
+
+// What is fused, and how: checked, and kept while a kernel runs.
+struct FusionOf {
+    std::vector<Modality> modalities;
+    Fusion fusion;
+
+    FusionOf(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances,
+             const std::optional<nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>> &factors,
+             const Reals &slopes, const std::string &rule, bool flatten_first) {
+        require(!scores.empty() && scores.size() == tolerances.shape(0), "there must be modalities, and a tolerance for each");
+        for (size_t m = 0; m < scores.size(); ++m) {
+            modalities.push_back(modality_of(scores[m], tolerances.data()[m]));
+            for (int axis = 1; axis < 4; ++axis)
+                require(scores[m].shape(axis) == scores[0].shape(axis), "modalities must have one shape");
+        }
+        const RowsView &rows = modalities[0].rows;
+        require_classes(slopes, rows);
+        if (factors) {
+            require(factors->shape(0) == scores.size() && factors->shape(1) == scores[0].shape(1) &&
+                        (factors->shape(2) == 1 || factors->shape(2) == scores[0].shape(2)),
+                    "factors must have shape (modalities, outer, 1) or (modalities, outer, inner)");
+            for (size_t m = 0; m < scores.size(); ++m) {
+                modalities[m].factors = factors->data() + m * factors->shape(1) * factors->shape(2);
+                modalities[m].samples_per_factor = factors->shape(2) == 1 && rows.n_inner > 1 ? rows.n_inner : 1;
+            }
+        }
+        fusion = {modalities.data(), (int64_t)scores.size(), kind_of(kind),
+                  named<Rule>(rule, {"noisy_or", "mean", "product"}, "rule must be noisy_or, mean or product"),
+                  flatten_first, slopes.data()};
+    }
+    FusionOf(const FusionOf &) = delete;
+};
+
+// −1, or which modality is bad.
+int64_t which_bad(int64_t bad) {
+    if (bad == INT64_MIN) throw std::bad_alloc();
+    return bad;
+}
+
+using Factors = std::optional<nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>>;
+
+int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances, const Factors &factors,
+             const Reals &slopes, const Reals &strengths, const std::string &rule, bool flatten_first,
+             const std::string &form, const WritableRows &out) {
+    const FusionOf all(scores, kind, tolerances, factors, slopes, rule, flatten_first);
+    require(strengths.shape(0) == scores.size(), "there must be a strength for each modality");
+    const Form as = named<Form>(form, {"posterior", "log", "scores"}, "form must be posterior, log or scores");
+    require(as != Form::scores || all.fusion.rule == Rule::product, "scores are those of the rule product");
+    const RowsView to = rows_view(Scores(out.data(), {out.shape(0), out.shape(1), out.shape(2)}, nb::handle(),
+                                         {out.stride(0), out.stride(1), out.stride(2)}, out.dtype()));
+    bool wide = false;
+    for (const Modality &m : all.modalities) wide |= m.rows.type == ScoreType::f64;
+    for (int i = 0; i < 3; ++i) require(out.shape(i) == scores[0].shape(i + 1), "out must have the shape of the scores");
+    require(wide ? to.type == ScoreType::f64 : to.type == ScoreType::f32 || to.type == ScoreType::f16,
+            "out must be float64 where scores are, else float32 or float16");
+    nb::gil_scoped_release release;
+    return which_bad(kernels->fused(all.fusion, strengths.data(), as, to));
+}
+
+int64_t fused_classes(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances,
+                      const Factors &factors, const Reals &slopes,
+                      const nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu> &strengths,
+                      const std::string &rule, bool flatten_first, Out<int64_t, 2> classes) {
+    const FusionOf all(scores, kind, tolerances, factors, slopes, rule, flatten_first);
+    require(strengths.shape(1) == scores.size(), "there must be a strength for each modality");
+    require(classes.shape(0) == strengths.shape(0) && (int64_t)classes.shape(1) == n_samples(all.modalities[0].rows),
+            "classes must have shape (settings, samples)");
+    nb::gil_scoped_release release;
+    return which_bad(kernels->fused_classes(all.fusion, strengths.data(), (int64_t)strengths.shape(0), classes.data()));
+}
+
 // ----------------------------------------------------------------------------------- reliability
 
 void add_reliability_bins(const nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu> &posterior,
@@ -584,6 +695,17 @@ NB_MODULE(_native, m) {
           "Add every row, times its weight, to one sum or to that of its label.");
     m.def("add_normalised", add_normalised, "scores"_a, "tolerance"_a, "factors"_a, "sums"_a,
           "Write what makes every row sum to 1 and add the row times that; False if one is no distribution.");
+
+    // ---- fusion
+    m.def("entropies", entropies, "scores"_a, "kind"_a, "tolerance"_a, "out"_a.noconvert(),
+          "Write the entropy of every sample's posterior and, in a second row, its mutual information with the pass; "
+          "False if a sample has none.");
+    m.def("fuse", fuse, "scores"_a, "kind"_a, "tolerances"_a, "factors"_a.none(), "slopes"_a, "strengths"_a, "rule"_a,
+          "flatten_first"_a, "form"_a, "out"_a.noconvert(),
+          "Write one posterior from several modalities; returns -1, or which of them has none.");
+    m.def("fused_classes", fused_classes, "scores"_a, "kind"_a, "tolerances"_a, "factors"_a.none(), "slopes"_a,
+          "strengths"_a, "rule"_a, "flatten_first"_a, "classes"_a.noconvert(),
+          "Write the class of the largest fused posterior at every setting of the strengths; returns as fuse does.");
 
     // ---- reliability
     m.def("add_reliability", add_reliability_bins, "posterior"_a, "labels"_a, "weights"_a, "edges"_a, "top"_a,

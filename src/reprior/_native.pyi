@@ -4,6 +4,7 @@ The binding checks dtypes, shapes and indices: `src/native/module.cpp`. Argument
 arrays of float64 or int64 must be contiguous.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,34 @@ def add_normalised(
     factors: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> bool: ...
+
+# ---- fusion
+def entropies(
+    scores: NDArray[Any], kind: str, tolerance: float, out: NDArray[np.float64]
+) -> bool: ...
+def fuse(
+    scores: Sequence[NDArray[Any]],
+    kind: str,
+    tolerances: NDArray[np.float64],
+    factors: NDArray[np.float64] | None,
+    slopes: NDArray[np.float64],
+    strengths: NDArray[np.float64],
+    rule: str,
+    flatten_first: bool,
+    form: str,
+    out: NDArray[Any],
+) -> int: ...
+def fused_classes(
+    scores: Sequence[NDArray[Any]],
+    kind: str,
+    tolerances: NDArray[np.float64],
+    factors: NDArray[np.float64] | None,
+    slopes: NDArray[np.float64],
+    strengths: NDArray[np.float64],
+    rule: str,
+    flatten_first: bool,
+    classes: NDArray[np.int64],
+) -> int: ...
 
 # ---- reliability
 def add_reliability(
