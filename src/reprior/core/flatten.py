@@ -4,9 +4,13 @@ An image on which the model is less sure than on the images it knows has its log
 which spreads its posterior, so that in a fusion other modalities are heard.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from reprior.core import kernels
 from reprior.core.arrays import (
     Array,
     Namespace,
@@ -196,6 +200,12 @@ def _prepared(scores: Any, kind: str, class_axis: int, xp: Namespace) -> tuple[A
 
 
 def _image_entropy(log_z: Array, axis: int, xp: Namespace) -> Array:
+    if kernels.serves(log_z):
+        rows = np.moveaxis(log_z, axis, -1)
+        found = np.empty((1, math.prod(rows.shape[:-1])))
+        # Where a row has no posterior, log_columns has refused it.
+        kernels.native.entropies(kernels.strided_rows(rows)[None], "logits", 0.0, found)
+        return found.reshape(rows.shape[0], -1).mean(axis=1)
     per_pixel = entropy(log_softmax(log_z, axis=axis, xp=xp), axis=axis, xp=xp)
     wide = xp.astype(per_pixel, accumulation_dtype(xp, device_of(per_pixel)), copy=False)
     return wide if wide.ndim == 1 else xp.mean(wide, axis=tuple(range(1, wide.ndim)))

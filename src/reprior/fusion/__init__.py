@@ -4,9 +4,9 @@
 ``options``     its options, checked
 ``inputs``      {name: scores}, checked and laid out
 ``recipe``      what is done to them: references, slopes, rule and order
-``kernel``      the mathematics on one block of NumPy arrays
+``native``      the mathematics on some images, by compiled kernels
+``arrays``      the same in the array API, for every library and for gradients
 ``batch``       blocks of a whole array, shared among threads; ``counting`` adds up what they find
-``arrays``      the same mathematics for every other array library
 ``predicting``  from scores to posterior or decision, by the path of their library
 ``stream``      labelled chunks, gone through as often as a fit needs
 ``tuner``       references and strengths from a stream

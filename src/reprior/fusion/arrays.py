@@ -1,7 +1,7 @@
-"""The mathematics of a fusion in the array API, for every library but NumPy, and for gradients.
+"""The mathematics of a fusion in the array API: for every library, and for gradients.
 
-Arrays are (images, K, pixels …), or (passes, images, K, pixels …). Some images are done at a
-time, so that what is needed in between stays small.
+It serves the arrays that the kernels (:mod:`reprior.fusion.native`) do not take, and tests hold
+the two equal. Arrays are (images, K, pixels …), or (passes, images, K, pixels …).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import array_api_compat
+import numpy as np
 
 from reprior.core.arrays import (
     Array,
@@ -23,10 +24,9 @@ from reprior.core.arrays import (
 )
 from reprior.core.flatten import entropy
 from reprior.core.logspace import log_softmax, logsumexp, normalise
-from reprior.fusion.kernel import NoPosteriorError
-from reprior.fusion.recipe import Doubt, Recipe
+from reprior.fusion.recipe import Doubt, NoPosteriorError, Recipe
 
-__all__ = ["by_images", "fused_arrays"]
+__all__ = ["SCORES_AT_ONCE", "by_images", "classes", "doubt", "fused", "fused_arrays"]
 
 Parts: TypeAlias = Sequence[Array]
 
@@ -43,17 +43,18 @@ def by_images(work: Callable[[list[Array]], Array], parts: Parts, recipe: Recipe
     groups = [slice(a, min(a + step, shape[0])) for a in range(0, shape[0], step)]
 
     def part(group: slice) -> Array:
-        return work([z[(*lead, group, ...)] for z in parts])
+        with np.errstate(all="ignore"):  # log 0 is −inf, and a NaN is found by its row's maximum
+            return work([z[(*lead, group, ...)] for z in parts])
 
     if len(groups) == 1:
         return part(groups[0])
-    if not array_api_compat.is_torch_array(parts[0]):
+    if array_api_compat.is_jax_array(parts[0]):
         return xp.concat([part(group) for group in groups], axis=0)
     found = part(groups[0])
-    whole = xp.empty((shape[0], *found.shape[1:]), dtype=found.dtype, device=found.device)
-    whole[groups[0]] = found
+    whole = xp.empty((shape[0], *found.shape[1:]), dtype=found.dtype, device=device_of(found))
+    whole[groups[0], ...] = found
     for group in groups[1:]:
-        whole[group] = part(group)
+        whole[group, ...] = part(group)
     return whole
 
 
@@ -66,41 +67,93 @@ def fused_arrays(
     log: bool,
 ) -> Array:
     """The fused (log-)posterior of some images, in the compute dtype."""
+    deltas = []
+    for m, z in enumerate(parts):
+        if not recipe.flattens:
+            deltas.append(None)
+            continue
+        xp = array_api_compat.array_namespace(z)
+        unsure = doubt(recipe, m, z, tolerances[m])
+        deltas.append(recipe.references[m].factor(unsure.averaged(recipe, xp), xp))
+    return fused(recipe, parts, tolerances, deltas, strengths, "log" if log else "posterior")
+
+
+def doubt(recipe: Recipe, m: int, z: Array, tolerance: float) -> Doubt:
+    """How unsure modality m is of every pixel, (images, pixels …)."""
+    xp = array_api_compat.array_namespace(z)
+    if not recipe.passes:
+        return Doubt(_entropies(_log_scores(recipe, z, tolerance, m, axis=1, xp=xp), 1, xp))
+    log_mean, each = _mean_of_passes(recipe, z, tolerance, m, xp)
+    whole = _entropies(log_mean, 1, xp)
+    information = whole - xp.mean(_entropies(each, 2, xp), axis=0)
+    return Doubt(whole, xp.where(information > 0, information, xp.zeros_like(whole)))
+
+
+def fused(
+    recipe: Recipe,
+    parts: Parts,
+    tolerances: Sequence[float],
+    deltas: Sequence[Array | None],
+    strengths: Sequence[float],
+    form: str,
+) -> Array:
+    """The fused "posterior", its "log", or (of the product) the "scores" of its softmax.
+
+    ``deltas`` have one entry per pixel, or one per image and axes of length 1.
+    """
     xp = array_api_compat.array_namespace(*parts)
     own = []
-    for m, (z, strength) in enumerate(zip(parts, strengths, strict=True)):
-        log_z, doubt = _read(recipe, z, tolerances[m], m, xp)
-        delta = recipe.references[m].factor(doubt, xp)
+    for m, (z, delta, strength) in enumerate(zip(parts, deltas, strengths, strict=True)):
+        log_z = _read(recipe, z, tolerances[m], m, xp)
         if delta is not None:
             delta = xp.expand_dims(xp.astype(delta, log_z.dtype, copy=False), axis=1)
         scores = _tempered(recipe, log_z, delta, recipe.shift(strength), xp)
         peak = _finite_peak(scores, m, xp)
-        summed = recipe.rule == "product"
+        summed, log = recipe.rule == "product", form == "log"
         own.append(scores if summed else normalise(scores, peak, axis=1, xp=xp, log=log))
-    return (_fused_log if log else _fused)(own, recipe.rule, xp)
+    if form == "scores":
+        total = sum(own[1:], own[0])
+        _joint_peak(own, total, xp)
+        return total
+    return (_fused_log if form == "log" else _fused)(own, recipe.rule, xp)
 
 
-def _read(recipe: Recipe, z: Array, tolerance: float, m: int, xp: Namespace) -> tuple[Array, Doubt]:
-    """Log-scores (images, K, pixels …), and how unsure the modality is of images or pixels."""
-    if not recipe.passes:
-        log_z = _log_scores(z, recipe.kind, tolerance, m, axis=1, xp=xp)
-        if not recipe.flattens:
-            return log_z, Doubt(None)
-        return log_z, Doubt(_mean(_entropies(log_z, 1, xp), recipe, xp))
-    each = log_softmax(_log_scores(z, recipe.kind, tolerance, m, axis=2, xp=xp), axis=2, xp=xp)
-    log_mean = logsumexp(each, axis=0, xp=xp) - math.log(z.shape[0])
-    if not recipe.flattens:
-        return log_mean, Doubt(None)
-    whole = _mean(_entropies(log_mean, 1, xp), recipe, xp)
-    of_passes = _mean(xp.mean(_entropies(each, 2, xp), axis=0), recipe, xp)
-    information = whole - of_passes
-    return log_mean, Doubt(whole, xp.where(information > 0, information, xp.zeros_like(whole)))
+def classes(
+    recipe: Recipe,
+    parts: Parts,
+    tolerances: Sequence[float],
+    deltas: Sequence[Array | None],
+    settings: Sequence[Sequence[float]],
+    dtype: Any,
+) -> Array:
+    """The arg max of the posterior, rounded to ``dtype``, at every setting of the strengths."""
+    xp = array_api_compat.array_namespace(*parts)
+    found = []
+    for strengths in settings:
+        posterior = fused(recipe, parts, tolerances, deltas, strengths, "posterior")
+        found.append(xp.argmax(xp.astype(posterior, dtype, copy=False), axis=1))
+    return xp.stack(found)
+
+
+def _read(recipe: Recipe, z: Array, tolerance: float, m: int, xp: Namespace) -> Array:
+    """Log-scores (images, K, pixels …)."""
+    if recipe.passes:
+        return _mean_of_passes(recipe, z, tolerance, m, xp)[0]
+    return _log_scores(recipe, z, tolerance, m, axis=1, xp=xp)
+
+
+def _mean_of_passes(
+    recipe: Recipe, z: Array, tolerance: float, m: int, xp: Namespace
+) -> tuple[Array, Array]:
+    """The logarithm of the passes' mean posterior, and the log-posterior of each."""
+    each = log_softmax(_log_scores(recipe, z, tolerance, m, axis=2, xp=xp), axis=2, xp=xp)
+    return logsumexp(each, axis=0, xp=xp) - math.log(z.shape[0]), each
 
 
 def _log_scores(
-    z: Array, kind: str, tolerance: float, m: int, *, axis: int, xp: Namespace
+    recipe: Recipe, z: Array, tolerance: float, m: int, *, axis: int, xp: Namespace
 ) -> Array:
-    log_z = xp.astype(z, compute_dtype(xp, z.dtype, device_of(z)), copy=False)
+    kind, log_z = recipe.kind, xp.astype(z, compute_dtype(xp, z.dtype, device_of(z)), copy=False)
     if kind != "logits":
         mass = log_z if kind == "probs" else xp.exp(log_z)
         total = xp.sum(mass, axis=axis)
@@ -118,13 +171,6 @@ def _entropies(log_z: Array, axis: int, xp: Namespace) -> Array:
     """Per pixel, in float64 where there is one."""
     per_pixel = entropy(log_softmax(log_z, axis=axis, xp=xp), axis=axis, xp=xp)
     return xp.astype(per_pixel, accumulation_dtype(xp, device_of(per_pixel)), copy=False)
-
-
-def _mean(per_pixel: Array, recipe: Recipe, xp: Namespace) -> Array:
-    """Over the pixels of an image, unless each has a δ of its own."""
-    if recipe.flatten_by == "pixel" or per_pixel.ndim == 1:
-        return per_pixel
-    return xp.mean(per_pixel, axis=tuple(range(1, per_pixel.ndim)), keepdims=True)
 
 
 def _tempered(

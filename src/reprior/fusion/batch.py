@@ -1,13 +1,13 @@
-"""Scores of all modalities, gone through in blocks, with the blocks shared among threads.
+"""Scores of all modalities on the host, gone through in blocks, shared among threads.
 
-Nothing but the result is as large as the scores.
+Nothing but the result is as large as the scores. Blocks are the same for every number of threads,
+and so are results.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -15,10 +15,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior.core import kernels
 from reprior.core.arrays import Array, compute_dtype, to_numpy
-from reprior.core.threads import n_cores
+from reprior.core.row_passes import n_shares
+from reprior.core.threads import in_threads
+from reprior.fusion import arrays, native
 from reprior.fusion.counting import Moments, Tally, merged
-from reprior.fusion.kernel import SHORT_ROW, Kernel
 from reprior.fusion.recipe import Doubt, Recipe
 
 __all__ = ["Batch"]
@@ -27,15 +29,8 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 Index: TypeAlias = Any
 Found = TypeVar("Found")
 
-BLOCK_BYTES = 1 << 18
-"""Size of a block of one modality. Measured: three to four of them fit a core's own cache."""
-
-SHORT_RUN = 64
-"""Images of fewer pixels than this have the classes turned to the front, so that reductions run
-along the samples; with one pixel, where there are few classes too."""
-
-SCORES_PER_THREAD = 1 << 20
-"""Fewer scores than this are done before a second thread is awake."""
+BLOCK_SCORES = 1 << 18
+"""Scores of one modality that a kernel is called with, or about as many: those of whole pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +70,7 @@ class Batch:
 
     def posterior(self, strengths: Sequence[float], out: Vector, *, log: bool) -> None:
         """Write the fused (log-)posterior into ``out`` (images, K, pixels …)."""
-        self._run(partial(self._write, strengths, out, log))
+        self._run(partial(self._write, strengths, out, "log" if log else "posterior"))
 
     def decisions(self, strengths: Sequence[float], out: Vector, dtype: Any) -> None:
         """Write the arg max of the posterior, rounded to ``dtype``, into ``out`` (images, …)."""
@@ -87,7 +82,7 @@ class Batch:
         ``counted`` (images, pixels) tells which pixels count where each has a δ of its own; an
         image has them all.
         """
-        found = [each for share in self._run(partial(self._doubts, counted)) for each in share]
+        found = self._run(partial(self._moments, counted))
         return [
             [merged(group[m][i] for group in found) for i in range(2)]
             for m in range(len(self.arrays))
@@ -119,106 +114,43 @@ class Batch:
         one modality or the rule is "product": the sum of their lines is one, and dividing it
         by the sum of its factors of λ changes no arg max.
         """
+        together = replace(self, recipe=replace(self.recipe, rule="product"))
         for images in self._groups(n_scores):
-            some = replace(self, images=np.arange(self.shape[0])[images])
-            found = _quietly(some._line_blocks, some._groups(self._block_size))
-            yield images, np.concatenate(found)
+            some = replace(together, images=np.arange(self.shape[0])[images])
+            yield images, np.concatenate(some._run(some._line))
 
     # --------------------------------------------------------------------------------------- work
 
-    def _write(
-        self, strengths: Sequence[float], out: Vector, log: bool, groups: Sequence[Index]
-    ) -> None:
-        kernel = self._kernel()
-        for group in groups:
-            target = out[group]
-            flat = target.reshape(*target.shape[:2], -1)
-            for pixels, fused in self._fused(kernel, strengths, group, log=log):
-                self._turned(flat[..., pixels])[...] = fused
-            if not np.may_share_memory(flat, out):  # axes that no view can join
-                out[group] = flat.reshape(target.shape)
+    def _write(self, strengths: Sequence[float], out: Vector, form: str, group: Index) -> None:
+        target = out[group]
+        flat = target.reshape(*target.shape[:2], -1)
+        for pixels, parts, deltas in self._blocks(group):
+            self._fuse(parts, deltas, strengths, form, flat[..., pixels])
+        if not np.may_share_memory(flat, out):  # axes that no view can join
+            out[group] = flat.reshape(target.shape)
 
-    def _decide(
-        self, strengths: Sequence[float], out: Vector, dtype: Any, groups: Sequence[Index]
-    ) -> None:
-        kernel = self._kernel()
-        for group in groups:
-            flat = out[group].reshape(out[group].shape[0], -1)
-            for pixels, fused in self._fused(kernel, strengths, group, log=False):
-                flat[:, pixels] = fused.astype(dtype, copy=False).argmax(axis=self._axis)
+    def _decide(self, strengths: Sequence[float], out: Vector, dtype: Any, group: Index) -> None:
+        flat = out[group].reshape(out[group].shape[0], -1)
+        for pixels, parts, deltas in self._blocks(group):
+            flat[:, pixels] = self._classes(parts, deltas, [strengths], dtype)[0]
 
-    def _fused(
-        self, kernel: Kernel, strengths: Sequence[float], group: Index, *, log: bool
-    ) -> Iterator[tuple[slice, Vector]]:
-        """The fused (log-)posterior of every block of pixels of some images."""
-        parts, shifts = self._parts(group), [self._shift(each) for each in strengths]
-        deltas = self._deltas(kernel, parts)
-        for pixels in self._pixels(parts[0]):
-            own = []
-            for m, part in enumerate(parts):
-                rows, delta = self._turned(part[..., pixels]), deltas[m]
-                if self._by_pixel:
-                    delta = self._delta(kernel, m, rows)
-                log_z = kernel.log_scores(m, rows)
-                own.append(self._own(kernel, m, log_z, delta, shifts[m], log))
-            out = kernel.buffer("fused", own[0].shape)
-            yield pixels, kernel.fused_log(own, out) if log else kernel.fused(own, out)
+    def _line(self, group: Index) -> Vector:
+        """(n, K, pixels)."""
+        z = np.empty((self._parts(group)[0].shape[-3], self.n_classes, self.n_pixels), self.dtype)
+        for pixels, parts, deltas in self._blocks(group):
+            self._fuse(parts, deltas, [0.0] * len(parts), "scores", z[..., pixels])
+            if self.recipe.order == "flatten_first":
+                deltas = [None] * len(parts)
+            z[..., pixels] /= sum(1.0 if d is None else d[:, None].astype(z.dtype) for d in deltas)
+        return z
 
-    def _own(
-        self,
-        kernel: Kernel,
-        m: int,
-        log_z: Vector,
-        delta: Vector | None,
-        shift: Vector | None,
-        log: bool,
-    ) -> Vector:
-        """The (log-)posterior of one modality, or what the product rule needs of it."""
-        out = kernel.buffer(("own", m), log_z.shape)
-        scores = kernel.tempered(log_z, delta, shift, out)
-        if self.recipe.rule == "product" and not log:
-            if scores is not out:
-                np.copyto(out, scores)
-            return out
-        return kernel.softmax(scores, out, m, log=log)
-
-    def _line_blocks(self, groups: Sequence[Index]) -> list[Vector]:
-        """Per group of images, (n, K, pixels)."""
-        kernel, found = self._kernel(), []
-        for group in groups:
-            parts = self._parts(group)
-            deltas = self._deltas(kernel, parts)
-            z = np.zeros(parts[0].shape[-3:], self.dtype)
-            for pixels in self._pixels(parts[0]):
-                total, factors = self._turned(z[..., pixels]), np.zeros(1)
-                for m, part in enumerate(parts):
-                    rows, delta = self._turned(part[..., pixels]), deltas[m]
-                    if self._by_pixel:
-                        delta = self._delta(kernel, m, rows)
-                    log_z = kernel.log_scores(m, rows)
-                    total += log_z if delta is None else log_z * delta
-                    if delta is None or self.recipe.order == "flatten_first":
-                        factors = factors + 1.0
-                    else:
-                        factors = factors + delta
-                total /= factors
-            found.append(z)
-        return found
-
-    def _doubts(
-        self, counted: Vector | None, groups: Sequence[Index]
-    ) -> list[list[list[Moments | None]]]:
-        """Per group of images, modality and measure."""
-        kernel, found = self._kernel(), []
-        for group in groups:
-            keep = None if counted is None or not self._by_pixel else counted[group]
-            of_group = []
-            for m, part in enumerate(self._parts(group)):
-                doubt = self._doubt(kernel, m, part)
-                values = [v if v is None or keep is None else v[keep] for v in doubt]
-                of_group.append([Moments.of(v) if v is not None and v.size else None
-                                 for v in values])  # fmt: skip
-            found.append(of_group)
+    def _moments(self, counted: Vector | None, group: Index) -> list[list[Moments | None]]:
+        """Per modality and measure."""
+        keep = None if counted is None or not self._by_pixel else counted[group]
+        found = []
+        for m, part in enumerate(self._parts(group)):
+            values = [v if v is None or keep is None else v[keep] for v in self._doubt(m, part)]
+            found.append([Moments.of(v) if v is not None and v.size else None for v in values])
         return found
 
     def _count(
@@ -228,74 +160,66 @@ class Batch:
         weights: Vector | None,
         keep: Vector,
         dtype: Any,
-        groups: Sequence[Index],
+        group: Index,
     ) -> Tally:
-        kernel = self._kernel()
         tally = Tally.empty(len(settings), self.n_classes, weights is not None)
-        shifts = {each: self._shift(each) for setting in settings for each in setting}
-        for group in groups:
-            parts = self._parts(group)
-            deltas = self._deltas(kernel, parts)
-            for pixels in self._pixels(parts[0]):
-                kept = keep[group][:, pixels]
-                y = labels[group][:, pixels][kept]
-                v = None if weights is None else weights[group][:, pixels][kept]
-                for i, fused in self._at(kernel, parts, deltas, pixels, settings, shifts):
-                    found = fused.astype(dtype, copy=False).argmax(axis=self._axis)
-                    tally.add(i, y, found[kept], v)
+        for pixels, parts, deltas in self._blocks(group):
+            kept = keep[group][:, pixels]
+            y = labels[group][:, pixels][kept]
+            v = None if weights is None else weights[group][:, pixels][kept]
+            for i, found in enumerate(self._classes(parts, deltas, settings, dtype)):
+                tally.add(i, y, found[kept], v)
         return tally
 
-    def _at(
+    # --------------------------------------------------------------------------- kernels or arrays
+
+    @property
+    def _native(self) -> bool:
+        """Whether the kernels take the scores, as they are on the host."""
+        return all(kernels.serves(to_numpy(array[:0])) for array in self.arrays)
+
+    def _fuse(
         self,
-        kernel: Kernel,
         parts: Sequence[Vector],
         deltas: Sequence[Vector | None],
-        pixels: slice,
+        strengths: Sequence[float],
+        form: str,
+        out: Vector,
+    ) -> None:
+        what = (self.recipe, parts, self.tolerances, deltas, strengths, form)
+        if self._native:
+            native.fused(*what, out)
+        else:
+            out[...] = arrays.fused(*what)
+
+    def _classes(
+        self,
+        parts: Sequence[Vector],
+        deltas: Sequence[Vector | None],
         settings: Sequence[Sequence[float]],
-        shifts: dict[float, Vector | None],
-    ) -> Iterator[tuple[int, Vector]]:
-        """The fused posterior of a block at every setting; what does not change is kept."""
-        rows = [self._turned(part[..., pixels]) for part in parts]
-        if self._by_pixel:
-            deltas = [self._delta(kernel, m, each) for m, each in enumerate(rows)]
-        scores = [kernel.log_scores(m, each, ("scores", m)) for m, each in enumerate(rows)]
-        last: Sequence[float | None] = [None] * len(rows)
-        own = [scores[0]] * len(rows)
-        for i, setting in enumerate(settings):
-            for m, strength in enumerate(setting):
-                if strength != last[m]:
-                    own[m] = self._own(kernel, m, scores[m], deltas[m], shifts[strength], False)
-            last = setting
-            yield i, kernel.fused(own, kernel.buffer("fused", own[0].shape))
+        dtype: Any,
+    ) -> Vector:
+        """(settings, images, pixels)."""
+        what = (self.recipe, parts, self.tolerances, deltas, settings)
+        if self._native:
+            return native.classes(*what)
+        found: Vector = arrays.classes(*what, dtype)
+        return found
 
-    # ---------------------------------------------------------------------------------- flattening
-
-    def _deltas(self, kernel: Kernel, parts: Sequence[Vector]) -> list[Vector | None]:
-        """δ of every modality for some images; None where it is 1, or for each pixel its own."""
-        if not self.recipe.flattens or self._by_pixel:
-            return [None] * len(parts)
-        return [self._spread(m, self._doubt(kernel, m, part)) for m, part in enumerate(parts)]
-
-    def _delta(self, kernel: Kernel, m: int, rows: Vector) -> Vector | None:
-        return self._spread(m, kernel.doubt(m, rows))
-
-    def _spread(self, m: int, doubt: Doubt) -> Vector | None:
-        """δ as a block is multiplied with it."""
-        delta = self.recipe.references[m].factor(doubt, np)
-        if delta is None or (delta == 1.0).all():
-            return None
-        return np.expand_dims(delta.astype(self.dtype), self._axis)
-
-    def _doubt(self, kernel: Kernel, m: int, part: Vector) -> Doubt:
+    def _doubt(self, m: int, part: Vector) -> Doubt:
         """How unsure a modality is of some images, (images, 1), or of their pixels."""
-        blocks = [kernel.doubt(m, self._turned(part[..., pixels])) for pixels in self._pixels(part)]
-        joined = [
-            None if blocks[0][i] is None else np.concatenate([b[i] for b in blocks], axis=1)
-            for i in range(2)
-        ]
-        if self._by_pixel:
-            return Doubt(*joined)
-        return Doubt(*(None if v is None else v.mean(axis=1, keepdims=True) for v in joined))
+        work = native.doubt if self._native else arrays.doubt
+        return work(self.recipe, m, part, self.tolerances[m]).averaged(self.recipe, np)
+
+    def _deltas(self, parts: Sequence[Vector]) -> list[Vector | None]:
+        """δ of every modality, (images, 1) or (images, pixels); None where it is 1."""
+        found: list[Vector | None] = []
+        for m, part in enumerate(parts):
+            delta = None
+            if self.recipe.flattens:
+                delta = self.recipe.references[m].factor(self._doubt(m, part), np)
+            found.append(None if delta is None or (delta == 1.0).all() else delta)
+        return found
 
     # -------------------------------------------------------------------------------------- layout
 
@@ -303,20 +227,16 @@ class Batch:
     def _by_pixel(self) -> bool:
         return self.recipe.flattens and self.recipe.flatten_by == "pixel"
 
-    @property
-    def _axis(self) -> int:
-        """Where the classes of a block are: 0 if they are turned to the front, else 1."""
-        n_pixels = self.n_pixels
-        return int(n_pixels >= SHORT_RUN or (n_pixels == 1 and self.n_classes >= SHORT_ROW))
-
-    def _turned(self, block: Vector) -> Vector:
-        return block if self._axis else np.moveaxis(block, -2, -3)
-
-    def _shift(self, strength: float) -> Vector | None:
-        shift = self.recipe.shift(strength)
-        if shift is None:
-            return None
-        return shift.astype(self.dtype).reshape((-1, 1) if self._axis else (-1, 1, 1))
+    def _blocks(self, group: Index) -> Iterator[tuple[slice, list[Vector], list[Vector | None]]]:
+        """Pixels of some images: which, their scores, and δ."""
+        parts = self._parts(group)
+        deltas = [] if self._by_pixel else self._deltas(parts)
+        n_images, n_classes, n_pixels = parts[0].shape[-3:]
+        step = max(1, BLOCK_SCORES // (n_images * n_classes))
+        for a in range(0, n_pixels, step):
+            pixels = slice(a, min(a + step, n_pixels))
+            some = [part[..., pixels] for part in parts]
+            yield pixels, some, self._deltas(some) if self._by_pixel else deltas
 
     def _parts(self, group: Index) -> list[Vector]:
         """Some images of every modality, (n, K, pixels) or (passes, n, K, pixels)."""
@@ -333,41 +253,15 @@ class Batch:
             return [slice(a, b) for a, b in pairwise(edges)]
         return [self.images[a:b] for a, b in pairwise(edges)]
 
-    def _pixels(self, part: Vector) -> list[slice]:
-        """Blocks of the pixels of some images."""
-        n_images, n_classes, n_pixels = part.shape[-3:]
-        step = max(1, self._block_size // (n_images * n_classes))
-        return [slice(a, min(a + step, n_pixels)) for a in range(0, n_pixels, step)]
-
-    @property
-    def _block_size(self) -> int:
-        return max(self.n_classes, BLOCK_BYTES // int(np.dtype(self.dtype).itemsize))
-
-    def _kernel(self) -> Kernel:
-        return Kernel(
-            self.recipe,
-            axis=self._axis,
-            size=self._block_size,
-            dtype=self.dtype,
-            tolerances=self.tolerances,
-        )
-
-    def _run(self, work: Callable[[Sequence[Index]], Found]) -> list[Found]:
-        """What the threads found, among which the groups of images are shared out in order."""
-        groups = self._groups(self._block_size)
+    def _run(self, work: Callable[[Index], Found]) -> list[Found]:
+        """What is found of every group of images, in their order."""
+        groups = self._groups(BLOCK_SCORES)
         n_images = self.shape[0] if self.images is None else self.images.size
         n_scores = n_images * self.n_classes * self.n_pixels * len(self.arrays)
-        n = max(1, min(n_cores(), n_scores // SCORES_PER_THREAD, len(groups)))
-        edges = [len(groups) * i // n for i in range(n + 1)]
-        shares = [groups[a:b] for a, b in pairwise(edges)]
-        if n == 1:
-            return [_quietly(work, shares[0])]
-        with ThreadPoolExecutor(n - 1, thread_name_prefix="reprior") as pool:
-            others = [pool.submit(_quietly, work, share) for share in shares[1:]]
-            return [_quietly(work, shares[0]), *(other.result() for other in others)]
+        return in_threads(partial(_quietly, work), groups, n_shares(len(groups), n_scores))
 
 
-def _quietly(work: Callable[[Sequence[Index]], Found], groups: Sequence[Index]) -> Found:
+def _quietly(work: Callable[[Index], Found], group: Index) -> Found:
     # log 0 is −inf and a NaN is found by the maximum of its row: neither needs to be announced.
     with np.errstate(all="ignore"):
-        return work(groups)
+        return work(group)

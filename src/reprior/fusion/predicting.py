@@ -1,4 +1,4 @@
-"""From checked scores to the fused posterior, by the path of their array library."""
+"""From checked scores to the fused posterior, by kernels or in their array library."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from reprior.core.arrays import Array, is_floating, is_numpy_namespace
+from reprior.core import kernels
+from reprior.core.arrays import Array, is_floating
 from reprior.core.binary import contract
 from reprior.fusion.arrays import by_images, fused_arrays
 from reprior.fusion.batch import Batch
 from reprior.fusion.inputs import Inputs
-from reprior.fusion.kernel import NoPosteriorError
-from reprior.fusion.recipe import Recipe
+from reprior.fusion.recipe import NoPosteriorError, Recipe
 
 __all__ = ["decisions", "posterior"]
 
@@ -22,7 +22,7 @@ __all__ = ["decisions", "posterior"]
 def posterior(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log: bool) -> Array:
     """Return the fused (log-)posterior, of the shape, library and dtype of the scores."""
     with _refusing(inputs, recipe):
-        if is_numpy_namespace(inputs.xp):
+        if _takes_kernels(inputs):
             columns = np.empty(inputs.columns_shape, inputs.dtype)
             batch = Batch(inputs.images_first(), inputs.tolerances, recipe)
             batch.posterior(strengths, inputs.view(columns), log=log)
@@ -36,12 +36,16 @@ def posterior(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log
 def decisions(inputs: Inputs, recipe: Recipe, strengths: Sequence[float]) -> Array:
     """Return the arg max of the posterior, of the labels' shape."""
     with _refusing(inputs, recipe):
-        if is_numpy_namespace(inputs.xp):
+        if _takes_kernels(inputs):
             index = np.empty(inputs.labels_shape, np.int64)
             batch = Batch(inputs.images_first(), inputs.tolerances, recipe)
             batch.decisions(strengths, index, inputs.dtype)
             return index
         return inputs.xp.argmax(_arrays(inputs, recipe, strengths, log=False), axis=1)
+
+
+def _takes_kernels(inputs: Inputs) -> bool:
+    return all(kernels.serves(z) for z in inputs.arrays.values())
 
 
 def _arrays(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log: bool) -> Array:

@@ -19,9 +19,17 @@ import numpy as np
 from reprior.core.arrays import Array, Namespace
 from reprior.core.flatten import EntropyReference
 
-__all__ = ["Doubt", "Recipe", "References"]
+__all__ = ["Doubt", "NoPosteriorError", "Recipe", "References"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class NoPosteriorError(Exception):
+    """A row has no posterior; holds the modality's index, or None for what they leave together."""
+
+    def __init__(self, modality: int | None) -> None:
+        super().__init__(modality)
+        self.modality = modality
 
 
 class Doubt(NamedTuple):
@@ -31,6 +39,13 @@ class Doubt(NamedTuple):
     """Of the posterior, the mean over the passes where there are several."""
     information: Array | None = None
     """The mutual information of class and pass: that entropy less the mean one of a pass."""
+
+    def averaged(self, recipe: Recipe, xp: Namespace) -> Doubt:
+        """Its mean over the pixels of every image, unless each has a δ of its own."""
+        if recipe.flatten_by == "pixel" or self.entropy.ndim == 1:
+            return self
+        axes = tuple(range(1, self.entropy.ndim))
+        return Doubt(*(v if v is None else xp.mean(v, axis=axes, keepdims=True) for v in self))
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from reprior.encoding import Terms, encode_labels, encode_part, read_terms
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.fusion.batch import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
-from reprior.fusion.kernel import NoPosteriorError
 from reprior.fusion.options import refuse_priors
-from reprior.fusion.recipe import Recipe
+from reprior.fusion.recipe import NoPosteriorError, Recipe
 
 __all__ = ["Part", "Stream", "stream_of_arrays", "stream_of_chunks"]
 
