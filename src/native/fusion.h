@@ -19,7 +19,7 @@ template <> struct Logarithm<float> {
     static constexpr int power = 25, mantissa = 23;
     static constexpr uint32_t one = 0x3f800000, root_half = 0x3f3504f3, fraction = 0x007fffff;
     static constexpr uint32_t magic = 0x4b400000;  // 1.5·2^23
-    static Vec<float> series(Vec<float> z) {  // as in FreeBSD's logf
+    static REPRIOR_INLINE Vec<float> series(Vec<float> z) {  // as in FreeBSD's logf
         const Vec<float> w = z * z;
         const Vec<float> odd = z * (fill(0.66666662693f) + w * fill(0.28498786688f));
         return odd + w * (fill(0.40000972152f) + w * fill(0.24279078841f));
@@ -31,7 +31,7 @@ template <> struct Logarithm<double> {
     static constexpr int power = 54, mantissa = 52;
     static constexpr uint64_t one = 0x3ff0000000000000, root_half = 0x3fe6a09e667f3bcd, fraction = 0x000fffffffffffff;
     static constexpr uint64_t magic = 0x4338000000000000;  // 1.5·2^52
-    static Vec<double> series(Vec<double> z) {  // as in FreeBSD's log
+    static REPRIOR_INLINE Vec<double> series(Vec<double> z) {  // as in FreeBSD's log
         const Vec<double> w = z * z;
         Vec<double> odd = fill(2.857142874366239149e-01) + w * (fill(1.818357216161805012e-01) + w * fill(1.479819860511658591e-01));
         odd = z * (fill(6.666666666666735130e-01) + w * odd);
@@ -41,7 +41,7 @@ template <> struct Logarithm<double> {
 };
 
 // log(x) of finite x ≥ 0, to about one unit in the last place; −inf of 0.
-template <class T> inline Vec<T> logarithm(Vec<T> x) {
+template <class T> REPRIOR_INLINE Vec<T> logarithm(Vec<T> x) {
     using L = Logarithm<T>;
     using U = typename UnsignedOf<T>::Type;
     const Mask<T> none = x == fill((T)0), denormal = x < fill(L::least);
@@ -61,7 +61,7 @@ template <class T> inline Vec<T> logarithm(Vec<T> x) {
 }
 
 // log(1 + x) of −1 ≤ x ≤ 1, exact for small x too.
-template <class T> inline Vec<T> logarithm_of_one_plus(Vec<T> x) {
+template <class T> REPRIOR_INLINE Vec<T> logarithm_of_one_plus(Vec<T> x) {
     const Vec<T> whole = fill((T)1) + x, off = whole - fill((T)1);
     const Mask<T> small = off == fill((T)0);
     return select<T>(small, x, logarithm(whole) * (x / select<T>(small, fill((T)1), off)));
@@ -73,14 +73,14 @@ template <class T> inline Vec<T> logarithm_of_one_plus(Vec<T> x) {
 template <class T> struct Wide;
 template <> struct Wide<double> {
     Vec<double> v;
-    static Wide zero() { return {fill(0.0)}; }
-    static Wide of(Vec<double> x) { return {x}; }
-    void add(Vec<double> x) { v = v + x; }
-    void add(Wide x) { v = v + x.v; }
-    Vec<double> narrow() const { return v; }
+    static REPRIOR_INLINE Wide zero() { return {fill(0.0)}; }
+    static REPRIOR_INLINE Wide of(Vec<double> x) { return {x}; }
+    REPRIOR_INLINE void add(Vec<double> x) { v = v + x; }
+    REPRIOR_INLINE void add(Wide x) { v = v + x.v; }
+    REPRIOR_INLINE Vec<double> narrow() const { return v; }
     void put(double *to) const { store(to, v); }
-    template <class F> Wide map(F f) const { return {f(v)}; }
-    template <class F> Wide with(Wide o, F f) const { return {f(v, o.v)}; }
+    template <class F> REPRIOR_INLINE Wide map(F f) const { return {f(v)}; }
+    template <class F> REPRIOR_INLINE Wide with(Wide o, F f) const { return {f(v, o.v)}; }
     bool is_one(double tolerance) const {
         const Vec<double> off = v - fill(1.0), most = fill(tolerance), least = fill(-tolerance);
         return bits(((off < most) | (off == most)) & ((off > least) | (off == least))) == 0xff;
@@ -88,35 +88,42 @@ template <> struct Wide<double> {
 };
 template <> struct Wide<float> {
     Vec<double> low, high;
-    static Wide zero() { return {fill(0.0), fill(0.0)}; }
-    static Wide of(Vec<float> x) {
-        float lanes[16];
-        store(lanes, x);
-        return {load_wide(lanes), load_wide(lanes + 8)};
+    static REPRIOR_INLINE Wide zero() { return {fill(0.0), fill(0.0)}; }
+    static REPRIOR_INLINE Wide of(Vec<float> x) {
+        constexpr int n = REGISTER_BYTES / 8;
+        typedef float Part __attribute__((vector_size(REGISTER_BYTES / 2)));
+        Register<double>::Type found[2 * PARTS];
+        for (int i = 0; i < PARTS; ++i) {
+            found[2 * i] = __builtin_convertvector((part_of<Part, float, 0, n>(x.part[i])), Register<double>::Type);
+            found[2 * i + 1] = __builtin_convertvector((part_of<Part, float, 1, n>(x.part[i])), Register<double>::Type);
+        }
+        Wide wide;
+        for (int i = 0; i < PARTS; ++i) wide.low.part[i] = found[i], wide.high.part[i] = found[PARTS + i];
+        return wide;
     }
-    void add(Vec<float> x) { add(of(x)); }
-    void add(Wide x) { low = low + x.low, high = high + x.high; }
-    Vec<float> narrow() const {
+    REPRIOR_INLINE void add(Vec<float> x) { add(of(x)); }
+    REPRIOR_INLINE void add(Wide x) { low = low + x.low, high = high + x.high; }
+    REPRIOR_INLINE Vec<float> narrow() const {
         float lanes[16];
         store_rounded(lanes, low), store_rounded(lanes + 8, high);
         return load(lanes);
     }
     void put(double *to) const { store(to, low), store(to + 8, high); }
-    template <class F> Wide map(F f) const { return {f(low), f(high)}; }
-    template <class F> Wide with(Wide o, F f) const { return {f(low, o.low), f(high, o.high)}; }
+    template <class F> REPRIOR_INLINE Wide map(F f) const { return {f(low), f(high)}; }
+    template <class F> REPRIOR_INLINE Wide with(Wide o, F f) const { return {f(low, o.low), f(high, o.high)}; }
     bool is_one(double tolerance) const {
         return Wide<double>{low}.is_one(tolerance) && Wide<double>{high}.is_one(tolerance);
     }
 };
 
-struct LogWide { Vec<double> operator()(Vec<double> x) const { return logarithm(x); } };
-struct Quotient { Vec<double> operator()(Vec<double> a, Vec<double> b) const { return a / b; } };
-struct Difference { Vec<double> operator()(Vec<double> a, Vec<double> b) const { return a - b; } };
+struct LogWide { REPRIOR_INLINE Vec<double> operator()(Vec<double> x) const { return logarithm(x); } };
+struct Quotient { REPRIOR_INLINE Vec<double> operator()(Vec<double> a, Vec<double> b) const { return a / b; } };
+struct Difference { REPRIOR_INLINE Vec<double> operator()(Vec<double> a, Vec<double> b) const { return a - b; } };
 struct Scaled {
     double by;
-    Vec<double> operator()(Vec<double> a) const { return a * fill(by); }
+    REPRIOR_INLINE Vec<double> operator()(Vec<double> a) const { return a * fill(by); }
 };
-struct NotNegative { Vec<double> operator()(Vec<double> a) const { return larger(a, fill(0.0)); } };
+struct NotNegative { REPRIOR_INLINE Vec<double> operator()(Vec<double> a) const { return larger(a, fill(0.0)); } };
 
 // --------------------------------------------------------------------------------- chunks in, out
 
@@ -202,7 +209,7 @@ template <class T> inline void write_scores(const RowsView &v, int64_t first, in
 // --------------------------------------------------------------------------------- one modality
 
 // The largest score of every lane; false if a lane has NaN, +inf, or no score above −inf.
-template <class T> inline bool chunk_peak(const T *z, int64_t n_classes, Vec<T> &peak) {
+template <class T> REPRIOR_INLINE bool chunk_peak(const T *z, int64_t n_classes, Vec<T> &peak) {
     constexpr int lanes = Vec<T>::lanes;
     const Vec<T> lowest = fill((T)-__builtin_inf()), highest = fill((T)__builtin_inf());
     Mask<T> well = first_lanes<T>(lanes);
@@ -216,7 +223,7 @@ template <class T> inline bool chunk_peak(const T *z, int64_t n_classes, Vec<T> 
 }
 
 // Leave exp(z − peak) in mass, and return its sums.
-template <class T> inline Wide<T> chunk_mass(const T *z, Vec<T> peak, int64_t n_classes, T *mass) {
+template <class T> REPRIOR_INLINE Wide<T> chunk_mass(const T *z, Vec<T> peak, int64_t n_classes, T *mass) {
     constexpr int lanes = Vec<T>::lanes;
     Wide<T> total = Wide<T>::zero();
     for (int64_t k = 0; k < n_classes; ++k) {
@@ -253,7 +260,7 @@ inline bool to_log_scores(T *z, int64_t n_classes, ScoreKind kind, double tolera
 }
 
 // log Σ exp(z) − Σ z·exp(z) / Σ exp(z), the entropy of every lane.
-template <class T> inline Wide<T> chunk_entropy(const T *z, Vec<T> peak, int64_t n_classes) {
+template <class T> REPRIOR_INLINE Wide<T> chunk_entropy(const T *z, Vec<T> peak, int64_t n_classes) {
     constexpr int lanes = Vec<T>::lanes;
     const Vec<T> zero = fill((T)0);
     Wide<T> total = Wide<T>::zero(), cross = Wide<T>::zero();

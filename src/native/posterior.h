@@ -10,8 +10,8 @@ constexpr int64_t ROWS_AHEAD_BYTES = 1 << 14;  // memory is asked for so far ahe
 // ------------------------------------------------------------------------- vectors of float64
 
 // 8 numbers from memory, as float64.
-inline Vec<double> load_wide(const double *from) { return load(from); }
-inline Vec<double> load_wide(const float *from) {
+REPRIOR_INLINE Vec<double> load_wide(const double *from) { return load(from); }
+REPRIOR_INLINE Vec<double> load_wide(const float *from) {
     typedef float Narrow __attribute__((vector_size(REGISTER_BYTES / 2), aligned(sizeof(float)), may_alias));
     constexpr int lanes = REGISTER_BYTES / 8;
     Vec<double> v;
@@ -21,8 +21,8 @@ inline Vec<double> load_wide(const float *from) {
 }
 
 // Round 8 numbers to the type of where they are stored.
-inline void store_rounded(double *to, Vec<double> v) { store(to, v); }
-inline void store_rounded(float *to, Vec<double> v) {
+REPRIOR_INLINE void store_rounded(double *to, Vec<double> v) { store(to, v); }
+REPRIOR_INLINE void store_rounded(float *to, Vec<double> v) {
     typedef float Narrow __attribute__((vector_size(REGISTER_BYTES / 2), aligned(sizeof(float)), may_alias));
     typedef float Plain __attribute__((vector_size(REGISTER_BYTES / 2)));
     constexpr int lanes = REGISTER_BYTES / 8;
@@ -35,7 +35,7 @@ template <> struct Exponential<float> {
     static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
     static constexpr float normal = -86.9f, lowest = -110.0f;  // exponentials below are denormal, 0
     static constexpr int bias = 127, mantissa = 23;
-    static Vec<float> polynomial(Vec<float> r) {  // (exp(r) − 1 − r) / r², as in Cephes
+    static REPRIOR_INLINE Vec<float> polynomial(Vec<float> r) {  // (exp(r) − 1 − r) / r², as in Cephes
         Vec<float> p = fill(1.9875691500e-4f) * r + fill(1.3981999507e-3f);
         p = p * r + fill(8.3334519073e-3f);
         p = p * r + fill(4.1665795894e-2f);
@@ -48,7 +48,7 @@ template <> struct Exponential<double> {
     static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
     static constexpr double normal = -708.0, lowest = -750.0;
     static constexpr int bias = 1023, mantissa = 52;
-    static Vec<double> polynomial(Vec<double> r) {  // the series; what is left out is below 2^-52
+    static REPRIOR_INLINE Vec<double> polynomial(Vec<double> r) {  // the series; what is left out is below 2^-52
         Vec<double> p = fill(1.0 / 479001600.0) * r + fill(1.0 / 39916800.0);
         p = p * r + fill(1.0 / 3628800.0);
         p = p * r + fill(1.0 / 362880.0);
@@ -63,7 +63,7 @@ template <> struct Exponential<double> {
 };
 
 // 2 to the whole number that `shifted` holds in its lowest bits.
-template <class T> inline Vec<T> power_of_two(Vec<T> shifted) {
+template <class T> REPRIOR_INLINE Vec<T> power_of_two(Vec<T> shifted) {
     using I = typename IntegerOf<T>::Type;
     for (int i = 0; i < PARTS; ++i) {
         typename Register<I>::Type b = (typename Register<I>::Type)shifted.part[i];
@@ -73,7 +73,7 @@ template <class T> inline Vec<T> power_of_two(Vec<T> shifted) {
 }
 
 // exp(x) of lowest ≤ x ≤ 0 where it may be denormal: two powers of two, as one does not reach so far.
-template <class T> inline Vec<T> with_powers(Vec<T> mantissa, Vec<T> whole) {
+template <class T> __attribute__((noinline)) Vec<T> with_powers(Vec<T> mantissa, Vec<T> whole) {
     const Vec<T> shift = fill(Exponential<T>::rounding);
     const Vec<T> half = whole * fill((T)0.5) + shift;
     const Vec<T> other = (whole - (half - shift)) + shift;
@@ -81,7 +81,7 @@ template <class T> inline Vec<T> with_powers(Vec<T> mantissa, Vec<T> whole) {
 }
 
 // exp(x) of x ≤ 0, to about one unit in the last place; denormals and 0 come out as they should.
-template <class T> inline Vec<T> exponential(Vec<T> x) {
+template <class T> REPRIOR_INLINE Vec<T> exponential(Vec<T> x) {
     using E = Exponential<T>;
     const Vec<T> shift = fill(E::rounding), none = fill((T)0);
     const Mask<T> gone = x < fill(E::lowest), small = x < fill(E::normal);
@@ -131,7 +131,7 @@ template <class T> struct RowReader {
 };
 
 // 8 numbers of a row from class k on as float64; `padding` beyond the last class.
-template <class T> inline Vec<double> take(const T *row, int64_t k, int64_t n_classes, T padding) {
+template <class T> REPRIOR_INLINE Vec<double> take(const T *row, int64_t k, int64_t n_classes, T padding) {
     if (k + 8 <= n_classes) return load_wide(row + k);
     T last[8];
     for (int j = 0; j < 8; ++j) last[j] = k + j < n_classes ? row[k + j] : padding;

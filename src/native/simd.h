@@ -4,6 +4,9 @@
 // at every level. Included inside the namespace of one level (level.cpp). No standard templates are
 // used in kernels: the linker would share their code between levels.
 
+// A call passes vectors through memory, in parts: functions of vectors have to be inlined.
+#define REPRIOR_INLINE __attribute__((always_inline)) inline
+
 #if defined(__AVX512F__)
 constexpr int REGISTER_BYTES = 64;
 #elif defined(__AVX2__)
@@ -48,7 +51,7 @@ template <class T> struct Vec {
 template <class T> using Mask = Vec<typename IntegerOf<T>::Type>;
 
 #define REPRIOR_LANEWISE(OP)                                                        \
-    template <class T> inline Vec<T> operator OP(Vec<T> a, Vec<T> b) {              \
+    template <class T> REPRIOR_INLINE Vec<T> operator OP(Vec<T> a, Vec<T> b) {              \
         for (int i = 0; i < PARTS; ++i) a.part[i] = a.part[i] OP b.part[i];         \
         return a;                                                                   \
     }
@@ -61,7 +64,7 @@ REPRIOR_LANEWISE(|)
 #undef REPRIOR_LANEWISE
 
 #define REPRIOR_COMPARE(OP)                                                         \
-    template <class T> inline Mask<T> operator OP(Vec<T> a, Vec<T> b) {             \
+    template <class T> REPRIOR_INLINE Mask<T> operator OP(Vec<T> a, Vec<T> b) {             \
         Mask<T> m;                                                                  \
         for (int i = 0; i < PARTS; ++i) m.part[i] = a.part[i] OP b.part[i];         \
         return m;                                                                   \
@@ -71,43 +74,43 @@ REPRIOR_COMPARE(>)
 REPRIOR_COMPARE(==)
 #undef REPRIOR_COMPARE
 
-template <class T> inline Vec<T> operator~(Vec<T> a) {
+template <class T> REPRIOR_INLINE Vec<T> operator~(Vec<T> a) {
     for (int i = 0; i < PARTS; ++i) a.part[i] = ~a.part[i];
     return a;
 }
 
-template <class T> inline Vec<T> load(const T *from) {
+template <class T> REPRIOR_INLINE Vec<T> load(const T *from) {
     using Unaligned = typename Register<T>::Unaligned;
     Vec<T> v;
     for (int i = 0; i < PARTS; ++i) v.part[i] = *(const Unaligned *)(from + i * (REGISTER_BYTES / sizeof(T)));
     return v;
 }
 
-template <class T> inline void store(T *to, Vec<T> v) {
+template <class T> REPRIOR_INLINE void store(T *to, Vec<T> v) {
     using Unaligned = typename Register<T>::Unaligned;
     for (int i = 0; i < PARTS; ++i) *(Unaligned *)(to + i * (REGISTER_BYTES / sizeof(T))) = v.part[i];
 }
 
-template <class T> inline Vec<T> fill(T x) {
+template <class T> REPRIOR_INLINE Vec<T> fill(T x) {
     Vec<T> v;
     for (int i = 0; i < PARTS; ++i) v.part[i] = typename Register<T>::Type{} + x;
     return v;
 }
 
 // Where the mask is set a, else b.
-template <class T> inline Vec<T> select(Mask<T> mask, Vec<T> a, Vec<T> b) {
+template <class T> REPRIOR_INLINE Vec<T> select(Mask<T> mask, Vec<T> a, Vec<T> b) {
     for (int i = 0; i < PARTS; ++i) a.part[i] = mask.part[i] ? a.part[i] : b.part[i];
     return a;
 }
 
 // The larger of each pair; b where a is NaN.
-template <class T> inline Vec<T> larger(Vec<T> a, Vec<T> b) {
+template <class T> REPRIOR_INLINE Vec<T> larger(Vec<T> a, Vec<T> b) {
     for (int i = 0; i < PARTS; ++i) a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
     return a;
 }
 
 // Lane i is set for i < n.
-template <class T> inline Mask<T> first_lanes(int n) {
+template <class T> REPRIOR_INLINE Mask<T> first_lanes(int n) {
     using I = typename IntegerOf<T>::Type;
     I iota[Vec<T>::lanes];
     for (int i = 0; i < Vec<T>::lanes; ++i) iota[i] = i;
@@ -115,7 +118,7 @@ template <class T> inline Mask<T> first_lanes(int n) {
 }
 
 // The lower (0) or upper (1) half of a register.
-template <class Half, class T, int upper, int n, class Whole> inline Half part_of(Whole v) {
+template <class Half, class T, int upper, int n, class Whole> REPRIOR_INLINE Half part_of(Whole v) {
     constexpr int at = upper * n;
     if constexpr (n == 8) return __builtin_shufflevector(v, v, at, at + 1, at + 2, at + 3, at + 4, at + 5, at + 6, at + 7);
     else if constexpr (n == 4) return __builtin_shufflevector(v, v, at, at + 1, at + 2, at + 3);
@@ -123,7 +126,7 @@ template <class Half, class T, int upper, int n, class Whole> inline Half part_o
 }
 
 // Combine the lanes of a vector, in one fixed order: halves first.
-template <class T, class Combine> inline T reduce(Vec<T> v, Combine combine) {
+template <class T, class Combine> REPRIOR_INLINE T reduce(Vec<T> v, Combine combine) {
     typedef T Half __attribute__((vector_size(32)));
     typedef T Quarter __attribute__((vector_size(16)));
     Quarter b;
@@ -150,13 +153,13 @@ struct Larger { template <class V> V operator()(V a, V b) const { return a > b ?
 struct Plus { template <class V> V operator()(V a, V b) const { return a + b; } };
 
 // The largest lane; no lane may be NaN.
-template <class T> inline T largest(Vec<T> v) { return reduce(v, Larger()); }
+template <class T> REPRIOR_INLINE T largest(Vec<T> v) { return reduce(v, Larger()); }
 
 // The sum of the lanes.
-template <class T> inline T sum(Vec<T> v) { return reduce(v, Plus()); }
+template <class T> REPRIOR_INLINE T sum(Vec<T> v) { return reduce(v, Plus()); }
 
 // One bit per lane of a mask, lane 0 lowest.
-template <class I> inline uint32_t bits(Vec<I> m) {
+template <class I> REPRIOR_INLINE uint32_t bits(Vec<I> m) {
     uint32_t found = 0;
     for (int i = 0; i < PARTS; ++i) {
         uint32_t some = 0;
