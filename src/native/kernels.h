@@ -14,6 +14,14 @@ struct RowsView {
     int64_t outer_stride, inner_stride, class_stride;
 };
 
+enum class ScoreKind : int { logits, probs, log_probs };
+
+// What the scores of a row are, and how far from 1 their probabilities may sum.
+struct RowRule {
+    ScoreKind kind;
+    double tolerance;
+};
+
 // Where the profile pass counts and writes: see profile.h.
 struct ProfileTables {
     int64_t *counts;        // (5, K)
@@ -53,10 +61,12 @@ struct Kernels {
     int64_t (*profile)(const RowsView &, const int64_t *labels, const double *weights,
                        const double *slopes, bool slopes_per_row, double low, double high,
                        int64_t first, ProfileTables &);
-    // posterior.h: each returns the number of samples, −1 − i if sample i cannot be used, or
-    // INT64_MIN where there is no memory.
-    int64_t (*posterior)(const RowsView &, const double *scale, const double *bias, bool log, const RowsView &out);
-    int64_t (*decisions)(const RowsView &, const double *scale, const double *bias, int64_t *classes);
+    // posterior.h: each returns where it stopped, −1 − i if sample i cannot be used, or INT64_MIN
+    // where there is no memory.
+    int64_t (*posterior)(const RowsView &, const RowRule &, const double *scale, const double *bias, bool log,
+                         int64_t start, int64_t stop, const RowsView &out);
+    int64_t (*decisions)(const RowsView &, const RowRule &, const double *scale, const double *bias, int64_t start,
+                         int64_t stop, int64_t *classes);
     int64_t (*tilted_sums)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,
                            const double *shift, const double *slopes, double *out);
     int64_t (*add_posteriors)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,

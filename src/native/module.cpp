@@ -78,16 +78,16 @@ void require(bool condition, const char *rule) {
     if (!condition) throw nb::value_error(rule);
 }
 
-// Scores as (outer, inner, K).
-RowsView rows_view(const Scores &scores) {
+// Scores, or where rows are written, as (outer, inner, K). NumPy has bfloat16 as uint16 only.
+template <class Array> RowsView rows_view(const Array &scores) {
     RowsView v;
     v.data = scores.data();
     const auto type = scores.dtype();
     if (type == nb::dtype<double>()) v.type = ScoreType::f64;
     else if (type == nb::dtype<float>()) v.type = ScoreType::f32;
     else if (type.code == (uint8_t)nb::dlpack::dtype_code::Float && type.bits == 16) v.type = ScoreType::f16;
-    else if (type.code == (uint8_t)nb::dlpack::dtype_code::Bfloat && type.bits == 16) v.type = ScoreType::bf16;
-    else throw nb::type_error("scores must be float16, bfloat16, float32 or float64");
+    else if (type == nb::dtype<uint16_t>()) v.type = ScoreType::bf16;
+    else throw nb::type_error("scores must be float16, float32, float64, or bfloat16 as uint16");
     v.n_outer = (int64_t)scores.shape(0), v.n_inner = (int64_t)scores.shape(1);
     v.n_classes = (int64_t)scores.shape(2);
     v.outer_stride = scores.stride(0), v.inner_stride = scores.stride(1), v.class_stride = scores.stride(2);
@@ -165,27 +165,39 @@ void require_classes_only(const Ints &labels, const RowsView &view) {
     require(good, "labels must be from 0 to the number of classes");
 }
 
-bool posterior(const Scores &scores, const Reals &scale, const Reals &bias, bool log, const WritableRows &out) {
-    const RowsView view = rows_view(scores);
-    require_classes(scale, view);
-    require_classes(bias, view);
-    require(view.type != ScoreType::bf16, "scores must be float16, float32 or float64");
-    RowsView to = view;
-    to.data = out.data();
-    to.outer_stride = out.stride(0), to.inner_stride = out.stride(1), to.class_stride = out.stride(2);
-    for (int i = 0; i < 3; ++i) require(out.shape(i) == scores.shape(i), "out must have the shape of the scores");
-    require(out.dtype() == scores.dtype(), "out must have the dtype of the scores");
-    nb::gil_scoped_release release;
-    return all_good(kernels->posterior(view, scale.data(), bias.data(), log, to));
+RowRule row_rule(int kind, double tolerance) {
+    require(kind >= 0 && kind <= 2, "kind must be 0 for logits, 1 for probabilities or 2 for log-probabilities");
+    return {(ScoreKind)kind, tolerance};
 }
 
-bool decisions(const Scores &scores, const Reals &scale, const Reals &bias, Out<int64_t, 1> classes) {
-    const RowsView view = rows_view(scores);
+void require_range(int64_t start, int64_t stop, const RowsView &view) {
+    require(start >= 0 && start <= stop && stop <= n_samples(view), "start and stop must be within the samples");
+}
+
+bool posterior(const Scores &scores, int kind, double tolerance, const Reals &scale, const Reals &bias, bool log,
+               int64_t start, int64_t stop, const WritableRows &out) {
+    const RowsView view = rows_view(scores), to = rows_view(out);
+    const RowRule rule = row_rule(kind, tolerance);
     require_classes(scale, view);
     require_classes(bias, view);
+    require_range(start, stop, view);
+    require(n_samples(to) == n_samples(view) && to.n_classes == view.n_classes,
+            "out must have as many samples and classes as the scores");
+    require(to.type == view.type, "out must have the dtype of the scores");
+    nb::gil_scoped_release release;
+    return all_good(kernels->posterior(view, rule, scale.data(), bias.data(), log, start, stop, to));
+}
+
+bool decisions(const Scores &scores, int kind, double tolerance, const Reals &scale, const Reals &bias, int64_t start,
+               int64_t stop, Out<int64_t, 1> classes) {
+    const RowsView view = rows_view(scores);
+    const RowRule rule = row_rule(kind, tolerance);
+    require_classes(scale, view);
+    require_classes(bias, view);
+    require_range(start, stop, view);
     require_samples(classes.shape(0), view);
     nb::gil_scoped_release release;
-    return all_good(kernels->decisions(view, scale.data(), bias.data(), classes.data()));
+    return all_good(kernels->decisions(view, rule, scale.data(), bias.data(), start, stop, classes.data()));
 }
 
 void tilted_sums(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
@@ -676,10 +688,12 @@ NB_MODULE(_native, m) {
           "Count samples at the bounds and write their switches; returns (next sample, switches).");
 
     // ---- posterior
-    m.def("posterior", posterior, "scores"_a, "scale"_a, "bias"_a, "log"_a, "out"_a,
-          "Write softmax(scale·z + bias) or its logarithm; False if a sample has none.");
-    m.def("decisions", decisions, "scores"_a, "scale"_a, "bias"_a, "classes"_a,
-          "Write the first class of the largest scale·z + bias; False if a sample has none.");
+    m.def("posterior", posterior, "scores"_a, "kind"_a, "tolerance"_a, "scale"_a, "bias"_a, "log"_a, "start"_a,
+          "stop"_a, "out"_a.noconvert(),
+          "Write softmax(scale·z + bias) or its logarithm of some samples; False if one has none.");
+    m.def("decisions", decisions, "scores"_a, "kind"_a, "tolerance"_a, "scale"_a, "bias"_a, "start"_a, "stop"_a,
+          "classes"_a.noconvert(),
+          "Write the first class of the largest scale·z + bias of some samples; False if one has none.");
     m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a, "weights"_a, "scale"_a, "shift"_a, "slopes"_a, "sums"_a,
           "Write the log-loss, its two slopes and three curvatures.");
     m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a, "weights"_a, "scale"_a, "bias"_a, "sums"_a,

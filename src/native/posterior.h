@@ -95,16 +95,45 @@ template <class T> REPRIOR_INLINE Vec<T> exponential(Vec<T> x) {
     return select<T>(small, none, mantissa) * power_of_two(select<T>(small, shift, shifted));
 }
 
+// log(x) of x ≥ 0, to one unit in the last place, as in fdlibm: x = 2^n·(1 + f), s = f / (2 + f).
+inline Vec<double> logarithm(Vec<double> x) {
+    using I = Register<int64_t>::Type;
+    const Vec<double> one = fill(1.0);
+    const Mask<double> none = x == fill(0.0), small = x < fill(0x1p-1022);
+    x = select<double>(small, x * fill(0x1p54), x);
+    Vec<double> n, m;
+    for (int i = 0; i < PARTS; ++i) {
+        // Taking off the bits of √½ leaves n in the exponent and 1 + f between √½ and √2.
+        const I word = (I)x.part[i] - 0x3fe6a09e667f3bcdLL;
+        const I mantissa = (word & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL;
+        // n + 2048 in the lowest bits of 2^52 is a number to subtract from: n may be negative.
+        const I exponent = ((word >> 52) & 0xfffLL) ^ 0x800LL;
+        n.part[i] = (Register<double>::Type)(exponent | 0x4330000000000000LL);
+        m.part[i] = (Register<double>::Type)mantissa;
+    }
+    n = n - fill(4503599627370496.0 + 2048.0) - select<double>(small, fill(54.0), fill(0.0));
+    const Vec<double> f = m - one, s = f / (fill(2.0) + f), z = s * s, w = z * z;
+    const Vec<double> even = w * (fill(3.999999999940941908e-01) + w * (fill(2.222219843214978396e-01) +
+                             w * fill(1.531383769920937332e-01)));
+    const Vec<double> odd = z * (fill(6.666666666666735130e-01) + w * (fill(2.857142874366239149e-01) +
+                            w * (fill(1.818357216161805012e-01) + w * fill(1.479819860511658591e-01))));
+    const Vec<double> half = fill(0.5) * f * f;
+    const Vec<double> found = n * fill(6.93147180369123816490e-01) -
+                              ((half - (s * (half + even + odd) + n * fill(1.90821492927058770002e-10))) - f);
+    return select<double>(none, fill(-__builtin_inf()), found);
+}
+
 // ---------------------------------------------------------------------------------------- rows
 
 // Rows of a view one after another, each contiguous; those of other layouts through a tile.
 template <class T> struct RowReader {
     const RowsView &view;
     T *tile;
-    int64_t tile_rows, first, n_read;
+    int64_t tile_rows, first, n_read, stop;
     bool in_place;
 
-    explicit RowReader(const RowsView &v) : view(v), tile(nullptr), first(0), n_read(0) {
+    explicit RowReader(const RowsView &v) : RowReader(v, v.n_outer * v.n_inner) {}
+    RowReader(const RowsView &v, int64_t end) : view(v), tile(nullptr), first(0), n_read(0), stop(end) {
         in_place = is_contiguous(v);
         tile_rows = ROWS_TILE / v.n_classes > 0 ? ROWS_TILE / v.n_classes : 1;
         if (!in_place) tile = (T *)malloc((size_t)(tile_rows * v.n_classes) * sizeof(T));
@@ -122,7 +151,7 @@ template <class T> struct RowReader {
         }
         if (i >= first + n_read) {
             first = i;
-            const int64_t left = view.n_outer * view.n_inner - i;
+            const int64_t left = stop - i;
             n_read = left < tile_rows ? left : tile_rows;
             copy_run(view, first, n_read, tile);
         }
@@ -162,7 +191,49 @@ inline double tilt_row(const T *row, int64_t n_classes, const double *a, const d
     return bits(well) == 0xff ? largest(peak) : __builtin_nan("");
 }
 
+// Leave the log-scores of a row of (log-)probabilities, made to sum to 1, in z, of padded length;
+// false if the row is no distribution.
+template <class T> inline bool log_row(const T *row, int64_t n_classes, const RowRule &rule, double *z) {
+    const Vec<double> one = fill(1.0), none = fill(0.0);
+    Vec<double> total = none;
+    Mask<double> well = first_lanes<double>(8);
+    for (int64_t k = 0; k < padded(n_classes); k += 8) {
+        if (rule.kind == ScoreKind::probs) {
+            const Vec<double> p = take(row, k, n_classes, (T)0);
+            well = well & ~(p < none);
+            total = total + p;
+            store(z + k, logarithm(p));
+        } else {
+            const Vec<double> u = take(row, k, n_classes, (T)-__builtin_inf());
+            well = well & (u < one);  // far above 0 is a sum far above 1
+            total = total + exponential(u);
+            store(z + k, u);
+        }
+    }
+    const double mass = sum(total), off = mass - 1.0;
+    if (!(bits(well) == 0xff && off <= rule.tolerance && -off <= rule.tolerance)) return false;
+    // With a scale per class it matters that rows sum to 1.
+    const Vec<double> missing = fill(__builtin_log(mass));
+    for (int64_t k = 0; k < padded(n_classes); k += 8) store(z + k, load(z + k) - missing);
+    return true;
+}
+
+// Leave a·z + b of a row of any kind in x and return its maximum; not finite if the row has none.
+template <class T>
+inline double tilt_any(const T *row, int64_t n_classes, const RowRule &rule, const double *a, const double *b,
+                       double *x) {
+    if (rule.kind == ScoreKind::logits) return tilt_row(row, n_classes, a, b, x);
+    if (!log_row(row, n_classes, rule, x)) return __builtin_nan("");
+    return tilt_row(x, n_classes, a, b, x);
+}
+
 // ----------------------------------------------------------------------------------- posterior
+
+inline uint16_t to_bfloat(float x) {
+    uint32_t word;
+    __builtin_memcpy(&word, &x, 4);
+    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);  // to nearest, ties to even; no NaN comes here
+}
 
 inline uint16_t to_half(float x) {
     uint32_t word;
@@ -200,6 +271,7 @@ inline void write_rows(S *to, int64_t stride, int64_t class_stride, int64_t n, i
 }
 
 struct ToHalf { uint16_t operator()(float x) const { return to_half(x); } };
+struct ToBfloat { uint16_t operator()(float x) const { return to_bfloat(x); } };
 
 template <class T> inline void write_run(const RowsView &v, int64_t first, int64_t n, const T *tile) {
     while (n > 0) {
@@ -210,8 +282,10 @@ template <class T> inline void write_run(const RowsView &v, int64_t first, int64
             write_rows((double *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
         else if (v.type == ScoreType::f32)
             write_rows((float *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
-        else
+        else if (v.type == ScoreType::f16)
             write_rows((uint16_t *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, ToHalf());
+        else
+            write_rows((uint16_t *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, ToBfloat());
         tile += run * v.n_classes, first += run, n -= run;
     }
 }
@@ -242,9 +316,10 @@ inline void normalise_row(const double *x, double peak, int64_t n_classes, bool 
 }
 
 template <class T>
-int64_t posterior_of(const RowsView &view, const double *scale, const double *bias, bool log, const RowsView &out) {
-    const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
-    RowReader<T> reader(view);
+int64_t posterior_of(const RowsView &view, const RowRule &rule, const double *scale, const double *bias, bool log,
+                     int64_t start, int64_t stop, const RowsView &out) {
+    const int64_t n_classes = view.n_classes, width = padded(n_classes);
+    RowReader<T> reader(view, stop);
     const bool direct = is_contiguous(out);
     const int64_t tile_rows = direct ? 0 : reader.tile_rows;
     double *memory = (double *)malloc((size_t)(3 * width + width + tile_rows * n_classes) * sizeof(double));
@@ -255,15 +330,15 @@ int64_t posterior_of(const RowsView &view, const double *scale, const double *bi
     const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
     double *x = memory + 2 * width;
     T *mass = (T *)(memory + 3 * width), *tile = (T *)(memory + 4 * width);
-    int64_t result = n, waiting = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        const double peak = tilt_row(reader.row(i), n_classes, a, b, x);
+    int64_t result = stop, waiting = 0;
+    for (int64_t i = start; i < stop; ++i) {
+        const double peak = tilt_any(reader.row(i), n_classes, rule, a, b, x);
         if (!(peak > -__builtin_inf() && peak < __builtin_inf())) {
             result = -1 - i;
             break;
         }
         normalise_row(x, peak, n_classes, log, mass, direct ? (T *)out.data + i * n_classes : tile + waiting * n_classes);
-        if (!direct && (++waiting == tile_rows || i + 1 == n)) {
+        if (!direct && (++waiting == tile_rows || i + 1 == stop)) {
             write_run(out, i + 1 - waiting, waiting, tile);
             waiting = 0;
         }
@@ -272,17 +347,20 @@ int64_t posterior_of(const RowsView &view, const double *scale, const double *bi
     return result;
 }
 
-// Write the (log-)posterior of every sample. Returns the number of samples, or −1 − i if sample i
-// has NaN, +inf, or no class that is possible and stays finite.
-int64_t posterior(const RowsView &view, const double *scale, const double *bias, bool log, const RowsView &out) {
-    if (view.type == ScoreType::f64) return posterior_of<double>(view, scale, bias, log, out);
-    return posterior_of<float>(view, scale, bias, log, out);
+// Write the (log-)posterior of samples [start, stop). Returns `stop`, or −1 − i if sample i has NaN,
+// +inf, no class that is possible and stays finite, or breaks the rule of its kind. `out` has as many
+// samples and classes as the view; its axes of samples may be merged in another way.
+int64_t posterior(const RowsView &view, const RowRule &rule, const double *scale, const double *bias, bool log,
+                  int64_t start, int64_t stop, const RowsView &out) {
+    if (view.type == ScoreType::f64) return posterior_of<double>(view, rule, scale, bias, log, start, stop, out);
+    return posterior_of<float>(view, rule, scale, bias, log, start, stop, out);
 }
 
 template <class T>
-int64_t decisions_of(const RowsView &view, const double *scale, const double *bias, int64_t *classes) {
-    const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
-    RowReader<T> reader(view);
+int64_t decisions_of(const RowsView &view, const RowRule &rule, const double *scale, const double *bias,
+                     int64_t start, int64_t stop, int64_t *classes) {
+    const int64_t n_classes = view.n_classes, width = padded(n_classes);
+    RowReader<T> reader(view, stop);
     double *memory = (double *)malloc((size_t)(3 * width) * sizeof(double));
     if (!memory || !reader.ready()) {
         free(memory);
@@ -290,9 +368,9 @@ int64_t decisions_of(const RowsView &view, const double *scale, const double *bi
     }
     const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
     double *x = memory + 2 * width;
-    int64_t result = n;
-    for (int64_t i = 0; i < n; ++i) {
-        const double peak = tilt_row(reader.row(i), n_classes, a, b, x);
+    int64_t result = stop;
+    for (int64_t i = start; i < stop; ++i) {
+        const double peak = tilt_any(reader.row(i), n_classes, rule, a, b, x);
         if (!(peak > -__builtin_inf() && peak < __builtin_inf())) {
             result = -1 - i;
             break;
@@ -308,10 +386,11 @@ int64_t decisions_of(const RowsView &view, const double *scale, const double *bi
     return result;
 }
 
-// Write the first class of the largest a·z + b of every sample. Returns as `posterior` does.
-int64_t decisions(const RowsView &view, const double *scale, const double *bias, int64_t *classes) {
-    if (view.type == ScoreType::f64) return decisions_of<double>(view, scale, bias, classes);
-    return decisions_of<float>(view, scale, bias, classes);
+// Write the first class of the largest a·z + b of samples [start, stop). Returns as `posterior` does.
+int64_t decisions(const RowsView &view, const RowRule &rule, const double *scale, const double *bias, int64_t start,
+                  int64_t stop, int64_t *classes) {
+    if (view.type == ScoreType::f64) return decisions_of<double>(view, rule, scale, bias, start, stop, classes);
+    return decisions_of<float>(view, rule, scale, bias, start, stop, classes);
 }
 
 // ------------------------------------------------------------------------------- log-loss sums

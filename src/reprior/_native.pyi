@@ -35,15 +35,23 @@ def profile(
 # ---- posterior
 def posterior(
     scores: NDArray[Any],
+    kind: int,
+    tolerance: float,
     scale: NDArray[np.float64],
     bias: NDArray[np.float64],
     log: bool,
+    start: int,
+    stop: int,
     out: NDArray[Any],
 ) -> bool: ...
 def decisions(
     scores: NDArray[Any],
+    kind: int,
+    tolerance: float,
     scale: NDArray[np.float64],
     bias: NDArray[np.float64],
+    start: int,
+    stop: int,
     classes: NDArray[np.int64],
 ) -> bool: ...
 def tilted_sums(

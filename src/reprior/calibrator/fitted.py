@@ -81,6 +81,16 @@ class Fitted:
             log=log,
         )
 
+    def _decided(self, scores: Any) -> Any:
+        """Return the class index of the largest posterior, by the map for decisions."""
+        return self._decision.decide(
+            score_array(scores, None if is_range(self.classes_) else self.classes_),
+            self.source_prior_,
+            self.target_prior_,
+            kind=self.kind,
+            class_axis=self.class_axis,
+        )
+
     def _named(self, index: Any) -> Any:
         if is_range(self.classes_):
             return index

@@ -13,8 +13,6 @@ from reprior.calibrator.document import document_of
 from reprior.calibrator.fitted import Fitted
 from reprior.calibrator.lazy_source import tuned_on
 from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
-from reprior.core.arrays import namespace
-from reprior.core.binary import is_single_score
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
@@ -246,8 +244,8 @@ class PosteriorCalibrator(Fitted):
     def predict(self, scores: Any, *, costs: Any = None) -> Any:
         """Return the class of the largest posterior: indices, or names where there are names.
 
-        Indices come as an array of the scores' library, names as NumPy. The posterior of 16-bit
-        scores is rounded to 16 bits, where close classes tie: pass float32 for what fit counted.
+        Indices come as an array of the scores' library, names as NumPy. 16-bit scores are decided
+        before the posterior is rounded to 16 bits, as fit counts them.
 
         Parameters
         ----------
@@ -266,14 +264,7 @@ class PosteriorCalibrator(Fitted):
             if np.shape(costs)[1] != n_classes:
                 return index
             return self._named(index)
-        posterior = self.predict_proba(scores, map="decision")
-        xp = namespace(posterior)
-        if is_single_score(posterior.shape, n_classes, self.class_axis):
-            index = xp.astype(posterior > 1 - posterior, xp.int64)
-            index = index if index.ndim == 1 else xp.squeeze(index, axis=self.class_axis)
-        else:
-            index = xp.argmax(posterior, axis=self.class_axis)
-        return self._named(index)
+        return self._named(self._decided(scores))
 
     def retarget(self: Self, target_prior: Any) -> Self:
         """Return a calibrator for another deployment mix: the same strength, no refit.

@@ -70,9 +70,7 @@ class Applying:
         calibrator, axis = self.calibrator, self.calibrator.class_axis
         if self.costs is not None:
             return decision.decide(posterior, self.costs.matrix, class_axis=axis)
-        if calibrator.probability_map_ is not None:
-            posterior = calibrator.predict_proba(scores, map="decision")
-        return decide(posterior, n_classes=calibrator.source_prior_.size, class_axis=axis)
+        return calibrator._decided(scores)
 
 
 def costs_of(

@@ -7,19 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.arrays import (
-    Array,
-    Namespace,
-    constant,
-    is_floating,
-    is_traced,
-    namespace,
-    to_numpy,
-)
-from reprior.core.binary import contract, expand, expanded_axis, is_single_score, resolve_class_axis
+from reprior.core.arrays import Array, to_numpy
 from reprior.core.checks import check_kind, element, first_index
-from reprior.core.logspace import as_scores, log_scores, normalise, row_name
-from reprior.exceptions import OptionError, ScoresError
+from reprior.core.tilt import Tilt, tilt_scores
+from reprior.exceptions import OptionError
 
 __all__ = ["affine_posterior"]
 
@@ -74,50 +65,9 @@ def affine_posterior(
     array([[0.5, 0.5]])
     """
     check_kind(kind)
-    xp = namespace(scores)
-    given = as_scores(scores, xp)
     b = _vector(bias, "bias", lowest=True)
     a = np.broadcast_to(_vector(scale, "scale", n_classes=b.size), b.shape)
-    axis = resolve_class_axis(given.shape, b.size, class_axis)
-    if is_single_score(given.shape, b.size, axis):
-        columns, at = expand(given, kind, xp=xp, class_axis=axis), expanded_axis(given.ndim, axis)
-        result = _posterior(columns, a, b, kind, at, xp, log)
-        result = contract(result, given.shape, xp=xp, class_axis=axis)
-    else:
-        result = _posterior(given, a, b, kind, axis, xp, log)
-    if not is_floating(given.dtype):
-        return result
-    with np.errstate(over="ignore"):  # a log-posterior below the reach of float16 is −inf there
-        return xp.astype(result, given.dtype, copy=False)
-
-
-def _posterior(
-    scores: Array,
-    scale: NDArray[np.float64],
-    bias: NDArray[np.float64],
-    kind: str,
-    axis: int,
-    xp: Namespace,
-    log: bool,
-) -> Array:
-    z = log_scores(scores, kind, axis=axis, xp=xp)
-    shape = (-1,) + (1,) * (z.ndim - 1 - axis)
-    a, b = (xp.reshape(constant(v, xp, like=z, dtype=z.dtype), shape) for v in (scale, bias))
-    gone = z == -xp.inf
-    tilted = xp.where(gone, z, xp.where(gone, xp.zeros_like(z), z) * a + b)
-    peak = xp.max(tilted, axis=axis, keepdims=True)
-    if not is_traced(peak) and not bool(xp.all(xp.isfinite(peak))):
-        _refuse(to_numpy(peak), axis)
-    return normalise(tilted, peak, axis=axis, xp=xp, log=log)
-
-
-def _refuse(peak: NDArray[Any], axis: int) -> None:
-    where = first_index(~np.isfinite(np.squeeze(peak, axis=axis)))
-    raise ScoresError(
-        f"`scores` must leave some class whose bias is finite possible in every row, and stay "
-        f"finite when scaled. Got {row_name(where, peak.ndim, axis)}. Drop the sample, or pass "
-        f"scores of a wider dtype."
-    )
+    return tilt_scores(scores, Tilt(b, scales=a), kind=kind, class_axis=class_axis, log=log)
 
 
 def _vector(

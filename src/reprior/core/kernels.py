@@ -8,6 +8,7 @@ error. ``REPRIOR_SIMD`` chooses an instruction set, such as ``baseline``; result
 from __future__ import annotations
 
 import os
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 
 from reprior.exceptions import OptionError
 
-__all__ = ["description", "native", "serves", "strided_rows"]
+__all__ = ["as_library", "description", "host_view", "native", "serves", "strided_rows"]
 
 _DTYPES = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
+
+_TORCH_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def _load() -> ModuleType | None:
@@ -55,11 +58,95 @@ def serves(scores: Any) -> bool:
     return native is not None and type(scores) is np.ndarray and scores.dtype in _DTYPES
 
 
-def strided_rows(scores: NDArray[Any]) -> NDArray[Any]:
+def host_view(array: Any) -> NDArray[Any] | None:
+    """Return an array's own memory as a NumPy array, where the kernels may read it; else None.
+
+    For plain arrays of NumPy, and those of PyTorch and JAX in the host's memory. bfloat16, which
+    NumPy does not know, comes as uint16. None for tensors that require gradients, whatever is
+    traced, compiled or transformed, subclasses, and where there are no kernels.
+
+    Examples
+    --------
+    >>> scores = np.zeros((2, 3))
+    >>> host_view(scores) is scores, host_view(np.ma.array(scores)) is None
+    (True, True)
+    """
+    if native is None:
+        return None
+    kind = type(array)
+    if kind is np.ndarray:
+        return _known(array)
+    torch = sys.modules.get("torch")
+    if torch is not None and kind is getattr(torch, "Tensor", None):
+        return _torch_view(array, torch)
+    if kind.__module__.startswith("jax") and _is_on_host(array):
+        return _known(np.asarray(array))
+    return None
+
+
+def _known(array: NDArray[Any]) -> NDArray[Any] | None:
+    """Return an array of a dtype that the kernels know, bfloat16 as uint16; None for others."""
+    if array.dtype in _DTYPES:
+        return array
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else None
+
+
+def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
+    # First, and apart: what is compiled must not so much as look at a tensor's memory.
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return None
+    unwrapped = (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+        and not tensor.is_neg()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and torch.autograd.forward_ad._current_level < 0
+        and torch._C._len_torch_dispatch_stack() == 0
+    )
+    if not unwrapped or str(tensor.dtype).removeprefix("torch.") not in _TORCH_FLOATS:
+        return None
+    tensor = tensor.detach()
+    if tensor.dtype is torch.bfloat16:
+        view: NDArray[Any] = tensor.view(torch.int16).numpy().view(np.uint16)
+    else:
+        view = tensor.numpy()
+    return view
+
+
+def _is_on_host(array: Any) -> bool:
+    """Whether a JAX array is no tracer, and lies whole in the host's memory."""
+    jax = sys.modules.get("jax")
+    if jax is None or not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
+        return False
+    devices = array.devices()
+    return len(devices) == 1 and next(iter(devices)).platform == "cpu"
+
+
+def as_library(values: NDArray[Any], like: Any) -> Any:
+    """Return NumPy values as an array of the library and on the device of ``like``.
+
+    Results that are floats have the dtype of ``like``: uint16 where that is bfloat16.
+    """
+    if type(like) is np.ndarray:
+        return values.view(like.dtype) if values.dtype == np.uint16 else values
+    torch = sys.modules.get("torch")
+    if torch is not None and type(like) is torch.Tensor:
+        if values.dtype == np.uint16:
+            return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(values)
+    jax = sys.modules["jax"]
+    if values.dtype == np.uint16:
+        values = values.view(like.dtype)
+    return jax.device_put(values, next(iter(like.devices())))
+
+
+def strided_rows(scores: NDArray[Any], *, writable: bool = False) -> NDArray[Any]:
     """View scores (..., K) as (outer, inner, K), as the kernels take rows.
 
     Axes of samples are merged where their strides allow it. What has no such view, is not aligned
-    or has strides that are no multiples of the item size is copied.
+    or has strides that are no multiples of the item size is copied; ``writable`` says that it is
+    written to, so that a copy will not do: ValueError.
 
     Examples
     --------
@@ -68,27 +155,41 @@ def strided_rows(scores: NDArray[Any]) -> NDArray[Any]:
     >>> view.shape, np.shares_memory(view, maps)
     ((2, 20, 3), True)
     """
-    if not scores.flags.aligned or any(stride % scores.itemsize for stride in scores.strides):
-        scores = np.ascontiguousarray(scores)
-    if scores.flags.c_contiguous or scores.size == 0:
-        return scores.reshape(1, -1, scores.shape[-1])
-    shape, strides = [1], [0]
-    for length, stride in zip(scores.shape[:-1], scores.strides[:-1], strict=True):
+    n_classes = scores.shape[-1]
+    flags = scores.flags
+    if flags.c_contiguous and flags.aligned:
+        return scores.reshape(1, -1, n_classes)
+    whole = flags.aligned and not any(stride % scores.itemsize for stride in scores.strides)
+    found = _merged(scores.shape[:-1], scores.strides[:-1]) if whole and scores.size else None
+    if found is None:
+        if writable:
+            raise ValueError("The rows of this array have no view of two axes and classes.")
+        return np.ascontiguousarray(scores).reshape(1, -1, n_classes)
+    (outer, inner), (outer_step, inner_step) = found
+    return np.lib.stride_tricks.as_strided(
+        scores,
+        (outer, inner, n_classes),
+        (outer_step, inner_step, scores.strides[-1]),
+        writeable=writable,
+    )
+
+
+def _merged(
+    lengths: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return lengths and strides of two axes that go through the same entries, or None."""
+    axes: list[tuple[int, int]] = []
+    for length, stride in zip(lengths, strides, strict=True):
         if length == 1:
             continue
-        if shape[-1] > 1 and strides[-1] == stride * length:
-            shape[-1], strides[-1] = shape[-1] * length, stride
+        if axes and axes[-1][1] == stride * length:
+            axes[-1] = (axes[-1][0] * length, stride)
         else:
-            shape.append(length)
-            strides.append(stride)
-    if len(shape) > 3:
-        return np.ascontiguousarray(scores).reshape(1, -1, scores.shape[-1])
-    shape, strides = shape[1:] or [1], strides[1:] or [0]
-    outer = [1] * (2 - len(shape)) + shape
-    steps = [0] * (2 - len(shape)) + strides
-    return np.lib.stride_tricks.as_strided(
-        scores, (*outer, scores.shape[-1]), (*steps, scores.strides[-1]), writeable=False
-    )
+            axes.append((length, stride))
+    if len(axes) > 2:
+        return None
+    first, second = [(1, 0)] * (2 - len(axes)) + axes
+    return (first[0], second[0]), (first[1], second[1])
 
 
 def description() -> str:

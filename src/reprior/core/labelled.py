@@ -23,13 +23,16 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.binary import log_columns, resolve_class_axis
-from reprior.core.blocks import SHORT_ROW
 from reprior.core.checks import check_class_axis, check_labels, check_sample_weight
 from reprior.core.importance import importance_weights
 from reprior.core.logspace import as_scores
 from reprior.exceptions import LabelsError, ScoresError
 
 __all__ = ["Labelled", "exponential", "row_peaks", "row_sums"]
+
+SHORT_ROW = 24
+"""Rows of fewer classes than this are laid out class by class for array code on NumPy, whose
+reductions cost more per row than the transposition."""
 
 BLOCK_ITEMS = 1 << 16
 """Scores per block on NumPy: one block and its temporaries stay in the cache."""

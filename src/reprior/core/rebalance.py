@@ -10,31 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.arrays import (
-    Array,
-    Namespace,
-    compute_dtype,
-    device_of,
-    is_floating,
-    is_numpy_namespace,
-    is_traced,
-    namespace,
-    to_numpy,
-)
-from reprior.core.binary import contract, expand, expanded_axis, is_single_score, resolve_class_axis
-from reprior.core.blocks import tilt_blocks
+from reprior.core.arrays import Array, is_traced, to_numpy
 from reprior.core.checks import check_finite_number, check_kind, column_names, element, first_index
-from reprior.core.logspace import (
-    as_scores,
-    sum_tolerance,
-    warn_if_probs,
-    warn_if_single_probs,
-)
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.core.tilt import Tilt, refuse_tilt, tilt_at_once
+from reprior.core.tilt import Tilt, tilt_scores
 from reprior.exceptions import OptionError, PriorError
 
-__all__ = ["log_rebalance", "odds_ratio", "rebalance"]
+__all__ = ["log_rebalance", "odds_ratio", "prior_shift", "rebalance"]
 
 
 def rebalance(
@@ -103,9 +85,8 @@ def rebalance(
     >>> rebalance(np.array([[2.0, 1.0, 0.0]]), [0.5, 0.3, 0.2], strength=0).round(3)
     array([[0.665, 0.245, 0.09 ]])
     """
-    return _posterior(
-        scores, source_prior, target_prior, strength, temperature, kind, class_axis, log=False
-    )
+    tilt = _checked(scores, source_prior, target_prior, strength, temperature, kind)
+    return tilt_scores(scores, tilt, kind=kind, class_axis=class_axis, log=False)
 
 
 def log_rebalance(
@@ -136,9 +117,8 @@ def log_rebalance(
     >>> log_rebalance(np.array([[0.0, 0.0]]), [0.8, 0.2]).round(3)
     array([[-1.609, -0.223]])
     """
-    return _posterior(
-        scores, source_prior, target_prior, strength, temperature, kind, class_axis, log=True
-    )
+    tilt = _checked(scores, source_prior, target_prior, strength, temperature, kind)
+    return tilt_scores(scores, tilt, kind=kind, class_axis=class_axis, log=True)
 
 
 def odds_ratio(odds: Any, source_ratio: Any, target_ratio: Any = 1.0, *, strength: float) -> Any:
@@ -201,67 +181,33 @@ def _check_odds(name: str, value: Any, *, ratio: bool) -> None:
     )
 
 
-def _posterior(
+def _checked(
     scores: Any,
     source_prior: Any,
     target_prior: Any,
     strength: float,
     temperature: float,
     kind: str,
-    class_axis: int,
-    *,
-    log: bool,
-) -> Array:
-    """Check every argument, lay the classes on one axis, and apply the formula."""
+) -> Tilt:
+    """Check everything but the scores, and return what is done to them."""
     check_kind(kind)
-    xp = namespace(scores)
-    given = as_scores(scores, xp)
     names = column_names(scores)
     source = as_prior(source_prior, name="source_prior", classes=names)
     target = as_target_prior(target_prior, n_classes=source.size, classes=names)
-    shift = _shift(source, target, strength)
-    temperature = check_finite_number("temperature", temperature, positive=True)
-    axis = resolve_class_axis(given.shape, source.size, class_axis)
-    single = is_single_score(given.shape, source.size, axis)
-    tilt = Tilt(
-        shift=shift,
-        temperature=temperature,
-        kind=kind,
-        log=log,
-        dtype=compute_dtype(xp, given.dtype, device_of(given)),
-        sum_tolerance=sum_tolerance(given.dtype, kind, source.size),
-    )
-    if single:
-        if kind == "logits" and not is_traced(given):
-            warn_if_single_probs(given, xp=xp)
-        columns = expand(given, kind, xp=xp, class_axis=axis)
-        result = _tilted(columns, tilt, expanded_axis(given.ndim, axis), xp)
-        result = contract(result, given.shape, xp=xp, class_axis=axis)
-    else:
-        if kind == "logits" and not is_traced(given):
-            warn_if_probs(given, axis=axis, xp=xp)
-        result = _tilted(given, tilt, axis, xp)
-    if not is_floating(given.dtype):
-        return result
-    with np.errstate(over="ignore"):  # a log-posterior below the reach of float16 is −inf there
-        return xp.astype(result, given.dtype, copy=False)
+    shift = prior_shift(source, target, check_finite_number("strength", strength))
+    return Tilt(shift, check_finite_number("temperature", temperature, positive=True))
 
 
-def _tilted(z: Array, tilt: Tilt, axis: int, xp: Namespace) -> Array:
-    if is_numpy_namespace(xp):
-        result = tilt_blocks(z, tilt, axis=axis)
-    else:
-        result = tilt_at_once(z, tilt, axis=axis, xp=xp)
-    if result is None:
-        refuse_tilt(z, tilt, axis=axis)
-    return result
-
-
-def _shift(
+def prior_shift(
     source: NDArray[np.float64], target: NDArray[np.float64], strength: float
 ) -> NDArray[np.float64]:
-    """Return λ·w, with 0·(−inf) = 0."""
-    strength = check_finite_number("strength", strength)
+    """Return λ·w, with 0·(−inf) = 0, of priors that were checked.
+
+    Examples
+    --------
+    >>> prior_shift(np.array([0.8, 0.2]), np.array([0.5, 0.5]), 0.5).round(3)
+    array([-0.235,  0.458])
+    """
     if strength == 0.0:
         return np.zeros_like(source)
     if strength < 0.0 and (target == 0).any():

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.affine import affine_posterior
+from reprior.core import kernels
 from reprior.core.arrays import Array
+from reprior.core.posterior_rows import decide_rows
 from reprior.core.prior import slopes
-from reprior.core.rebalance import log_rebalance, rebalance
+from reprior.core.rebalance import prior_shift
+from reprior.core.tilt import Tilt, tilt_decisions, tilt_scores
 
 __all__ = ["ScoreMap"]
+
+MOST_CLASSES = 1024
+"""With more, looking up a shift takes as long as computing it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,25 +89,46 @@ class ScoreMap:
         class_axis: int,
         log: bool = False,
     ) -> Array:
-        """Return the posterior of scores, or its logarithm, as :func:`reprior.rebalance` does."""
-        if self.plain:
-            correct = log_rebalance if log else rebalance
-            return correct(
-                scores,
-                source_prior,
-                target_prior=target_prior,
-                # Decisions are those of the strength at any temperature.
-                strength=self.strength / self.temperature,
-                temperature=self.temperature,
-                kind=kind,
-                class_axis=class_axis,
-            )
-        scale, bias = self.affine(source_prior, target_prior)
-        return affine_posterior(scores, scale, bias, kind=kind, class_axis=class_axis, log=log)
+        """Return the posterior of scores, or its logarithm, as :func:`reprior.rebalance` does.
+
+        The priors were checked before.
+        """
+        tilt = self._tilt(source_prior, target_prior, tempered=True)
+        return tilt_scores(scores, tilt, kind=kind, class_axis=class_axis, log=log)
+
+    def decide(
+        self, scores: Any, source_prior: Any, target_prior: Any, *, kind: str, class_axis: int
+    ) -> Array:
+        """Return the class of the largest posterior, lowest among equals.
+
+        The temperature, which changes no decision, has no part in it.
+        """
+        tilt = self._tilt(source_prior, target_prior, tempered=False)
+        return tilt_decisions(scores, tilt, kind=kind, class_axis=class_axis)
+
+    def _tilt(self, source_prior: Any, target_prior: Any, *, tempered: bool) -> Tilt:
+        """Return what is done to log-scores, with or without the temperature."""
+        temperature = float(self.temperature) if tempered else 1.0
+        if not self.plain:
+            scales = np.ones(1) if self.scales is None else self.scales
+            bias = self.shifts(source_prior, target_prior) / temperature
+            return Tilt(bias, scales=np.broadcast_to(scales / temperature, bias.shape))
+        source, target = (np.asarray(p, np.float64) for p in (source_prior, target_prior))
+        # Decisions are those of the strength at any temperature.
+        strength = float(self.strength) / temperature
+        if source.size > MOST_CLASSES:
+            return Tilt(prior_shift(source, target, strength), temperature)
+        return _plain_tilt(strength, temperature, source.tobytes(), target.tobytes())
 
     def decisions(self, rows: NDArray[Any], source_prior: Any, target_prior: Any) -> NDArray[Any]:
         """Return the class of the largest a·z + b of log-scores (n, K), lowest among equals."""
         shift = self.shifts(source_prior, target_prior)
+        view = kernels.host_view(rows)
+        if view is not None:
+            scale = np.ones(shift.size) if self.scales is None else self.scales
+            found = decide_rows(view, scale, shift, kind="logits", axis=1, tolerance=0.0)
+            if found is not None:
+                return found
         if self.scales is None:
             return np.asarray(np.argmax(rows + shift, axis=1))
         gone = np.isneginf(rows)
@@ -136,3 +163,10 @@ class ScoreMap:
         if honest:
             biases = np.where(new > 0, biases, -np.inf)
         return replace(self, biases=biases)
+
+
+@lru_cache(maxsize=16)
+def _plain_tilt(strength: float, temperature: float, source: bytes, target: bytes) -> Tilt:
+    """The tilt of a strength, which one calibrator after another call asks for again."""
+    shift = prior_shift(np.frombuffer(source), np.frombuffer(target), strength)
+    return Tilt(shift, temperature)

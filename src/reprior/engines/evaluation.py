@@ -227,12 +227,8 @@ class _Tally:
         """Sums of scores (n, K) of the samples that count, with labels and weights."""
         z, y, w = block
         posterior = self._posterior(self.probability, z, kind)
-        decided = posterior
-        if self.decision is not self.probability:
-            decided = self._posterior(self.decision, z, kind)
-        counts = ClassCounts.from_predictions(
-            y, decided.argmax(axis=1), n_classes=self.n_classes, sample_weight=w
-        )
+        decided = self.decision.decide(z, *self.priors, kind=kind, class_axis=-1)
+        counts = ClassCounts.from_predictions(y, decided, n_classes=self.n_classes, sample_weight=w)
         ones = np.ones(y.size) if w is None else w
         total = float(ones.sum())
         true = posterior[np.arange(y.size), y].astype(np.float64)
