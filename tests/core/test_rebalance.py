@@ -558,7 +558,7 @@ WORDS = {
         "Got scores[2, :], whose every possible class has target prior 0.",
     ),
     "overflow": (
-        lambda: rebalance(np.float32([[3e38, 0, 0]]), P, temperature=0.5),
+        lambda: rebalance(np.array([[1e308, 0, 0]]), P, temperature=0.5),
         ScoresError,
         "must stay finite when divided by the temperature",
     ),

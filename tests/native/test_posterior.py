@@ -237,7 +237,9 @@ def test_the_same_bits_at_every_level(level, rng):
     z = scores_of(rng, (50, 21), 1, "logits", np.dtype("f4"), spread=40.0)
     p = scores_of(rng, (50, 21), 1, "probs", np.dtype("f8"), spread=40.0)
     tilt = tilt_of(rng, 21)
-    here = [native_of(*case) for case in ((z, tilt, "logits", 1, True), (p, tilt, "probs", 1, True))]
+    here = [
+        native_of(*case) for case in ((z, tilt, "logits", 1, True), (p, tilt, "probs", 1, True))
+    ]
     kernels.native.set_level("baseline")
     there = [
         native_of(*case) for case in ((z, tilt, "logits", 1, True), (p, tilt, "probs", 1, True))

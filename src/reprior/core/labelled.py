@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core import kernels
 from reprior.core.arrays import (
     Array,
     Namespace,
@@ -88,6 +89,9 @@ class Labelled:
         known; without one it is taken from the scores.
         """
         xp = namespace(scores, labels, sample_weight)
+        if not is_numpy_namespace(xp) and kernels.host_view(scores) is not None:
+            scores = to_numpy(scores)  # for the kernels: sums have no gradients
+            xp = namespace(scores)
         z = as_scores(scores, xp)
         if target_prior is None:
             axis = check_class_axis(z.shape, class_axis)

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from reprior.core import kernels
 from reprior.core.arrays import Array
 from reprior.core.posterior_rows import decide_rows
-from reprior.core.prior import slopes
+from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.rebalance import prior_shift
 from reprior.core.tilt import Tilt, tilt_decisions, tilt_scores
 
 __all__ = ["ScoreMap"]
 
 MOST_CLASSES = 1024
-"""With more, looking up a shift takes as long as computing it."""
+"""With more, looking up what is done to scores takes as long as computing it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +117,8 @@ class ScoreMap:
         # Decisions are those of the strength at any temperature.
         strength = float(self.strength) / temperature
         if source.size > MOST_CLASSES:
-            return Tilt(prior_shift(source, target, strength), temperature)
-        return _plain_tilt(strength, temperature, source.tobytes(), target.tobytes())
+            return _plain_tilt(strength, temperature, source, target)
+        return _known_tilt(strength, temperature, source.tobytes(), target.tobytes())
 
     def decisions(self, rows: NDArray[Any], source_prior: Any, target_prior: Any) -> NDArray[Any]:
         """Return the class of the largest a·z + b of log-scores (n, K), lowest among equals."""
@@ -165,8 +165,15 @@ class ScoreMap:
         return replace(self, biases=biases)
 
 
+def _plain_tilt(
+    strength: float, temperature: float, source: NDArray[np.float64], target: NDArray[np.float64]
+) -> Tilt:
+    source = as_prior(source, name="source_prior")
+    target = as_target_prior(target, n_classes=source.size)
+    return Tilt(prior_shift(source, target, strength), temperature)
+
+
 @lru_cache(maxsize=16)
-def _plain_tilt(strength: float, temperature: float, source: bytes, target: bytes) -> Tilt:
-    """The tilt of a strength, which one calibrator after another call asks for again."""
-    shift = prior_shift(np.frombuffer(source), np.frombuffer(target), strength)
-    return Tilt(shift, temperature)
+def _known_tilt(strength: float, temperature: float, source: bytes, target: bytes) -> Tilt:
+    """Return a tilt that a calibrator asks for at every call; by value, so none is out of date."""
+    return _plain_tilt(strength, temperature, np.frombuffer(source), np.frombuffer(target))

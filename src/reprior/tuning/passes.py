@@ -166,7 +166,7 @@ def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterat
 
 def _plan(rows: Rows) -> tuple[bool, Sequence[Any]]:
     """Return whether the kernel takes the rows, and the blocks to read them in."""
-    on_host = is_numpy_namespace(rows.xp)
+    on_host = is_numpy_namespace(rows.xp) or rows.view is not None
     native = on_host and kernels.native is not None
     return native, rows.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
 
@@ -199,7 +199,7 @@ def _ledgers(
     """Return what each thread has counted, in a room of its own where such are given."""
     work = partial(_count_native if native else _count_arrays, rows, slopes, bounds)
     n_threads = 1
-    if is_numpy_namespace(rows.xp) and shares_out():
+    if (native or is_numpy_namespace(rows.xp)) and shares_out():
         n_threads = n_shares(len(blocks), rows.n_scores)
     # Made before another thread is woken: NumPy lets go of the interpreter when it clears
     # memory, and would wait until the other has no more need of it.

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 import array_api_compat
 import numpy as np
 
+from reprior.core import kernels
 from reprior.core.arrays import Array, Namespace, constant, namespace, to_numpy
 from reprior.core.binary import expand, is_single_score, resolve_class_axis
 from reprior.core.checks import (
@@ -73,7 +74,7 @@ def read(
         source_prior=source_prior, target_prior=target_prior, kind=kind, bounds=bounds,
         resolution=resolution, classes=column_names(scores),
     )  # fmt: skip
-    xp, z, host_labels, weight = _one_library(scores, labels, sample_weight)
+    xp, z, host_labels, weight = _one_library(scores, labels, sample_weight, keep=kind == "logits")
     z = as_scores(z, xp)
     axis = resolve_class_axis(z.shape, source.size, class_axis)
     one_sample = z.ndim == 1 and source.size != 2
@@ -160,19 +161,25 @@ def _samples_shape(shape: Any, axis: int, one_sample: bool) -> tuple[int, ...]:
     return tuple(length for i, length in enumerate(shape) if i != axis)
 
 
+def _is_bfloat16(scores: Any) -> bool:
+    view = kernels.host_view(scores)
+    return view is not None and view.dtype == np.uint16
+
+
 def _one_library(
-    scores: Any, labels: Any, sample_weight: Any
+    scores: Any, labels: Any, sample_weight: Any, *, keep: bool
 ) -> tuple[Namespace, Array, Vector, Vector | None]:
     """Scores where they are best read, labels and weights as NumPy.
 
     Arrays in the host's memory are read as NumPy whatever their library; scores on a device of
-    their own stay there.
+    their own stay there, and bfloat16, which NumPy has not, in its library where the kernels read
+    it.
     """
     xp = namespace(scores, labels, sample_weight)
     on_host = array_api_compat.is_jax_array(scores) or (
         array_api_compat.is_torch_array(scores) and scores.device.type == "cpu"
     )
-    if on_host:
+    if on_host and not (keep and _is_bfloat16(scores)):
         scores = to_numpy(scores)
         xp = namespace(scores)
     weight = None if sample_weight is None else to_numpy(sample_weight)

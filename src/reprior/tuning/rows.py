@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -61,6 +62,11 @@ class Rows:
         """How many scores there are, of all samples and classes."""
         return self.labels.size * self.n_classes
 
+    @cached_property
+    def view(self) -> Vector | None:
+        """The logits as the kernels read them in place, or None."""
+        return kernels.host_view(self.scores) if self.kind == "logits" else None
+
     def blocks(self, n_scores: int) -> list[Index]:
         """Indices of blocks of whole rows, of about ``n_scores`` scores each."""
         return list(_blocks(self.labels.shape, max(1, n_scores // self.n_classes)))
@@ -71,14 +77,15 @@ class Rows:
         Scores are (outer, inner, K), logits without a copy; labels are int64, −1 for samples that
         do not count. The kernel finds NaN and +inf among logits by itself.
         """
-        if self.kind != "logits" or not kernels.serves(self.scores):
+        view = self.view
+        if view is None:
             block = self.read(index, look=False)
             labels, weights = block.labels.astype(np.int64, copy=False), block.weights
             scores = strided_rows(block.scores)
         else:
             labels = self.labels[index].reshape(-1).astype(np.int64)
             weights = None if self.weights is None else self.weights[index].reshape(-1)
-            scores = strided_rows(self.scores[(*index, ...)])
+            scores = strided_rows(view[(*index, ...)])
             left_out = self._left_out(labels, weights)
             if left_out is not None:
                 labels[left_out] = -1
