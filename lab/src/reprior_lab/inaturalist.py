@@ -41,6 +41,7 @@ __all__ = [
     "Cell",
     "NetworkCell",
     "can_split",
+    "can_train",
     "network_cells",
     "reproduce",
 ]
@@ -200,6 +201,11 @@ def can_split(model: str) -> bool:
     return True
 
 
+def can_train(cell: NetworkCell) -> bool:
+    """Return whether there is such a network: BBN needs one that it can split."""
+    return cell.row != "bbn" or can_split(cell.column)
+
+
 def reproduce(
     folder: str | os.PathLike[str],
     *,
@@ -304,7 +310,7 @@ def _train(
     there = _there(home, cells)
     left = [cell for cell in cells if cell.id not in there]
     _check_data([cell for cell in left if cell.row != "bbn"], root)
-    whole = [cell for cell in left if cell.row == "bbn" and not can_split(cell.column)]
+    whole = [cell for cell in left if not can_train(cell)]
     left = [cell for cell in left if cell not in whole]
     _check_data(left, root)
     opened: dict[int | None, Any] = {}

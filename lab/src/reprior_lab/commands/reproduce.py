@@ -364,7 +364,7 @@ def inaturalist(
     explain: bool,
 ) -> Reproduction | Explanation:
     """Table 3 and the curve along λ: 8,142 classes, cross-validated."""
-    from reprior_lab.inaturalist import MODELS, network_cells, reproduce
+    from reprior_lab.inaturalist import MODELS, can_train, network_cells, reproduce
     from reprior_lab.inaturalist_results import ROWS
 
     if simulate and models:
@@ -388,7 +388,8 @@ def inaturalist(
         cells = network_cells(
             rows or ROWS, models or MODELS, protocol=protocol, root=root, seed=seed, settings=own
         )
-        resolved = {f"{cell.column}/{cell.row}": cell.config.to_dict() for cell in cells}
+        trained = [cell for cell in cells if can_train(cell)]
+        resolved = {f"{cell.column}/{cell.row}": cell.config.to_dict() for cell in trained}
         return Explanation("inaturalist", protocol, resolved)
     return reproduce(
         folder, root=root, simulate=simulate, protocol=protocol, models=models or MODELS,
