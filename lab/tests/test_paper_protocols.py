@@ -1,18 +1,16 @@
 """Every cell of ``--protocol paper``, from tiny data to tables, as a user starts it.
 
-The commands run with ``REPRIOR_PYTHON`` where it is set: the Python of an environment that has
-what ``pip install . ./lab`` brings, and nothing else.
+The commands run in the environment of ``REPRIOR_PYTHON``, see :mod:`lab.tests.installed`. SYNTHIA
+has a test of its own, ``synthia/test_paper_protocol.py``.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from lab.tests.installed import run_installed
 from PIL import Image
 
 from reprior_lab.config import METHODS
@@ -21,26 +19,11 @@ from reprior_lab.inaturalist_results import ROWS
 
 pytestmark = pytest.mark.heavy
 
-COMMAND = [os.environ.get("REPRIOR_PYTHON", sys.executable), "-m", "reprior"]
-
-#: Seconds after which a command hangs: two processes that wait for each other never end.
-HANGS = 900
-
 #: Images of the largest class: ratio 10 leaves one of the smallest.
 N_MAX = 10
 
 #: Test images of each class: one half is tuned on.
 N_TEST = 2
-
-
-def run(*arguments):
-    """Run a command, and return the object that it prints."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments), "--json"],
-        capture_output=True, text=True, check=False, timeout=HANGS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
 
 
 def drawn(labels, n_classes, side, rng):
@@ -108,7 +91,7 @@ def test_every_row_of_cifar_on_two_devices(cifar_root, tmp_path):
         "cifar10-exp10", "--cells", "cifar100-exp10", "--set", "epochs=2", "--set", "seed=0",
         "--set", "batch_size=64", "-o", tmp_path,
     ]  # fmt: skip
-    made = run(*options, "--devices", 2)
+    made = run_installed(*options, "--devices", 2)
     runs = finished(tmp_path)
     assert len(runs) == 2 * len(METHODS)
     assert {each["model"] for each in runs} == {"resnet32"}
@@ -117,12 +100,12 @@ def test_every_row_of_cifar_on_two_devices(cifar_root, tmp_path):
     assert {"cifar-table2", "cifar-gains", "cifar-strengths"} <= set(names)
     assert not any("not finished" in note for note in made["notes"])
     assert (tmp_path / "cifar-table2.md").exists()
-    assert run(*options, "--no-train")["tables"] == made["tables"]
+    assert run_installed(*options, "--no-train")["tables"] == made["tables"]
 
 
 def test_a_cell_of_cifar_on_one_device_of_two(cifar_root, tmp_path):
     """The first process of two must not be joined by a second that finds its cell claimed."""
-    made = run(
+    made = run_installed(
         "reproduce", "cifar", "--root", cifar_root, "--protocol", "paper", "--cells",
         "cifar10-exp10/cb_focal", "--set", "epochs=2", "--devices", "0,1", "--jobs", 1,
         "-o", tmp_path,
@@ -132,7 +115,7 @@ def test_a_cell_of_cifar_on_one_device_of_two(cifar_root, tmp_path):
 
 
 def test_every_row_of_inaturalist(inaturalist_root, tmp_path):
-    made = run(
+    made = run_installed(
         "reproduce", "inaturalist", "--root", inaturalist_root, "--model", "resnet50",
         "--set", "epochs=2", "--set", "batch_size=16", "--set", "image_size=32", "-o", tmp_path,
     )  # fmt: skip
@@ -142,7 +125,7 @@ def test_every_row_of_inaturalist(inaturalist_root, tmp_path):
 
 
 def test_a_large_network_on_two_devices_in_parts_and_mixed_precision(inaturalist_root, tmp_path):
-    made = run(
+    made = run_installed(
         "reproduce", "inaturalist", "--root", inaturalist_root, "--model", "inception_v3",
         "--row", "ce-drw", "--devices", 2, "--precision", "bf16-mixed",
         "--set", "accumulate=2", "--set", "epochs=2", "--set", "batch_size=16",
@@ -153,13 +136,19 @@ def test_a_large_network_on_two_devices_in_parts_and_mixed_precision(inaturalist
     assert made["tables"]
 
 
+def test_the_toy_sets(tmp_path):
+    made = run_installed("reproduce", "toy", "--protocol", "paper", "--epochs", 2, "-o", tmp_path)
+    assert made["tables"]
+    assert (tmp_path / "toy.png").exists()
+
+
 def test_a_network_on_two_devices(tmp_path):
     options = [
         "train", "--data", "digits", "--imbalance", "exp", "--ratio", 20, "--epochs", 2,
         "--accelerator", "cpu", "--devices", 2, "-o", tmp_path / "run",
     ]  # fmt: skip
-    made = run(*options)
+    made = run_installed(*options)
     written = json.loads((tmp_path / "run" / "run.json").read_text())
     assert written["status"] == "finished"
     assert made["result"] == written["result"]
-    assert run(*options, "--resume")["result"] == made["result"]
+    assert run_installed(*options, "--resume")["result"] == made["result"]
