@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprior_lab import RunConfig
-from reprior_lab.cifar import COLUMNS, CURVE, CellResult
-from reprior_lab.cifar_tables import make_tables, write_curves
+from reprior_lab.cifar import COLUMNS, CURVE, CellResult, make_tables, write_curves
 from reprior_lab.correction import Correction, Judged
 from reprior_lab.training.runfile import RunFile
 

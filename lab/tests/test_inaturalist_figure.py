@@ -9,8 +9,7 @@ import pytest
 from lab.tests.drawn import overlapping
 from lab.tests.test_inaturalist_tables import result
 
-from reprior_lab.inaturalist import ROWS
-from reprior_lab.inaturalist_tables import MOST_STEPS, draw
+from reprior_lab.inaturalist import MOST_STEPS, ROWS, draw
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from reprior_lab.correction import Folded
+from reprior_lab.inaturalist import error_table, strength_table, title_of
 from reprior_lab.inaturalist_results import Corrected, MethodResult
-from reprior_lab.inaturalist_tables import error_table, strength_table, title_of
 
 CURVE = np.array([0.0, 1.0]), np.array([0.6, 0.7])
 

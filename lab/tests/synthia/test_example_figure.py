@@ -10,8 +10,8 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 from lab.tests.synthia.shared import frame
 from PIL import Image
 
-from reprior_lab.synthia.examples import PALETTE, SHOWN, Example, _colours, write_examples
 from reprior_lab.synthia.frames import SEQUENCE_CLASSES, SF_CLASSES
+from reprior_lab.synthia.rgbd import PALETTE, SHOWN, Example, _colours, write_examples
 
 CLASSES = ("road", "building", "pole", "sky", "car")
 COUNTS = (500, 300, 4, 300, 40)

@@ -11,8 +11,8 @@ pytest.importorskip("scipy", reason="scipy is not installed")
 
 from lab.tests.synthia.test_rgbd_tables import PAPERS, fusion
 
-from reprior_lab.synthia import examples
-from reprior_lab.synthia.examples import BETTER, RULE, WORSE, recovered
+from reprior_lab.synthia import rgbd
+from reprior_lab.synthia.rgbd import BETTER, RULE, WORSE, recovered
 
 
 def test_regions_that_are_found_after_and_missed_before():
@@ -49,10 +49,10 @@ def test_touching_at_a_corner_is_one_region():
 def test_the_frame_with_most_pixels_away_from_those_taken():
     regions = [[] for _ in range(40)]
     regions[5], regions[12], regions[30] = [(9, None)], [(8, None), (8, None)], [(10, None)]
-    assert examples._best(regions, []) == 12
-    assert examples._best(regions, [12]) == 30
-    assert examples._best(regions, [14, 30]) != 12
-    assert examples._best(regions[:3], [1]) == 0, "where all are near, any may be shown"
+    assert rgbd._best(regions, []) == 12
+    assert rgbd._best(regions, [12]) == 30
+    assert rgbd._best(regions, [14, 30]) != 12
+    assert rgbd._best(regions[:3], [1]) == 0, "where all are near, any may be shown"
 
 
 def test_the_conditions_with_the_largest_gain():
@@ -61,6 +61,6 @@ def test_the_conditions_with_the_largest_gain():
     for i, condition in enumerate(PAPERS):
         judged[BETTER][condition]["balanced_accuracy"] = 0.5 + 0.05 * i
         judged[WORSE][condition]["balanced_accuracy"] = 0.4
-    chosen = examples._most_gained(replace(result, judged=judged))
+    chosen = rgbd._most_gained(replace(result, judged=judged))
     assert chosen == list(reversed(PAPERS))[:4]
     assert RULE.startswith("The 4 conditions")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.tests.synthia.shared import frame
 
-from reprior_lab.synthia.optics import (
+from reprior_lab.synthia.weather import (
     FOCAL,
     blurred,
     from_linear,

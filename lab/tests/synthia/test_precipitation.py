@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from lab.tests.synthia.shared import frame
 
-from reprior_lab.synthia.optics import scene_of
 from reprior_lab.synthia.weather import (
     NO_ECHO,
     falling_snow,
     rain_streaks,
+    scene_of,
     sensed_depth,
     visibility,
 )

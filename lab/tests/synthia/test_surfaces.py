@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from lab.tests.synthia.shared import frame
 
-from reprior_lab.synthia.optics import luminance, scene_of
 from reprior_lab.synthia.weather import (
     at_night,
     leaf_litter,
+    luminance,
     overcast,
+    scene_of,
     snow_cover,
     turned_leaves,
     wet_ground,
