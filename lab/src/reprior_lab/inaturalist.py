@@ -568,7 +568,7 @@ def _notes(results: Results, *, simulated: bool) -> tuple[str, ...]:
         f"IC: λ is tuned on two thirds of the {n:,} validation samples of {n_classes:,} classes "
         f"and tested on the rest, {N_FOLDS} folds with as many of each class; mean ± standard "
         f"deviation of the folds (n − 1), and the mean of their λ. The search is exact, from 0 to "
-        f"2, up to 8 where the best lies at the bound.",
+        f"2, up to 8 where the best lies at the bound or near it.",
         "Source prior: the training counts, as in the paper; effective prior: counts times the "
         "weights of the loss, of DRW those of its last epochs; of BBN it is uniform. Where both "
         "are the same there is one row.",
