@@ -41,7 +41,6 @@ struct Modality {
     int64_t samples_per_factor;
 };
 
-enum class ScoreKind : int { logits, probs, log_probs };
 enum class Rule : int { noisy_or, mean, product };
 enum class Form : int { posterior, log, scores };
 
