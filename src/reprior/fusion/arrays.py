@@ -67,7 +67,7 @@ def fused_arrays(
     log: bool,
 ) -> Array:
     """The fused (log-)posterior of some images, in the compute dtype."""
-    deltas = []
+    deltas: list[Array | None] = []
     for m, z in enumerate(parts):
         if not recipe.flattens:
             deltas.append(None)
