@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -32,14 +32,15 @@ from reprior.tuning.constants import (
 )
 from reprior.tuning.crossval import CrossValidation, cross_validate_reading
 from reprior.tuning.fold_options import folds_of, images_of
-from reprior.tuning.nested_biases import nested_biases
 from reprior.tuning.objective import Best
-from reprior.tuning.per_class import PerClassBiases, tune_biases
 from reprior.tuning.problem import Problem
 from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
 from reprior.tuning.widen import _doubled
+
+if TYPE_CHECKING:
+    from reprior.tuning.per_class import PerClassBiases
 
 __all__ = ["CONFIDENCE", "Tuned", "tuned"]
 
@@ -213,6 +214,8 @@ def _decisions(problem: Problem, source: Source, best: Best, profile: StrengthPr
 def _biases(
     problem: Problem, source: Source, best: Best, profile: StrengthProfile
 ) -> PerClassBiases:
+    from reprior.tuning.per_class import tune_biases
+
     return tune_biases(
         source.reading(profile.bounds),
         best.strength,
@@ -234,6 +237,8 @@ def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[s
         with _named_fold():
             if problem.tune == "per_class":
                 value = replace(best, value=found.value)
+                from reprior.tuning.nested_biases import nested_biases
+
                 known["cross_validation"] = nested_biases(
                     reading, folds, problem, best=value, profile=found.profile
                 )

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from reprior.calibrator.document import document_of
 from reprior.calibrator.fitted import Fitted
 from reprior.calibrator.lazy_source import tuned_on
 from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
@@ -17,7 +16,6 @@ from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
 from reprior.encoding import as_mapping, cost_array, encode
-from reprior.files.calibrators import write_calibrator
 from reprior.metrics.count_metrics import CountMetric
 from reprior.summary import metric_name, summary_text
 from reprior.tuning.problem import DEFAULT_SELECTION
@@ -364,6 +362,9 @@ class PosteriorCalibrator(Fitted):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibrator to a JSON file, atomically. :func:`reprior.load` reads it."""
+        from reprior.calibrator.document import document_of
+        from reprior.files.calibrators import write_calibrator
+
         write_calibrator(path, document_of(self._fitted))
 
     def __repr__(self) -> str:

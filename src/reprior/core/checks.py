@@ -3,7 +3,6 @@
 Each names the argument, the rule, what was found and where, and the remedy.
 """
 
-import difflib
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -71,6 +70,8 @@ def _nearest_name(value: Any, names: list[str]) -> str | None:
     if not isinstance(value, str) or not value:
         return None
     word = value.lower()
+    import difflib
+
     alike = difflib.get_close_matches(word, names, n=1)
     begun = [name for name in names if name.startswith(word)]
     held = [name for name in names if word in name]

@@ -170,8 +170,10 @@ def sum_tolerance(dtype: Any, kind: str, n_classes: int) -> float:
 def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
     """Warn where what was declared as logits has the shape of probabilities."""
     axis %= z.ndim
-    # The first row settles nearly every case, without a pass over the rest.
+    # The first score, or the first row, settles nearly every case without a pass over the rest.
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
+    if not 0.0 <= float(first[0]) <= 1.0:
+        return
     if _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp):
         warnings.warn(
             "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "

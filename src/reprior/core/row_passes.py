@@ -80,7 +80,8 @@ def n_shares(n_items: int, n_scores: int) -> int:
     >>> n_shares(1000, 10_000)
     1
     """
-    return max(1, min(n_cores(), n_items, n_scores // SCORES_PER_THREAD))
+    worth = min(n_items, n_scores // SCORES_PER_THREAD)
+    return 1 if worth <= 1 else max(1, min(n_cores(), worth))
 
 
 def cut(n_items: int, n_parts: int) -> list[slice]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -88,6 +87,8 @@ class CrossValidation:
     @property
     def mean(self) -> float:
         """The mean score over the folds that have one."""
+        from statistics import fmean
+
         return fmean(self._known)
 
     @property
@@ -96,6 +97,8 @@ class CrossValidation:
 
         NaN where fewer than two folds have one.
         """
+        from statistics import stdev
+
         return stdev(self._known) if len(self._known) > 1 else math.nan
 
     @property
@@ -105,6 +108,8 @@ class CrossValidation:
     @property
     def strength_std(self) -> float:
         """The sample standard deviation of the strengths over folds."""
+        from statistics import stdev
+
         return stdev(self.strengths)
 
 

@@ -12,7 +12,6 @@ from reprior.core.checks import check_finite_number
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning import storage
 from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.lazy import lazy_profile
 from reprior.tuning.merging import ProfileSum, combined
@@ -328,20 +327,28 @@ class StrengthProfile:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the profile to an npz file, atomically and without pickle."""
+        from reprior.tuning import storage
+
         storage.write_profile(path, self)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> StrengthProfile:
         """Read a profile that :meth:`save` wrote."""
+        from reprior.tuning import storage
+
         return cls(**storage.read_profile(path))
 
     def to_bytes(self) -> bytes:
         """Return what :meth:`save` would write, to be sent or kept anywhere."""
+        from reprior.tuning import storage
+
         return storage.pack_profile(self)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StrengthProfile:
         """Read a profile that :meth:`to_bytes` gave."""
+        from reprior.tuning import storage
+
         return cls(**storage.unpack_profile(content))
 
     def _like(self, **changed: Any) -> StrengthProfile:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -144,6 +143,8 @@ def uncertainty(
     low, high = kept.best()
     value, base = profile.evaluate(found, chosen), value_of(profile.baseline, found)
     there = replicates.values[:, _column(replicates, chosen)]
+    from statistics import NormalDist
+
     z = NormalDist().inv_cdf((1 + share) / 2)
 
     def around(centre: float, drawn: Vector, least: float) -> tuple[float, float]:
