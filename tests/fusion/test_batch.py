@@ -1,4 +1,4 @@
-"""Blocks and threads change nothing, and everything is gone through once."""
+"""Blocks and threads change nothing, nor do kernels; everything is gone through once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.fusion.shared import PRIOR, RULES, K, fused_by_hand
 
+from reprior.core import kernels, row_passes
 from reprior.core.flatten import EntropyReference, image_entropy
 from reprior.fusion import batch as module
 from reprior.fusion.batch import Batch
-from reprior.fusion.kernel import NoPosteriorError
-from reprior.fusion.recipe import Recipe, References
+from reprior.fusion.recipe import NoPosteriorError, Recipe, References
 
 W = -np.log(PRIOR * K)
 KNOWN = {"rgb": (0.3, 0.05), "depth": (0.5, 0.1)}
@@ -40,14 +40,16 @@ def posterior(batch, strengths=(0.4, 0.7), *, log=False):
     return out
 
 
-@pytest.fixture(params=["whole", "blocks", "threads"])
+@pytest.fixture(params=["whole", "blocks", "threads", "arrays"])
 def cut(request, monkeypatch):
-    """Large blocks, tiny blocks, and tiny blocks shared among threads."""
+    """Large blocks, tiny blocks, tiny blocks shared among threads, and those in array code."""
     if request.param != "whole":
-        monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 4 * 5)
+        monkeypatch.setattr(module, "BLOCK_SCORES", 4 * 5)
     if request.param == "threads":
-        monkeypatch.setattr(module, "SCORES_PER_THREAD", 1)
+        monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 1)
         monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
+    if request.param == "arrays":
+        monkeypatch.setattr(kernels, "native", None)
     return request.param
 
 
@@ -145,7 +147,7 @@ def test_axes_that_no_view_can_join(rng):
 @pytest.mark.parametrize("rule", RULES)
 def test_nothing_but_the_result_is_as_large_as_the_scores(rng, rule, monkeypatch):
     """Extra memory does not grow with the number of images."""
-    monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(module, "BLOCK_SCORES", 1 << 12)
     peaks = []
     for n in (8, 32):
         arrays = rng.standard_normal((2, n, K, 64, 64), dtype=np.float32)
@@ -156,3 +158,19 @@ def test_nothing_but_the_result_is_as_large_as_the_scores(rng, rule, monkeypatch
         tracemalloc.stop()
     assert max(peaks) < arrays[0, :8].nbytes
     assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("by", ["image", "pixel"])
+def test_the_same_bits_for_any_number_of_threads(rng, by, monkeypatch):
+    arrays, labels = 2 * rng.standard_normal((2, 40, K, 9)), rng.integers(0, K, (40, 9))
+    monkeypatch.setattr(module, "BLOCK_SCORES", 4 * 9 * 3)
+    monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 1)
+    batch, keep, found = batch_of(arrays, by=by), np.ones((40, 9), bool), []
+    weights = rng.random((40, 9))
+    for n in (1, 2, 5):
+        monkeypatch.setenv("REPRIOR_NUM_THREADS", str(n))
+        tally = batch.tally([(0.2, 0.9)], labels, weights, keep, np.float64)
+        found.append((posterior(batch), *tally, batch.moments()))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -17,7 +17,7 @@ def read(scores, **options):
     return made(PRIOR, KNOWN, dict.fromkeys(KNOWN, 0.5), **options)._read(scores)
 
 
-def test_numpy_takes_the_blocks(rng, monkeypatch):
+def test_numpy_takes_the_kernels(rng, monkeypatch):
     scores, _ = modalities(rng, n=3)
     inputs, recipe = read(scores, class_axis=1)
     expected = posterior(inputs, recipe, [0.5, 0.5], log=False)
