@@ -86,8 +86,9 @@ template <class Array> RowsView rows_view(const Array &scores) {
     if (type == nb::dtype<double>()) v.type = ScoreType::f64;
     else if (type == nb::dtype<float>()) v.type = ScoreType::f32;
     else if (type.code == (uint8_t)nb::dlpack::dtype_code::Float && type.bits == 16) v.type = ScoreType::f16;
+    else if (type.code == (uint8_t)nb::dlpack::dtype_code::Bfloat && type.bits == 16) v.type = ScoreType::bf16;
     else if (type == nb::dtype<uint16_t>()) v.type = ScoreType::bf16;
-    else throw nb::type_error("scores must be float16, float32, float64, or bfloat16 as uint16");
+    else throw nb::type_error("scores must be float16, bfloat16 (also as uint16), float32 or float64");
     v.n_outer = (int64_t)scores.shape(0), v.n_inner = (int64_t)scores.shape(1);
     v.n_classes = (int64_t)scores.shape(2);
     v.outer_stride = scores.stride(0), v.inner_stride = scores.stride(1), v.class_stride = scores.stride(2);

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.core.drawn import labelled
 
+from reprior.core import kernels
 from reprior.core import labelled as module
 from reprior.core.labelled import Labelled, exponential, row_peaks, row_sums
 from reprior.exceptions import LabelsError, ScoresError
@@ -89,7 +90,8 @@ def test_a_sample_of_many_rows(n_classes, rng, monkeypatch):
     assert data.sample() is None
 
 
-def test_a_sample_of_another_library(rng):
+def test_a_sample_of_another_library(rng, monkeypatch):
+    monkeypatch.setattr(kernels, "native", None)
     z, y = rng.normal(size=(10, 3)), rng.integers(3, size=10)
     few = read(torch.tensor(z), torch.tensor(y)).every(3)
     assert (few.samples // 3).tolist() == [0, 1, 2]

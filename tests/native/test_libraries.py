@@ -123,6 +123,9 @@ def test_tensors_that_require_gradients_keep_them(z):
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call:UserWarning")  # of array_api_compat's
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
+)  # PyTorch's own
 def test_what_is_compiled_transformed_or_derived_takes_array_code(z):
     scores = torch.tensor(z, dtype=torch.float32)
     plain = rp.rebalance(scores, PRIOR)

@@ -260,6 +260,8 @@ def index_of(values: Any) -> list[Any] | None:
     >>> index_of([0.3, 0.7]) is None
     True
     """
+    if isinstance(values, np.ndarray):
+        return None
     index = getattr(values, "index", None)
     if index is None or callable(index) or not hasattr(values, "tolist"):
         return None

@@ -172,7 +172,7 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
     axis %= z.ndim
     # The first score, or the first row, settles nearly every case without a pass over the rest.
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
-    if not 0.0 <= float(first[0]) <= 1.0:
+    if not bool((first[0] >= 0.0) & (first[0] <= 1.0)):
         return
     if _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp):
         warnings.warn(
