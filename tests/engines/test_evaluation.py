@@ -291,9 +291,14 @@ def test_what_could_not_be_read_is_said_and_kept(tmp_path):
     assert (silent, whole.left_out) == ([], ())
 
 
-def test_kernels_and_array_code_evaluate_to_the_same_bits(request):
+def test_kernels_and_array_code_evaluate_to_the_same(request):
+    """Decisions to the bit; posteriors, and what is summed of them, to their rounding."""
     data = flat(3, n=6000)
     calibrator, chunks = fitted(data), data.chunks([2500, 5000])
     found = rp.engines.evaluate(calibrator, chunks).metrics
     request.getfixturevalue("without_native")
-    assert rp.engines.evaluate(calibrator, chunks).metrics == found
+    wanted = rp.engines.evaluate(calibrator, chunks).metrics
+    assert found.keys() == wanted.keys()
+    for name, pair in wanted.items():
+        exact = name in ("accuracy", "balanced_accuracy", "mean_iou", "macro_f1")
+        assert found[name] == (pair if exact else pytest.approx(pair, rel=1e-12)), name
