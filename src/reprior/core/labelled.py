@@ -89,8 +89,11 @@ class Labelled:
         known; without one it is taken from the scores.
         """
         xp = namespace(scores, labels, sample_weight)
-        if not is_numpy_namespace(xp) and kernels.host_view(scores) is not None:
-            scores = to_numpy(scores)  # for the kernels: sums have no gradients
+        # Kernels read host arrays: sums have no gradients. Probabilities in bfloat16, which become
+        # float32, would lose the tolerance that rounding to their own dtype needs.
+        rounded = kind != "logits" and dtype_name(getattr(scores, "dtype", "")) == "bfloat16"
+        if not is_numpy_namespace(xp) and not rounded and kernels.host_view(scores) is not None:
+            scores = to_numpy(scores)
             xp = namespace(scores)
         z = as_scores(scores, xp)
         if target_prior is None:
