@@ -265,6 +265,11 @@ bool add_normalised(const Scores &scores, double tolerance, Out<double, 1> facto
 
 using Passes = nb::ndarray<nb::ro, nb::ndim<4>, nb::device::cpu>;
 
+void require_alignment(const RowsView &v) {
+    const uintptr_t size = v.type == ScoreType::f64 ? 8 : v.type == ScoreType::f32 ? 4 : 2;
+    require((uintptr_t)v.data % size == 0, "scores and out must be aligned");
+}
+
 template <class Value> Value named(const std::string &name, const char *const (&names)[3], const char *rule) {
     for (int i = 0; i < 3; ++i)
         if (name == names[i]) return (Value)i;
@@ -283,6 +288,7 @@ Modality modality_of(const Passes &scores, double tolerance) {
     m.n_passes = (int64_t)scores.shape(0), m.pass_stride = scores.stride(0), m.tolerance = tolerance;
     m.factors = nullptr, m.samples_per_factor = 1;
     require(m.n_passes >= 1, "scores must have at least one pass");
+    require_alignment(m.rows);
     return m;
 }
 
@@ -351,6 +357,7 @@ int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const R
     require(as != Form::scores || all.fusion.rule == Rule::product, "scores are those of the rule product");
     const RowsView to = rows_view(Scores(out.data(), {out.shape(0), out.shape(1), out.shape(2)}, nb::handle(),
                                          {out.stride(0), out.stride(1), out.stride(2)}, out.dtype()));
+    require_alignment(to);
     bool wide = false;
     for (const Modality &m : all.modalities) wide |= m.rows.type == ScoreType::f64;
     for (int i = 0; i < 3; ++i) require(out.shape(i) == scores[0].shape(i + 1), "out must have the shape of the scores");

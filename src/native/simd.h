@@ -5,7 +5,12 @@
 // used in kernels: the linker would share their code between levels.
 
 // A call passes vectors through memory, in parts: functions of vectors have to be inlined.
+// A sanitizer checks every access of theirs, and would take too long to compile them so.
+#if defined(__SANITIZE_ADDRESS__)
+#define REPRIOR_INLINE inline
+#else
 #define REPRIOR_INLINE __attribute__((always_inline)) inline
+#endif
 
 #if defined(__AVX512F__)
 constexpr int REGISTER_BYTES = 64;

@@ -69,3 +69,12 @@ def test_nothing_is_served_without_the_extension(monkeypatch):
     monkeypatch.setattr(kernels, "native", None)
     assert not kernels.serves(np.zeros((2, 3)))
     assert kernels.description() == "array code"
+
+
+def test_rows_that_are_not_aligned_are_copied():
+    raw = np.zeros(8 * 6 + 1, np.uint8)[1:].view(np.float64).reshape(2, 3)
+    raw[...] = np.arange(6.0).reshape(2, 3)
+    view = kernels.strided_rows(raw)
+    assert not raw.flags.aligned
+    assert view.flags.aligned
+    np.testing.assert_array_equal(view[0], raw)

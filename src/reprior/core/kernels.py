@@ -164,7 +164,8 @@ def strided_rows(scores: NDArray[Any], *, writable: bool = False) -> NDArray[Any
     if found is None:
         if writable:
             raise ValueError("The rows of this array have no view of two axes and classes.")
-        return np.ascontiguousarray(scores).reshape(1, -1, n_classes)
+        # A copy: np.ascontiguousarray leaves contiguous rows misaligned.
+        return scores.copy(order="C").reshape(1, -1, n_classes)
     (outer, inner), (outer_step, inner_step) = found
     return np.lib.stride_tricks.as_strided(
         scores,

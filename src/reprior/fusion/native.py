@@ -24,7 +24,7 @@ def doubt(recipe: Recipe, m: int, z: Vector, tolerance: float) -> Doubt:
     found = np.empty((2 if recipe.passes else 1, rows.shape[1] * rows.shape[2]))
     if not _extension().entropies(rows, recipe.kind, tolerance, found):
         raise NoPosteriorError(m)
-    return Doubt(*found.reshape(-1, *rows.shape[1:3]))
+    return Doubt(*found.reshape(len(found), *rows.shape[1:3]))
 
 
 def fused(
@@ -64,7 +64,7 @@ def classes(
     common = _common(recipe, parts, tolerances, deltas)
     bad = _extension().fused_classes(*common, strengths, *_how(recipe), found)
     _refuse(bad, len(parts))
-    return found.reshape(-1, n_images, n_pixels)
+    return found.reshape(len(settings), n_images, n_pixels)
 
 
 def _extension() -> Any:
@@ -74,7 +74,7 @@ def _extension() -> Any:
 def _rows(z: Vector) -> Vector:
     """(passes, images, pixels, K), as the kernels take it."""
     if not z.flags.aligned or any(stride % z.itemsize for stride in z.strides):
-        z = np.ascontiguousarray(z)
+        z = z.copy()
     rows = z.swapaxes(-1, -2)
     return rows if rows.ndim == 4 else rows[None]
 
