@@ -354,7 +354,7 @@ int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const R
     const FusionOf all(scores, kind, tolerances, factors, slopes, rule, flatten_first);
     require(strengths.shape(0) == scores.size(), "there must be a strength for each modality");
     const Form as = named<Form>(form, {"posterior", "log", "scores"}, "form must be posterior, log or scores");
-    require(as != Form::scores || all.fusion.rule == Rule::product, "scores are those of the rule product");
+    require(as != Form::scores || all.fusion.rule == Rule::product, "rule must be product for the form scores");
     const RowsView to = rows_view(Scores(out.data(), {out.shape(0), out.shape(1), out.shape(2)}, nb::handle(),
                                          {out.stride(0), out.stride(1), out.stride(2)}, out.dtype()));
     require_alignment(to);
