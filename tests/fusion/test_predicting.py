@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.fusion.shared import PRIOR, made, modalities
 
+from reprior.core import kernels
 from reprior.fusion import predicting
 from reprior.fusion.predicting import decisions, posterior
 
@@ -17,6 +18,7 @@ def read(scores, **options):
     return made(PRIOR, KNOWN, dict.fromkeys(KNOWN, 0.5), **options)._read(scores)
 
 
+@pytest.mark.skipif(kernels.native is None, reason="needs the compiled kernels")
 def test_numpy_takes_the_kernels(rng, monkeypatch):
     scores, _ = modalities(rng, n=3)
     inputs, recipe = read(scores, class_axis=1)
