@@ -110,6 +110,7 @@ test-all: $(HEAVY) $(LAB)/.stamp sanitize ## the heavy tests alone (none of them
 # memory or undefined operation. Python itself is not built that way, so the run-time library of the
 # sanitizer is loaded before it. Leaks are not reported: Python keeps memory until it ends.
 SANITIZED := build/sanitize
+SANITIZED_PATH = PYTHONPATH=$(abspath $(SANITIZED))/src:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .PHONY: sanitize
 sanitize: export REPRIOR_NATIVE = require
 sanitize: $(DEV) ## run the tests of the kernels under AddressSanitizer and UBSan
@@ -119,9 +120,11 @@ sanitize: $(DEV) ## run the tests of the kernels under AddressSanitizer and UBSa
 	@PATH="$(abspath $(BIN)):$$PATH" cmake --build $(SANITIZED)/native
 	@rm -rf $(SANITIZED)/src/reprior && cp -R src/reprior $(SANITIZED)/src/
 	@rm -f $(SANITIZED)/src/reprior/_native.*so && cp $(SANITIZED)/native/_native.*so $(SANITIZED)/src/reprior/
-	@$(THREADS) PYTHONPATH=$(abspath $(SANITIZED))/src ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	@# The editable installation's import hook would win over the path: -S leaves it out.
+	@$(SANITIZED_PATH) $(BIN)/python -S -c 'import reprior; assert "$(SANITIZED)" in reprior.__file__, reprior.__file__'
+	@$(THREADS) $(SANITIZED_PATH) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
-		$(PYTEST) tests/native
+		$(BIN)/python -S -m pytest tests/native
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict, stubtest, import-linter
