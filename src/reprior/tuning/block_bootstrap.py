@@ -97,11 +97,6 @@ class _Blocks:
         return len(self.blocks)
 
     @property
-    def n_switches(self) -> int:
-        """Of all of them."""
-        return sum(block.n_switches for block in self.blocks)
-
-    @property
     def reading(self) -> NoReturn:
         """There are no scores."""
         raise OptionError(
