@@ -71,7 +71,7 @@ $(HEAVY): $(DEV)
 	@$(INSTALL) --group heavy
 	@touch $@
 
-$(LAB)/.stamp: pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE) $(shell find src lab/src -name '*.py' -o -name '*.js*' -o -name '*.html')
+$(LAB)/.stamp: pyproject.toml lab/pyproject.toml constraints.txt $(NATIVE) $(shell find src/reprior lab/src -name '*.py' -o -name '*.js*' -o -name '*.html')
 	@echo "building $(LAB): what pip install . ./lab brings, and nothing else"
 	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
 	@$(LAB)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt . ./lab
