@@ -2,6 +2,7 @@
 
 python -m benchmarks [NAME …] [--json FILE] [--markdown FILE]
 python -m benchmarks held_out --cache DIR [OPTION …]
+python -m benchmarks revisions OTHER_PYTHON [CASE …]
 
 A file keeps what it has of the benchmarks that are not run. Studies take long, have options of
 their own and are not among "all".
@@ -44,7 +45,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
 ASKED_FOR = {"scale_large"}
 
 #: Each is a module with a function ``main`` that takes its arguments.
-STUDIES = ("held_out",)
+STUDIES = ("held_out", "revisions")
 
 
 def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:

@@ -52,10 +52,15 @@ def compare(
         ours()
         theirs()
     ratios = np.array([_seconds(ours) / _seconds(theirs) for _ in range(pairs)])
+    return Row(what, peer, float(np.median(ratios)), *interval(ratios), bar)
+
+
+def interval(ratios: np.ndarray) -> tuple[float, float]:
+    """The 90 % bootstrap interval of the median of paired ratios."""
     rng = np.random.default_rng(0)
-    medians = np.median(rng.choice(ratios, (1000, pairs)), axis=1)
+    medians = np.median(rng.choice(ratios, (1000, ratios.size)), axis=1)
     low, high = np.quantile(medians, INTERVAL)
-    return Row(what, peer, float(np.median(ratios)), float(low), float(high), bar)
+    return float(low), float(high)
 
 
 def has(package: str, install: str | None = None) -> bool:

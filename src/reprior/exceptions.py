@@ -1,7 +1,9 @@
 """Everything reprior raises and warns with.
 
-Every error says which argument is wrong, which rule it breaks, what was found
-and where, and what to do about it::
+An error carries its parts: the argument, the rule it breaks, what was got instead, and the remedy.
+Names of arguments and values inside of these are references (:class:`Argument`, :class:`Setting`,
+:class:`Element`, :class:`Words`), so that each face renders them in its own way: Python as
+``smoothing=1``, the command line as ``--smoothing 1``. Nobody reads the text of an error::
 
     Exception
     ├── ValueError
@@ -23,10 +25,15 @@ and where, and what to do about it::
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, Self, TypeAlias
 
 __all__ = [
+    "Argument",
+    "Element",
+    "Face",
     "FileFormatError",
     "FoldError",
     "InfeasibleError",
@@ -39,12 +46,235 @@ __all__ = [
     "RepriorError",
     "RepriorWarning",
     "ScoresError",
+    "Setting",
+    "Text",
+    "Words",
+    "render",
     "require",
 ]
 
 
-class RepriorError(ValueError):
-    """Base class of every error that reprior raises on purpose."""
+# ------------------------------------------------------------------------------ parts of a text
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The name of an argument: ```smoothing``` in Python; ``place`` is an index into its value."""
+
+    name: str
+    place: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An argument with a value to pass: ``smoothing=1`` in Python."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element that was found in an argument: ``counts[4]=0`` in Python."""
+
+    name: str
+    index: tuple[Any, ...]
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """What Python and the command line say in different words; either may be empty."""
+
+    python: str
+    command_line: str
+
+
+Reference: TypeAlias = Argument | Setting | Element | Words
+
+Text: TypeAlias = str | Reference | Sequence["str | Reference"]
+"""A text: a string, a reference, or a sequence of both that is joined without spaces."""
+
+
+class Face(Protocol):
+    """Renders references as its users know them."""
+
+    def argument(self, argument: Argument) -> str:
+        """The name of an argument."""
+
+    def setting(self, setting: Setting) -> str:
+        """An argument with a value to pass."""
+
+    def element(self, element: Element) -> str:
+        """An element that was found."""
+
+    def words(self, words: Words) -> str:
+        """The face's own words."""
+
+
+class _PythonFace:
+    """Arguments as Python's users type them."""
+
+    def argument(self, argument: Argument) -> str:
+        return f"`{argument.name}{_subscript(argument.place)}`"
+
+    def setting(self, setting: Setting) -> str:
+        return f"{setting.name}={setting.value!r}"
+
+    def element(self, element: Element) -> str:
+        place = f"{element.name}{_subscript(element.index)}"
+        return place if element.value is None else f"{place}={shown(element.value)}"
+
+    def words(self, words: Words) -> str:
+        return words.python
+
+
+_PYTHON = _PythonFace()
+
+
+def render(text: Text, face: Face = _PYTHON) -> str:
+    """Return a text as a face's users read it.
+
+    Examples
+    --------
+    >>> render(["Drop the class, or pass ", Setting("smoothing", 1), "."])
+    'Drop the class, or pass smoothing=1.'
+    """
+    return "".join(_rendered(part, face) for part in _parts(text))
+
+
+def _parts(text: Text) -> list[str | Reference]:
+    return [text] if isinstance(text, str | Reference) else list(text)
+
+
+def _rendered(part: str | Reference, face: Face) -> str:
+    match part:
+        case Argument():
+            return face.argument(part)
+        case Setting():
+            return face.setting(part)
+        case Element():
+            return face.element(part)
+        case Words():
+            return face.words(part)
+    return part
+
+
+def _subscript(index: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def shown(value: Any) -> str:
+    """Return a value as sentences show it: numbers in short, text as it is."""
+    if isinstance(value, str) or not hasattr(value, "__float__"):
+        return str(value)
+    return f"{float(value):g}"
+
+
+class _Parted:
+    """What errors and warnings have in common: a text, or the four parts of one."""
+
+    text: Text
+    argument: str | Argument | None
+    rule: Text
+    got: Text
+    remedy: Text
+
+    def _take(
+        self,
+        text: Text,
+        argument: str | Argument | None,
+        rule: Text,
+        got: Text,
+        remedy: Text,
+    ) -> None:
+        self.text, self.rule, self.got, self.remedy = text, rule, got, remedy
+        self.argument = argument
+
+    def render(self, face: Face = _PYTHON) -> str:
+        """The whole sentence: "`argument` rule. Got got. remedy", or the text and the remedy."""
+        said = [render(self.text, face)] if self.text else []
+        if self.argument is not None:
+            name = self.argument if isinstance(self.argument, Argument) else Argument(self.argument)
+            said.append(f"{face.argument(name)} {render(self.rule, face)}.")
+        if self.got:
+            said.append(f"Got {render(self.got, face)}.")
+        if self.remedy:
+            said.append(render(self.remedy, face))
+        return " ".join(part for part in said if part)
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self.__dict__)
+
+    def mapped(self, change: Callable[[str | Reference], Text]) -> Self:
+        """Return a copy whose parts are changed: to rename an argument, or to move an index."""
+
+        def changed(text: Text) -> Text:
+            return [new for part in _parts(text) for new in _parts(change(part))]
+
+        copy: Self = _made(type(self), self.__dict__)
+        copy.text, copy.rule = changed(self.text), changed(self.rule)
+        copy.got, copy.remedy = changed(self.got), changed(self.remedy)
+        if self.argument is not None:
+            name = self.argument if isinstance(self.argument, Argument) else Argument(self.argument)
+            (new,) = _parts(change(name))
+            copy.argument = new if isinstance(new, Argument) else self.argument
+        return copy
+
+
+def _made(kind: type[Any], state: dict[str, Any]) -> Any:
+    """An error or warning with this state: for pickle and copies, whatever its signature."""
+    made = BaseException.__new__(kind, state["text"])
+    made.__dict__.update(state)
+    return made
+
+
+# -------------------------------------------------------------------------------------- errors
+
+
+class RepriorError(_Parted, ValueError):
+    """Base class of every error that reprior raises on purpose.
+
+    Parameters
+    ----------
+    text : str or sequence of str and references, optional
+        The whole sentence, where it is not about one argument.
+    argument : str or Argument, optional
+        The argument that is wrong.
+    rule : Text
+        What it must be, as in "must be positive for every class".
+    got : Text
+        What it is instead, without a full stop.
+    remedy : Text
+        What to do: whole sentences.
+
+    Examples
+    --------
+    >>> print(
+    ...     RepriorError(
+    ...         argument="source_prior",
+    ...         rule="must be positive for every class",
+    ...         got=Element("source_prior", (3,), 0),
+    ...         remedy=["Drop the class, or pass ", Setting("smoothing", 1), "."],
+    ...     )
+    ... )
+    `source_prior` must be positive for every class. Got source_prior[3]=0. Drop the class, or pass smoothing=1.
+    """  # noqa: E501 - the sentence as it is raised
+
+    def __init__(
+        self,
+        text: Text = "",
+        *,
+        argument: str | Argument | None = None,
+        rule: Text = "",
+        got: Text = "",
+        remedy: Text = "",
+    ) -> None:
+        super().__init__(text)
+        self._take(text, argument, rule, got, remedy)
 
 
 class ScoresError(RepriorError):
@@ -78,13 +308,17 @@ class InfeasibleError(RepriorError):
 
     def __init__(
         self,
-        message: str,
+        text: Text = "",
         *,
         strength: float | None = None,
         shortfall: float | None = None,
         biases: Any = None,
+        argument: str | Argument | None = None,
+        rule: Text = "",
+        got: Text = "",
+        remedy: Text = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(text, argument=argument, rule=rule, got=got, remedy=remedy)
         self.strength = strength
         self.shortfall = shortfall
         self.biases = biases
@@ -110,8 +344,29 @@ class NotFittedError(RepriorError, AttributeError):
     """An object that was used before it was fitted."""
 
 
-class RepriorWarning(UserWarning):
-    """The result stands, but something about it deserves attention."""
+class RepriorWarning(_Parted, UserWarning):
+    """The result stands, but something about it deserves attention.
+
+    Its parameters are those of :class:`RepriorError`.
+    """
+
+    def __init__(
+        self,
+        text: Text = "",
+        *,
+        argument: str | Argument | None = None,
+        rule: Text = "",
+        got: Text = "",
+        remedy: Text = "",
+    ) -> None:
+        super().__init__(text)
+        self._take(text, argument, rule, got, remedy)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

@@ -4,12 +4,12 @@ Nothing here adds a silent epsilon: a probability of 0 is the log-score −inf, 
 """
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.core.arrays import (
     Array,
     Namespace,
@@ -23,7 +23,7 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.checks import check_kind, element, first_index, shown
-from reprior.exceptions import RepriorWarning, ScoresError
+from reprior.exceptions import ScoresError
 
 __all__ = [
     "as_scores",
@@ -175,22 +175,18 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
     if not bool((first[0] >= 0.0) & (first[0] <= 1.0)):
         return
     if _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp):
-        warnings.warn(
+        warn(
             "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "
-            "If they are probabilities, pass kind='probs'.",
-            RepriorWarning,
-            stacklevel=4,
+            "If they are probabilities, pass kind='probs'."
         )
 
 
 def warn_if_single_probs(z: Array, *, xp: Namespace) -> None:
     """Warn where single scores of two classes, declared as logits, all lie in [0, 1]."""
     if z.shape[0] >= FEW_SCORES and bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
-        warnings.warn(
+        warn(
             "`scores` were declared as kind='logits', but every one of them lies in [0, 1]. "
-            "If they are probabilities of the second class, pass kind='probs'.",
-            RepriorWarning,
-            stacklevel=4,
+            "If they are probabilities of the second class, pass kind='probs'."
         )
 
 

@@ -1,0 +1,84 @@
+"""Warnings point at the user's line, wherever in this package they arise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import FrameType
+
+from reprior.exceptions import RepriorWarning, Text
+
+__all__ = ["collect_warnings", "warn"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def warn(warning: Text | RepriorWarning) -> None:
+    """Warn at the user's line: the innermost frame outside of this package and other libraries.
+
+    Frames of libraries are passed over, so that a fit inside of scikit-learn's cross-validation
+    warns where the user called that. Where there is no frame of a user's, the one that called this
+    package stands for it.
+    """
+    made = warning if isinstance(warning, RepriorWarning) else RepriorWarning(warning)
+    frame = _user_frame(sys._getframe(1))
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    name = frame.f_globals.get("__name__")
+    warnings.warn_explicit(
+        made, type(made), frame.f_code.co_filename, frame.f_lineno, module=name, registry=registry
+    )
+
+
+@contextmanager
+def collect_warnings(collected: list[RepriorWarning]) -> Iterator[None]:
+    """Add what reprior warns of to ``collected``, each once; other warnings are passed on.
+
+    Examples
+    --------
+    >>> collected: list[RepriorWarning] = []
+    >>> with collect_warnings(collected):
+    ...     warn("few labels")
+    ...     warn("few labels")
+    >>> [str(each) for each in collected]
+    ['few labels']
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for each in caught:
+        if not isinstance(each.message, RepriorWarning):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        elif each.message not in collected:
+            collected.append(each.message)
+
+
+def _user_frame(frame: FrameType) -> FrameType:
+    caller: FrameType | None = None
+    outer: FrameType | None = frame
+    last = frame
+    while outer is not None:
+        last = outer
+        if _is_own(outer):
+            caller = None
+        else:
+            if not outer.f_code.co_filename.startswith(_library_folders()):
+                return outer
+            caller = caller or outer
+        outer = outer.f_back
+    return caller or last
+
+
+def _is_own(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
+
+
+@cache
+def _library_folders() -> tuple[str, ...]:
+    """Where Python's own and installed modules are."""
+    import sysconfig
+
+    return tuple(sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -1,0 +1,102 @@
+"""Errors and warnings carry their parts, and warnings point at the user's line."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import reprior as rp
+from reprior._warnings import collect_warnings, warn
+from reprior.exceptions import Argument, Element, InfeasibleError, Setting, Words
+
+
+class ShoutingFace:
+    """Renders references in capital letters."""
+
+    def argument(self, argument):
+        return argument.name.upper()
+
+    def setting(self, setting):
+        return f"--{setting.name} {setting.value}"
+
+    def element(self, element):
+        return f"{element.name} of {element.index}: {element.value}"
+
+    def words(self, words):
+        return words.command_line
+
+
+def error_of_a_prior():
+    return rp.PriorError(
+        argument="source_prior",
+        rule="must be positive for every class",
+        got=Element("source_prior", (3,), 0.0),
+        remedy=["Pass ", Setting("smoothing", 1), Words(" to the function", ""), "."],
+    )
+
+
+def test_an_error_renders_its_parts_for_each_face():
+    error = error_of_a_prior()
+    assert str(error) == (
+        "`source_prior` must be positive for every class. Got source_prior[3]=0. "
+        "Pass smoothing=1 to the function."
+    )
+    assert error.render(ShoutingFace()) == (
+        "SOURCE_PRIOR must be positive for every class. Got source_prior of (3,): 0.0. "
+        "Pass --smoothing 1."
+    )
+
+
+def test_a_plain_sentence_is_an_error_too():
+    assert str(rp.RepriorError("It is not.")) == "It is not."
+    assert str(rp.RepriorError("It is not.", remedy="Try again.")) == "It is not. Try again."
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_errors_are_copied_and_pickled_with_their_parts(again):
+    error = again(error_of_a_prior())
+    assert type(error) is rp.PriorError
+    assert error.got == Element("source_prior", (3,), 0.0)
+    assert str(error) == str(error_of_a_prior())
+    found = again(InfeasibleError("Nothing.", strength=0.5, shortfall=0.1))
+    assert (str(found), found.strength, found.shortfall) == ("Nothing.", 0.5, 0.1)
+
+
+def test_mapped_renames_arguments_and_moves_indices():
+    def change(part):
+        if isinstance(part, Argument):
+            return Argument("validation", (1,))
+        if isinstance(part, Element):
+            return Element(part.name, (part.index[0] + 10,), part.value)
+        return part
+
+    error = error_of_a_prior()
+    assert str(error.mapped(change)).startswith(
+        "`validation[1]` must be positive for every class. Got source_prior[13]=0."
+    )
+    assert str(error).startswith("`source_prior`")
+
+
+def test_a_warning_points_at_the_line_that_called_the_package():
+    scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    with pytest.warns(rp.RepriorWarning, match="sums to 1") as caught:
+        rp.rebalance(scores, [0.5, 0.5])
+    assert caught[0].filename == __file__
+
+
+def test_warnings_are_collected_once_each_and_others_are_passed_on():
+    collected = []
+
+    def work():
+        with collect_warnings(collected):
+            warn("few labels")
+            warn("few labels")
+            warnings.warn("another's", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="another's"):
+        work()
+    assert [str(each) for each in collected] == ["few labels"]
