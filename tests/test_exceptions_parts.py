@@ -66,6 +66,12 @@ def test_errors_are_copied_and_pickled_with_their_parts(again):
     assert (str(found), found.strength, found.shortfall) == ("Nothing.", 0.5, 0.1)
 
 
+def test_errors_of_two_families_are_pickled_too():
+    for kind in (rp.exceptions.MissingDependencyError, rp.exceptions.NotFittedError):
+        found = pickle.loads(pickle.dumps(kind("It is not there.")))
+        assert (type(found), str(found)) == (kind, "It is not there.")
+
+
 def test_mapped_renames_arguments_and_moves_indices():
     def change(part):
         if isinstance(part, Argument):

@@ -227,7 +227,8 @@ class _Parted:
 
 def _made(kind: type[Any], state: dict[str, Any]) -> Any:
     """An error or warning with this state: for pickle and copies, whatever its signature."""
-    made = BaseException.__new__(kind, state["text"])
+    new: Callable[..., Any] = kind.__new__  # of a class with other bases than ValueError too
+    made = new(kind, state["text"])
     made.__dict__.update(state)
     return made
 
