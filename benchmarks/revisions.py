@@ -127,7 +127,7 @@ CASES: dict[str, tuple[str, str]] = {
     "fit_file": (
         "z, y, p = scores_of(500_000, 14); f = Path(tempfile.mkdtemp()) / 'a.npz'; "
         "np.savez(f, scores=z, labels=y); from reprior.engines import fit; "
-        "from reprior import open_scores",
+        "from reprior.files.scores import open_scores",
         "fit(rp.PosteriorCalibrator(p), open_scores(f, kind='logits'))",
     ),
     "fit_csv": (
