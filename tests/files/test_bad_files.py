@@ -18,7 +18,7 @@ from reprior.exceptions import (
     RepriorError,
     ScoresError,
 )
-from reprior.files.formats.reader import DamagedError
+from reprior.files.formats.interface import DamagedError
 from reprior.files.scores import open_scores
 
 

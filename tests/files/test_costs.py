@@ -171,7 +171,7 @@ def test_binary_data(tmp_path):
 
 def test_many_classes_are_read_at_once(tmp_path, monkeypatch):
     """The names are made a set once, not once for every name."""
-    from reprior.files import costs, small_text
+    from reprior.files import costs, text_files
 
     made = []
 
@@ -179,7 +179,7 @@ def test_many_classes_are_read_at_once(tmp_path, monkeypatch):
         made.append(1)
         return set(values)
 
-    for module in (costs, small_text):
+    for module in (costs, text_files):
         monkeypatch.setattr(module, "set", counted, raising=False)
     names = [f"c{k}" for k in range(50)]
     lines = [["", *names, "ask"], *([a, *("1" for _ in names), "0"] for a in names)]

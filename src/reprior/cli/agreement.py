@@ -83,10 +83,10 @@ def _shape_of_first(paths: Sequence[str], reading: Reading) -> tuple[int | None,
 
     Files that cannot be read are passed over where that is asked for.
     """
+    from reprior.files.chunks import UNREADABLE
     from reprior.files.detect import detect_format
-    from reprior.files.formats.reader import NoRowsError
+    from reprior.files.formats.interface import NoRowsError
     from reprior.files.scores import expand_paths, open_scores
-    from reprior.files.walk import UNREADABLE
 
     passed_by = UNREADABLE if reading.skip_unreadable else (NoRowsError,)
     for path in expand_paths(list(paths), "paths"):

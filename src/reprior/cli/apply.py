@@ -28,9 +28,9 @@ from reprior.cli.options import (
 from reprior.cli.outputs import check_output, refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
-from reprior.files.formats.reader import DamagedError
+from reprior.files.chunks import LeftOut, said_of
+from reprior.files.formats.interface import DamagedError
 from reprior.files.rooms import sweep
-from reprior.files.walk import LeftOut, said_of
 
 if TYPE_CHECKING:
     from reprior.files.score_file import ScoreFile

@@ -14,9 +14,9 @@ from reprior.cli.applying import Applying
 from reprior.cli.outputs import refuse_inputs
 from reprior.exceptions import OptionError
 from reprior.files.atomic import output_target
+from reprior.files.chunks import UNREADABLE, LeftOut
 from reprior.files.detect import is_store
 from reprior.files.rooms import sweep
-from reprior.files.walk import UNREADABLE, LeftOut
 
 if TYPE_CHECKING:
     from reprior.files.chunk import Chunk

@@ -26,7 +26,7 @@ from reprior.cli.options import (
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import CHANGE, Grid, before_after, whole
 from reprior.core.checks import check_bounds
-from reprior.files.walk import said_of
+from reprior.files.chunks import said_of
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.groups import group_metric, shot_groups
 

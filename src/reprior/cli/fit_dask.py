@@ -85,8 +85,8 @@ def first_shard(
     long as the block lasts.
     """
     from reprior.engines.dask_shards import expand_urls, nearby
-    from reprior.files.formats.reader import NoRowsError
-    from reprior.files.walk import UNREADABLE
+    from reprior.files.chunks import UNREADABLE
+    from reprior.files.formats.interface import NoRowsError
 
     urls = expand_urls(list(val), "val", {})
     labels: Sequence[str | None] = [None] * len(urls)

@@ -10,7 +10,7 @@ import numpy as np
 from reprior.cli.agreement import shown_paths
 from reprior.cli.inputs import ID_COLUMN
 from reprior.exceptions import ScoresError
-from reprior.files.formats.reader import NamedLabels, ReadOptions
+from reprior.files.formats.interface import NamedLabels, ReadOptions
 from reprior.files.labels import LabelFile, is_index, open_labels, plain_label
 
 if TYPE_CHECKING:

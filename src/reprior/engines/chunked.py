@@ -19,7 +19,7 @@ from reprior.engines.passes import ChunkedSource
 from reprior.engines.profiling import LOG_LOSS, Profiler
 from reprior.engines.stream import Progress, Stream, settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
-from reprior.files.walk import LeftOut, said_of
+from reprior.files.chunks import LeftOut, said_of
 from reprior.tuning.merging import ProfileSum
 from reprior.tuning.objective import Best
 

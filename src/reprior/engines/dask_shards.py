@@ -21,7 +21,7 @@ from reprior.exceptions import (
     RepriorError,
     require,
 )
-from reprior.files.formats.reader import NoRowsError, Reader, apart, few
+from reprior.files.formats.interface import NoRowsError, Reader, apart, few
 from reprior.files.score_file import ScoreFile
 from reprior.files.scores import expand_paths, open_scores
 

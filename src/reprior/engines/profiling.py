@@ -29,8 +29,8 @@ from reprior.engines.resuming import (
 )
 from reprior.engines.stream import Part, Stream
 from reprior.files.chunk import Chunk
+from reprior.files.chunks import FileChunk, LeftOut, Place
 from reprior.files.score_file import ScoreFile
-from reprior.files.walk import FileChunk, LeftOut, Place
 from reprior.tuning.bin_grid import n_cells
 from reprior.tuning.gross import GrossTable
 from reprior.tuning.merging import MOST_CELLS, ProfileSum

@@ -26,8 +26,8 @@ from reprior.engines.passes import KEPT_SCORES
 from reprior.engines.stream import Progress, as_chunk, located, refuse_paths
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 from reprior.files.chunk import Chunk
+from reprior.files.chunks import said_of
 from reprior.files.score_file import ScoreFile
-from reprior.files.walk import said_of
 
 __all__ = ["estimate_target_prior"]
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.formats.reader import few
-from reprior.files.small_text import csv_rows, is_json, json_of, order_of, refuse_twice, text_of
+from reprior.files.formats.interface import few
+from reprior.files.text_files import csv_rows, is_json, json_of, order_of, refuse_twice, text_of
 
 __all__ = ["Costs", "read_costs"]
 

@@ -15,10 +15,7 @@ from reprior.exceptions import LabelsError
 from reprior.files.detect import detect_format
 from reprior.files.formats.arrays import Stored, as_raw_labels, refuse_objects
 from reprior.files.formats.csv import csv_batches, csv_header, line_finder
-from reprior.files.formats.npy import StoredNpy
-from reprior.files.formats.npz import read_members
-from reprior.files.formats.parquet import parquet_batches, read_schema
-from reprior.files.formats.reader import (
+from reprior.files.formats.interface import (
     ColumnsError,
     Labels,
     NamedLabels,
@@ -26,6 +23,9 @@ from reprior.files.formats.reader import (
     Vector,
     few,
 )
+from reprior.files.formats.npy import StoredNpy
+from reprior.files.formats.npz import read_members
+from reprior.files.formats.parquet import parquet_batches, read_schema
 from reprior.files.formats.tables import label_array
 
 __all__ = [

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import cast
 
 from reprior.exceptions import FileFormatError, OptionError
+from reprior.files.chunks import UNREADABLE, LeftOut
 from reprior.files.detect import detect_format
-from reprior.files.formats.reader import ColumnsError, NoRowsError, Reader, ReadOptions
+from reprior.files.formats.interface import ColumnsError, NoRowsError, Reader, ReadOptions
 from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelFile
-from reprior.files.walk import UNREADABLE, LeftOut
 
 __all__ = ["Opened", "none_left", "open_all", "open_reader", "refuse_twice"]
 

@@ -16,7 +16,7 @@ from reprior.files.chunk import Chunk
 from reprior.files.class_names import as_class_names
 from reprior.files.detect import FORMATS, format_of_name, is_store
 from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
-from reprior.files.formats.reader import Reader, apart, few
+from reprior.files.formats.interface import Reader, apart, few
 from reprior.files.formats.tables import TableReader
 from reprior.files.score_file import ScoreFile
 from reprior.files.writers.writer import Layout, Writer

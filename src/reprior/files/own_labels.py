@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reprior.files.formats.reader import Vector
+from reprior.files.formats.interface import Vector
 from reprior.files.labels import LabelCoder, LabelFile
 
 __all__ = ["OwnLabels", "odd_pair"]

@@ -18,12 +18,12 @@ from reprior.exceptions import (
     ScoresError,
 )
 from reprior.files.chunk import Chunk
-from reprior.files.formats.reader import Reader, ReadOptions, few, no_rows
+from reprior.files.chunks import Group, LeftOut, Place, Walk, label_mismatch
+from reprior.files.formats.interface import Reader, ReadOptions, few, no_rows
 from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelCoder, LabelFile, odd_integers
 from reprior.files.opening import none_left
 from reprior.files.own_labels import odd_pair
-from reprior.files.walk import Group, LeftOut, Place, Walk, label_mismatch
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "ScoreFile"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from reprior.core.checks import check_choice, check_kind
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.class_names import as_class_names
-from reprior.files.formats.reader import Reader, ReadOptions, apart, few
+from reprior.files.formats.interface import Reader, ReadOptions, apart, few
 from reprior.files.formats.tables import TableReader
 from reprior.files.labels import LabelFile, open_labels
 from reprior.files.opening import open_all

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
-from reprior.files.formats.reader import (
+from reprior.files.formats.interface import (
     Block,
     ColumnsError,
     Labels,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprior.files.formats.reader import ColumnsError, ReadOptions, few
+from reprior.files.formats.interface import ColumnsError, ReadOptions, few
 
 __all__ = ["PREDICTION", "SCORE_SUFFIX", "ColumnPlan", "plan_columns", "refuse_repeats"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from reprior.exceptions import FileFormatError, RepriorError, ScoresError, require
 from reprior.files.formats.columns import plan_columns, refuse_repeats
-from reprior.files.formats.reader import ReadOptions, Vector, damaged, no_rows
+from reprior.files.formats.interface import ReadOptions, Vector, damaged, no_rows
 from reprior.files.formats.tables import TableReader
 
 __all__ = ["csv_batches", "csv_header", "line_finder", "open_csv", "parse_numbers"]

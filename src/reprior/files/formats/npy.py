@@ -13,7 +13,7 @@ import numpy as np
 
 from reprior.exceptions import FileFormatError
 from reprior.files.formats.arrays import ArrayReader, refuse_objects
-from reprior.files.formats.reader import ReadOptions, Vector, damaged
+from reprior.files.formats.interface import ReadOptions, Vector, damaged
 
 __all__ = ["StoredNpy", "open_npy", "read_header"]
 

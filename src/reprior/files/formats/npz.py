@@ -18,8 +18,8 @@ import numpy as np
 
 from reprior.exceptions import RepriorError
 from reprior.files.formats.arrays import ArrayReader, Stored, open_arrays, refuse_objects
+from reprior.files.formats.interface import ReadOptions, Vector, damaged
 from reprior.files.formats.npy import read_header
-from reprior.files.formats.reader import ReadOptions, Vector, damaged
 
 __all__ = ["StoredMember", "open_npz", "read_members"]
 

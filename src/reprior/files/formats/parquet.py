@@ -13,7 +13,7 @@ import numpy as np
 
 from reprior.exceptions import require
 from reprior.files.formats.columns import plan_columns
-from reprior.files.formats.reader import (
+from reprior.files.formats.interface import (
     CLASS_NAMES_KEY,
     KIND_KEY,
     ColumnsError,

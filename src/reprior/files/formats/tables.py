@@ -13,7 +13,7 @@ import numpy as np
 
 from reprior.exceptions import LabelsError, ScoresError, require
 from reprior.files.formats.columns import ColumnPlan
-from reprior.files.formats.reader import Block, Labels, NamedLabels, Vector
+from reprior.files.formats.interface import Block, Labels, NamedLabels, Vector
 
 __all__ = ["TableReader", "label_array", "list_length", "numbers_of"]
 

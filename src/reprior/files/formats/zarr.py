@@ -13,7 +13,7 @@ import numpy as np
 
 from reprior.exceptions import RepriorError, require
 from reprior.files.formats.arrays import ArrayReader, Stored, open_arrays, refuse_objects
-from reprior.files.formats.reader import CLASS_NAMES_KEY, KIND_KEY, ReadOptions, Vector, damaged
+from reprior.files.formats.interface import CLASS_NAMES_KEY, KIND_KEY, ReadOptions, Vector, damaged
 
 __all__ = ["StoredZarr", "open_zarr", "read_store"]
 

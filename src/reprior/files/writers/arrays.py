@@ -13,7 +13,7 @@ import numpy as np
 
 from reprior.files.chunk import Chunk
 from reprior.files.formats.arrays import RENEWED, fixed_width
-from reprior.files.formats.reader import few
+from reprior.files.formats.interface import few
 from reprior.files.writers.spool import NpyFile, Spool, npy_header
 from reprior.files.writers.writer import Layout, Vector
 

@@ -14,7 +14,7 @@ from reprior.exceptions import require
 from reprior.files.chunk import Chunk
 from reprior.files.formats.arrays import RENEWED
 from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
-from reprior.files.formats.reader import CLASS_NAMES_KEY, KIND_KEY, few
+from reprior.files.formats.interface import CLASS_NAMES_KEY, KIND_KEY, few
 from reprior.files.writers.writer import Layout, Vector
 
 __all__ = ["CsvWriter", "ParquetWriter", "output_table"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reprior.exceptions import FileFormatError, PriorError
-from reprior.files.small_text import csv_rows, is_json, json_of, order_of, text_of
+from reprior.files.text_files import csv_rows, is_json, json_of, order_of, text_of
 
 PATH = Path("small.txt")
 

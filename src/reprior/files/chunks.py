@@ -14,7 +14,7 @@ import numpy as np
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files.chunk import Chunk
-from reprior.files.formats.reader import Block, Reader, Vector, few
+from reprior.files.formats.interface import Block, Reader, Vector, few
 from reprior.files.labels import LabelCoder, LabelFile
 from reprior.files.own_labels import OwnLabels
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import FileFormatError, RepriorError
-from reprior.files.formats.reader import few
+from reprior.files.formats.interface import few
 
 __all__ = ["csv_rows", "is_json", "json_of", "order_of", "refuse_twice", "text_of"]
 

@@ -13,8 +13,8 @@ from tests.files.shared import FORMATS, write
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files import score_file
+from reprior.files.chunks import LeftOut, said_of
 from reprior.files.scores import open_scores
-from reprior.files.walk import LeftOut, said_of
 
 ROWS, CLASSES = 50, 3
 
