@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
     from reprior import engines, metrics
     from reprior._versions import show_versions
     from reprior.calibrator import PosteriorCalibrator
+    from reprior.calibrator.tracker import PriorTracker
     from reprior.core.decision import decide, expected_costs
     from reprior.core.flatten import EntropyReference, flatten
     from reprior.core.fuse import fuse
@@ -28,7 +29,7 @@ if _typing.TYPE_CHECKING:
     from reprior.core.scaling import ScalingFit, fit_scaling
     from reprior.core.score_map import ScoreMap
     from reprior.core.shift import estimate_target_prior, estimate_target_prior_report
-    from reprior.core.shift_report import TargetPriorReport
+    from reprior.core.shift.report import TargetPriorReport
     from reprior.core.temperature import TemperatureFit, fit_temperature
     from reprior.exceptions import (
         FileFormatError,
@@ -47,7 +48,6 @@ if _typing.TYPE_CHECKING:
     from reprior.fusion import ModalityFusion
     from reprior.loading import load
     from reprior.metrics import ClassCounts, CountMetric
-    from reprior.tracker import PriorTracker
     from reprior.tuning.bootstrap import StrengthBootstrap
     from reprior.tuning.crossval import CrossValidation, cross_validate
     from reprior.tuning.objective import Best, ParetoFront
@@ -137,7 +137,7 @@ _MODULES = {
     "ScoreMap": "reprior.core.score_map",
     "estimate_target_prior": "reprior.core.shift",
     "estimate_target_prior_report": "reprior.core.shift",
-    "TargetPriorReport": "reprior.core.shift_report",
+    "TargetPriorReport": "reprior.core.shift.report",
     "TemperatureFit": "reprior.core.temperature",
     "fit_temperature": "reprior.core.temperature",
     "FileFormatError": "reprior.exceptions",
@@ -156,7 +156,7 @@ _MODULES = {
     "load": "reprior.loading",
     "ClassCounts": "reprior.metrics",
     "CountMetric": "reprior.metrics",
-    "PriorTracker": "reprior.tracker",
+    "PriorTracker": "reprior.calibrator.tracker",
     "StrengthBootstrap": "reprior.tuning.bootstrap",
     "CrossValidation": "reprior.tuning.crossval",
     "cross_validate": "reprior.tuning.crossval",

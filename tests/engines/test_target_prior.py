@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.engines.shared import cuts, quietly
 
 import reprior as rp
-from reprior.core import shift_newton
-from reprior.core.shift import METHODS
+from reprior.core.shift import METHODS, newton
 from reprior.engines import estimate_target_prior, target_prior
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.files.chunk import Chunk
@@ -62,7 +61,7 @@ def test_any_chunking_is_the_whole(seed, where, method, keeps, short):
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_newtons_method_over_chunks(monkeypatch, keeps):
-    monkeypatch.setattr(shift_newton, "PATIENCE", 3)
+    monkeypatch.setattr(newton, "PATIENCE", 3)
     monkeypatch.setattr(target_prior, "KEPT_SCORES", 1 << 20 if keeps else 10)
     scores, _ = world(3, 500, gap=0.6)
     found, said = quietly(estimate_target_prior, cut(scores, [7, 100]), source_prior=SOURCE)
@@ -72,7 +71,7 @@ def test_newtons_method_over_chunks(monkeypatch, keeps):
 
 
 def test_blocks_of_the_core_cut_through_chunks(monkeypatch):
-    monkeypatch.setattr("reprior.core.shift_em.BLOCK_ITEMS", 4 * 17)
+    monkeypatch.setattr("reprior.core.shift.em.BLOCK_ITEMS", 4 * 17)
     monkeypatch.setattr(target_prior, "KEPT_SCORES", 10)
     scores, _ = world(3, 500)
     found = estimate_target_prior(cut(scores, [3, 17, 18, 99, 300]), source_prior=SOURCE)

@@ -27,11 +27,11 @@ from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid
 from reprior.cli.target import sample_rows
 from reprior.core.shift import METHODS, estimate_target_prior_report
-from reprior.core.shift_newton import MOST_CLASSES
+from reprior.core.shift.newton import MOST_CLASSES
 from reprior.exceptions import LabelsError, OptionError
 
 if TYPE_CHECKING:
-    from reprior.core.shift_report import TargetPriorReport
+    from reprior.core.shift.report import TargetPriorReport
     from reprior.files.score_file import ScoreFile
 
 __all__ = ["command", "sample_labelled_rows"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprior.core.checks import KINDS
-from reprior.core.tracking import block_of
+from reprior.core.shift.tracking import block_of
 from reprior.files.archive import check_header
 from reprior.files.documents import (
     Rule,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 from tests.core.drawn import log_loss
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 import reprior as rp
 from reprior.core.scaling import fit_scaling
-from reprior.core.shift_calibration import fitted_calibration
-from reprior.core.shift_rows import Affine, Validation
+from reprior.core.shift.calibration import fitted_calibration
+from reprior.core.shift.rows import Affine, Validation
 from reprior.exceptions import LabelsError, ScoresError
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core import shift_bootstrap
 from reprior.core.checks import check_finite_number, column_names
 from reprior.core.heard import heard
-from reprior.core.shift_bootstrap import Progress
-from reprior.core.shift_em import Likelihood
-from reprior.core.shift_estimate import (
+from reprior.core.shift import bootstrap
+from reprior.core.shift.bootstrap import Progress
+from reprior.core.shift.em import Likelihood
+from reprior.core.shift.estimator import (
     METHODS,
     Estimate,
     Known,
@@ -24,9 +24,9 @@ from reprior.core.shift_estimate import (
     know,
     solver,
 )
-from reprior.core.shift_predictions import Predicted
-from reprior.core.shift_recalibration import recalibrated
-from reprior.core.shift_report import TargetPriorReport
+from reprior.core.shift.predictions import Predicted
+from reprior.core.shift.recalibration import recalibrated
+from reprior.core.shift.report import TargetPriorReport
 from reprior.exceptions import OptionError, RepriorWarning
 
 __all__ = ["METHODS", "estimate_target_prior", "estimate_target_prior_report"]
@@ -246,7 +246,7 @@ def estimate_target_prior_report(
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     rng = np.random.default_rng(random_state)
     replicates = _replicates(
-        known, estimate, target, int(n_replicates), rng, progress or shift_bootstrap.ignored
+        known, estimate, target, int(n_replicates), rng, progress or bootstrap.ignored
     )
     return _reported(known, estimate, len(target), replicates, level)
 
@@ -260,7 +260,7 @@ def _reported(
 ) -> TargetPriorReport:
     return TargetPriorReport(
         prior=estimate.prior,
-        intervals=shift_bootstrap.intervals(replicates, confidence),
+        intervals=bootstrap.intervals(replicates, confidence),
         confidence=confidence,
         replicates=replicates,
         source_prior=known.source,
@@ -295,14 +295,14 @@ def _replicates(
     progress: Progress,
 ) -> NDArray[np.float64]:
     """Return the estimates of samples drawn again."""
-    seen, few = None, known.source.size <= shift_bootstrap.MOST_CLASSES
+    seen, few = None, known.source.size <= bootstrap.MOST_CLASSES
     if isinstance(target, Likelihood):
         if few and known.fitted is not None and known.labelled is not None:
             seen = recalibrated(known.labelled, known.source, n, rng)
-        return shift_bootstrap.em_replicates(
+        return bootstrap.em_replicates(
             target, estimate.prior, known.source, n, rng, seen=seen, progress=progress
         )
     assert known.labelled is not None  # noqa: S101 - all methods but EM have labels
-    return shift_bootstrap.moment_replicates(
+    return bootstrap.moment_replicates(
         target, *known.labelled, solver(known.method), known.source, n, rng, progress=progress
     )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from reprior.core.shift_moments import Moments, bbse
-from reprior.core.shift_rlls import _BoundedRidge, rlls, strength_of_penalty, weights
+from reprior.core.shift.moments import Moments, bbse
+from reprior.core.shift.rlls import _BoundedRidge, rlls, strength_of_penalty, weights
 
 ROUNDING = 1e-11
 """By how much our objective may be above that of another optimiser. It is of the order of 1; where

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
-from reprior.core import shift_em
-from reprior.core.shift_em import Likelihood, climb
+from reprior.core.shift import em
+from reprior.core.shift.em import Likelihood, climb
 
 CLOSE = 1e-8
 """EM ends where less than 1e-9 is to come, by an estimate of what is to come."""
@@ -34,7 +34,7 @@ def test_replicates_side_by_side_are_each_alone(seed):
     counts = rng.multinomial(60, np.full(60, 1 / 60), size=5).astype(np.uint8)
     likelihood = Likelihood(scores, here.source)
     found = climb(likelihood.of(counts), np.tile(here.source, (5, 1)))
-    assert (found.left <= shift_em.CHANGE_TOLERANCE).all()
+    assert (found.left <= em.CHANGE_TOLERANCE).all()
     for row, prior in zip(counts, found.priors, strict=True):
         alone = climb(likelihood.of(row[None]), here.source[None])
         np.testing.assert_allclose(prior, alone.priors[0], atol=CLOSE)
@@ -74,7 +74,7 @@ def test_blocks_add_up(monkeypatch):
     likelihood, which = Likelihood(scores, here.source, counts), np.arange(3)
     priors = rng.dirichlet(np.ones(3), 3)
     whole = likelihood(priors, which)
-    monkeypatch.setattr(shift_em, "BLOCK_ITEMS", 21)
+    monkeypatch.setattr(em, "BLOCK_ITEMS", 21)
     parts = likelihood(priors, which)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13)
@@ -86,7 +86,7 @@ def test_steps_and_passes_are_counted():
     scores, _ = here.draw(rng, 200, here.target)
     short = climb(Likelihood(scores, here.source), here.source[None], max_iterations=6)
     assert short.iterations.tolist() == [6]
-    assert short.left[0] > shift_em.CHANGE_TOLERANCE
+    assert short.left[0] > em.CHANGE_TOLERANCE
     long = climb(Likelihood(scores, here.source), here.source[None])
     assert long.iterations[0] > 6
     assert long.change[0] < short.change[0]

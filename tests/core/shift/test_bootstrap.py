@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core import shift_bootstrap
-from reprior.core.shift import METHODS
-from reprior.core.shift_em import Likelihood
-from reprior.core.shift_predictions import SoftPredictions, predictions
+from reprior.core.shift import METHODS, bootstrap
+from reprior.core.shift.em import Likelihood
+from reprior.core.shift.predictions import SoftPredictions, predictions
 
 
 def problem(seed=0, n=200, n_labels=150, separation=2.5):
@@ -46,7 +45,7 @@ def test_the_same_seed_gives_the_same_replicates(method):
 def test_how_replicates_are_grouped_makes_no_difference(method, monkeypatch):
     here, scores, validation = problem()
     whole = report(scores, here, validation, method, n_replicates=11)
-    monkeypatch.setattr(shift_bootstrap, "GROUP_ITEMS", 8 * 9 * 11 if method != "em" else 800)
+    monkeypatch.setattr(bootstrap, "GROUP_ITEMS", 8 * 9 * 11 if method != "em" else 800)
     np.testing.assert_allclose(  # four replicates at a time, or sums over blocks of samples
         report(scores, here, validation, method, n_replicates=11).replicates,
         whole.replicates, atol=1e-9,
@@ -56,7 +55,7 @@ def test_how_replicates_are_grouped_makes_no_difference(method, monkeypatch):
 def test_of_very_many_classes_replicates_are_by_em(monkeypatch):
     here, scores, validation = problem()
     known = report(scores, here, validation, "em").replicates
-    monkeypatch.setattr(shift_bootstrap, "MOST_CLASSES", 2)
+    monkeypatch.setattr(bootstrap, "MOST_CLASSES", 2)
     told = []
     found = report(scores, here, validation, "em", progress=told.append).replicates
     np.testing.assert_allclose(found, known, atol=1e-5)
@@ -124,8 +123,8 @@ def test_a_class_whose_estimate_is_0_may_come_back():
     scores, _ = here.draw(rng, 60, np.array([0.97, 0.0, 0.03]))
     likelihood = Likelihood(scores, here.source)
     estimate = np.array([0.97, 0.0, 0.03])
-    found = shift_bootstrap.em_replicates(likelihood, estimate, here.source, 100, rng)
-    again = shift_bootstrap.em_replicates(likelihood, here.source, here.source, 100, rng)
+    found = bootstrap.em_replicates(likelihood, estimate, here.source, 100, rng)
+    again = bootstrap.em_replicates(likelihood, here.source, here.source, 100, rng)
     assert 0.01 < again[:, 1].mean() < 0.1  # what the samples say
     np.testing.assert_allclose(found[:, 1].mean(), again[:, 1].mean(), atol=0.03)
 
@@ -139,9 +138,9 @@ def test_soft_predictions_are_multiplied_out_a_class_at_a_time(monkeypatch):
     monkeypatch.setattr(
         SoftPredictions, "probabilities", lambda self: sizes.append(len(self)) or whole(self)
     )
-    means = shift_bootstrap._class_means(found, labels, 7, np.random.default_rng(1))
+    means = bootstrap._class_means(found, labels, 7, np.random.default_rng(1))
     assert sizes == [20, 20, 20]
     again = np.random.default_rng(1)
     for k in range(3):
-        column = shift_bootstrap._weighted_means(expected[k], 7, again)
+        column = bootstrap._weighted_means(expected[k], 7, again)
         np.testing.assert_array_equal(means[:, :, k], column)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift_predictions import Predicted
+from reprior.core.shift.predictions import Predicted
 
 __all__ = [
     "Conditioning",

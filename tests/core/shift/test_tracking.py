@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.shifted import World, world
+from tests.core.shift.shifted import World, world
 
-from reprior.core.tracking import (
+from reprior.core.shift.tracking import (
     CAUTION,
     KEPT,
     Ratios,

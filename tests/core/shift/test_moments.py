@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 from reprior.core.shift import estimate_target_prior
-from reprior.core.shift_moments import Moments, bbse, conditioning, truncated
-from reprior.core.shift_predictions import predictions
+from reprior.core.shift.moments import Moments, bbse, conditioning, truncated
+from reprior.core.shift.predictions import predictions
 from reprior.exceptions import RepriorWarning
 
 EXACT = 1e-12

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
-from reprior.core import shift_em, shift_newton
-from reprior.core.shift_em import CHANGE_TOLERANCE, Climb, Likelihood, climb
-from reprior.core.shift_newton import derivatives, most_likely, newton_climb, nonnegative
+from reprior.core.shift import em, newton
+from reprior.core.shift.em import CHANGE_TOLERANCE, Climb, Likelihood, climb
+from reprior.core.shift.newton import derivatives, most_likely, newton_climb, nonnegative
 
 GAP = 1e-9
 """By how much the likelihood may be below its maximum, which the slopes bound from above."""
@@ -82,14 +82,14 @@ def test_blocks_and_float32(monkeypatch):
     whole, source = likelihood_of(2, 300, 3, 1.5)
     narrow, _ = likelihood_of(2, 300, 3, 1.5, np.float32)
     expected = newton_climb(whole, at(source)).priors
-    monkeypatch.setattr(shift_em, "BLOCK_ITEMS", 50)
+    monkeypatch.setattr(em, "BLOCK_ITEMS", 50)
     np.testing.assert_allclose(newton_climb(whole, at(source)).priors, expected, atol=CLOSE)
     np.testing.assert_allclose(newton_climb(narrow, at(source)).priors, expected, atol=1e-4)
 
 
 def test_an_interrupted_climb_says_so(monkeypatch):
     likelihood, source = likelihood_of(0, 60, 4, 0.7)
-    monkeypatch.setattr(shift_newton, "MAX_STEPS", 1)
+    monkeypatch.setattr(newton, "MAX_STEPS", 1)
     assert newton_climb(likelihood, at(source)).left[0] > CHANGE_TOLERANCE
 
 
@@ -119,20 +119,20 @@ class TestMostLikely:
 
     def test_newton_where_em_crawls(self, monkeypatch):
         likelihood, source = likelihood_of(0, 60, 4, 0.7)
-        monkeypatch.setattr(shift_newton, "PATIENCE", 6)
+        monkeypatch.setattr(newton, "PATIENCE", 6)
         found = most_likely(likelihood, source)
         assert gap(likelihood, found.priors[0]) <= GAP
         assert 6 < found.iterations[0] < 50
 
     def test_em_goes_on_where_classes_are_many(self, monkeypatch):
         likelihood, source = likelihood_of(3, 400, 3, 3.0)
-        monkeypatch.setattr(shift_newton, "PATIENCE", 6)
-        monkeypatch.setattr(shift_newton, "MOST_CLASSES", 2)
+        monkeypatch.setattr(newton, "PATIENCE", 6)
+        monkeypatch.setattr(newton, "MOST_CLASSES", 2)
         found = most_likely(likelihood, source)
         expected = climb(likelihood, source[None])
         np.testing.assert_allclose(found.priors, expected.priors, atol=CLOSE)
         assert found.iterations[0] > 6
-        monkeypatch.setattr(shift_em, "MAX_ITERATIONS", 6)
+        monkeypatch.setattr(em, "MAX_ITERATIONS", 6)
         assert most_likely(likelihood, source).iterations.tolist() == [6]
 
 
@@ -147,7 +147,7 @@ def test_a_class_next_to_0_that_should_be_far_from_it_comes_back():
 
 @pytest.mark.parametrize("counted", [False, True])
 def test_derivatives_are_those_of_the_samples_one_by_one(monkeypatch, counted):
-    monkeypatch.setattr(shift_em, "BLOCK_ITEMS", 40)
+    monkeypatch.setattr(em, "BLOCK_ITEMS", 40)
     rng = np.random.default_rng(0)
     ratio, p = rng.random((50, 4)), np.array([0.1, 0.2, 0.3, 0.4])
     counts = rng.integers(0, 256, 50).astype(np.uint8) if counted else None

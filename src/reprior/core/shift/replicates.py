@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift_em import Climb, Likelihood
-from reprior.core.shift_newton import (
+from reprior.core.shift.em import Climb, Likelihood
+from reprior.core.shift.newton import (
     GAIN,
     blocks,
     derivatives,

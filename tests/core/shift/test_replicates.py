@@ -6,14 +6,14 @@ import time
 
 import numpy as np
 import pytest
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
-from reprior.core import shift_replicates
-from reprior.core.shift_bootstrap import em_replicates
-from reprior.core.shift_em import Likelihood
-from reprior.core.shift_newton import most_likely
-from reprior.core.shift_recalibration import Recalibrated
-from reprior.core.shift_replicates import Nearby, Redrawn
+from reprior.core.shift import replicates
+from reprior.core.shift.bootstrap import em_replicates
+from reprior.core.shift.em import Likelihood
+from reprior.core.shift.newton import most_likely
+from reprior.core.shift.recalibration import Recalibrated
+from reprior.core.shift.replicates import Nearby, Redrawn
 
 SAME = 1e-6
 """Steps end where less than 1e-8 is to come, by an estimate; EM likewise."""
@@ -77,9 +77,9 @@ def test_where_steps_do_not_end_damped_ones_come_to_the_same(monkeypatch, why):
     if why == "impossible":  # the likelihood of some sample is 0 where the steps begin
         likelihood.ratio[0] = [0.0, 0.0, 0.0, 1.0]
         estimate = np.array([0.5, 0.5, 0.0, 0.0])
-        monkeypatch.setattr(shift_replicates, "derivatives", lambda *_: (None, np.eye(4)))
+        monkeypatch.setattr(replicates, "derivatives", lambda *_: (None, np.eye(4)))
     else:
-        monkeypatch.setattr(shift_replicates, "MAX_STEPS", 1)
+        monkeypatch.setattr(replicates, "MAX_STEPS", 1)
     counts = drawn(rng, 60)
     found = Nearby(likelihood, estimate, source)(Redrawn(likelihood.ratio, counts))
     np.testing.assert_allclose(found, by_em(likelihood.ratio, counts, source), atol=SAME)
@@ -102,11 +102,11 @@ def test_a_start_that_is_far_off_comes_to_the_same():
 def test_a_curvature_of_its_own_that_cannot_be_is_left(monkeypatch):
     likelihood, estimate, source, rng = problem(0, 30, 4, 0.7)
     nearby = Nearby(likelihood, estimate, source)
-    monkeypatch.setattr(shift_replicates, "COST_OF_CURVATURE", -1.0)
+    monkeypatch.setattr(replicates, "COST_OF_CURVATURE", -1.0)
     counts = drawn(rng, 30)
     expected = by_em(likelihood.ratio, counts, source)
     np.testing.assert_allclose(nearby(Redrawn(likelihood.ratio, counts)), expected, atol=SAME)
-    monkeypatch.setattr(shift_replicates, "_curvature", lambda *_: np.full((4, 4), np.inf))
+    monkeypatch.setattr(replicates, "_curvature", lambda *_: np.full((4, 4), np.inf))
     np.testing.assert_allclose(nearby(Redrawn(likelihood.ratio, counts)), expected, atol=SAME)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, log_softmax, softmax
 
 import reprior as rp
-from reprior.core.shift_rows import Affine, as_calibration, labelled_rows, log_rows
+from reprior.core.shift.rows import Affine, as_calibration, labelled_rows, log_rows
 
 HOW = {"kind": "logits", "class_axis": -1, "calibration": None}
 Z = np.array([[1.0, 2.0, 0.5], [2.0, 0.5, -1.0], [0.0, 0.2, 3.0], [5.0, 1.5, 1.0]])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift_doubts import SHARE, Held, held_back, of_conditioning, of_penalty, of_rest
-from reprior.core.shift_moments import Conditioning, Moments
+from reprior.core.shift.doubts import SHARE, Held, held_back, of_conditioning, of_penalty, of_rest
+from reprior.core.shift.moments import Conditioning, Moments
 
 
 def test_how_far_a_penalty_holds_back():

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.core import shift_newton
-from reprior.core.shift_moments import Conditioning, Moments, bbse, truncated
+from reprior.core.shift import newton
+from reprior.core.shift.moments import Conditioning, Moments, bbse, truncated
 
 __all__ = [
     "SHARE",
@@ -63,7 +63,7 @@ def held_back(prior: Vector, found: Moments, source: Vector) -> Held:
 
 def of_rest(n_classes: int, passes: int, left: float) -> str:
     """Say that a likelihood was not climbed to its top."""
-    by = "EM and Newton's method" if n_classes <= shift_newton.MOST_CLASSES else "EM"
+    by = "EM and Newton's method" if n_classes <= newton.MOST_CLASSES else "EM"
     return (
         f"the target prior has not come to rest after {passes} passes of {by} over the scores: it "
         f"may still move by {left:.1g}. The scores hardly tell some classes apart; join these, or "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift_rows import Validation
+from reprior.core.shift.rows import Validation
 
 __all__ = ["Recalibrated", "recalibrated"]
 

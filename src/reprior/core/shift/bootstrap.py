@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift_em import Likelihood, climb
-from reprior.core.shift_moments import Moments, truncated
-from reprior.core.shift_newton import MOST_CLASSES
-from reprior.core.shift_predictions import HardPredictions, Predicted
-from reprior.core.shift_recalibration import Recalibrated
-from reprior.core.shift_replicates import Nearby, Redrawn
+from reprior.core.shift.em import Likelihood, climb
+from reprior.core.shift.moments import Moments, truncated
+from reprior.core.shift.newton import MOST_CLASSES
+from reprior.core.shift.predictions import HardPredictions, Predicted
+from reprior.core.shift.recalibration import Recalibrated
+from reprior.core.shift.replicates import Nearby, Redrawn
 
 __all__ = ["MOST_CLASSES", "Progress", "em_replicates", "ignored", "intervals", "moment_replicates"]
 

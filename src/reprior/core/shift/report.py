@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift_doubts import SHARE
-from reprior.core.shift_moments import Conditioning
+from reprior.core.shift.doubts import SHARE
+from reprior.core.shift.moments import Conditioning
 from reprior.exceptions import OptionError
 
 __all__ = ["TargetPriorReport"]

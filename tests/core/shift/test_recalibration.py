@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core import shift_recalibration
-from reprior.core.shift_calibration import fitted_calibration
-from reprior.core.shift_recalibration import _within_classes, recalibrated
-from reprior.core.shift_rows import Validation
+from reprior.core.shift import recalibration
+from reprior.core.shift.calibration import fitted_calibration
+from reprior.core.shift.recalibration import _within_classes, recalibrated
+from reprior.core.shift.rows import Validation
 
 CENTRES = 0.02
 """Of scales and biases: the fit from the beginning is held near a centre of its own by the weight
@@ -50,9 +50,9 @@ def test_it_is_the_fit_to_the_samples_drawn_again(seed):
 def test_one_step_is_nearly_that_where_there_are_many_labels(monkeypatch):
     here, _, _, calibrated = problem(1, 20_000)
     steps = recalibrated(calibrated, here.source, 10, np.random.default_rng(0))
-    monkeypatch.setattr(shift_recalibration, "NEAR", 0.0)
+    monkeypatch.setattr(recalibration, "NEAR", 0.0)
     all_ = recalibrated(calibrated, here.source, 10, np.random.default_rng(0))
-    monkeypatch.setattr(shift_recalibration, "MOST_CLASSES", 2)
+    monkeypatch.setattr(recalibration, "MOST_CLASSES", 2)
     one = recalibrated(calibrated, here.source, 10, np.random.default_rng(0))
     spread = all_.scales.std()
     for found in (steps, one):

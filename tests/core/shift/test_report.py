@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import reprior as rp
-from reprior.core.shift_moments import Conditioning
-from reprior.core.shift_report import TargetPriorReport
+from reprior.core.shift.moments import Conditioning
+from reprior.core.shift.report import TargetPriorReport
 
 
 def made(n_classes=3, **changed):

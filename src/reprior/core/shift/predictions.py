@@ -21,7 +21,7 @@ from reprior.core.probability_rows import (
     totals,
     weighted_sum,
 )
-from reprior.core.shift_rows import Calibration, log_rows
+from reprior.core.shift.rows import Calibration, log_rows
 
 __all__ = ["HardPredictions", "Predicted", "SoftPredictions", "predictions", "read_predictions"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.scaling import fit_scaling
-from reprior.core.shift_rows import Affine, Validation, about_validation
+from reprior.core.shift.rows import Affine, Validation, about_validation
 from reprior.exceptions import ScoresError
 
 __all__ = ["every_second", "fitted_calibration"]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core import shift_em
-from reprior.core.shift_em import CHANGE_TOLERANCE, Climb, Likelihood, climb
+from reprior.core.shift import em
+from reprior.core.shift.em import CHANGE_TOLERANCE, Climb, Likelihood, climb
 
 __all__ = [
     "GAIN",
@@ -52,7 +52,7 @@ def most_likely(likelihood: Likelihood, start: NDArray[np.float64]) -> Climb:
 
     Where EM crawls, Newton's method goes the rest of the way, if the classes are not too many.
     """
-    limit = shift_em.MAX_ITERATIONS
+    limit = em.MAX_ITERATIONS
     found = climb(likelihood, start[None], max_iterations=min(PATIENCE, limit))
     if found.left[0] <= CHANGE_TOLERANCE:
         return found
@@ -165,7 +165,7 @@ def _value(ratio: NDArray[Any], p: NDArray[np.float64]) -> float:
 
 def blocks(ratio: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     """Give the rows in float64, some at a time, and where they are."""
-    step = max(1, shift_em.BLOCK_ITEMS // ratio.shape[1])
+    step = max(1, em.BLOCK_ITEMS // ratio.shape[1])
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)
         yield part, ratio[part].astype(np.float64, copy=False)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift_moments import Moments
-from reprior.core.shift_predictions import predictions
-from reprior.core.shift_rlls import strength_of_penalty
+from reprior.core.shift.moments import Moments
+from reprior.core.shift.predictions import predictions
+from reprior.core.shift.rlls import strength_of_penalty
 
 pytestmark = [
     pytest.mark.heavy,

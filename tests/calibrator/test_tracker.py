@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy.special import log_softmax, softmax
 from tests.core.backends import WIDE_BACKENDS
-from tests.core.shifted import world
+from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift_calibration import every_second
+from reprior.core.shift.calibration import every_second
 
 EXACT = 1e-10
 """The same sums, cut in other places."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.core.shift_moments import Moments
+from reprior.core.shift.moments import Moments
 
 __all__ = ["rlls", "strength_of_penalty", "weights"]
 

@@ -10,8 +10,8 @@ from tests.oracles import confusion
 
 import reprior as rp
 from reprior.core import probability_rows
-from reprior.core.shift_predictions import predictions, read_predictions
-from reprior.core.shift_rows import Affine, log_rows
+from reprior.core.shift.predictions import predictions, read_predictions
+from reprior.core.shift.rows import Affine, log_rows
 from reprior.exceptions import ScoresError
 
 EXACT = 1e-12

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core import shift_em
 from reprior.core.checks import (
     check_choice,
     check_kind,
     refuse_reordered,
 )
 from reprior.core.prior import as_prior
-from reprior.core.shift_calibration import fitted_calibration
-from reprior.core.shift_doubts import (
+from reprior.core.shift import em
+from reprior.core.shift.calibration import fitted_calibration
+from reprior.core.shift.doubts import (
     Held,
     held_back,
     of_conditioning,
@@ -27,11 +27,11 @@ from reprior.core.shift_doubts import (
     of_penalty,
     of_rest,
 )
-from reprior.core.shift_moments import Conditioning, Moments, bbse, conditioning, truncated
-from reprior.core.shift_newton import most_likely
-from reprior.core.shift_predictions import Predicted, predictions, read_predictions
-from reprior.core.shift_rlls import rlls
-from reprior.core.shift_rows import (
+from reprior.core.shift.moments import Conditioning, Moments, bbse, conditioning, truncated
+from reprior.core.shift.newton import most_likely
+from reprior.core.shift.predictions import Predicted, predictions, read_predictions
+from reprior.core.shift.rlls import rlls
+from reprior.core.shift.rows import (
     Affine,
     Calibration,
     Validation,
@@ -147,7 +147,7 @@ class Estimate:
     @property
     def converged(self) -> bool:
         """Whether it has come to rest."""
-        return self.left <= shift_em.CHANGE_TOLERANCE
+        return self.left <= em.CHANGE_TOLERANCE
 
     def doubts(self) -> list[str]:
         """Return what the user should know."""
@@ -158,7 +158,7 @@ class Estimate:
         return [sentence for sentence in (few, rest, of_moments) if sentence]
 
 
-def by_em(known: Known, likelihood: shift_em.Likelihood) -> Estimate:
+def by_em(known: Known, likelihood: em.Likelihood) -> Estimate:
     """Return the prior of the largest likelihood of the target's samples."""
     found = most_likely(likelihood, known.source)
     condition = None
