@@ -32,7 +32,7 @@ PARALLEL := --numprocesses $(WORKERS)
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # Where a line without a test is an error.
-EVERY_LINE := src/reprior/core/*,src/reprior/tuning/*
+EVERY_LINE := src/reprior/core/*,src/reprior/profile/*,src/reprior/tuning/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

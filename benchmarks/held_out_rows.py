@@ -15,9 +15,9 @@ from benchmarks.held_out_scores import Scored
 from reprior.core.prior import slopes
 from reprior.metrics import evaluate
 from reprior.metrics.count_metrics import find_metric
-from reprior.tuning.objective import Best
+from reprior.profile.objective import Best
+from reprior.profile.reading import read
 from reprior.tuning.per_class import tune_per_class
-from reprior.tuning.reading import read
 from reprior.tuning.selection import RULES, select
 from reprior.tuning.widen import best_widened
 

@@ -57,6 +57,7 @@ def test_import_does_not_load_every_corner_of_numpy(module, there):
     [
         "reprior.core",
         "reprior.metrics",
+        "reprior.profile",
         "reprior.tuning",
         "reprior.calibrator",
         "reprior.files",

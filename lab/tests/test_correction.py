@@ -20,7 +20,7 @@ from reprior.exceptions import (
     RepriorWarning,
 )
 from reprior.metrics import evaluate
-from reprior.tuning.profile import StrengthProfile
+from reprior.profile.profile import StrengthProfile
 from reprior_lab import correction
 from reprior_lab.correction import (
     Correction,

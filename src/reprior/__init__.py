@@ -50,11 +50,11 @@ if _typing.TYPE_CHECKING:
     from reprior.metrics import ClassCounts, CountMetric
     from reprior.tuning.bootstrap import StrengthBootstrap
     from reprior.tuning.crossval import CrossValidation, cross_validate
-    from reprior.tuning.objective import Best, ParetoFront
+    from reprior.profile.objective import Best, ParetoFront
     from reprior.tuning.per_class import PerClassBiases, tune_per_class
-    from reprior.tuning.profile import StrengthProfile
+    from reprior.profile.profile import StrengthProfile
     from reprior.tuning.search import SearchResult, search_strength
-    from reprior.tuning.switch_table import SwitchTable
+    from reprior.profile.switch_table import SwitchTable
     from reprior.tuning.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
@@ -160,14 +160,14 @@ _MODULES = {
     "StrengthBootstrap": "reprior.tuning.bootstrap",
     "CrossValidation": "reprior.tuning.crossval",
     "cross_validate": "reprior.tuning.crossval",
-    "Best": "reprior.tuning.objective",
-    "ParetoFront": "reprior.tuning.objective",
+    "Best": "reprior.profile.objective",
+    "ParetoFront": "reprior.profile.objective",
     "PerClassBiases": "reprior.tuning.per_class",
     "tune_per_class": "reprior.tuning.per_class",
-    "StrengthProfile": "reprior.tuning.profile",
+    "StrengthProfile": "reprior.profile.profile",
     "SearchResult": "reprior.tuning.search",
     "search_strength": "reprior.tuning.search",
-    "SwitchTable": "reprior.tuning.switch_table",
+    "SwitchTable": "reprior.profile.switch_table",
     "Uncertainty": "reprior.tuning.uncertainty",
     "uncertainty": "reprior.tuning.uncertainty",
 }

@@ -17,7 +17,7 @@ from reprior.calibrator.lazy_source import CountTally, join_sums
 from reprior.core.score_map import ScoreMap
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.lazy import ArrayPieces, Bins
+from reprior.profile.dask_arrays import ArrayPieces, Bins
 
 NAMES = np.array(["ant", "bee", "cow", "dog"])
 

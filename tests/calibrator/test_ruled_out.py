@@ -11,9 +11,9 @@ import pytest
 from tests import oracles
 
 import reprior as rp
-from reprior.tuning.constants import AFTER_ZERO, SMALLEST_STRENGTH
-from reprior.tuning.passes import Table, run_parts
-from reprior.tuning.reading import read
+from reprior.profile.constants import AFTER_ZERO, SMALLEST_STRENGTH
+from reprior.profile.passes import Table, run_parts
+from reprior.profile.reading import read
 
 SOURCE = np.array([0.7, 0.2, 0.1])
 TARGET = [0.5, 0.5, 0.0]

@@ -4,12 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tests.profile.test_merging import added, assert_same
 from tests.tuning.shared import random_case
-from tests.tuning.test_merging import added, assert_same
 
 from reprior.engines.lean_sum import LeanSum
-from reprior.tuning.merging import ProfileSum
-from reprior.tuning.sum_storage import pack_sum, unpack_sum
+from reprior.profile.merging import ProfileSum
+from reprior.profile.sum_storage import pack_sum, unpack_sum
 
 N = 300
 

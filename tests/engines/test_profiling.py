@@ -20,7 +20,7 @@ from reprior.engines.profiling import Profiler
 from reprior.engines.stream import Stream, settle_terms
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.files.scores import open_scores
-from reprior.tuning.merging import ProfileSum
+from reprior.profile.merging import ProfileSum
 
 
 class Counted(list):

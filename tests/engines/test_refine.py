@@ -16,8 +16,8 @@ from reprior.engines import chunked, fit, profiling
 from reprior.engines.refine import refined
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import find_metric
-from reprior.tuning.gross import GrossTable
-from reprior.tuning.profile import StrengthProfile
+from reprior.profile.gross import GrossTable
+from reprior.profile.profile import StrengthProfile
 
 
 def mild(seed, n):

@@ -11,7 +11,7 @@ from reprior.exceptions import InfeasibleError
 from reprior.fusion.grid import COARSE, Grid
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.objective import Constraint
+from reprior.profile.objective import Constraint
 
 ACCURACY = COUNT_METRICS["accuracy"]
 TOTAL = 10**6

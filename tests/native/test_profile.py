@@ -10,8 +10,8 @@ from tests.tuning.shared import BOUNDS, cases, exact_cases, random_case, rows_of
 
 from reprior.core import kernels
 from reprior.exceptions import ScoresError
-from reprior.tuning import passes
-from reprior.tuning.constants import AFTER_ZERO
+from reprior.profile import passes
+from reprior.profile.constants import AFTER_ZERO
 
 
 @pytest.fixture(autouse=True, params=kernels.native.levels())

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from reprior.core.prior import slopes as slopes_of
-from reprior.tuning.constants import AFTER_ZERO
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading
-from reprior.tuning.rows import Rows
+from reprior.profile.constants import AFTER_ZERO
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
+from reprior.profile.samples import Rows
 
 ROUNDING = 1e-12
 """Values are means of ratios in float64 and 2**-50 fixed point: off by some 1e-15."""

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from tests.tuning.shared import Case, random_case
-from tests.tuning.test_paths import reading_of
+from tests.tuning.test_resampling import reading_of
 
 from reprior.core.prior import slopes
 from reprior.tuning.balanced_loss import log_loss_strength

@@ -8,9 +8,9 @@ from tests.tuning.bias_cases import METRICS, ROUNDING, bias_cases, midpoints, wi
 from tests.tuning.shared import assert_same_counts
 
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.samples import Block
 from reprior.tuning.bias_line import OUTSIDE, line_of, tallies_of
 from reprior.tuning.columns import Columns
-from reprior.tuning.rows import Block
 from reprior.tuning.top_two import TopTwo
 
 CLASS = st.integers(0, 4)

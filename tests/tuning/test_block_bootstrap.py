@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.tuning.shared import assert_same_counts, random_case
 
 from reprior.exceptions import OptionError, ProfileMismatchError
+from reprior.profile.profile import StrengthProfile
 from reprior.tuning.block_bootstrap import _Blocks, bootstrap_profiles
-from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import select
 from reprior.tuning.uncertainty import uncertainty
 

@@ -8,9 +8,9 @@ import pytest
 from tests.tuning.shared import ROUNDING, random_case
 
 import reprior as rp
+from reprior.profile.profile import StrengthProfile
 from reprior.tuning import bootstrap as bootstrap_module
 from reprior.tuning.bootstrap import CHUNK, GRID, StrengthBootstrap
-from reprior.tuning.profile import StrengthProfile
 
 METRICS = ("balanced_accuracy", "macro_f1")
 

@@ -5,9 +5,9 @@ import pytest
 from tests.tuning.shared import assert_same_counts
 
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.samples import Block
 from reprior.tuning import columns
 from reprior.tuning.columns import Columns
-from reprior.tuning.rows import Block
 
 
 def data_of(rng, n=600, k=37, *, weighted=False, dtype="f4"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tuning.shared import ROUNDING, random_case
-from tests.tuning.test_paths import reading_of
+from tests.tuning.test_resampling import reading_of
 
 import reprior as rp
 from reprior.metrics import evaluate

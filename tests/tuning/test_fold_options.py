@@ -9,8 +9,8 @@ import pytest
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
 from reprior.exceptions import OptionError
+from reprior.profile.reading import read
 from reprior.tuning.fold_options import counted_images, folds_of, images_of
-from reprior.tuning.reading import read
 
 
 def reading(shape=(24,)):

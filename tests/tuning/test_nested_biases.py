@@ -9,9 +9,9 @@ import reprior as rp
 from reprior.calibrator.options import full_problem
 from reprior.encoding import read_terms
 from reprior.exceptions import InfeasibleError, OptionError
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import read
 from reprior.tuning.nested_biases import nested_biases
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import read
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 BOUNDS = (0.0, 2.0)

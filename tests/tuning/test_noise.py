@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from tests.tuning.shared import random_case
 
+from reprior.profile.sweep import Steps
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import (
     MOST_STEPS,
@@ -19,7 +20,6 @@ from reprior.tuning.noise import (
     redrawn_best,
     smoothed,
 )
-from reprior.tuning.sweep import Steps
 
 INTEGRATION = 1e-9
 """What the quadrature of the oracle is asked for, and the rounding of second antiderivatives."""

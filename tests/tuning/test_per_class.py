@@ -11,11 +11,11 @@ from tests.tuning.shared import cases, random_case
 import reprior as rp
 from reprior.exceptions import InfeasibleError, LabelsError, OptionError, ScoresError
 from reprior.metrics.count_metrics import find_metric
+from reprior.profile.objective import Constraint
+from reprior.profile.reading import read
 from reprior.tuning import per_class
 from reprior.tuning.crossval import stratified_folds
-from reprior.tuning.objective import Constraint
 from reprior.tuning.per_class import tune_biases, tune_per_class
-from reprior.tuning.reading import read
 from reprior.tuning.selection import select
 from reprior.tuning.shrinkage import SHRINKAGES, fold_counts, shrunk
 

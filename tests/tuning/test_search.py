@@ -19,7 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reprior.exceptions import OptionError, RepriorError
-from reprior.tuning.profile import StrengthProfile
+from reprior.profile.profile import StrengthProfile
 from reprior.tuning.search import METHODS, SearchResult, search_strength
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from tests.tuning.shared import cases, profile_of, random_case
-from tests.tuning.test_paths import reading_of
+from tests.tuning.test_resampling import reading_of
 
 import reprior as rp
+from reprior.profile.sweep import Steps
 from reprior.tuning.balanced_loss import log_loss_strength
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import ROUNDING, differences, redrawn_best, smoothed
 from reprior.tuning.selection import CURVE_RULES, RULES, Curve, select
-from reprior.tuning.sweep import Steps
 
 METRIC = "balanced_accuracy"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.tuning.bias_cases import UNIT, arrays_only, bias_cases
 from tests.tuning.shared import assert_same_counts
 
+from reprior.profile.samples import Block
 from reprior.tuning.columns import Columns
-from reprior.tuning.rows import Block
 from reprior.tuning.top_two import TopTwo
 
 MOVES = st.lists(st.tuples(st.integers(0, 4), st.integers(-8, 8)), max_size=8)

@@ -11,10 +11,10 @@ from tests.tuning.shared import random_case
 
 import reprior as rp
 from reprior.metrics.count_metrics import COUNT_METRICS
+from reprior.profile.sweep import value_of
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.crossval import cross_validate
 from reprior.tuning.selection import CURVE_RULES, select
-from reprior.tuning.sweep import value_of
 from reprior.tuning.uncertainty import FEW_LABELS, Uncertainty, doubts, uncertainty
 
 METRIC = "balanced_accuracy"

@@ -5,7 +5,7 @@ import pytest
 
 import reprior as rp
 from reprior.metrics.count_metrics import find_metric
-from reprior.tuning.objective import Constraint
+from reprior.profile.objective import Constraint
 from reprior.tuning.widen import best_widened, best_within
 
 PRIOR = [0.8, 0.2]

@@ -14,9 +14,9 @@ from reprior.core.score_map import ScoreMap
 from reprior.encoding import is_range, score_array
 from reprior.exceptions import NotFittedError
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.profile import StrengthProfile
 from reprior.tuning.crossval import CrossValidation
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.uncertainty import Uncertainty
 
 __all__ = ["Fitted"]

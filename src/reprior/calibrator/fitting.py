@@ -23,18 +23,18 @@ from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS, sentence_at_temperature
 from reprior.exceptions import InfeasibleError, LabelsError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.constants import (
+from reprior.profile.constants import (
     AFTER_ZERO,
     SMALLEST_STRENGTH,
     WIDEST_BOUND,
     shown_bound,
 )
+from reprior.profile.objective import Best
+from reprior.profile.profile import StrengthProfile
+from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.crossval import CrossValidation, cross_validate_reading
 from reprior.tuning.fold_options import folds_of, images_of
-from reprior.tuning.objective import Best
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
 from reprior.tuning.widen import _doubled

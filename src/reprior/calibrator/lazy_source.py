@@ -19,8 +19,7 @@ from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.exceptions import OptionError
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.data import TuningData
-from reprior.tuning.lazy import (
+from reprior.profile.dask_arrays import (
     EXACT,
     ArrayPieces,
     Bins,
@@ -29,9 +28,10 @@ from reprior.tuning.lazy import (
     profiled,
     warner_of_probs,
 )
+from reprior.profile.data import TuningData
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading, anything_counts, refuse_nothing
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading, anything_counts, refuse_nothing
 
 __all__ = [
     "AUTO_BINS",

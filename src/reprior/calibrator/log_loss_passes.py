@@ -17,9 +17,9 @@ from reprior.core.joint import LogLossFit, minimise_jointly, refuse_lone_class
 from reprior.core.labelled import Labelled
 from reprior.core.prior import slopes
 from reprior.core.temperature import BOUNDS, Loss, TemperatureFit, _minimise
-from reprior.tuning.data import TuningData, importance_ratio
+from reprior.profile.data import TuningData, importance_ratio
+from reprior.profile.reading import anything_counts
 from reprior.tuning.problem import Problem
-from reprior.tuning.reading import anything_counts
 
 __all__ = ["LogLossPasses", "RowsOf"]
 

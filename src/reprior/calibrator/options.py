@@ -12,9 +12,9 @@ from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.scaling import SCALINGS
 from reprior.encoding import Terms, state_problem
 from reprior.exceptions import OptionError
+from reprior.profile.constants import AFTER_ZERO
+from reprior.profile.objective import Constraint
 from reprior.tuning.bootstrap import FEWEST_REPLICATES
-from reprior.tuning.constants import AFTER_ZERO
-from reprior.tuning.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
 from reprior.tuning.selection import RULES
 

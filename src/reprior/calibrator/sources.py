@@ -23,11 +23,11 @@ from reprior.core.scaling import ScalingFit, fit_scaling
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS, TemperatureFit, best_temperature
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.constants import AFTER_ZERO
-from reprior.tuning.data import TuningData
+from reprior.profile.constants import AFTER_ZERO
+from reprior.profile.data import TuningData
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading
 
 __all__ = ["InMemory", "Source", "best_at_temperature"]
 

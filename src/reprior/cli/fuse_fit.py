@@ -41,8 +41,8 @@ from reprior.exceptions import OptionError
 from reprior.fusion import ModalityFusion
 from reprior.fusion.options import FLATTEN_BY, MISSING, ORDERS, STRENGTHS
 from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
+from reprior.profile.objective import Constraint
 from reprior.summary import metric_name
-from reprior.tuning.objective import Constraint
 
 if TYPE_CHECKING:
     from reprior.metrics.counts import ClassCounts

@@ -12,7 +12,7 @@ from reprior.calibrator.options import LOG_LOSS, is_log_loss
 from reprior.cli.options import PATH, Names, collected
 from reprior.core.scaling import SCALINGS
 from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
-from reprior.tuning.objective import Constraint
+from reprior.profile.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED
 from reprior.tuning.selection import RULES
 

@@ -20,8 +20,8 @@ from reprior.engines.profiling import LOG_LOSS, Profiler
 from reprior.engines.stream import Progress, Stream, settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.chunks import LeftOut, said_of
-from reprior.tuning.merging import ProfileSum
-from reprior.tuning.objective import Best
+from reprior.profile.merging import ProfileSum
+from reprior.profile.objective import Best
 
 __all__ = ["AUTO_RESOLUTION", "MOST_SWITCHES", "Resolution", "fit", "profile_sum"]
 

@@ -25,7 +25,7 @@ from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.opening import refuse_twice
-from reprior.tuning.lazy import (
+from reprior.profile.dask_arrays import (
     ArrayPieces,
     Bins,
     Counted,
@@ -35,8 +35,8 @@ from reprior.tuning.lazy import (
     delayed,
     join_counted,
 )
-from reprior.tuning.merging import PackedProfile
-from reprior.tuning.profile import StrengthProfile
+from reprior.profile.merging import PackedProfile
+from reprior.profile.profile import StrengthProfile
 
 __all__ = ["dask_fit", "dask_profiles"]
 

@@ -20,7 +20,7 @@ from reprior.engines.dask_shards import (
 from reprior.engines.file_states import refuse_other_samples
 from reprior.engines.stream import Stream
 from reprior.exceptions import FileFormatError, RepriorWarning, require
-from reprior.tuning.lazy import Join, Tally, delayed, tree
+from reprior.profile.dask_arrays import Join, Tally, delayed, tree
 
 __all__ = ["FilePieces", "ShardJob"]
 

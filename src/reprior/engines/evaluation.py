@@ -27,7 +27,7 @@ from reprior.files.score_file import ScoreFile
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.reliability import Reliability
-from reprior.tuning.rows import Block, Rows
+from reprior.profile.samples import Block, Rows
 
 __all__ = ["Evaluation", "evaluate"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprior.tuning.merging import APART, ProfileSum, bare
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.switches import Switches
+from reprior.profile.merging import APART, ProfileSum, bare
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.switches import Switches
 
 __all__ = ["LeanSum"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reprior.core.logspace import FEW_SCORES, ROW_SUM_TOLERANCE
 from reprior.exceptions import RepriorWarning
-from reprior.tuning.rows import Rows
+from reprior.profile.samples import Rows
 
 __all__ = ["Lookalike"]
 

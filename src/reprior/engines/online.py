@@ -27,10 +27,10 @@ from reprior.engines.sample import RowSample
 from reprior.engines.stream import Part, Stream
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.data import TuningData
+from reprior.profile.data import TuningData
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
 from reprior.tuning.problem import Problem, ProfileOf
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading
 from reprior.tuning.selection import CURVE_RULES
 
 __all__ = ["OnlineFit"]

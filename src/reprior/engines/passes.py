@@ -22,9 +22,9 @@ from reprior.engines.stream import Stream
 from reprior.exceptions import OptionError
 from reprior.files.score_file import ScoreFile
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
 from reprior.tuning.problem import Problem, ProfileOf
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading
 
 __all__ = ["ChunkedRows", "ChunkedSource"]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import constant, is_numpy_namespace, to_numpy
-from reprior.tuning.rows import Rows
+from reprior.profile.samples import Rows
 
 __all__ = ["RowSample"]
 

@@ -18,8 +18,8 @@ from reprior.engines.file_states import refuse_changed, refuse_other_samples, so
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.files.chunk import Chunk
 from reprior.files.score_file import ScoreFile
-from reprior.tuning.data import TuningData
-from reprior.tuning.reading import anything_counts
+from reprior.profile.data import TuningData
+from reprior.profile.reading import anything_counts
 
 __all__ = ["Part", "Progress", "Stream", "as_chunk", "located", "refuse_paths", "settle_terms"]
 

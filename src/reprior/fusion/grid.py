@@ -13,9 +13,9 @@ import numpy as np
 from reprior.exceptions import InfeasibleError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.constants import EQUAL_VALUES
-from reprior.tuning.objective import Best, Constraint, SubjectTo
-from reprior.tuning.sweep import Steps, value_of
+from reprior.profile.constants import EQUAL_VALUES
+from reprior.profile.objective import Best, Constraint, SubjectTo
+from reprior.profile.sweep import Steps, value_of
 
 __all__ = ["Grid"]
 

@@ -23,13 +23,13 @@ from reprior.fusion.options import check_options, fixed_strengths, refuse_negati
 from reprior.fusion.recipe import NoPosteriorError, Recipe, References
 from reprior.fusion.stream import Part, Stream
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.constants import EQUAL_VALUES
-from reprior.tuning.merging import ProfileSum
-from reprior.tuning.objective import Best
+from reprior.profile.constants import EQUAL_VALUES
+from reprior.profile.merging import ProfileSum
+from reprior.profile.objective import Best
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import read
+from reprior.profile.sweep import value_of
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import read
-from reprior.tuning.sweep import value_of
 
 __all__ = ["Found", "Tuner"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.tuning.envelope import Envelope
+from reprior.profile.envelope import Envelope
 
 __all__ = ["GridReliability", "predictions_along"]
 

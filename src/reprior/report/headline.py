@@ -12,8 +12,8 @@ from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metri
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.metrics.counts import ClassCounts
+    from reprior.profile.profile import StrengthProfile
     from reprior.report.measure import Measured
-    from reprior.tuning.profile import StrengthProfile
 
 __all__ = ["change_sentence", "judged_sentence", "main_metric", "metric_label", "shown_metrics"]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.profile.profile import StrengthProfile
 from reprior.report.classes import Classes
 from reprior.report.confidence import N_BINS, GridReliability
 from reprior.report.headline import metric_label, shown_metrics
@@ -24,7 +25,6 @@ from reprior.report.thinning import (
     thinned,
     widths,
 )
-from reprior.tuning.profile import StrengthProfile
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

@@ -22,11 +22,11 @@ from reprior.engines import OnlineFit
 from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
 from reprior.loading import load_calibrator
 from reprior.metrics.count_metrics import find_metric
+from reprior.profile.profile import StrengthProfile
 from reprior.summary import metric_name
 from reprior.torch.batches import Unpack, scores_in, without_class_axis
 from reprior.torch.processes import merged
 from reprior.tuning.problem import DEFAULT_SELECTION
-from reprior.tuning.profile import StrengthProfile
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback

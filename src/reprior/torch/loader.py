@@ -17,6 +17,8 @@ from reprior.engines import OnlineFit
 from reprior.engines.chunked import AUTO_RESOLUTION
 from reprior.exceptions import LabelsError, OptionError, RepriorError
 from reprior.files.chunk import Chunk
+from reprior.profile.bin_grid import n_cells
+from reprior.profile.merging import MOST_CELLS
 from reprior.torch.batches import (
     Batch,
     Unpack,
@@ -27,8 +29,6 @@ from reprior.torch.batches import (
     scores_in,
     without_class_axis,
 )
-from reprior.tuning.bin_grid import n_cells
-from reprior.tuning.merging import MOST_CELLS
 from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = ["fit_from_loader"]

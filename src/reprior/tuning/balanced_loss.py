@@ -8,8 +8,8 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.importance import class_importance, class_support
-from reprior.tuning.passes import HOST_BLOCK
-from reprior.tuning.reading import Reading
+from reprior.profile.passes import HOST_BLOCK
+from reprior.profile.reading import Reading
 
 __all__ = ["log_loss_strength"]
 

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core import kernels
+from reprior.profile.constants import EQUAL_VALUES
+from reprior.profile.objective import best_interval, middle
 from reprior.tuning.bias_goal import Goal
 from reprior.tuning.bias_line import Stretch, climb_box, climb_lines, line_of, promising_part
 from reprior.tuning.bias_pairs import best_pair, pairs_worth_trying
 from reprior.tuning.columns import Columns
-from reprior.tuning.constants import EQUAL_VALUES
-from reprior.tuning.objective import best_interval, middle
 from reprior.tuning.top_two import TopTwo
 
 __all__ = ["Ascent"]

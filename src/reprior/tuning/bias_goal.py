@@ -10,10 +10,10 @@ import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.objective import Constraint
+from reprior.profile.sweep import Steps, sweep, value_of
+from reprior.profile.switches import Switches
 from reprior.tuning.bias_line import Stretch
-from reprior.tuning.objective import Constraint
-from reprior.tuning.sweep import Steps, sweep, value_of
-from reprior.tuning.switches import Switches
 
 __all__ = ["Goal"]
 

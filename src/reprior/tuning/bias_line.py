@@ -15,8 +15,8 @@ import numpy as np
 from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.sweep import native_metric
-from reprior.tuning.switches import Switches
+from reprior.profile.sweep import native_metric
+from reprior.profile.switches import Switches
 from reprior.tuning.top_two import TopTwo
 
 __all__ = [

@@ -16,10 +16,10 @@ import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.constants import EQUAL_VALUES, NARROWEST
 from reprior.tuning.bias_goal import Goal
 from reprior.tuning.bias_line import OUTSIDE
 from reprior.tuning.columns import Columns
-from reprior.tuning.constants import EQUAL_VALUES, NARROWEST
 
 __all__ = ["Pairs", "best_pair", "pairs_worth_trying"]
 

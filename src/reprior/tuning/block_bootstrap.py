@@ -9,13 +9,13 @@ from typing import Any, NoReturn, TypeAlias, cast
 import numpy as np
 
 from reprior.exceptions import OptionError
-from reprior.tuning.binned_switches import BinnedSwitches
+from reprior.profile.binning import BinnedSwitches
+from reprior.profile.class_events import ClassEvents
+from reprior.profile.merging import check_match, merged
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.switches import Switches
 from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.class_events import ClassEvents
-from reprior.tuning.merging import check_match, merged
-from reprior.tuning.paths import SamplePaths
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.switches import Switches
+from reprior.tuning.resampling import SamplePaths
 
 __all__ = ["FEWEST_BLOCKS", "bootstrap_profiles"]
 

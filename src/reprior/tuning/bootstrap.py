@@ -19,10 +19,10 @@ from reprior.core.ahead import read_ahead
 from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.objective import check_within
-from reprior.tuning.paths import SamplePaths, sample_paths
-from reprior.tuning.reading import Reading, read
-from reprior.tuning.sweep import value_of
+from reprior.profile.objective import check_within
+from reprior.profile.reading import Reading, read
+from reprior.profile.sweep import value_of
+from reprior.tuning.resampling import SamplePaths, sample_paths
 
 __all__ = ["Replicates", "StrengthBootstrap"]
 

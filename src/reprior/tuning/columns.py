@@ -8,7 +8,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.rows import Block
+from reprior.profile.samples import Block
 
 __all__ = ["SAMPLES_AT_ONCE", "Columns"]
 
@@ -27,7 +27,7 @@ class Columns:
     Parameters
     ----------
     block : Block
-        What :meth:`reprior.tuning.rows.Rows.read` gives.
+        What :meth:`reprior.profile.samples.Rows.read` gives.
 
     Attributes
     ----------

@@ -17,13 +17,13 @@ from reprior.core.arrays import to_numpy
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.merging import merged
-from reprior.tuning.objective import Best, Constraint, SubjectTo
-from reprior.tuning.paths import sample_paths
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading, read
+from reprior.profile.merging import merged
+from reprior.profile.objective import Best, Constraint, SubjectTo
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading, read
+from reprior.profile.sweep import value_of
+from reprior.tuning.resampling import sample_paths
 from reprior.tuning.selection import select
-from reprior.tuning.sweep import value_of
 
 __all__ = [
     "CrossValidation",

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import OptionError
+from reprior.profile.reading import Reading
 from reprior.tuning.crossval import fold_numbers
-from reprior.tuning.reading import Reading
 
 __all__ = ["counted_images", "folds_of", "images_of"]
 
@@ -30,7 +30,7 @@ def folds_of(reading: Reading, cv: Any, rng: np.random.Generator) -> Vector:
 
     Examples
     --------
-    >>> from reprior.tuning.reading import read
+    >>> from reprior.profile.reading import read
     >>> reading = read(
     ...     np.eye(2)[[0, 1, 0, 1]],
     ...     np.array([0, 1, 0, 1]),

@@ -9,16 +9,16 @@ import numpy as np
 
 from reprior.core.arrays import namespace, to_numpy
 from reprior.exceptions import OptionError
+from reprior.profile.objective import Best
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
+from reprior.profile.samples import Block, Rows
+from reprior.profile.sweep import value_of
 from reprior.tuning.columns import Columns
 from reprior.tuning.crossval import CrossValidation, has_classes, own_value, summed
 from reprior.tuning.fold_options import counted_images
-from reprior.tuning.objective import Best
 from reprior.tuning.per_class import start_strength, tune_biases
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading
-from reprior.tuning.rows import Block, Rows
-from reprior.tuning.sweep import value_of
 
 __all__ = ["nested_biases"]
 

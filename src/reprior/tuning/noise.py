@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.tuning.sweep import Steps
+from reprior.profile.sweep import Steps
 
 __all__ = ["ROUNDING", "differences", "plausible", "redrawn_best", "smoothed"]
 

@@ -12,16 +12,17 @@ from reprior.core.arrays import namespace
 from reprior.core.checks import check_finite_number
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.profile.constants import EQUAL_VALUES
+from reprior.profile.objective import Constraint, SubjectTo
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading, read
+from reprior.profile.samples import Rows
+from reprior.profile.sweep import value_of
 from reprior.tuning.bias_ascent import Ascent
 from reprior.tuning.bias_goal import Goal
 from reprior.tuning.columns import Columns
-from reprior.tuning.constants import EQUAL_VALUES
 from reprior.tuning.crossval import stratified_folds
 from reprior.tuning.fold_options import counted_images
-from reprior.tuning.objective import Constraint, SubjectTo
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading, read
-from reprior.tuning.rows import Rows
 from reprior.tuning.selection import select
 from reprior.tuning.shrinkage import (
     SHRINKAGES,
@@ -30,7 +31,6 @@ from reprior.tuning.shrinkage import (
     shrinkage_folds,
     shrunk,
 )
-from reprior.tuning.sweep import value_of
 
 __all__ = ["PerClassBiases", "start_strength", "tune_biases", "tune_per_class"]
 

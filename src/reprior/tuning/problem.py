@@ -12,8 +12,8 @@ import numpy as np
 from reprior.core.prior import slopes
 from reprior.exceptions import RepriorWarning
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.objective import Best, Constraint
-from reprior.tuning.profile import StrengthProfile
+from reprior.profile.objective import Best, Constraint
+from reprior.profile.profile import StrengthProfile
 from reprior.tuning.widen import best_widened, best_within
 
 __all__ = ["DEFAULT_SELECTION", "TUNED", "Problem", "ProfileOf"]

@@ -16,15 +16,15 @@ import numpy as np
 from reprior.core.checks import check_choice
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.profile.bin_grid import grid_index
+from reprior.profile.binning import BinnedSwitches
+from reprior.profile.objective import Best, SubjectTo
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
+from reprior.profile.sweep import Steps
 from reprior.tuning.balanced_loss import log_loss_strength
-from reprior.tuning.bin_grid import grid_index
-from reprior.tuning.binned_switches import BinnedSwitches
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.noise import ROUNDING, plausible, redrawn_best, smoothed
-from reprior.tuning.objective import Best, SubjectTo
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import Reading
-from reprior.tuning.sweep import Steps
 
 __all__ = ["CURVE_RULES", "RULES", "Curve", "select"]
 

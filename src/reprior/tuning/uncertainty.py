@@ -12,12 +12,12 @@ import numpy as np
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.profile.objective import Constraint, SubjectTo, check_within
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.sweep import Steps, value_of
 from reprior.tuning.bootstrap import FEWEST_REPLICATES, Replicates, StrengthBootstrap
 from reprior.tuning.crossval import CrossValidation
-from reprior.tuning.objective import Constraint, SubjectTo, check_within
-from reprior.tuning.profile import StrengthProfile
 from reprior.tuning.selection import CURVE_RULES, Curve, select
-from reprior.tuning.sweep import Steps, value_of
 
 __all__ = ["FEW_LABELS", "Uncertainty", "doubts", "uncertainty"]
 

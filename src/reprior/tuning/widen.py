@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from reprior.exceptions import InfeasibleError, RepriorWarning
 from reprior.metrics.count_metrics import CountMetric
-from reprior.tuning.constants import WIDEST_BOUND, shown_bound
-from reprior.tuning.objective import Best, Constraint, SubjectTo
-from reprior.tuning.profile import StrengthProfile
+from reprior.profile.constants import WIDEST_BOUND, shown_bound
+from reprior.profile.objective import Best, Constraint, SubjectTo
+from reprior.profile.profile import StrengthProfile
 
 __all__ = ["best_widened", "best_within"]
 

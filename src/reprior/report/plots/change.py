@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.engines.evaluation import Evaluation
     from reprior.metrics.counts import ClassCounts
-    from reprior.tuning.profile import StrengthProfile
+    from reprior.profile.profile import StrengthProfile
 
 __all__ = ["ClassChangeDisplay", "class_sizes"]
 

@@ -15,7 +15,7 @@ from reprior.metrics.counts import ClassCounts
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.tuning.profile import StrengthProfile
+    from reprior.profile.profile import StrengthProfile
 
 __all__ = ["Judged", "judge", "names_of", "profile_of"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.engines.evaluation import Evaluation
     from reprior.metrics.counts import ClassCounts
-    from reprior.tuning.profile import StrengthProfile
+    from reprior.profile.profile import StrengthProfile
 
 __all__ = ["PriorDisplay"]
 

@@ -23,8 +23,8 @@ from reprior.report.plots.strength import MOST_STEPS, find_metrics
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.tuning.objective import ParetoFront
-    from reprior.tuning.profile import StrengthProfile
+    from reprior.profile.objective import ParetoFront
+    from reprior.profile.profile import StrengthProfile
 
 __all__ = ["ParetoDisplay"]
 

@@ -1,0 +1,297 @@
+"""Dask: a task per piece of the samples makes a small result, and a tree of tasks joins these.
+
+What runs the tasks is Dask's affair: threads of this process, or a cluster where one is connected.
+Nothing larger than a profile leaves the place where a piece is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+from reprior.core.arrays import namespace
+from reprior.core.binary import is_single_score
+from reprior.core.logspace import (
+    FEW_SCORES,
+    _are_distributions,
+    warn_if_probs,
+    warn_if_single_probs,
+)
+from reprior.core.threads import one_thread
+from reprior.exceptions import RepriorError, require
+from reprior.profile.lazy_parts import lazy_parts
+from reprior.profile.merging import PackedProfile, ProfileSum, merged
+from reprior.profile.reading import anything_counts, check_problem, refuse_nothing
+
+if TYPE_CHECKING:
+    from reprior.profile.data import TuningData
+    from reprior.profile.profile import StrengthProfile
+
+__all__ = [
+    "EXACT",
+    "FAN_IN",
+    "ArrayPieces",
+    "Bins",
+    "Counted",
+    "Found",
+    "Pieces",
+    "ProfileTally",
+    "Tally",
+    "delayed",
+    "join_counted",
+    "join_profiles",
+    "lazy_profile",
+    "profiled",
+    "tree",
+    "warner_of_probs",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+Delayed: TypeAlias = Any
+Join: TypeAlias = Callable[[list[Any]], Any]
+
+#: How many results one task joins. More would hold as many in one worker's memory; fewer make the
+#: tree deeper.
+FAN_IN = 8
+
+_INDEX = re.compile(r"\b(scores|labels|sample_weight)\[")
+
+
+class Bins(NamedTuple):
+    """From how many switches on they are summed in bins (None: never), and how wide these are."""
+
+    exact_up_to: int | None
+    resolution: float
+
+    @classmethod
+    def of(cls, resolution: float | None) -> Bins:
+        """Bins of this width from the first switch on; none for None."""
+        return EXACT if resolution is None else cls(0, resolution)
+
+
+EXACT = Bins(None, 0.0)
+"""Every switch is kept."""
+
+
+class Tally(Protocol):
+    """Goes through the samples of one piece, part by part, and makes a small result of them."""
+
+    def add(self, data: TuningData) -> None:
+        """Take the next samples in."""
+
+    def result(self) -> Any:
+        """What came of them."""
+
+
+class Pieces(Protocol):
+    """Labelled samples in pieces, each of which a task can go through."""
+
+    def run(self, begin: Callable[[], Tally], join: Join) -> Any:
+        """What ``join`` makes of the results of all pieces, each gone through by a new tally."""
+
+
+class Found(NamedTuple):
+    """What is known of some samples."""
+
+    profile: StrengthProfile | None
+    n_samples: int
+    like_probs: bool
+    """Whether what was declared as logits has the shape of probabilities, in all of them."""
+    single: bool = False
+    """Whether there is one score per sample."""
+
+
+class Counted(NamedTuple):
+    """The same, as tasks hand it on: with a profile that is small, and quick to be added."""
+
+    packed: PackedProfile | None
+    n_samples: int
+    like_probs: bool
+    single: bool = False
+
+    def found(self) -> Found:
+        """What is known, to be read."""
+        return Found(None if self.packed is None else self.packed.unpacked(), *self[1:])
+
+
+def lazy_profile(
+    scores: Any, labels: Any, sample_weight: Any, options: dict[str, Any]
+) -> StrengthProfile | None:
+    """The profile of Dask arrays, made where their chunks are; None for any other arrays.
+
+    Equal to the profile of the same arrays in memory, however they are cut. ``options`` are those
+    of :func:`reprior.profile.reading.read`.
+    """
+    if not array_api_compat.is_dask_array(scores):
+        return None
+    from reprior.profile.data import TuningData
+
+    given = {name: options[name] for name in ("kind", "class_axis", "ignore_index")}
+    names = ("source_prior", "target_prior", "kind", "bounds", "resolution")
+    source, target, bounds, grid = check_problem(**{name: options[name] for name in names})
+    data = TuningData(
+        scores, labels, sample_weight, source_prior=source, target_prior=target, **given
+    )
+    found = profiled(ArrayPieces(data), bounds, Bins.of(grid))
+    if found.profile is None:
+        refuse_nothing(found.n_samples)
+    warner_of_probs(found)()
+    return found.profile
+
+
+def profiled(pieces: Pieces, bounds: tuple[float, float], bins: Bins) -> Found:
+    """What is known of all pieces, profiled within ``bounds``."""
+    begin, join = partial(ProfileTally, bounds, bins), partial(join_counted, bins=bins)
+    counted: Counted = pieces.run(begin, join)
+    return counted.found()
+
+
+def warner_of_probs(found: Found) -> Callable[[], None]:
+    """A function that warns, of scores that look like it, as is done of scores in memory."""
+    xp = namespace(np.empty(0))
+    if not found.like_probs or found.profile is None:
+        return lambda: None
+    if found.single:
+        return partial(warn_if_single_probs, np.full(min(found.n_samples, FEW_SCORES), 0.5), xp=xp)
+    n_classes = found.profile.n_classes
+    return partial(warn_if_probs, np.full((1, n_classes), 1.0 / n_classes), axis=-1, xp=xp)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayPieces:
+    """Dask arrays, a piece per chunk of the samples."""
+
+    data: TuningData
+
+    def run(self, begin: Callable[[], Tally], join: Join) -> Any:
+        """What ``join`` makes of the results of all chunks, each gone through by a new tally."""
+        data = self.data
+        parts = lazy_parts(data.scores, data.labels, data.weight, class_axis=data.class_axis)
+        like = replace(data, scores=None, labels=None, weight=None)
+        shared = delayed((begin, like), traverse=False)
+        work = delayed(_on_chunk)
+        return tree([work(shared, *part) for part in parts], join).compute()
+
+
+class ProfileTally:
+    """Profiles samples, within ``bounds``."""
+
+    def __init__(self, bounds: tuple[float, float], bins: Bins = EXACT) -> None:
+        self.bounds, self.n_samples, self.like_probs, self.single = bounds, 0, True, False
+        self.total = ProfileSum(exact_up_to=bins.exact_up_to, resolution=bins.resolution)
+
+    def add(self, data: TuningData) -> None:
+        """Take the next samples in. After an error a tally is of no use: some may be in it."""
+        from reprior.profile.profile import StrengthProfile
+
+        self.n_samples += np.size(data.labels)
+        if not anything_counts(data.labels, data.weight, data.ignore_index):
+            return
+        reading = data.reading(self.bounds)
+        if self.total.coarse:
+            for part in StrengthProfile._parts(reading):
+                self.total.bin(part)
+        else:
+            self.total.add(StrengthProfile._of(reading))
+        self.single = is_single_score(
+            np.shape(data.scores), data.source_prior.size, data.class_axis
+        )
+        self.like_probs = self.like_probs and _like_probs(data, self.single)
+
+    def result(self) -> Counted:
+        """The profile, if any sample counts."""
+        packed = self.total.packed() if self.total else None
+        return Counted(packed, self.n_samples, self.like_probs, self.single)
+
+
+def join_counted(counted: Sequence[Counted], bins: Bins = EXACT) -> Counted:
+    """What is known of all of them."""
+    return Counted(
+        join_profiles([each.packed for each in counted], bins),
+        sum(each.n_samples for each in counted),
+        all(each.like_probs for each in counted),
+        any(each.single for each in counted),
+    )
+
+
+def join_profiles(
+    profiles: Sequence[PackedProfile | None], bins: Bins = EXACT
+) -> PackedProfile | None:
+    """The sum of profiles, None standing for no samples.
+
+    Where there are too many switches they are summed in bins, and so is all to which such a sum
+    is added: whether the sum of all is binned does not depend on how they are joined.
+    """
+    known = [packed for packed in profiles if packed is not None]
+    if not known:
+        return None
+    limit, width = bins
+    plain = [packed.profile for packed in known]
+    binned = any(profile.resolution is not None for profile in plain)
+    if limit is None or not (binned or sum(profile.n_switches for profile in plain) > limit):
+        return PackedProfile(merged(plain))
+    total = ProfileSum(exact_up_to=0, resolution=width)
+    for packed in known:
+        total.bin_packed(packed)
+    return total.packed()
+
+
+def delayed(what: Any, *, traverse: bool = True) -> Any:
+    """Dask's ``delayed``."""
+    dask = require("dask", extra="dask", purpose="To work on Dask's arrays or cluster")
+    return dask.delayed(what, pure=False, traverse=traverse)
+
+
+def tree(items: Sequence[Delayed], join: Join, fan_in: int = FAN_IN) -> Delayed:
+    """A task that gives what ``join`` makes of all items, through tasks of ``fan_in`` each."""
+    joined, level = delayed(join), list(items)
+    while len(level) > 1:
+        level = [joined(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
+    return level[0]
+
+
+def _on_chunk(
+    shared: tuple[Callable[[], Tally], TuningData],
+    place: str,
+    scores: Any,
+    labels: Any,
+    weight: Any,
+) -> Any:
+    """Go through one chunk."""
+    begin, like = shared
+    arrays = [None if each is None else np.asarray(each) for each in (scores, labels, weight)]
+    tally = begin()
+    with _placed(place), one_thread():  # the others have chunks of their own
+        tally.add(replace(like, scores=arrays[0], labels=arrays[1], weight=arrays[2]))
+    return tally.result()
+
+
+@contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """Let an error that names a sample say from where on it counts."""
+    try:
+        yield
+    except RepriorError as error:
+        if not place or not _INDEX.search(str(error)):
+            raise
+        raise type(error)(f"{error} {place}") from error
+
+
+def _like_probs(data: TuningData, single: bool) -> bool:
+    """Whether logits have the shape of probabilities: a question to all pieces together."""
+    if data.kind != "logits":
+        return False
+    z = np.asarray(data.scores)
+    if single:
+        return bool(0.0 <= z.flat[0] <= 1.0 and z.min() >= 0.0 and z.max() <= 1.0)
+    axis, xp = data.class_axis % z.ndim, namespace(z)
+    # Most logits are told by one sample; all of them would be another read of the memory.
+    first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
+    return _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp)

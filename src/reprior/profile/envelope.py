@@ -1,0 +1,319 @@
+"""Which class wins at which strength: the upper envelope of K lines per sample.
+
+A sample's score for class k is a line in the strength λ, ``s_k(λ) = z_k + λ·w_k``; its
+prediction is the class on top. Going right, the winner only ever changes to a line of
+larger slope, so
+
+* a sample with the same winner at both ends of the range never switches: an arg max at one
+  end and a comparison at the other settle most samples;
+* where the winners a and b differ, every class that wins in between lies above a and b
+  at the point where those two cross. One more pass finds these few candidates, and a walk
+  from a over them to b gives the exact switches.
+
+Every step of the walk goes to a strictly larger slope, so it ends after at most K − 1
+steps whatever rounding does. All of it is float64, whatever the scores are.
+
+The passes over the scores are array-API code, so they run where the scores are; the walk
+over the candidates, which are few, is NumPy. ``compiled`` does the same in one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
+from reprior.profile.constants import AFTER_ZERO
+
+__all__ = ["Envelope", "Screen", "envelope", "screen", "walk"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Rows shorter than this cost NumPy more to begin than to go through: such blocks are turned, and
+#: every operation runs along the samples.
+SHORT_ROW = 32
+
+#: Below float32's smallest normal number, 1e-38, rounding is absolute, or all is lost: room for
+#: rounding is never less than 2⁻²² of this.
+FLOOR = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """What the passes over one block of N samples leave for the walk.
+
+    ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound. Sample ``moving[m]`` goes
+    from line a to line b, perhaps over candidates: line ``klass[j]`` of moving sample ``row[j]``.
+    Lines are given by class and score. ``hopeless`` tells of a sample with NaN, +inf or no finite
+    score.
+    """
+
+    origin: Vector
+    start: Vector
+    moving: Vector
+    a: Vector
+    score_a: Vector
+    b: Vector
+    score_b: Vector
+    row: Vector
+    klass: Vector
+    score: Vector
+    hopeless: bool = False
+
+    @staticmethod
+    def refused() -> Screen:
+        """Nothing but the word that a sample cannot be used."""
+        nothing: dict[str, Any] = dict.fromkeys(f.name for f in fields(Screen)[:-1])
+        return Screen(**nothing, hopeless=True)
+
+    @staticmethod
+    def joined(screens: Sequence[Screen]) -> Screen:
+        """Several blocks as one, samples and moving samples counted through."""
+
+        def column(name: str) -> Vector:
+            return np.concatenate([getattr(screen, name) for screen in screens])
+
+        samples = np.cumsum([0, *(screen.start.size for screen in screens[:-1])])
+        movers = np.cumsum([0, *(screen.moving.size for screen in screens[:-1])])
+        columns: dict[str, Any] = {field.name: column(field.name) for field in fields(Screen)[:-1]}
+        if all(screen.start is screen.origin for screen in screens):
+            columns["start"] = columns["origin"]
+        columns["moving"] += np.repeat(samples, [screen.moving.size for screen in screens])
+        columns["row"] += np.repeat(movers, [screen.row.size for screen in screens])
+        return Screen(**columns)
+
+
+def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace) -> Screen:
+    """Settle the samples of (N, K) ``scores`` that never switch, and prepare the rest.
+
+    The scores hold no NaN and no +inf; in rows of at least ``SHORT_ROW`` classes NumPy's arg max
+    finds them, and they may.
+    """
+    slope = constant(slopes, xp, like=scores)
+    each = xp.arange(scores.shape[0], device=_device(scores, xp))
+    turned = None
+    if is_numpy_namespace(xp) and scores.shape[1] < SHORT_ROW:
+        turned = np.ascontiguousarray(scores.T)
+    origin = xp.argmax(scores, axis=1) if turned is None else _first_max(turned)
+    if not bool(xp.all(xp.isfinite(scores[each, origin]))):
+        return Screen.refused()
+    start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)
+    if bounds[1] == 0.0:
+        # A line that is no steeper, and on top at 0, was on top all the way: the rest is rounding.
+        start = xp.where(xp.take(slope, origin) > xp.take(slope, start), start, origin)
+        rivalled = xp.nonzero(start != origin)[0]
+    else:
+        own = scores[each, start]
+        rivalled = _rivalled(scores, turned, slope, own, start, bounds[1], xp)
+    moved = xp.astype(xp.take(scores, rivalled, axis=0), slope.dtype)
+    a, b = xp.take(start, rivalled), xp.take(origin, rivalled)
+    if bounds[1] != 0.0:
+        b = _winners(moved, slope, bounds[1], xp)
+    goes = xp.nonzero(xp.take(slope, b) > xp.take(slope, a))[0]
+    moving, moved = xp.take(rivalled, goes), xp.take(moved, goes, axis=0)
+    a, b = xp.take(a, goes), xp.take(b, goes)
+    row, klass = _candidates(moved, slope, a, b, bounds, xp)
+    each = xp.arange(moving.shape[0], device=_device(scores, xp))
+    found = (
+        origin, start, moving, a, moved[each, a], b, moved[each, b],
+        row, klass, moved[row, klass],
+    )  # fmt: skip
+    names = (field.name for field in fields(Screen))
+    columns: dict[str, Any] = dict(zip(names, map(to_numpy, found), strict=False))
+    return Screen(**columns)
+
+
+def _first_max(turned: Vector) -> Vector:
+    """First arg max of samples along the second axis, as operations on all samples at once."""
+    n_classes = turned.shape[0]
+    on_top = (turned == turned.max(axis=0)).view(np.uint8)
+    places = np.zeros(turned.shape[1], np.uint8)  # K for the first class, 1 for the last
+    for k in range(n_classes):
+        np.maximum(places, on_top[k] * np.uint8(n_classes - k), out=places)
+    return np.asarray(n_classes - places.astype(np.int64))
+
+
+def _rivalled(
+    scores: Array,
+    turned: Vector | None,
+    slope: Array,
+    own: Array,
+    start: Array,
+    strength: float,
+    xp: Namespace,
+) -> Array:
+    """Rows in which another line reaches that of ``start`` at ``strength``, or might.
+
+    Computed in the scores' own precision for speed. In float32 a line is off by at most
+    ``u·(|s| + |λ·w|)``, u = 2⁻²⁴; with twice that allowed on either side no row is missed.
+    """
+    shift = xp.astype(strength * slope, scores.dtype)
+    level = own + xp.take(shift, start)
+    if scores.dtype != slope.dtype:
+        unit = float(xp.finfo(scores.dtype).eps)
+        level = level - 2 * unit * (xp.abs(level) + xp.max(xp.abs(shift)) + FLOOR)
+    if turned is not None:
+        lines = turned + shift[:, None]
+        return np.flatnonzero(np.count_nonzero(lines >= level, axis=0) > 1)
+    reached = xp.nonzero(xp.reshape(scores + shift >= level[:, None], (-1,)))[0]
+    if reached.shape[0] == scores.shape[0]:
+        return reached[:0]
+    row = reached // scores.shape[1]
+    again = row[1:][row[1:] == row[:-1]]
+    return xp.concat([again[:1], again[1:][again[1:] != again[:-1]]])
+
+
+def _winners(scores: Array, slope: Array, strength: float, xp: Namespace) -> Array:
+    """Arg max at one strength; a tie goes to the larger slope, then the larger score."""
+    lines = xp.astype(scores, slope.dtype) + strength * slope
+    top = xp.max(lines, axis=1, keepdims=True)
+    winner = xp.argmax(lines, axis=1)
+    tied = lines == top
+    if int(xp.count_nonzero(tied)) == tied.shape[0]:
+        return winner
+    rows = xp.nonzero(xp.sum(xp.astype(tied, xp.int64), axis=1) > 1)[0]
+    host_tied, host_scores = (to_numpy(xp.take(x, rows, axis=0)) for x in (tied, scores))
+    rank = np.where(host_tied, to_numpy(slope), -np.inf)
+    steepest = rank == rank.max(axis=1, keepdims=True)
+    settled = np.where(steepest, host_scores.astype(np.float64), -np.inf).argmax(axis=1)
+    result = to_numpy(winner).copy()
+    result[to_numpy(rows)] = settled
+    return constant(result, xp, like=scores)
+
+
+def _candidates(
+    moved: Array, slope: Array, a: Array, b: Array, bounds: tuple[float, float], xp: Namespace
+) -> tuple[Array, Array]:
+    """Rows and classes of the lines above a and b where those two cross."""
+    each = xp.arange(moved.shape[0], device=_device(moved, xp))
+    slope_a, slope_b = xp.take(slope, a), xp.take(slope, b)
+    score_a, score_b = moved[each, a], moved[each, b]
+    cross = xp.clip((score_a - score_b) / (slope_b - slope_a), bounds[0], bounds[1])
+    lines = moved + cross[:, None] * slope
+    level = xp.minimum(lines[each, a], lines[each, b])
+    above = xp.nonzero(xp.reshape(lines > level[:, None], (-1,)))[0]
+    row, klass = above // moved.shape[1], above % moved.shape[1]
+    steepness = xp.take(slope, klass)
+    inside = (steepness > xp.take(slope_a, row)) & (steepness < xp.take(slope_b, row))
+    return row[inside], klass[inside]
+
+
+def _device(array: Array, xp: Namespace) -> Any:
+    return None if isinstance(array, np.ndarray) else xp.asarray(array).device
+
+
+@dataclass(frozen=True, eq=False)
+class Envelope:
+    """Every switch of N samples, and their winners at λ = 0 and at the lower bound, (N,).
+
+    Switch j takes sample ``row[j]`` at strength ``position[j]`` from class ``loser[j]`` to class
+    ``winner[j]``.
+    """
+
+    origin: Vector
+    start: Vector
+    position: Vector
+    row: Vector
+    loser: Vector
+    winner: Vector
+
+
+def walk(screened: Screen, slopes: Vector, bounds: tuple[float, float]) -> Envelope:
+    """Walk every moving sample from line a to line b: one round for each switch.
+
+    At a switch the larger slope wins, among equal slopes the larger score, then the lower index.
+    From λ = 0, which is the first arg max itself, the first switch is right after 0.
+    """
+    here, level = screened.a.copy(), screened.score_a.copy()
+    at = np.full(here.shape, bounds[0] or AFTER_ZERO)
+    straight, row, klass, score = _lines(screened)
+    goal, goal_level = screened.b[straight], screened.score_b[straight]
+    rise = level[straight] - goal_level
+    x = rise / (slopes[goal] - slopes[here[straight]])
+    # Rounding must not take a walk back, or past the end.
+    x = np.minimum(np.maximum(x, at[straight]), bounds[1])
+    found = [(x, straight, here[straight], goal)]
+    while row.size:
+        x = (level[row] - score) / (slopes[klass] - slopes[here[row]])
+        pick = _nearest(row, x, slopes[klass], score, klass)
+        walker, to = row[pick], klass[pick]
+        at[walker] = np.minimum(np.maximum(x[pick], at[walker]), bounds[1])
+        found.append((at[walker], walker, here[walker], to))
+        here[walker], level[walker] = to, score[pick]
+        steeper = slopes[klass] > slopes[here[row]]
+        row, klass, score = row[steeper], klass[steeper], score[steeper]
+    position, walker, loser, winner = (np.concatenate(part) for part in zip(*found, strict=True))
+    return Envelope(
+        screened.origin, screened.start, position, screened.moving[walker], loser, winner
+    )
+
+
+def _lines(screened: Screen) -> tuple[Vector, Vector, Vector, Vector]:
+    """Samples that go straight from a to b, and the lines of the others, grouped by sample."""
+    winding = np.zeros(screened.a.shape, bool)
+    winding[screened.row] = True
+    goals = np.flatnonzero(winding)
+    row = np.concatenate([screened.row, goals])
+    order = np.argsort(row, kind="stable")  # two sorted runs: merged in one go
+    klass = np.concatenate([screened.klass, screened.b[goals]])[order]
+    score = np.concatenate([screened.score, screened.score_b[goals]])[order]
+    return np.flatnonzero(~winding), row[order], klass, score
+
+
+def _nearest(row: Vector, x: Vector, slope: Vector, score: Vector, klass: Vector) -> Vector:
+    """Index of the line that each sample meets first; a tie is settled by the rules."""
+    first = np.empty(row.shape, bool)
+    first[0], first[1:] = True, row[1:] != row[:-1]
+    starts = np.flatnonzero(first)
+    run = np.cumsum(first) - 1
+    tied = np.flatnonzero(x == np.minimum.reduceat(x, starts)[run])
+    if tied.size == starts.size:
+        return tied
+    order = np.lexsort((-klass[tied], score[tied], slope[tied], row[tied]))
+    tied = tied[order]
+    last = np.append(row[tied[1:]] != row[tied[:-1]], True)
+    return np.asarray(tied[last])
+
+
+def envelope(
+    scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
+) -> Envelope | None:
+    """Find the switches of (N, K) ``scores`` with the given slopes on ``bounds``.
+
+    Across 0 it goes in two legs. A class of slope −inf takes part at λ = 0 alone. None where a
+    sample has no finite score.
+    """
+    if bounds[0] < 0.0 < bounds[1]:
+        before = envelope(scores, slopes, (bounds[0], 0.0), xp)
+        after = envelope(scores, slopes, (0.0, bounds[1]), xp)
+        if before is None or after is None:
+            return None
+        return Envelope(before.origin, before.start, *(
+            np.concatenate([getattr(before, name), getattr(after, name)])
+            for name in ("position", "row", "loser", "winner")
+        ))  # fmt: skip
+    active = np.isfinite(slopes)
+    if active.all():
+        screened = screen(scores, slopes, bounds, xp)
+        return None if screened.hopeless else walk(screened, slopes, bounds)
+    column = np.flatnonzero(active)
+    kept = xp.take(scores, constant(column, xp, like=scores), axis=1)
+    inner = envelope(kept, slopes[active], bounds, xp)
+    if inner is None:
+        return None
+    start, loser, winner = column[inner.start], column[inner.loser], column[inner.winner]
+    origin = to_numpy(xp.argmax(scores, axis=1))
+    if bounds[0] > 0.0:
+        return Envelope(origin, start, inner.position, inner.row, loser, winner)
+    leaving = np.flatnonzero(~active[origin])
+    return Envelope(
+        origin,
+        origin,
+        np.concatenate([np.full(leaving.shape, AFTER_ZERO), inner.position]),
+        np.concatenate([leaving, inner.row]),
+        np.concatenate([origin[leaving], loser]),
+        np.concatenate([start[leaving], winner]),
+    )

@@ -1,0 +1,330 @@
+"""Profiles of parts: which may be added or subtracted, and the sum of many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from reprior.exceptions import ProfileMismatchError
+from reprior.profile.bin_grid import n_cells
+from reprior.profile.bin_table import BinTable
+from reprior.profile.binning import BinnedSwitches
+from reprior.profile.packed_bins import PackedBins
+from reprior.profile.switches import Switches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from reprior.profile.profile import StrengthProfile
+
+__all__ = [
+    "APART",
+    "PackedProfile",
+    "ProfileSum",
+    "bare",
+    "check_counts",
+    "check_match",
+    "combined",
+    "merged",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Switches that are gathered before they are binned where bins are not in a table: as many cost
+#: little memory, and binning costs a pass over all bins each time.
+SWITCHES_PER_BINNING = 1 << 20
+
+#: Switches from which on exact profiles are not added in pairs but kept side by side, 300 KB each:
+#: a sum of large ones would need their room twice, and may be binned before it is asked for.
+LARGE = 1 << 14
+
+#: The rank of those, which no pair has.
+APART = 99
+
+#: Cells of a table of bins that is kept: 64 MB, twice that with weights. With bins of 1e-4 and the
+#: usual bounds that is enough for 200 classes.
+MOST_CELLS = 1 << 22
+
+
+def check_match(mine: StrengthProfile, theirs: StrengthProfile, verb: str) -> None:
+    """Refuse profiles of different problems, or one with sample weights and one without."""
+    for name in ("n_classes", "source_prior", "target_prior", "bounds", "resolution"):
+        a, b = getattr(mine, name), getattr(theirs, name)
+        if not np.array_equal(a, b):
+            raise ProfileMismatchError(
+                f"Profiles must have equal {name} to {verb}. Got {a} and {b}. "
+                f"Make both with the same options."
+            )
+    if mine.weighted != theirs.weighted:
+        raise ProfileMismatchError(
+            f"Profiles must both have sample weights, or neither, to {verb}. Got one of each. "
+            f"Pass sample_weight of ones for the other."
+        )
+
+
+def check_counts(counts: Vector) -> None:
+    """Refuse a difference in which fewer than no samples are left."""
+    if (counts < 0).any():
+        raise ProfileMismatchError(
+            "A profile can only be subtracted from one that contains it. Got more samples of "
+            "a class than the larger profile has. Subtract a part of it."
+        )
+
+
+def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfile:
+    """The sum of two profiles, or their difference."""
+    if not isinstance(theirs, type(mine)):
+        raise ProfileMismatchError(
+            f"Only profiles {verb}. Got {type(theirs).__name__}. Make a profile of it with "
+            f"StrengthProfile.from_scores."
+        )
+    check_match(mine, theirs, verb)
+    sign = 1 if verb == "add" else -1
+    counts = mine._counts + sign * theirs._counts
+    # Equal resolutions were checked: both are exact, or both binned.
+    a: Any = mine._switches
+    switches = a.plus(theirs._switches) if verb == "add" else a.minus(theirs._switches)
+    check_counts(counts)
+    sums = None
+    if mine._sums is not None and theirs._sums is not None:
+        sums = np.where(counts > 0, mine._sums + sign * theirs._sums, 0.0)
+    return mine._like(counts=counts, sums=sums, switches=switches)
+
+
+def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
+    """The sum of many profiles."""
+    total = ProfileSum()
+    for profile in profiles:
+        total.add(profile)
+    return total.total()
+
+
+class PackedProfile(NamedTuple):
+    """A profile as it waits and travels: small, and quick to be added to another."""
+
+    profile: StrengthProfile
+    """All of it; or, where there are ``bins``, all but these."""
+    bins: PackedBins | None = None
+
+    def unpacked(self) -> StrengthProfile:
+        """The profile."""
+        return self.profile if self.bins is None else _Tally.of(self).total()
+
+
+class ProfileSum:
+    """A growing sum of profiles; nothing is copied over and over.
+
+    Exact ones are added in pairs of like size up to some megabytes, bins in one table of all
+    strengths and classes, or in pairs too where that table would be large.
+
+    Parameters
+    ----------
+    exact_up_to : int or None
+        Switches from which on they are summed in bins; None keeps every switch.
+    resolution : float
+        The width of these bins.
+    """
+
+    def __init__(self, *, exact_up_to: int | None = None, resolution: float = 0.0) -> None:
+        self.exact_up_to, self.resolution = exact_up_to, resolution
+        self.coarse = exact_up_to == 0
+        self._like: StrengthProfile | None = None
+        self._exact: list[tuple[int, StrengthProfile]] = []
+        self._binned: list[tuple[int, StrengthProfile]] = []
+        self._tally: _Tally | None = None
+        self._waiting = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is anything in it."""
+        return self._like is not None
+
+    @property
+    def n_waiting(self) -> int:
+        """How many switches are kept."""
+        return self._waiting
+
+    def add(self, profile: StrengthProfile) -> None:
+        """Add the profile of some samples, without bins of its own where the sum may bin."""
+        self._check(profile)  # before anything is changed
+        if self._tally is not None:
+            self._tally.add(profile)
+            return
+        self._keep(profile)
+        self._waiting += profile.n_switches
+        if self.exact_up_to is None:
+            return
+        limit = min(SWITCHES_PER_BINNING, self.exact_up_to) if self.coarse else self.exact_up_to
+        if self._waiting > max(limit, 1):
+            self.coarsen()
+
+    def coarsen(self) -> None:
+        """From here on, sum in bins; those switches too that were kept so far."""
+        self.coarse = True
+        if self._exact:
+            self._bin(_collapse(self._exact))
+        self._exact, self._waiting = [], 0
+
+    def bin(self, profile: StrengthProfile) -> None:
+        """Add a profile, exact or in the bins of the sum, to the bins."""
+        self._check(profile, in_bins=profile.resolution is not None)
+        self._bin(profile)
+
+    def bin_packed(self, packed: PackedProfile) -> None:
+        """Add a profile, packed or exact, to the bins."""
+        profile, bins = packed
+        if bins is None:
+            self.bin(profile)
+            return
+        self._check(profile, in_bins=True)
+        if self._tally is None:
+            self._tally = _Tally.of(packed)
+        else:
+            self._tally.add_packed(packed)
+
+    def merge(self, other: ProfileSum) -> None:
+        """Add all that another sum holds; it is left as it is, and so is this one if refused."""
+        theirs = other._like
+        if theirs is None:
+            return
+        if self._like is not None:
+            check_match(self._like, theirs, "add")
+        if other.coarse:
+            mine, their = (theirs._like(resolution=each.resolution) for each in (self, other))
+            check_match(mine, their, "add")
+        if other.coarse and not self.coarse:
+            self.coarsen()
+        binned = [PackedProfile(profile) for _, profile in other._binned]
+        if other._tally is not None:
+            binned.append(other._tally.packed())
+        exact = [profile for _, profile in other._exact]
+        for packed in binned:
+            self.bin_packed(packed)
+        for profile in exact:
+            self.add(profile)
+
+    def total(self) -> StrengthProfile:
+        """The sum of all that was added."""
+        if self.coarse:
+            self.coarsen()
+        if self._tally is not None:
+            return self._tally.total()
+        return _collapse(self._binned if self.coarse else self._exact)
+
+    def drained(self) -> StrengthProfile:
+        """The same, its switches by strength, in the room of the parts; these are let go of."""
+        if self.coarse:
+            return self.total()
+        parts, self._exact, self._waiting = [profile for _, profile in self._exact], [], 0
+        total = _added([bare(profile) for profile in parts])
+        switches: list[Any] = [profile._switches for profile in parts]
+        parts.clear()
+        return total._like(switches=Switches.drained(switches))
+
+    def packed(self) -> PackedProfile:
+        """The same, to be kept or sent, and added to others."""
+        if self.coarse:
+            self.coarsen()
+        return PackedProfile(self.total()) if self._tally is None else self._tally.packed()
+
+    def _check(self, profile: StrengthProfile, *, in_bins: bool = False) -> None:
+        """Refuse a profile of another problem, or of other bins than the sum has."""
+        like = self._like
+        if like is None:
+            grid = None if in_bins else profile.resolution
+            like = profile._like(switches=Switches.none(profile.weighted), resolution=grid)
+        wanted = like._like(resolution=self.resolution) if in_bins else like
+        check_match(wanted, profile, "add")
+        self._like = like
+
+    def _keep(self, profile: StrengthProfile) -> None:
+        """Add an exact profile to what is kept."""
+        _push(self._exact, profile)
+
+    def _bin(self, profile: StrengthProfile) -> None:
+        """Add a profile, exact or binned, to the bins."""
+        size = n_cells(profile.bounds, self.resolution, profile.n_classes)
+        if size > MOST_CELLS:
+            _push(self._binned, profile.binned(self.resolution))
+            return
+        if self._tally is None:
+            self._tally = _Tally(profile, self.resolution)
+        self._tally.add(profile)
+
+
+class _Tally:
+    """A sum of profiles with their switches in one table of bins."""
+
+    def __init__(self, like: StrengthProfile, resolution: float) -> None:
+        weighted = like.weighted
+        self._like = like._like(switches=Switches.none(weighted), resolution=resolution)
+        self._counts = np.zeros_like(like._counts)
+        self._sums = None if like._sums is None else np.zeros_like(like._sums)
+        self._table = BinTable(like.bounds, resolution, like.n_classes, weighted)
+
+    def add(self, profile: StrengthProfile) -> None:
+        self._add_counts(profile)
+        if isinstance(profile._switches, BinnedSwitches):
+            self._table.add_binned(profile._switches)
+        else:
+            self._table.add(profile._switches)
+
+    @classmethod
+    def of(cls, packed: PackedProfile) -> _Tally:
+        """A sum that begins with a packed profile."""
+        width = packed.profile.resolution
+        assert width is not None  # noqa: S101 - there are bins
+        tally = cls(packed.profile, width)
+        tally.add_packed(packed)
+        return tally
+
+    def add_packed(self, packed: PackedProfile) -> None:
+        profile, bins = packed
+        assert bins is not None  # noqa: S101 - the others are added as they are
+        self._add_counts(profile)
+        bins.add_to(self._table)
+
+    def total(self) -> StrengthProfile:
+        return self._without_bins()._like(switches=self._table.closed())
+
+    def packed(self) -> PackedProfile:
+        return PackedProfile(self._without_bins(), PackedBins.of(self._table))
+
+    def _add_counts(self, profile: StrengthProfile) -> None:
+        self._counts += profile._counts
+        if self._sums is not None:
+            self._sums += profile._sums
+
+    def _without_bins(self) -> StrengthProfile:
+        sums = None if self._sums is None else self._sums.copy()
+        return self._like._like(counts=self._counts.copy(), sums=sums)
+
+
+def _push(stack: list[tuple[int, StrengthProfile]], profile: StrengthProfile) -> None:
+    rank = 0
+    while stack and stack[-1][0] == rank:
+        profile, rank = stack.pop()[1] + profile, rank + 1
+    large = profile.resolution is None and profile.n_switches >= LARGE
+    stack.append((APART if large else rank, profile))
+
+
+def _collapse(stack: list[tuple[int, StrengthProfile]]) -> StrengthProfile:
+    profiles = [profile for _, profile in stack]
+    if any(profile.resolution is not None for profile in profiles):
+        return _added(profiles)
+    # All switches in one go: added one by one they would be copied over and over.
+    switches: list[Any] = [profile._switches for profile in profiles]
+    total = _added([bare(profile) for profile in profiles])
+    return total._like(switches=Switches.concatenate(switches))
+
+
+def bare(profile: StrengthProfile) -> StrengthProfile:
+    """A profile without its switches."""
+    return profile._like(switches=Switches.none(profile.weighted))
+
+
+def _added(profiles: list[StrengthProfile]) -> StrengthProfile:
+    total = profiles[-1]
+    for profile in profiles[-2::-1]:
+        total = profile + total
+    return total

@@ -1,0 +1,298 @@
+"""One pass over the scores: class counts at the lower bound and at 0, and every switch.
+
+Rows are taken in blocks, shared among threads. Host arrays go through the kernel
+:func:`reprior._native.profile`, everything else through the array code of ``envelope``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core import kernels
+from reprior.core.arrays import is_numpy_namespace
+from reprior.core.row_passes import cut, n_shares
+from reprior.core.threads import in_threads, n_cores, shares_out
+from reprior.profile.envelope import Envelope, Screen, envelope, screen, walk
+from reprior.profile.samples import Block, Rows
+from reprior.profile.switches import Switches
+
+__all__ = ["PART_SCORES", "Counted", "Table", "run_parts", "run_pass"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: Scores of one block in the host's memory. A call of the kernel takes about a millisecond then, so
+#: that Ctrl-C is answered at once, and array code stays in the cache.
+HOST_BLOCK = 1 << 19
+
+#: On a device of its own, where launching work is dear and memory wide.
+DEVICE_BLOCK = 1 << 24
+
+#: Blocks whose switches are summed up before the next ones are gone through: enough to be shared
+#: among cores, and few enough to be summed from a cache.
+BLOCKS_PER_PART = 16
+PART_SCORES = BLOCKS_PER_PART * HOST_BLOCK
+
+#: Switches that the kernel has room for at first, at least and per row.
+FIRST_ROOM = 1 << 14
+SWITCHES_PER_ROW = 0.5
+
+#: The share of that room below which what is found is copied, and the room let go.
+SPACIOUS = 0.8
+
+NO_WEIGHTS = np.empty(0)
+
+
+class Table:
+    """Names for the rows of a (5, K) table of counts: at the lower bound, and at λ = 0."""
+
+    SUPPORT, TRUE_POSITIVE, PREDICTED, TRUE_POSITIVE_AT_0, PREDICTED_AT_0 = range(5)
+
+
+@dataclass(eq=False)
+class _Ledger:
+    """What one thread has counted: plain and weighted tables, and switches."""
+
+    counts: Vector
+    sums: Vector
+    weighted: bool
+    switches: list[Switches] = field(default_factory=list)
+    room: _SwitchTable | None = None
+    """Where the kernel writes switches, if that memory is used again."""
+
+    @classmethod
+    def empty(cls, n_classes: int, weighted: bool) -> _Ledger:
+        """Nothing counted yet."""
+        return cls(np.zeros((5, n_classes), np.int64), np.zeros((5, n_classes)), weighted)
+
+    def add(self, found: Envelope, block: Block) -> None:
+        """Count the winners and keep the switches of some samples."""
+        _tabulate(self.counts, block.labels, found, None)
+        if block.weights is not None:
+            _tabulate(self.sums, block.labels, found, block.weights)
+        self.note(found.position, found.row, (found.loser, found.winner), block)
+
+    def note(self, position: Vector, row: Vector, parties: Any, block: Block) -> None:
+        """Keep the switches of a block (copied: the caller's buffers are used again)."""
+        if position.size:
+            loser, winner = (np.array(party, np.int32) for party in parties)
+            weight = None if block.weights is None else block.weights[row]
+            label = block.labels[row].astype(np.int32)
+            self.switches.append(Switches(position.copy(), label, loser, winner, weight=weight))
+
+    def closed(self) -> Switches:
+        """All switches."""
+        if self.switches:
+            return Switches.concatenate(self.switches)
+        return Switches.none(self.weighted)
+
+
+class _SwitchTable:
+    """Columns of switches that the kernel fills; doubled when they are full."""
+
+    def __init__(self, room: int, weighted: bool) -> None:
+        self.position = np.empty(room)
+        self.parties = np.empty((3, room), np.int32)
+        self.weight = np.empty(room if weighted else 0)
+
+    def double(self) -> None:
+        self.position, self.parties, self.weight = (
+            np.concatenate([column, np.empty_like(column)], axis=-1)
+            for column in (self.position, self.parties, self.weight)
+        )
+
+    def closed(self, used: int) -> Switches:
+        """The switches; in arrays of their own where the room was much too large to be kept."""
+        return self.seen(used, copied=used < SPACIOUS * self.position.size)
+
+    def seen(self, used: int, *, copied: bool = False) -> Switches:
+        """The switches where they are, or copies of them."""
+        columns = (self.position, *self.parties, self.weight)
+        position, label, loser, winner, weight = (
+            column[:used].copy() if copied else column[:used] for column in columns
+        )
+        weights = weight if self.weight.size else None
+        return Switches(position, label, loser, winner, weight=weights)
+
+
+Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
+"""Counts (5, K), the same weighted or None, and switches."""
+
+
+def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted:
+    """Count all rows, and find their switches.
+
+    Samples of a class that is ruled out have no part in it but their support, which says how many
+    they were.
+
+    Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
+    """
+    native, blocks = _plan(rows)
+    counts, sums, switches = _run(rows, slopes, bounds, native, blocks)
+    if rows.ruled_out:
+        number, weight = rows.of_ruled_out()
+        counts[Table.SUPPORT] += number
+        if sums is not None:
+            sums[Table.SUPPORT] += weight
+    return counts, sums, switches
+
+
+def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
+    """Give what :func:`run_pass` finds, of some rows after the others; all at once if any are out.
+
+    To be summed up at once: the switches of one are gone when the next is asked for. All of them
+    together can be as large as the scores, and memory that is new to a process is slow.
+    """
+    if rows.ruled_out:
+        yield run_pass(rows, slopes, bounds)
+        return
+    native, blocks = _plan(rows)
+    crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
+    again = native and not crosses
+    room = FIRST_ROOM + slopes.size
+    rooms = [_SwitchTable(room, weighted) for _ in range(n_cores() if again else 0)]
+    for start in range(0, len(blocks), BLOCKS_PER_PART):
+        some = blocks[start : start + BLOCKS_PER_PART]
+        if not again:
+            yield _run(rows, slopes, bounds, native, some)
+            continue
+        for ledger in _ledgers(rows, slopes, bounds, native, some, rooms):
+            yield ledger.counts, ledger.sums if weighted else None, ledger.closed()
+
+
+def _plan(rows: Rows) -> tuple[bool, Sequence[Any]]:
+    """Return whether the kernel takes the rows, and the blocks to read them in."""
+    on_host = is_numpy_namespace(rows.xp) or rows.view is not None
+    native = on_host and kernels.native is not None
+    return native, rows.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
+
+
+def _run(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    native: bool,
+    blocks: Sequence[Any],
+) -> Counted:
+    low, high = bounds
+    if low < 0.0 < high:
+        counts, sums, before = _run(rows, slopes, (low, 0.0), native, blocks)
+        return counts, sums, before.plus(_run(rows, slopes, (0.0, high), native, blocks)[2])
+    ledgers = _ledgers(rows, slopes, bounds, native, blocks)
+    counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
+    sums = None if rows.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
+    return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
+
+
+def _ledgers(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    native: bool,
+    blocks: Sequence[Any],
+    rooms: Sequence[_SwitchTable] = (),
+) -> list[_Ledger]:
+    """Return what each thread has counted, in a room of its own where such are given."""
+    work = partial(_count_native if native else _count_arrays, rows, slopes, bounds)
+    n_threads = 1
+    if (native or is_numpy_namespace(rows.xp)) and shares_out():
+        n_threads = n_shares(len(blocks), rows.n_scores)
+    # Made before another thread is woken: NumPy lets go of the interpreter when it clears
+    # memory, and would wait until the other has no more need of it.
+    ledgers = [_Ledger.empty(slopes.size, rows.weights is not None) for _ in range(n_threads)]
+    for ledger, room in zip(ledgers, rooms, strict=False):
+        ledger.room = room
+    shares = [blocks[part] for part in cut(len(blocks), n_threads)]
+    in_threads(lambda desk: work(*desk), list(zip(ledgers, shares, strict=True)))
+    return ledgers
+
+
+def _count_native(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    ledger: _Ledger,
+    blocks: Sequence[Any],
+) -> None:
+    """Each block in one call of the kernel."""
+    assert kernels.native is not None  # noqa: S101 - the plan says so
+    profile = kernels.native.profile
+    table, used = ledger.room, 0
+    if table is None:
+        share = len(blocks) * HOST_BLOCK / slopes.size
+        room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
+        table = _SwitchTable(room + slopes.size, ledger.weighted)
+    for index in blocks:
+        block = rows.read_strided(index)
+        row = 0
+        while row < block.labels.size:
+            row, used = profile(
+                block.scores,
+                block.labels,
+                block.weights,
+                slopes,
+                *bounds,
+                row,
+                ledger.counts,
+                ledger.sums,
+                table.position,
+                table.parties,
+                table.weight,
+                used,
+            )
+            if row < 0:
+                rows.refuse()
+            if row < block.labels.size:
+                table.double()
+    ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
+
+
+def _count_arrays(
+    rows: Rows,
+    slopes: Vector,
+    bounds: tuple[float, float],
+    ledger: _Ledger,
+    blocks: Sequence[Any],
+) -> None:
+    """Array passes over each block; the samples that switch are walked all at once."""
+    everyone_plays = bool(np.isfinite(slopes).all())
+    screens: list[Screen] = []
+    seen: list[Block] = []
+    for index in blocks:
+        block = rows.read(index)
+        if not block.labels.size:
+            continue
+        if everyone_plays:
+            screens.append(screen(block.scores, slopes, bounds, rows.xp))
+            seen.append(block._replace(scores=None))
+            if screens[-1].hopeless:
+                rows.refuse()
+        else:
+            found = envelope(block.scores, slopes, bounds, rows.xp)
+            ledger.add(rows.refuse() if found is None else found, block)
+    if screens:
+        labels = np.concatenate([block.labels for block in seen])
+        weights = None
+        if ledger.weighted:
+            weights = np.concatenate([block.weights for block in seen])
+        walked = walk(Screen.joined(screens), slopes, bounds)
+        ledger.add(walked, Block(None, labels, weights))
+
+
+def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:
+    def total(classes: Vector, where: Vector | slice = slice(None)) -> Vector:
+        weight = None if weights is None else weights[where]
+        return np.bincount(classes[where], weight, minlength=table.shape[1])
+
+    table[Table.SUPPORT] += total(labels)
+    table[Table.TRUE_POSITIVE] += total(labels, labels == found.start)
+    table[Table.PREDICTED] += total(found.start)
+    if found.origin is found.start:
+        table[Table.TRUE_POSITIVE_AT_0 :] = table[Table.TRUE_POSITIVE : Table.PREDICTED + 1]
+        return
+    table[Table.TRUE_POSITIVE_AT_0] += total(labels, labels == found.origin)
+    table[Table.PREDICTED_AT_0] += total(found.origin)

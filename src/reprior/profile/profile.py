@@ -1,0 +1,404 @@
+"""The strength profile: what a validation set would do at every strength, exactly, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.checks import check_finite_number
+from reprior.exceptions import OptionError
+from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.metrics.counts import ClassCounts
+from reprior.profile.binning import BinnedSwitches
+from reprior.profile.dask_arrays import lazy_profile
+from reprior.profile.merging import ProfileSum, combined
+from reprior.profile.objective import (
+    Best,
+    Constraint,
+    ParetoFront,
+    SubjectTo,
+    best_interval,
+    check_within,
+    feasible_steps,
+    middle,
+    pareto_front,
+    refuse_unlabelled,
+)
+from reprior.profile.passes import PART_SCORES, Counted, Table, run_parts, run_pass
+from reprior.profile.reading import Reading, read, rules_out
+from reprior.profile.sweep import Steps, sweep, value_of
+from reprior.profile.switch_table import SwitchTable, switch_table
+from reprior.profile.switches import Switches
+
+__all__ = ["StrengthProfile"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class StrengthProfile:
+    r"""Class counts of a labelled set for all strengths of the prior correction at once.
+
+    Every class's score is a line in the strength, :math:`s_k(λ) = z_k + λ\,w_k` with slope
+    :math:`w_k = \log P_t(k) - \log P_s(k)`, and a sample's prediction is the line on top. It
+    changes at a few exact breakpoints only; from these follow, for every class and every λ, the
+    true positives and the predicted, and from them every count metric.
+
+    Make one with :meth:`from_scores`; ``+`` joins the profiles of two sets of samples, ``-``
+    takes one out again. All results are NumPy arrays and Python floats.
+
+    Attributes
+    ----------
+    source_prior, target_prior : ndarray of shape (K,)
+        P_s and P_t.
+    bounds : (float, float)
+        The strengths covered.
+    resolution : float or None
+        Width of the bins, None for an exact profile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+    >>> profile = StrengthProfile.from_scores(logits, [0, 0, 1, 1], source_prior=[0.8, 0.2])
+    >>> best = profile.best("balanced_accuracy")
+    >>> best.value, [round(end, 3) for end in best.interval]
+    (1.0, [0.289, 0.721])
+    >>> profile.evaluate("accuracy", [0.0, 0.5, 2.0])
+    array([0.75, 1.  , 0.5 ])
+    """
+
+    def __init__(
+        self,
+        *,
+        source_prior: Vector,
+        target_prior: Vector,
+        bounds: tuple[float, float],
+        resolution: float | None,
+        counts: Vector,
+        sums: Vector | None,
+        switches: Switches | BinnedSwitches,
+    ) -> None:
+        self.source_prior = source_prior
+        self.target_prior = target_prior
+        self.bounds = bounds
+        self.resolution = resolution
+        self._counts = counts
+        self._sums = sums
+        self._switches = switches
+        self._steps: dict[CountMetric, Steps] = {}
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: Any,
+        labels: Any,
+        *,
+        source_prior: Any,
+        target_prior: Any = "uniform",
+        kind: str = "logits",
+        bounds: tuple[float, float] = (0.0, 2.0),
+        class_axis: int = -1,
+        ignore_index: int | None = None,
+        sample_weight: Any = None,
+        resolution: float | None = None,
+    ) -> StrengthProfile:
+        """Profile labelled scores.
+
+        Parameters
+        ----------
+        scores : array of shape (N, K), (N, K, H, W), … or (N,) for two classes
+            The model's outputs on labelled data it was not trained on. Of Dask arrays every
+            chunk is profiled where it is, by Dask's threads or cluster.
+        labels : integer array
+            Class indices, of the scores' shape without the class axis, from the same library.
+        source_prior : array-like of shape (K,)
+            P_s, the class distribution the model was trained on. Where the scores are a frame,
+            also {column: probability}, or a Series with the columns' names; so is P_t.
+        target_prior : "uniform" or array-like of shape (K,), default "uniform"
+            P_t. A class of target prior 0 is out of play at every strength above 0.
+        kind : {"logits", "probs", "log_probs"}, default "logits"
+            What the scores are.
+        bounds : (float, float), default (0, 2)
+            Strengths to cover.
+        class_axis : int, default -1
+            The axis of the classes in ``scores``.
+        ignore_index : int, optional
+            A label that marks samples to leave out.
+        sample_weight : array of the labels' shape, optional
+            A weight per sample.
+        resolution : float, optional
+            Sum the switches on a grid of strengths this wide instead of keeping each: the profile,
+            and the sum of any number of such profiles, stays small. Values at multiples of it stay
+            exact.
+        """
+        options: dict[str, Any] = {
+            "source_prior": source_prior, "target_prior": target_prior, "kind": kind,
+            "bounds": bounds, "class_axis": class_axis, "ignore_index": ignore_index,
+            "resolution": resolution,
+        }  # fmt: skip
+        lazy = lazy_profile(scores, labels, sample_weight, options)
+        if lazy is not None:
+            return lazy
+        return cls._of(read(scores, labels, sample_weight, **options))
+
+    @classmethod
+    def _of(cls, reading: Reading) -> StrengthProfile:
+        width = reading.resolution
+        if width is None or reading.rows.n_scores <= PART_SCORES:
+            found = cls._counted(reading, run_pass(reading.rows, reading.slopes, reading.bounds))
+            return found if width is None else found.binned(width)
+        total = ProfileSum(exact_up_to=0, resolution=width)
+        for part in cls._parts(reading):
+            total.bin(part)
+        return total.total()
+
+    @classmethod
+    def _parts(cls, reading: Reading) -> Iterator[StrengthProfile]:
+        """Give exact profiles of some rows after the others, each to be binned before the next."""
+        for part in run_parts(reading.rows, reading.slopes, reading.bounds):
+            yield cls._counted(reading, part)
+
+    @classmethod
+    def _counted(cls, reading: Reading, found: Counted) -> StrengthProfile:
+        return cls(
+            source_prior=reading.source_prior, target_prior=reading.target_prior, resolution=None,
+            bounds=reading.bounds, counts=found[0], sums=found[1], switches=found[2],
+        )  # fmt: skip
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.source_prior.size)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples, ignored and weightless ones not counted."""
+        return int(self._support(self._counts).sum())
+
+    @property
+    def n_ruled_out(self) -> Vector:
+        """Samples of each class that were left out because it is not to be, (K,).
+
+        Those of classes of target prior 0, where the bounds begin just after 0 as a calibrator's
+        then do.
+        """
+        return np.asarray(self._counts[Table.SUPPORT] - self._support(self._counts))
+
+    @property
+    def n_switches(self) -> int:
+        """Number of changes of a prediction within the bounds."""
+        return self._switches.total
+
+    @property
+    def switches(self) -> SwitchTable:
+        """Every switch, by strength: from it all counts at all strengths can be built.
+
+        Only of an exact profile: a binned one has summed them up.
+        """
+        if isinstance(self._switches, BinnedSwitches):
+            raise OptionError(
+                f"`switches` must be asked of an exact profile. Got one with "
+                f"resolution={self.resolution:g}, which keeps sums per bin only. "
+                f"Make the profile with resolution=None."
+            )
+        return switch_table(self._switches)
+
+    def binned(self, resolution: float) -> StrengthProfile:
+        """The same profile with its switches summed on a grid of strengths this wide.
+
+        It is what :meth:`from_scores` gives with that ``resolution``. A profile that is binned
+        already is returned as it is; it cannot change its resolution.
+        """
+        width = check_finite_number("resolution", resolution, positive=True)
+        if isinstance(self._switches, BinnedSwitches):
+            if width == self.resolution:
+                return self
+            raise OptionError(
+                f"`resolution` must be that of the profile, {self.resolution:g}, once it is "
+                f"binned. Got {width:g}. Bin the exact profile."
+            )
+        return self._like(switches=self._switches.binned(width, self.bounds[1]), resolution=width)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the samples have weights."""
+        return self._sums is not None
+
+    @property
+    def baseline(self) -> ClassCounts:
+        """Counts of the uncorrected model, at λ = 0, also where 0 is outside the bounds."""
+        return self._class_counts(Table.TRUE_POSITIVE_AT_0, Table.PREDICTED_AT_0)
+
+    def counts(self, strength: float) -> ClassCounts:
+        """Counts of every class at one strength.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> profile = StrengthProfile.from_scores(
+        ...     np.array([[1.0, 0.0], [0.5, 0.0]]), [0, 1], source_prior=[0.8, 0.2]
+        ... )
+        >>> profile.counts(0.5).predicted
+        array([1, 1])
+        """
+        start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
+        gains = self._switches.gains(float(check_within(strength, self.bounds)), self.n_classes)
+        n_predicted = self._counts[Table.PREDICTED] + gains.predicted
+        here = n_predicted > 0  # where nobody is left, weights leave rounding behind
+        return ClassCounts(
+            (start.true_positive + gains.weighted_true_positive) * here,
+            (start.predicted + gains.weighted_predicted) * here,
+            start.support,
+            n_predicted=n_predicted,
+            n_labelled=start.n_labelled,
+        )
+
+    def evaluate(self, metric: str | CountMetric, strengths: Any) -> Any:
+        """The metric at the given strengths: a float for a number, an array for an array."""
+        at = check_within(strengths, self.bounds)
+        values = self._steps_of(metric).at(at)
+        return float(values) if np.ndim(at) == 0 else values
+
+    def curve(self, metric: str | CountMetric) -> tuple[Vector, Vector]:
+        """The metric as a step function: ``values[i]`` holds from ``strengths[i]`` to the next.
+
+        Returns
+        -------
+        strengths, values : ndarray
+            Equally long. The first strength is the lower bound; neighbours differ in value.
+        """
+        steps = self._steps_of(metric)
+        return steps.start.copy(), steps.value.copy()
+
+    def best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
+        """The strength at which the metric is largest, over the continuum of strengths.
+
+        Parameters
+        ----------
+        metric : str or CountMetric
+            A name such as ``"balanced_accuracy"``, ``"mean_iou"`` or ``"recall[3]"``.
+        subject_to : str or sequence of str, optional
+            Constraints such as ``"mean_iou >= baseline - 0.005"``; the baseline is the
+            uncorrected model.
+
+        Returns
+        -------
+        Best
+            The middle of the best interval; among equally good ones the widest, then the one
+            nearest 0.
+        """
+        steps, feasible = self._feasible(self._steps_of(metric), subject_to)
+        a, b, value = best_interval(steps, self.bounds[1], feasible)
+        strength, doubt = float(middle(a, b)), 0.0
+        if isinstance(self._switches, BinnedSwitches) and self.resolution is not None:
+            on_grid = round(strength / self.resolution) * self.resolution
+            strength = on_grid if a <= on_grid < b else a
+            moved = self._switches.mass_after(strength, self.resolution)
+            doubt = moved / float(self._support(self._table).sum())
+        at_bound = a <= self.bounds[0] or b >= self.bounds[1]
+        return Best(strength, value, (a, b), at_bound, doubt)
+
+    def pareto(self, metric_a: str | CountMetric, metric_b: str | CountMetric) -> ParetoFront:
+        """Strengths where neither metric improves without the other getting worse."""
+        return pareto_front(self._steps_of(metric_a), self._steps_of(metric_b), self.bounds[1])
+
+    def __add__(self, other: object) -> StrengthProfile:
+        """Profile of the samples of both, which have equal classes, priors, bounds, resolution."""
+        return combined(self, other, "add")
+
+    def __radd__(self, other: object) -> StrengthProfile:
+        """So that ``sum(profiles)`` works, which begins with 0."""
+        return self if other == 0 else combined(self, other, "add")
+
+    def __sub__(self, other: object) -> StrengthProfile:
+        """Profile without the samples of ``other``, which are a part of these."""
+        return combined(self, other, "subtract")
+
+    def __repr__(self) -> str:
+        low, high = self.bounds
+        grid = "" if self.resolution is None else f", resolution={self.resolution:g}"
+        return (
+            f"StrengthProfile({self.n_samples} samples, {self.n_classes} classes, "
+            f"{self.n_switches} switches, bounds=({low:g}, {high:g}){grid})"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the profile to an npz file, atomically and without pickle."""
+        from reprior.profile import storage
+
+        storage.write_profile(path, self)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> StrengthProfile:
+        """Read a profile that :meth:`save` wrote."""
+        from reprior.profile import storage
+
+        return cls(**storage.read_profile(path))
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` would write, to be sent or kept anywhere."""
+        from reprior.profile import storage
+
+        return storage.pack_profile(self)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> StrengthProfile:
+        """Read a profile that :meth:`to_bytes` gave."""
+        from reprior.profile import storage
+
+        return cls(**storage.unpack_profile(content))
+
+    def _like(self, **changed: Any) -> StrengthProfile:
+        """A profile of the same problem with some of its parts replaced."""
+        parts: dict[str, Any] = {
+            "source_prior": self.source_prior, "target_prior": self.target_prior,
+            "bounds": self.bounds, "resolution": self.resolution, "counts": self._counts,
+            "sums": self._sums, "switches": self._switches,
+        }  # fmt: skip
+        return StrengthProfile(**{**parts, **changed})
+
+    @property
+    def _table(self) -> Vector:
+        return self._counts if self._sums is None else self._sums
+
+    def _class_counts(self, true_positive: int, predicted: int) -> ClassCounts:
+        table = self._table
+        return ClassCounts(
+            table[true_positive],
+            table[predicted],
+            self._support(table),
+            n_predicted=self._counts[predicted],
+            n_labelled=self._support(self._counts),
+        )
+
+    def _support(self, table: Vector) -> Vector:
+        """Of the classes that there are."""
+        gone = rules_out(self.target_prior, self.bounds)
+        return np.where(gone, 0, table[Table.SUPPORT]) if gone.any() else table[Table.SUPPORT]
+
+    def _metric(self, metric: str | CountMetric, name: str = "metric") -> CountMetric:
+        found = find_metric(metric, n_classes=self.n_classes, argument=name)
+        if found.average == "one" and not self._support(self._counts)[found.of_class]:
+            refuse_unlabelled(found, name, ruled_out=not self.target_prior[found.of_class])
+        return found
+
+    def _steps_of(self, metric: str | CountMetric) -> Steps:
+        found = self._metric(metric)
+        if found not in self._steps:
+            start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
+            self._steps[found] = sweep(start, self._switches, self.bounds[0], found)
+        return self._steps[found]
+
+    def _feasible(self, steps: Steps, subject_to: SubjectTo) -> tuple[Steps, Vector | None]:
+        """The steps, cut where a constraint begins or ceases to hold, and where all of them do."""
+        constraints = Constraint.parse_all(subject_to)
+        if not constraints:
+            return steps, None
+        limits = []
+        for constraint in constraints:
+            metric = self._metric(constraint.metric, "subject_to")
+            limits.append((constraint, self._steps_of(metric), value_of(self.baseline, metric)))
+        return feasible_steps(steps, limits, self.bounds[1])

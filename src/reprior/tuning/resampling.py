@@ -1,0 +1,223 @@
+"""Every sample's way through the classes, kept apart, so that samples can be weighted anew.
+
+A profile sums its switches up and forgets whose they were. For a bootstrap each sample, or each
+group of samples, needs a weight that all of its switches share: here they still know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reprior.core.arrays import to_numpy
+from reprior.exceptions import LabelsError
+from reprior.profile.envelope import Envelope, envelope
+from reprior.profile.grouping import grouped
+from reprior.profile.passes import HOST_BLOCK, Table
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
+from reprior.profile.samples import Block, Rows
+from reprior.profile.switches import Switches
+
+__all__ = ["SamplePaths", "sample_paths"]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePaths:
+    """Labelled samples as units that are weighted as a whole.
+
+    A unit is a sample, a group of samples, or, where there are no groups, all ``size`` samples of
+    one label, weight and prediction that no strength changes.
+
+    Parameters
+    ----------
+    size : integer array of shape (U,)
+        How many times a unit is there.
+    unit, label, start, origin, heads, amount : arrays of shape (E,)
+        Samples before any switch: the unit, the label, the prediction at the lower bound and at
+        λ = 0, how many samples of a unit these are, and their summed weight.
+    switches : Switches
+        By strength; count and weight are those of one unit.
+    switch_unit : integer array of shape (S,)
+        Whose they are.
+    reading : Reading
+        The problem: priors and bounds.
+    """
+
+    size: Vector
+    unit: Vector
+    label: Vector
+    start: Vector
+    origin: Vector
+    heads: Vector
+    amount: Vector | None
+    switches: Switches
+    switch_unit: Vector
+    reading: Reading
+
+    @property
+    def n_units(self) -> int:
+        """U."""
+        return int(self.size.size)
+
+    @property
+    def n_switches(self) -> int:
+        """S."""
+        return len(self.switches)
+
+    def profile(self, times: Vector) -> StrengthProfile:
+        """The profile of the samples with unit u there ``times[u]`` times: whole numbers."""
+        there = times[self.switch_unit]
+        kept = np.flatnonzero(there)
+        there, all_of = there[kept], self.switches
+        count, weight = all_of.count, all_of.weight
+        switches = Switches(
+            all_of.position[kept],
+            all_of.label[kept],
+            all_of.loser[kept],
+            all_of.winner[kept],
+            count=there if count is None else there * count[kept],
+            weight=None if weight is None else there * weight[kept],
+        )
+        each = times[self.unit]
+        return StrengthProfile(
+            source_prior=self.reading.source_prior,
+            target_prior=self.reading.target_prior,
+            bounds=self.reading.bounds,
+            resolution=None,
+            counts=self._table(each * self.heads).astype(np.int64),
+            sums=None if self.amount is None else self._table(each * self.amount),
+            switches=switches,
+        )
+
+    def _table(self, amount: Vector) -> Vector:
+        """Counts as a profile keeps them, (5, K)."""
+        n_classes = self.reading.source_prior.size
+        table = np.zeros((5, n_classes))
+        amount = amount.astype(np.float64)
+        for row, klass in (
+            (Table.SUPPORT, self.label),
+            (Table.PREDICTED, self.start),
+            (Table.PREDICTED_AT_0, self.origin),
+        ):
+            table[row] = np.bincount(klass, amount, minlength=n_classes)
+        for row, klass in (
+            (Table.TRUE_POSITIVE, self.start),
+            (Table.TRUE_POSITIVE_AT_0, self.origin),
+        ):
+            right = np.where(klass == self.label, amount, 0.0)
+            table[row] = np.bincount(klass, right, minlength=n_classes)
+        return table
+
+
+def sample_paths(reading: Reading, groups: Any = None) -> SamplePaths:
+    """Follow every sample of a reading.
+
+    Parameters
+    ----------
+    reading : Reading
+        Scores, labels, weights, priors and bounds, checked.
+    groups : array of the labels' shape, optional
+        Samples of one group are one unit: the pixels of an image, the scores that several models
+        gave to one sample.
+    """
+    rows = reading.rows
+    found, block = _joined(reading)
+    if groups is None:
+        return _of_samples(reading, found, block)
+    named = _group_numbers(groups, rows)
+    return _of_groups(reading, found, block, named)
+
+
+def _joined(reading: Reading) -> tuple[Envelope, Block]:
+    """The envelope of all samples that count, with their labels and weights."""
+    envelopes, blocks = zip(*_blocks(reading), strict=True)
+    offset = np.cumsum([0, *(block.labels.size for block in blocks[:-1])])
+
+    def column(name: str) -> Vector:
+        return np.concatenate([getattr(found, name) for found in envelopes])
+
+    rows = [found.row + first for found, first in zip(envelopes, offset, strict=True)]
+    found = Envelope(
+        column("origin"), column("start"), column("position"),
+        np.concatenate(rows), column("loser"), column("winner"),
+    )  # fmt: skip
+    weights = None
+    if reading.rows.weights is not None:
+        weights = np.concatenate([block.weights for block in blocks])
+    return found, Block(None, np.concatenate([block.labels for block in blocks]), weights)
+
+
+def _blocks(reading: Reading) -> Iterator[tuple[Envelope, Block]]:
+    rows = reading.rows
+    for index in rows.blocks(HOST_BLOCK):
+        block = rows.read(index)
+        if block.labels.size:
+            found = envelope(block.scores, reading.slopes, reading.bounds, rows.xp)
+            yield (rows.refuse() if found is None else found), block._replace(scores=None)
+
+
+def _group_numbers(groups: Any, rows: Rows) -> Vector:
+    """0 … G−1 for each sample that counts."""
+    given = to_numpy(groups)
+    if given.shape != rows.labels.shape:
+        raise LabelsError(
+            f"`groups` must have one entry per sample. Got shape {given.shape} for labels of "
+            f"shape {rows.labels.shape}. Repeat an image's number for each of its pixels."
+        )
+    left_out = rows.left_out()
+    kept = given.reshape(-1) if left_out is None else given[~left_out]
+    return np.asarray(np.unique(kept, return_inverse=True)[1].reshape(-1))
+
+
+def _of_samples(reading: Reading, found: Envelope, block: Block) -> SamplePaths:
+    """Samples that switch one by one; the others, which are most, by what they have in common."""
+    labels, weights = block.labels, block.weights
+    moves = np.zeros(labels.shape, bool)
+    moves[found.row] = True
+    unit = np.cumsum(moves) - 1
+    keys = [labels, found.start, found.origin, *([] if weights is None else [weights])]
+    still, (size,) = grouped([key[~moves] for key in keys], [np.ones(int((~moves).sum()), int)])
+    n_moving = int(moves.sum())
+    entries = [np.concatenate([key[moves], same]) for key, same in zip(keys, still, strict=True)]
+    label, start, origin = entries[:3]
+    sizes = np.concatenate([np.ones(n_moving, np.int64), np.asarray(size, np.int64)])
+    return _assembled(
+        reading, found, block, unit, sizes,
+        (np.arange(sizes.size), label, start, origin, np.ones(sizes.size, np.int64)),
+        None if weights is None else entries[3],
+    )  # fmt: skip
+
+
+def _of_groups(reading: Reading, found: Envelope, block: Block, unit: Vector) -> SamplePaths:
+    """Each group is a unit, whatever its samples do."""
+    keys = [unit, block.labels, found.start, found.origin]
+    entries, (heads, amount) = grouped(keys, [np.ones(unit.size, np.int64), block.weights])
+    sizes = np.ones(int(unit.max()) + 1, np.int64)
+    return _assembled(reading, found, block, unit, sizes, (*entries, np.asarray(heads)), amount)
+
+
+def _assembled(
+    reading: Reading,
+    found: Envelope,
+    block: Block,
+    unit: Vector,
+    size: Vector,
+    entries: Sequence[Vector],
+    amount: Vector | None,
+) -> SamplePaths:
+    order = np.argsort(found.position, kind="stable")
+    row = found.row[order]
+    weight = None if block.weights is None else block.weights[row]
+    label, loser, winner = (
+        np.asarray(column, np.int32)
+        for column in (block.labels[row], found.loser[order], found.winner[order])
+    )
+    switches = Switches(found.position[order], label, loser, winner, weight=weight)
+    own, known, start, origin, heads = entries
+    return SamplePaths(size, own, known, start, origin, heads, amount, switches, unit[row], reading)
