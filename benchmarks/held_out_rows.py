@@ -18,8 +18,8 @@ from reprior.metrics.count_metrics import find_metric
 from reprior.profile.objective import Best
 from reprior.profile.reading import read
 from reprior.tuning.per_class import tune_per_class
+from reprior.tuning.problem import best_widened
 from reprior.tuning.selection import RULES, select
-from reprior.tuning.widen import best_widened
 
 __all__ = ["PEERS", "ROWS", "TUNED_BOTH", "judged"]
 

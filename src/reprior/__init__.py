@@ -48,13 +48,13 @@ if _typing.TYPE_CHECKING:
     from reprior.fusion import ModalityFusion
     from reprior.loading import load
     from reprior.metrics import ClassCounts, CountMetric
+    from reprior.profile.objective import Best, ParetoFront
+    from reprior.profile.profile import StrengthProfile
+    from reprior.profile.switches import SwitchTable
     from reprior.tuning.bootstrap import StrengthBootstrap
     from reprior.tuning.crossval import CrossValidation, cross_validate
-    from reprior.profile.objective import Best, ParetoFront
     from reprior.tuning.per_class import PerClassBiases, tune_per_class
-    from reprior.profile.profile import StrengthProfile
     from reprior.tuning.search import SearchResult, search_strength
-    from reprior.profile.switch_table import SwitchTable
     from reprior.tuning.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
@@ -167,7 +167,7 @@ _MODULES = {
     "StrengthProfile": "reprior.profile.profile",
     "SearchResult": "reprior.tuning.search",
     "search_strength": "reprior.tuning.search",
-    "SwitchTable": "reprior.profile.switch_table",
+    "SwitchTable": "reprior.profile.switches",
     "Uncertainty": "reprior.tuning.uncertainty",
     "uncertainty": "reprior.tuning.uncertainty",
 }

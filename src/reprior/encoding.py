@@ -14,14 +14,14 @@ from reprior.core.checks import check_bounds, few, index_of
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.metrics.count_metrics import find_metric
-from reprior.profile.data import TuningData
-from reprior.profile.lazy_frames import (
+from reprior.profile.dask_arrays import (
     is_lazy_frame,
     lazy_column,
     lazy_columns,
     lazy_names,
     same_partitions,
 )
+from reprior.profile.data import TuningData
 from reprior.profile.objective import Constraint
 from reprior.tuning.problem import Problem
 

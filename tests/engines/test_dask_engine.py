@@ -23,7 +23,7 @@ from reprior.engines.dask_engine import dask_fit, dask_profiles
 from reprior.engines.dask_shards import ShardOptions
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning
 from reprior.profile.dask_arrays import Bins
-from reprior.tuning.block_bootstrap import bootstrap_profiles
+from reprior.tuning.bootstrap import bootstrap_profiles
 from reprior.tuning.crossval import nested
 
 

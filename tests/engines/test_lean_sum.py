@@ -9,7 +9,7 @@ from tests.tuning.shared import random_case
 
 from reprior.engines.lean_sum import LeanSum
 from reprior.profile.merging import ProfileSum
-from reprior.profile.sum_storage import pack_sum, unpack_sum
+from reprior.profile.storage import pack_sum, unpack_sum
 
 N = 300
 

@@ -16,7 +16,7 @@ from reprior.engines import chunked, fit, profiling
 from reprior.engines.refine import refined
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import find_metric
-from reprior.profile.gross import GrossTable
+from reprior.profile.binning import GrossTable
 from reprior.profile.profile import StrengthProfile
 
 

@@ -16,9 +16,26 @@ from hypothesis import strategies as st
 from tests.tuning.shared import assert_same_counts, random_case, switch_multiset
 
 from reprior.core.threads import shares_out
-from reprior.exceptions import LabelsError, ProfileMismatchError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    LabelsError,
+    ProfileMismatchError,
+    RepriorError,
+    RepriorWarning,
+    ScoresError,
+)
 from reprior.profile import dask_arrays as lazy
-from reprior.profile.dask_arrays import EXACT, Bins, join_profiles, tree
+from reprior.profile.dask_arrays import (
+    EXACT,
+    Bins,
+    is_lazy_frame,
+    join_profiles,
+    lazy_column,
+    lazy_columns,
+    lazy_names,
+    lazy_parts,
+    same_partitions,
+    tree,
+)
 from reprior.profile.merging import PackedProfile
 from reprior.profile.profile import StrengthProfile
 
@@ -293,3 +310,131 @@ def test_an_odd_resolution_of_parts_is_refused(rng):
 def test_probabilities_that_are_declared_bring_no_warning():
     even = da.full((30, 3), 1 / 3, chunks=(10, 3))
     assert profile(even, da.zeros(30, dtype=int, chunks=10), kind="probs").n_samples == 30
+
+
+lengths = st.lists(st.integers(1, 5), min_size=1, max_size=6)
+
+
+@settings(max_examples=15)
+@given(lengths, lengths, st.booleans())
+def test_parts_hold_every_sample_once(rows, columns, listed):
+    shape = sum(rows), sum(columns)
+    labels = np.arange(shape[0] * shape[1]).reshape(shape)
+    scores = np.stack([labels, -labels], axis=1)
+    parts = lazy_parts(
+        da.from_array(scores, chunks=(tuple(rows), 1, tuple(columns))),
+        labels.tolist() if listed else da.from_array(labels, chunks=3),
+        da.from_array(labels * 2.0, chunks=shape),
+        class_axis=1,
+    )
+    assert len(parts) == len(rows) * len(columns)
+    seen = []
+    with dask.config.set(scheduler="synchronous"):
+        for part in dask.compute(*parts):
+            np.testing.assert_array_equal(part[1], np.stack([part[2], -part[2]], axis=1))
+            np.testing.assert_array_equal(part[3], 2.0 * part[2])
+            seen.extend(part[2].reshape(-1).tolist())
+    assert sorted(seen) == labels.reshape(-1).tolist()
+
+
+def test_places_say_where_indices_count_from():
+    scores = da.zeros((4, 2, 6), chunks=(2, 2, 3))
+    parts = lazy_parts(scores, np.zeros((4, 6), int).tolist(), None, class_axis=1)
+    assert [part.place for part in parts] == [
+        "",
+        "Indices count from sample (0, 3), where its chunk begins.",
+        "Indices count from sample 2, where its chunk begins.",
+        "Indices count from sample (2, 3), where its chunk begins.",
+    ]
+    assert all(part.weight is None for part in parts)
+
+
+def test_one_sample_is_one_part():
+    (part,) = lazy_parts(da.arange(5, chunks=2), [3], None, class_axis=-1)
+    assert part.scores.compute().tolist() == [0, 1, 2, 3, 4]
+    assert part.labels.tolist() == [3]
+
+
+def test_scores_and_labels_of_two_libraries():
+    with pytest.raises(RepriorError, match="one array library"):
+        lazy_parts(da.zeros((3, 2)), np.zeros(3, int), None, class_axis=-1)
+
+
+@pytest.mark.parametrize("name", ["labels", "sample_weight"])
+def test_other_shapes_are_refused(name):
+    arrays = {"labels": da.zeros(6, dtype=int), "sample_weight": da.ones(6), name: da.zeros(7)}
+    with pytest.raises(LabelsError, match=rf"`{name}` must have one entry.* \(7,\) for scores of"):
+        lazy_parts(da.zeros((6, 2)), **arrays, class_axis=-1)
+
+
+def unknown(array):
+    return array[array == 0]
+
+
+@pytest.mark.parametrize(
+    "scores, labels",
+    [
+        (unknown(da.zeros(6, chunks=2)), da.zeros(6, chunks=2)),  # only one knows
+        (da.zeros(6, chunks=2), unknown(da.zeros(6, chunks=2))),
+        (unknown(da.zeros(6, chunks=2)), unknown(da.zeros(6, chunks=3))),  # other chunks
+        (unknown(da.zeros(6, chunks=2)), [0] * 6),
+    ],
+)
+def test_unknown_sizes_are_refused_unless_both_are_alike(scores, labels):
+    scores = da.stack([scores, scores], axis=1)
+    with pytest.raises(ScoresError, match=r"must have chunks of known sizes.*compute_chunk_sizes"):
+        lazy_parts(scores, labels, None, class_axis=-1)
+
+
+pd = pytest.importorskip("pandas")
+dd = pytest.importorskip("dask.dataframe")
+
+
+@pytest.fixture
+def frame():
+    columns = {"b": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0], "name": ["x", "y", "x"]}
+    return dd.from_pandas(pd.DataFrame(columns), npartitions=2)
+
+
+def test_what_is_a_frame(frame):
+    assert is_lazy_frame(frame)
+    assert not is_lazy_frame(frame["a"])
+    assert not is_lazy_frame(pd.DataFrame())
+    assert not is_lazy_frame(da.zeros(3))
+
+
+def test_columns_go_in_the_order_of_the_classes(frame):
+    scores = frame[["b", "a"]]
+    assert lazy_columns(scores, None).compute().tolist() == [[1, 4], [2, 5], [3, 6]]
+    ordered = lazy_columns(scores, np.array(["a", "b"]))
+    assert ordered.compute().tolist() == [[4, 1], [5, 2], [6, 3]]
+    other = lazy_columns(scores, np.array(["cat", "dog"]))  # taken as it stands
+    assert other.compute().tolist() == [[1, 4], [2, 5], [3, 6]]
+
+
+def test_columns_that_are_no_numbers(frame):
+    with pytest.raises(ScoresError, match=r"numbers in every column.*'name'"):
+        lazy_columns(frame, None)
+
+
+def test_series_become_arrays_and_others_stay(frame):
+    assert lazy_column(frame["b"]).compute().tolist() == [1, 2, 3]
+    assert lazy_column(None) is None
+    assert lazy_column([1]) == [1]
+
+
+def test_names_are_found_once_each(frame):
+    assert sorted(lazy_names(lazy_column(frame["name"]))) == ["x", "y"]
+    many = da.from_array(np.arange(40) % 7, chunks=3)
+    found = lazy_names(many)
+    assert sorted(found) == list(range(7))
+    assert {type(name) for name in found} == {int}
+
+
+def test_what_is_no_series_stays_as_it_is(frame):
+    labels = da.zeros(3)
+    assert same_partitions(frame, labels, None) == (frame, labels, None)
+    assert same_partitions([1.0], frame["a"], None)[0] == [1.0]
+    scores, found, weight = same_partitions(frame[["b"]], frame["a"], labels)
+    assert (list(scores.columns), weight is labels) == (["b"], True)
+    assert found.compute().tolist() == [4.0, 5.0, 6.0]

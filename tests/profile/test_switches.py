@@ -1,3 +1,5 @@
+"""The table of switches: from it follow all counts."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tests.tuning.shared import switch_multiset
+from tests.tuning.shared import cases, random_case, switch_multiset
 
+import reprior as rp
 from reprior.exceptions import ProfileMismatchError
-from reprior.profile import bin_table
+from reprior.profile import binning
 from reprior.profile import switches as switches_module
 from reprior.profile.binning import BinnedSwitches
-from reprior.profile.class_events import ClassEvents
 from reprior.profile.constants import AFTER_ZERO
-from reprior.profile.switches import Switches
+from reprior.profile.switches import ClassEvents, Switches, grouped
 
 N_CLASSES = 4
 HIGH = 2.0
@@ -125,7 +127,10 @@ def test_the_same_switch_with_another_weight_is_not_a_part():
     columns = [np.array([1.0]), *(np.array([k], np.int32) for k in (1, 0, 1))]
     light, heavy = (Switches(*columns, weight=np.array([w])) for w in (1.0, 2.0))
     for resolution in (None, 0.25):
-        a, b = (s if resolution is None else s.binned(resolution, HIGH) for s in (light, heavy))
+        a, b = (
+            s if resolution is None else BinnedSwitches.of(s, resolution, HIGH)
+            for s in (light, heavy)
+        )
         with pytest.raises(ProfileMismatchError, match="only be subtracted"):
             b.minus(a)
         assert b.plus(a).minus(a).total == 1
@@ -153,7 +158,7 @@ def test_gains_are_the_sum_of_all_events_so_far(switches, strength, counted):
         found = switches.gains(strength, N_CLASSES)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     assert found.predicted.dtype == found.true_positive.dtype == np.int64
-    binned = switches.binned(0.25, HIGH)
+    binned = BinnedSwitches.of(switches, 0.25, HIGH)
     for point in (0.5, HIGH):
         np.testing.assert_allclose(
             binned.gains(point, N_CLASSES), switches.gains(point, N_CLASSES), atol=1e-9
@@ -198,7 +203,7 @@ def test_arrays_and_back():
     )  # fmt: skip
     again = Switches.from_arrays(switches.arrays())
     assert switch_multiset(again) == switch_multiset(switches)
-    binned = switches.binned(0.25, HIGH)
+    binned = BinnedSwitches.of(switches, 0.25, HIGH)
     back = BinnedSwitches.from_arrays(binned.arrays())
     assert_events_equal(summed(back.events), summed(binned.events))
     assert back.mass.tolist() == binned.mass.tolist() == [1.5]
@@ -207,8 +212,11 @@ def test_arrays_and_back():
 def test_no_events():
     assert ClassEvents.none().position.size == 0
     nothing = Switches.concatenate([Switches(np.empty(0), *[np.empty(0, np.int32)] * 3)])
-    assert nothing.binned(0.1, HIGH).total == 0
-    assert nothing.binned(0.1, HIGH).minus(nothing.binned(0.1, HIGH)).total == 0
+    assert BinnedSwitches.of(nothing, 0.1, HIGH).total == 0
+    assert (
+        BinnedSwitches.of(nothing, 0.1, HIGH).minus(BinnedSwitches.of(nothing, 0.1, HIGH)).total
+        == 0
+    )
 
 
 # ---------------------------------------------------------------------------------- binned
@@ -216,7 +224,7 @@ def test_no_events():
 
 @given(switch_lists(), st.sampled_from([0.1, 0.3, 0.25, 0.7, 3.0]))
 def test_binned_counts_are_exact_at_grid_points_and_at_the_end(switches, resolution):
-    binned = switches.binned(resolution, HIGH)
+    binned = BinnedSwitches.of(switches, resolution, HIGH)
     grid = np.arange(0, int(HIGH / resolution) + 1) * resolution
     for at in [*grid[grid <= HIGH], HIGH]:
         exact, coarse = np.zeros((N_CLASSES, 4)), np.zeros((N_CLASSES, 4))
@@ -230,7 +238,7 @@ def test_binned_counts_are_exact_at_grid_points_and_at_the_end(switches, resolut
 
 @given(switch_lists(weighted=True))
 def test_weights_stay_where_plain_numbers_cancel(switches):
-    binned = switches.binned(3.0, HIGH)  # one bin for all
+    binned = BinnedSwitches.of(switches, 3.0, HIGH)  # one bin for all
     assert_events_equal(
         {k: e for (_, k), e in summed(binned.events).items()},
         {
@@ -247,7 +255,11 @@ def test_weights_stay_where_plain_numbers_cancel(switches):
 
 @given(switch_lists(), st.sampled_from([None, 0.3, 3.0]))
 def test_hits_are_all_that_changes_true_positives(switches, resolution):
-    events = switches.events if resolution is None else switches.binned(resolution, HIGH).events
+    events = (
+        switches.events
+        if resolution is None
+        else BinnedSwitches.of(switches, resolution, HIGH).events
+    )
     want = {key: e[[1, 3]] for key, e in summed(events).items() if e[[1, 3]].any()}
     found = {key: e[[1, 3]] for key, e in summed(events.hits()).items() if e[[1, 3]].any()}
     assert_events_equal(found, want)
@@ -256,7 +268,7 @@ def test_hits_are_all_that_changes_true_positives(switches, resolution):
 @given(switch_lists(), st.integers(0, 25), st.sampled_from([0.1, 0.3, 0.25]))
 def test_binned_parts_add_up_and_subtract_away(switches, cut, resolution):
     a, b = some(switches, slice(None, cut)), some(switches, slice(cut, None))
-    whole, part_a, part_b = (s.binned(resolution, HIGH) for s in (switches, a, b))
+    whole, part_a, part_b = (BinnedSwitches.of(s, resolution, HIGH) for s in (switches, a, b))
     both = part_a.plus(part_b)
     for mine, theirs in (
         (both, whole),
@@ -276,7 +288,7 @@ def test_memory_is_bounded_by_bins_and_classes(rng):
     loser = rng.integers(N_CLASSES, size=n).astype(np.int32)
     winner = ((loser + rng.integers(1, 4, n)) % N_CLASSES).astype(np.int32)
     switches = Switches(rng.uniform(0, HIGH, n), loser[::-1].copy(), loser, winner)
-    binned = switches.binned(0.1, HIGH)
+    binned = BinnedSwitches.of(switches, 0.1, HIGH)
     assert binned.point.size <= 20
     assert binned.events.position.size <= 20 * N_CLASSES
     more = binned.plus(binned)
@@ -290,7 +302,7 @@ def test_mass_of_the_bin_after_a_grid_point_whatever_rounding_does(resolution):
     n = int(HIGH / resolution)
     points = np.arange(1, n + 1) * resolution
     classes = [np.zeros(n, np.int32), np.zeros(n, np.int32), np.ones(n, np.int32)]
-    binned = Switches(points, *classes).binned(resolution, HIGH)
+    binned = BinnedSwitches.of(Switches(points, *classes), resolution, HIGH)
     for i in range(n):
         assert binned.mass_after(i * resolution, resolution) == 1.0
     assert binned.mass_after(points[-1], resolution) == 0.0
@@ -299,7 +311,7 @@ def test_mass_of_the_bin_after_a_grid_point_whatever_rounding_does(resolution):
 def test_binned_parts_that_are_none():
     def binned(winner, label=1):
         columns = (np.array([k], np.int32) for k in (label, 0, winner))
-        return Switches(np.array([1.0]), *columns).binned(0.25, HIGH)
+        return BinnedSwitches.of(Switches(np.array([1.0]), *columns), 0.25, HIGH)
 
     with pytest.raises(ProfileMismatchError, match="only be subtracted"):
         binned(1).minus(binned(1).plus(binned(1)))
@@ -323,10 +335,91 @@ def test_binning_by_table_and_by_sorting_agree(rng, monkeypatch, counted, weight
         rng.integers(1, 9, n) / 4 if weighted else None,
     )
     found = []
-    monkeypatch.setattr(bin_table, "SWITCHES_AT_ONCE", 70)
+    monkeypatch.setattr(binning, "SWITCHES_AT_ONCE", 70)
     for cells in (0, 4):
-        monkeypatch.setattr(switches_module, "DENSE_CELLS", cells)
-        found.append(many.binned(0.05, high).arrays())
+        monkeypatch.setattr(binning, "DENSE_CELLS", cells)
+        found.append(BinnedSwitches.of(many, 0.05, high).arrays())
     for name, column in found[0].items():
         np.testing.assert_array_equal(found[1][name], column, err_msg=name)
         assert found[1][name].dtype.kind == column.dtype.kind
+
+
+def test_sums_over_equal_keys(rng):
+    a, b = rng.integers(3, size=50), rng.integers(2, size=50)
+    amount = rng.integers(9, size=50)
+    (keys_a, keys_b), (sums, nothing) = grouped([a, b], [amount, None])
+    pairs = sorted(set(zip(a.tolist(), b.tolist(), strict=True)))
+    assert list(zip(keys_a.tolist(), keys_b.tolist(), strict=True)) == pairs
+    assert sums.tolist() == [amount[(a == i) & (b == j)].sum() for i, j in pairs]
+    assert nothing is None
+
+
+def test_nothing_to_sum():
+    (keys,), (sums,) = grouped([np.empty(0)], [np.empty(0, np.int64)])
+    assert keys.size == sums.size == 0
+    assert sums.dtype == np.int64
+
+
+@given(cases())
+def test_counts_at_the_upper_bound_follow_from_the_table(case):
+    profile = case.profile()
+    table, low = profile.switches, profile.counts(case.bounds[0])
+    assert len(table) == profile.n_switches
+    assert (np.diff(table.position) >= 0).all()
+    later = table.position > case.bounds[0]
+    predicted, right = low.predicted.astype(float), low.true_positive.astype(float)
+    np.add.at(predicted, table.after[later], table.weight[later])
+    np.add.at(predicted, table.before[later], -table.weight[later])
+    for classes, sign in ((table.after, 1), (table.before, -1)):
+        hit = later & (classes == table.label)
+        np.add.at(right, classes[hit], sign * table.weight[hit])
+    high = profile.counts(case.bounds[1])
+    np.testing.assert_allclose(predicted, high.predicted, atol=1e-9)
+    np.testing.assert_allclose(right, high.true_positive, atol=1e-9)
+
+
+def test_weights_are_counts_where_there_are_none(rng):
+    table = random_case(rng).profile().switches
+    np.testing.assert_array_equal(table.weight, table.count)
+    assert table.count.dtype == np.int64
+
+
+def test_counts_of_a_difference(rng):
+    case = random_case(rng)
+    part = case.rows(slice(0, 20)).profile()
+    twice = part + part + case.rows(slice(20, 60)).profile()
+    left = (twice - case.rows(slice(20, 60)).profile()).switches
+    assert left.count.tolist() == [2] * part.n_switches
+
+
+def test_equal_profiles_have_equal_tables(rng):
+    case = random_case(rng, weighted=True)
+    a = case.profile().switches
+    b = (case.rows(slice(30, 60)).profile() + case.rows(slice(0, 30)).profile()).switches
+    for name in ("position", "label", "before", "after"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+def test_a_binned_profile_has_no_table(rng):
+    with pytest.raises(rp.OptionError, match=r"exact profile. Got one with resolution=0.1"):
+        _ = random_case(rng).profile(resolution=0.1).switches
+
+
+@given(cases())
+def test_binning_later_is_binning_at_once(case):
+    later, once = case.profile().binned(0.125), case.profile(resolution=0.125)
+    assert later.resolution == 0.125
+    for name, column in once._switches.arrays().items():
+        np.testing.assert_allclose(later._switches.arrays()[name], column, atol=1e-12)
+    assert later.best("accuracy") == once.best("accuracy")
+    assert once.binned(0.125) is once
+
+
+@pytest.mark.parametrize(
+    "start, width, words",
+    [(0.1, 0.2, "that of the profile, 0.1, once it is binned. Got 0.2"), (None, 0, "above 0")],
+)
+def test_words(rng, start, width, words):
+    profile = random_case(rng).profile(resolution=start)
+    with pytest.raises(rp.OptionError, match=words):
+        profile.binned(width)

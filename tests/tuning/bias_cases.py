@@ -17,9 +17,7 @@ from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.objective import Constraint
 from reprior.profile.samples import Block
-from reprior.tuning.bias_ascent import Ascent
-from reprior.tuning.bias_goal import Goal
-from reprior.tuning.columns import Columns
+from reprior.tuning.bias_search import Ascent, Columns, Goal
 
 UNIT = 0.75
 """Scores are multiples of this, and so are the biases at which anything changes."""

@@ -1,23 +1,37 @@
+"""The honest score of biases per class."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from tests import oracles
-from tests.tuning.bias_cases import ROUNDING, arrays_only
-from tests.tuning.shared import cases, random_case
+from tests.tuning.bias_cases import ROUNDING, arrays_only, random_biases
+from tests.tuning.shared import assert_same_counts, cases, random_case
 
 import reprior as rp
+from reprior.calibrator.options import full_problem
+from reprior.encoding import read_terms
 from reprior.exceptions import InfeasibleError, LabelsError, OptionError, ScoresError
 from reprior.metrics.count_metrics import find_metric
+from reprior.metrics.counts import ClassCounts
 from reprior.profile.objective import Constraint
+from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import read
 from reprior.tuning import per_class
 from reprior.tuning.crossval import stratified_folds
-from reprior.tuning.per_class import tune_biases, tune_per_class
+from reprior.tuning.per_class import (
+    SHRINKAGES,
+    fold_counts,
+    label_numbers,
+    nested_biases,
+    shrunk,
+    tune_biases,
+    tune_per_class,
+)
 from reprior.tuning.selection import select
-from reprior.tuning.shrinkage import SHRINKAGES, fold_counts, shrunk
 
 
 def tuned(case, metric="macro_f1", **options):
@@ -515,3 +529,169 @@ def test_a_second_start_may_find_better_biases_under_constraints():
         assert rp.metrics.evaluate(name, labels, predicted, n_classes=4) >= float(bound)
     assert found.value == rp.metrics.evaluate("mean_iou", labels, predicted, n_classes=4)
     assert found.value > rp.metrics.evaluate("mean_iou", labels, kept, n_classes=4)
+
+
+NUMBERS = hnp.arrays(np.float64, 4, elements=st.floats(-3, 3))
+LABELS = hnp.arrays(np.int64, 4, elements=st.integers(0, 50))
+
+
+def differences(biases):
+    return biases[:, None] - biases
+
+
+@given(NUMBERS, NUMBERS, LABELS)
+def test_none_leaves_the_biases_and_all_returns_to_the_start(start, biases, labels):
+    np.testing.assert_array_equal(shrunk(start, biases, labels, 0.0), biases)
+    np.testing.assert_array_equal(shrunk(start, biases, labels, np.inf), start)
+
+
+@given(NUMBERS, NUMBERS, LABELS, st.floats(0.1, 100), st.floats(-5, 5))
+def test_a_constant_added_to_all_biases_changes_nothing(start, biases, labels, shrinkage, more):
+    a, b = (shrunk(start, x, labels, shrinkage) for x in (biases, biases + more))
+    np.testing.assert_allclose(differences(a), differences(b), atol=1e-12)
+
+
+@given(NUMBERS, NUMBERS, LABELS, st.floats(0.1, 100))
+def test_every_class_goes_its_share_of_the_way(start, biases, labels, shrinkage):
+    moved = shrunk(start, biases, labels, shrinkage) - start
+    share = labels / (labels + shrinkage)
+    assert moved[labels == 0].tolist() == [0.0] * np.count_nonzero(labels == 0)
+    # Differences of what each class would have gone are those of the tuned biases.
+    there = labels > 0
+    gone = moved[there] / share[there]
+    np.testing.assert_allclose(differences(gone), differences((biases - start)[there]), atol=1e-9)
+    assert moved.sum() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_equal_numbers_of_labels_shrink_alike():
+    start, biases = np.array([0.0, 1.0]), np.array([0.5, 3.5])
+    got = shrunk(start, biases, np.array([30, 30]), 10.0)
+    np.testing.assert_allclose(got[1] - got[0], 1.0 + 0.75 * 2.0)
+
+
+def test_a_class_out_of_play_stays_there_and_does_not_count():
+    start = np.array([0.0, -np.inf, 1.0])
+    biases = np.array([1.0, -np.inf, 4.0])
+    got = shrunk(start, biases, np.array([9, 9, 9]), 9.0)
+    assert got[1] == -np.inf
+    np.testing.assert_allclose(got[[0, 2]], [0.5 * -1, 1.0 + 0.5 * 1])
+
+
+def test_no_labels_at_all_is_the_start():
+    start, biases = np.zeros(2), np.array([1.0, 2.0])
+    np.testing.assert_array_equal(shrunk(start, biases, np.zeros(2), 3.0), start)
+
+
+def test_labels_are_counted_by_weight(rng):
+    case = random_biases(rng, 50, 4, absent=1)
+    want = np.bincount(case.labels, minlength=4)
+    np.testing.assert_array_equal(label_numbers(case.data), want)
+    same = type(case)(case.scores, case.labels, case.start, np.full(50, 2.5))
+    np.testing.assert_allclose(label_numbers(same.data), want)
+    uneven = np.where(np.arange(50) == np.flatnonzero(case.labels == 0)[0], 1e6, 1.0)
+    one = type(case)(case.scores, case.labels, case.start, uneven)
+    assert label_numbers(one.data)[0] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_held_out_counts_are_of_biases_tuned_without_them(rng):
+    case = random_biases(rng, 60, 3)
+    data, folds = case.data, np.arange(60) % 3
+
+    def tuned(rest):
+        assert rest.n_samples == 40
+        return np.zeros(3), np.bincount(rest.labels, minlength=3) / 10.0
+
+    got = fold_counts(data, folds, tuned)
+    assert len(got) == len(SHRINKAGES)
+    for shrinkage, counts in zip(SHRINKAGES, got, strict=True):
+        predictions = np.empty(60, np.int64)
+        for fold in range(3):
+            labels = np.bincount(case.labels[folds != fold], minlength=3)
+            biases = shrunk(np.zeros(3), labels / 10.0, labels, shrinkage)
+            test = folds == fold
+            predictions[test] = (case.scores[test] + biases).argmax(axis=1)
+        want = ClassCounts.from_predictions(case.labels, predictions, n_classes=3)
+        assert_same_counts(counts, want)
+
+
+PRIOR = np.array([0.6, 0.3, 0.1])
+BOUNDS = (0.0, 2.0)
+
+
+def case(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=n)
+    logits = rng.normal(size=(n, 3)) + 1.5 * np.eye(3)[labels] + np.log(PRIOR) + [0.0, 0.8, -0.5]
+    return logits, labels
+
+
+def nested(logits, labels, folds, weight=None, ignore=None, **options):
+    calibrator = rp.PosteriorCalibrator(PRIOR, tune="per_class", **options)
+    problem = full_problem(calibrator, read_terms(calibrator, None))
+    reading = read(
+        logits, labels, weight, source_prior=PRIOR, target_prior=problem.target_prior,
+        kind="logits", bounds=BOUNDS, class_axis=-1, ignore_index=ignore, resolution=None,
+    )  # fmt: skip
+    profile = StrengthProfile._of(reading)
+    best = profile.best(problem.metric)
+    return nested_biases(reading, folds, problem, best=best, profile=profile)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_fold_is_predicted_by_what_was_tuned_without_it(weighted):
+    logits, labels = case()
+    folds = np.arange(labels.size) % 3
+    weight = np.random.default_rng(1).integers(1, 4, labels.size) * 1.0 if weighted else None
+    found = nested(logits, labels, folds, weight, metric="macro_f1")
+    predicted = np.empty_like(labels)
+    for k in range(3):
+        rest = folds != k
+        part = None if weight is None else weight[rest]
+        tuned = rp.tune_per_class(
+            logits[rest], labels[rest], source_prior=PRIOR, metric="macro_f1", sample_weight=part
+        )
+        assert found.strengths[k] == tuned.strength
+        predicted[~rest] = (logits[~rest] + tuned.biases).argmax(1)
+        own = None if weight is None else weight[~rest]
+        assert found.scores[k] == pytest.approx(
+            rp.metrics.evaluate(
+                "macro_f1", labels[~rest], predicted[~rest], n_classes=3, sample_weight=own
+            )
+        )
+    expected = rp.metrics.evaluate("macro_f1", labels, predicted, sample_weight=weight)
+    assert found.score == pytest.approx(expected)
+    plain = rp.metrics.evaluate("macro_f1", labels, logits.argmax(1), sample_weight=weight)
+    assert found.baseline_score == pytest.approx(plain)
+
+
+def test_ignored_samples_are_in_no_fold():
+    logits, labels = case()
+    marked = labels.copy()
+    marked[::5] = 9
+    kept = marked != 9
+    folds = np.arange(labels.size) % 2
+    a = nested(logits, marked, folds, ignore=9)
+    b = nested(logits[kept], labels[kept], folds[kept])
+    assert (a.score, a.strengths) == (b.score, b.strengths)
+
+
+def test_biases_begin_where_no_strength_is_feasible():
+    logits, labels = case()
+    rule = ["recall[0] >= 0.72", "recall[1] >= 0.72", "recall[2] >= 0.55"]
+    folds = np.arange(labels.size) % 2
+    with pytest.raises(InfeasibleError):
+        rp.PosteriorCalibrator(PRIOR, subject_to=rule).fit(logits, labels)
+    assert nested(logits, labels, folds, subject_to=rule).score > 0.6
+
+
+def test_without_slopes_the_biases_begin_at_0():
+    logits, labels = case()
+    found = nested(logits, labels, np.arange(labels.size) % 2, target_prior=PRIOR)
+    assert found.strengths == (1.0, 1.0)
+    assert found.gain > 0
+
+
+def test_one_fold_leaves_nothing_to_tune_on():
+    logits, labels = case(30)
+    with pytest.raises(OptionError, match=r"at least two folds with samples\. Got 1"):
+        nested(logits, labels, np.zeros(30, int))

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.tuning.shared import cases, profile_of, random_case
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from tests.tuning.shared import Case, cases, profile_of, random_case
 from tests.tuning.test_resampling import reading_of
 
 import reprior as rp
+from reprior.core.prior import slopes
 from reprior.profile.sweep import Steps
-from reprior.tuning.balanced_loss import log_loss_strength
 from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.noise import ROUNDING, differences, redrawn_best, smoothed
-from reprior.tuning.selection import CURVE_RULES, RULES, Curve, select
+from reprior.tuning.selection import (
+    CURVE_RULES,
+    MOST_STEPS,
+    REDRAWS,
+    ROUNDING,
+    RULES,
+    Curve,
+    _normals,
+    differences,
+    log_loss_strength,
+    plausible,
+    redrawn_best,
+    select,
+    smoothed,
+)
 
 METRIC = "balanced_accuracy"
 
@@ -245,3 +264,211 @@ def test_words(rng, rule, sentence):
     with pytest.raises(rp.OptionError) as caught:
         select(random_case(rng, 30, 3).profile(), METRIC, rule)
     assert sentence in str(caught.value)
+
+
+INTEGRATION = 1e-9
+"""What the quadrature of the oracle is asked for, and the rounding of second antiderivatives."""
+
+
+@st.composite
+def curves(draw):
+    n = draw(st.integers(1, 8))
+    gaps = draw(st.lists(st.floats(0.01, 1.0), min_size=n, max_size=n))
+    values = draw(st.lists(st.floats(0.0, 1.0), min_size=n, max_size=n))
+    low = draw(st.sampled_from([0.0, -1.0, 0.5]))
+    start = low + np.cumsum([0.0, *gaps[:-1]])
+    return Steps(start, np.array(values)), float(start[-1] + gaps[-1])
+
+
+def brute_force(steps, high, at, h):
+    """Integrate piece by piece, as the formula is written."""
+
+    def kernel(u):
+        return max(0.0, 1 - abs(u - at) / h)
+
+    ends = np.append(steps.start[1:], high)
+    above = below = 0.0
+    for a, b, value in zip(steps.start, ends, steps.value, strict=True):
+        kinks = [x for x in (at - h, at, at + h) if a < x < b]
+        area = quad(kernel, a, b, points=kinks or None)[0]
+        above, below = above + value * area, below + area
+    return above / below
+
+
+@given(curves(), st.floats(0.05, 3.0), st.floats(0.0, 1.0))
+def test_the_average_is_the_integral(curve, half_width, share):
+    steps, high = curve
+    at = steps.start[0] + share * (high - steps.start[0])
+    found = smoothed(steps, high, np.array([at]), half_width)
+    want = brute_force(steps, high, at, half_width)
+    np.testing.assert_allclose(found, want, rtol=0, atol=INTEGRATION)
+
+
+def test_a_narrow_average_is_the_curve_and_a_constant_stays():
+    steps = Steps(np.array([0.0, 0.7]), np.array([0.2, 0.9]))
+    np.testing.assert_allclose(smoothed(steps, 2.0, np.array([0.5, 1.5]), 1e-3), [0.2, 0.9])
+    flat = Steps(np.array([0.0]), np.array([0.4]))
+    np.testing.assert_allclose(smoothed(flat, 2.0, np.linspace(0, 2, 5), 0.3), 0.4)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "macro_f1"])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_jumps_tell_the_error_of_a_difference(rng, metric, n_classes):
+    case = random_case(rng, 1500, n_classes)
+    bootstrap = StrengthBootstrap.from_scores(
+        case.scores, case.labels, source_prior=case.source, n_replicates=400
+    )
+    drawn = bootstrap.replicates(metric)
+    steps = Steps(*bootstrap.profile.curve(metric))
+    ends = np.array([0.4, 0.7, 1.4, 1.9])
+    columns = np.searchsorted(drawn.strengths, [1.0, *ends])
+    want = (drawn.values[:, columns[1:]] - drawn.values[:, columns[:1]]).std(axis=0)
+    at = int(np.searchsorted(steps.start, 1.0, side="right")) - 1
+    found = differences(steps, at)[np.searchsorted(steps.start, ends, side="right") - 1]
+    # Switches of one sample are not independent, and support is drawn too: alike, not equal.
+    np.testing.assert_allclose(found, want, rtol=0.25)
+
+
+def test_plausible_is_within_so_many_errors():
+    # Jumps of 3 and 4: the error from the middle is 3 to the left, 4 to the right.
+    steps = Steps(np.array([0.0, 0.5, 1.0]), np.array([2.0, 5.0, 1.0]))
+    assert plausible(steps, 1).tolist() == [True, True, True]
+    assert plausible(steps, 1, 0.99).tolist() == [False, True, False]
+    far = Steps(np.arange(6.0), np.array([0.0, 1.0, 2.0, 3.0, 2.0, 1.0]))
+    assert plausible(far, 3).tolist() == [False, False, True, True, True, False]
+
+
+def test_maxima_of_other_noise_are_those_of_the_definition(rng):
+    steps = Steps(*random_case(rng, 150, 3).profile().curve("accuracy"))
+    jumps = np.diff(steps.value)
+    ends = np.append(steps.start[1:], 2.0)
+    normals = np.random.default_rng(0).standard_normal((REDRAWS // 2, MOST_STEPS))
+    want = []
+    for sign in (1, -1):
+        for row in normals:
+            curve, best = [steps.value[0]], 0
+            for j, jump in enumerate(jumps):
+                curve.append(curve[-1] + jump + sign * row[j + 1] * abs(jump))
+                best = j + 1 if curve[j + 1] > curve[best] else best
+            want.append((steps.start[best] + ends[best]) / 2)
+    np.testing.assert_allclose(redrawn_best(steps, 2.0), want)
+
+
+def test_maxima_of_other_noise_are_spread_like_those_of_other_samples(rng):
+    case = random_case(rng, 600, 3)
+    bootstrap = StrengthBootstrap.from_scores(
+        case.scores, case.labels, source_prior=case.source, n_replicates=400
+    )
+    drawn = bootstrap.replicates("balanced_accuracy").best_strength
+    found = redrawn_best(Steps(*bootstrap.profile.curve("balanced_accuracy")), 2.0)
+    assert found.mean() == pytest.approx(drawn.mean(), abs=0.1)
+    assert found.std() == pytest.approx(drawn.std(), rel=0.25)
+
+
+def test_steps_beyond_number_are_taken_together(rng):
+    case = random_case(rng, 30_000, 4, dtype="f8", spread=1.5)
+    steps = Steps(*case.profile().curve("accuracy"))
+    assert steps.start.size > 2 * MOST_STEPS
+    found = redrawn_best(steps, 2.0)
+    fine = steps.value.max() - steps.at(found)
+    assert (fine < 0.01).all()
+    assert found.std() < 0.2
+
+
+def test_the_noise_that_all_share_cannot_be_written_to():
+    with pytest.raises(ValueError, match="read-only"):
+        _normals()[0, 0] = 0.0
+
+
+CLOSE = 1e-6
+"""Brent's search is good to the square root of rounding."""
+
+
+def loss_of(case, strength, kept=slice(None)):
+    """Write the definition out, for some of the samples."""
+    z, y = case.scores[kept].astype(float), case.labels[kept]
+    w = slopes(case.source, case.target)
+    active = np.isfinite(w)
+    weight = np.ones(len(y)) if case.weights is None else case.weights[kept]
+    support = np.bincount(case.labels, case.weights, minlength=len(w))
+    v = weight * case.target[y] / support[y]
+    lines = z[:, active] + strength * w[active]
+    own = z[np.arange(len(y)), y] + strength * np.where(active, w, 0.0)[y]
+    return float(np.sum(v * (logsumexp(lines, axis=1) - own)))
+
+
+def least_log_loss(case, kept=slice(None)):
+    return minimize_scalar(
+        lambda x: loss_of(case, x, kept), bounds=case.bounds, method="bounded",
+        options={"xatol": 1e-10},
+    ).x  # fmt: skip
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_minimum(rng, n_classes, weighted):
+    case = random_case(rng, 300, n_classes, bounds=(-1.0, 4.0), weighted=weighted)
+    assert log_loss_strength(reading_of(case)) == pytest.approx(least_log_loss(case), abs=CLOSE)
+
+
+def test_far_from_1_newton_needs_its_bracket(rng):
+    # Scores that are much too sure: a strength of 1 is on a plain where Newton overshoots.
+    case = random_case(rng, 200, 3, bounds=(0.0, 500.0))
+    sure = Case(60 * case.scores, case.labels, case.source, case.target, case.bounds)
+    assert log_loss_strength(reading_of(sure)) == pytest.approx(least_log_loss(sure), rel=CLOSE)
+
+
+def test_newton_that_leaves_its_bracket_gives_way_to_halves():
+    # Flat between two far walls: log(1 + e^(20 − cλ)) + log(1 + e^(cλ − 44)), with c = log 4.
+    scores = np.array([[0.0, -44.0], [0.0, -20.0]])
+    case = Case(
+        scores, np.array([0, 1]), np.array([0.8, 0.2]), np.array([0.5, 0.5]), bounds=(0.0, 60.0)
+    )
+    assert log_loss_strength(reading_of(case)) == pytest.approx(32 / np.log(4), rel=CLOSE)
+
+
+@pytest.mark.parametrize("bounds, want", [((2.5, 3.0), 2.5), ((-3.0, -2.5), -2.5)])
+def test_it_stays_within_the_bounds(rng, bounds, want):
+    assert log_loss_strength(reading_of(random_case(rng, 200, 3, bounds=bounds))) == want
+
+
+def test_classes_out_of_play_and_impossible_labels_say_nothing(rng):
+    case = random_case(rng, 300, 4)
+    case = Case(case.scores, case.labels, case.source, np.array([0.5, 0.25, 0.0, 0.25]))
+    case.scores[0] = [0.0, 1.0, 2.0, -np.inf]
+    case.labels[0] = 3
+    kept = np.flatnonzero(case.labels != 2)[1:]
+    # The sample that is left out counts for the frequencies of its class all the same.
+    found = log_loss_strength(reading_of(case))
+    assert found == pytest.approx(least_log_loss(case, kept), abs=CLOSE)
+
+
+def test_samples_that_are_left_out(rng, monkeypatch):
+    monkeypatch.setattr("reprior.tuning.selection.HOST_BLOCK", 90)
+    case = random_case(rng, 120, 3)
+    half = Case(case.scores, case.labels.copy(), case.source, case.target)
+    half.labels[30:] = 255
+    found = log_loss_strength(reading_of(half, ignore_index=255))
+    assert found == log_loss_strength(reading_of(case.rows(slice(0, 30))))
+
+
+def test_a_prior_of_the_labels_that_is_known(rng):
+    case = random_case(rng, 300, 3, bounds=(-1.0, 4.0))
+    reading = reading_of(case)
+    own = np.bincount(case.labels, minlength=3)
+    same = log_loss_strength(replace(reading, label_prior=own / own.sum()))
+    assert same == pytest.approx(log_loss_strength(reading), abs=CLOSE)
+    prior = np.array([0.2, 0.1, 0.7])
+    weight = 1.0 / prior[case.labels]
+    weighted = Case(case.scores, case.labels, case.source, case.target, case.bounds, weights=weight)
+    # Weights v make the definition divide by Σ v of the class: take that off again.
+    total = np.bincount(case.labels, weight, minlength=3)
+    known = minimize_scalar(
+        lambda x: sum(
+            loss_of(weighted, x, np.flatnonzero(case.labels == k)) * total[k] for k in range(3)
+        ),
+        bounds=case.bounds, method="bounded", options={"xatol": 1e-10},
+    ).x  # fmt: skip
+    found = log_loss_strength(replace(reading, label_prior=prior))
+    assert found == pytest.approx(known, abs=CLOSE)
+    assert abs(found - same) > 1e-3

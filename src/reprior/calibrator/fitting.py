@@ -32,12 +32,10 @@ from reprior.profile.constants import (
 from reprior.profile.objective import Best
 from reprior.profile.profile import StrengthProfile
 from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.crossval import CrossValidation, cross_validate_reading
-from reprior.tuning.fold_options import folds_of, images_of
-from reprior.tuning.problem import Problem
+from reprior.tuning.crossval import CrossValidation, cross_validate_reading, folds_of, images_of
+from reprior.tuning.problem import Problem, _doubled
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
-from reprior.tuning.widen import _doubled
 
 if TYPE_CHECKING:
     from reprior.tuning.per_class import PerClassBiases
@@ -237,7 +235,7 @@ def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[s
         with _named_fold():
             if problem.tune == "per_class":
                 value = replace(best, value=found.value)
-                from reprior.tuning.nested_biases import nested_biases
+                from reprior.tuning.per_class import nested_biases
 
                 known["cross_validation"] = nested_biases(
                     reading, folds, problem, best=value, profile=found.profile

@@ -163,7 +163,7 @@ def dask_profiles(
     The shards are dealt out to ``n_groups`` groups in turn, and the profiles of a group are added
     up where they are made. Give the result to :func:`reprior.tuning.crossval.nested` for a score
     on groups that were not tuned on, or to
-    :func:`reprior.tuning.block_bootstrap.bootstrap_profiles` for intervals. A group is then the
+    :func:`reprior.tuning.bootstrap.bootstrap_profiles` for intervals. A group is then the
     unit that is drawn: the answer is about new shards, days, users or hospitals, whatever a shard
     is, and about new samples only if samples were dealt out to the shards at random.
 

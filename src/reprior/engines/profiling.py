@@ -31,12 +31,11 @@ from reprior.engines.stream import Part, Stream
 from reprior.files.chunk import Chunk
 from reprior.files.chunks import FileChunk, LeftOut, Place
 from reprior.files.score_file import ScoreFile
-from reprior.profile.bin_grid import n_cells
-from reprior.profile.gross import GrossTable
+from reprior.profile.binning import GrossTable, n_cells
 from reprior.profile.merging import MOST_CELLS, ProfileSum
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
-from reprior.profile.sum_storage import pack_sum, unpack_sum
+from reprior.profile.storage import pack_sum, unpack_sum
 from reprior.profile.switches import Switches
 from reprior.tuning.problem import Problem
 

@@ -1,8 +1,8 @@
 """The exact best strength of more switches than can be kept: bins first, then the best of them.
 
 A binned profile says how good the metric is at every grid point, and how good it can be inside a
-bin at most (:mod:`reprior.profile.gross`). Bins that cannot hold the best are left as they are; the
-switches inside the others are taken one by one in a second pass.
+bin at most (:class:`~reprior.profile.binning.GrossTable`). Bins that cannot hold the best are left
+as they are; the switches inside the others are taken one by one in a second pass.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import numpy as np
 
 from reprior.engines.file_states import refuse_other_samples
 from reprior.metrics.count_metrics import CountMetric
-from reprior.profile.binning import BinnedSwitches
-from reprior.profile.class_events import ClassEvents
+from reprior.profile.binning import BinnedSwitches, GrossTable
 from reprior.profile.constants import EQUAL_VALUES
-from reprior.profile.gross import GrossTable
 from reprior.profile.objective import Best, Constraint, SubjectTo, best_interval, middle
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.sweep import value_of
-from reprior.profile.switches import Switches
+from reprior.profile.switches import ClassEvents, Switches
 
 __all__ = ["RefinedProfile", "candidates", "refined"]
 

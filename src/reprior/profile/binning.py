@@ -1,24 +1,64 @@
-"""Changes of predictions summed up on a grid of strengths: memory that no sample adds to."""
+r"""Switches summed on a grid of strengths: memory that does not grow with the number of samples.
+
+The grid is the multiples of a resolution. :class:`BinnedSwitches` is the sum as a profile keeps
+it, :class:`BinTable` the table in which it grows, :class:`PackedBins` the form in which it is sent
+and stored. :class:`GrossTable` bounds how far a metric can rise or fall inside each bin.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import ProfileMismatchError
-from reprior.profile.class_events import ClassEvents, ClassGains
-from reprior.profile.grouping import grouped
+from reprior.core import kernels
+from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.counts import ClassCounts
+from reprior.profile.passes import Table
+from reprior.profile.switches import (
+    ClassEvents,
+    ClassGains,
+    Switches,
+    grouped,
+    not_a_part,
+    weight_remains,
+)
 
-__all__ = ["BinnedSwitches", "net_events", "not_a_part", "weight_remains"]
+if TYPE_CHECKING:
+    from reprior.profile.profile import StrengthProfile
+
+__all__ = [
+    "BinTable",
+    "BinnedSwitches",
+    "GrossTable",
+    "PackedBins",
+    "Reach",
+    "grid_index",
+    "n_cells",
+    "narrowed",
+    "net_events",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Sums of the same weights in another order differ by less than this, relatively; weights of
-#: other samples, or of the same ones weighted otherwise, by more.
-WEIGHT_ROUNDING = 1e-9
+#: Cells of a table of grid points and classes, per switch, up to which filling the table is
+#: quicker than sorting the switches.
+DENSE_CELLS = 4
+
+
+def n_cells(bounds: tuple[float, float], resolution: float, n_classes: int) -> float:
+    """About how many cells a :class:`~reprior.profile.binning.BinTable` has."""
+    return ((bounds[1] - bounds[0]) / resolution + 2) * n_classes
+
+
+def grid_index(position: Vector, resolution: float) -> Vector:
+    """Which multiple of ``resolution`` is the first at or after each position."""
+    index = np.ceil(position / resolution)
+    index -= (index - 1) * resolution >= position
+    index += index * resolution < position
+    return index
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +73,28 @@ class BinnedSwitches:
     point: Vector
     count: Vector
     mass: Vector
+
+    @classmethod
+    def of(cls, switches: Switches, resolution: float, high: float) -> BinnedSwitches:
+        """Sum switches on the grid of multiples of ``resolution``; each at the next grid point.
+
+        Those behind the last grid point are noted at the end of the range, ``high``.
+        """
+        position, weight = switches.position, switches.weight
+        if len(switches):
+            low = position.min()
+            n_classes = 1 + int(max(switches.loser.max(), switches.winner.max()))
+            if n_cells((low, high), resolution, n_classes) <= DENSE_CELLS * len(switches):
+                table = BinTable((low, high), resolution, n_classes, weight is not None)
+                table.add(switches)
+                return table.closed()
+        point = np.minimum(grid_index(position, resolution) * resolution, high)
+        moved = replace(switches, position=point)
+        mass = moved.counts() if weight is None else weight
+        (points,), (counts, masses) = grouped([point], [moved.counts(), mass])
+        assert counts is not None  # noqa: S101 - counts go in, counts come out
+        assert masses is not None  # noqa: S101 - as above
+        return cls(net_events(moved.events), points, counts, masses)
 
     @property
     def total(self) -> int:
@@ -104,21 +166,6 @@ class BinnedSwitches:
         return BinnedSwitches(net_events(joint), point, count, mass)
 
 
-def not_a_part() -> ProfileMismatchError:
-    """What is said of a profile that is not contained in the other."""
-    return ProfileMismatchError(
-        "A profile can only be subtracted from one that contains it. Got switches that the larger "
-        "profile does not have. Subtract a profile of some of its own samples, with equal options."
-    )
-
-
-def weight_remains(weight: Vector | None, gone: Vector, before: Vector | None) -> bool:
-    """Whether switches that are all taken away leave more weight behind than rounding does."""
-    if weight is None or before is None or not gone.any():
-        return False
-    return bool(np.abs(weight[gone]).max() > WEIGHT_ROUNDING * before.max())
-
-
 def net_events(events: ClassEvents) -> ClassEvents:
     """One event per class and position; those in which nothing is left are dropped.
 
@@ -129,3 +176,282 @@ def net_events(events: ClassEvents) -> ClassEvents:
     kept = [column for column in sums if column is not None]
     left = np.any([column != 0 for column in kept], axis=0)
     return ClassEvents(position[left], klass[left], *(column[left] for column in kept))
+
+
+_Net: TypeAlias = tuple[Vector, Vector]
+
+#: Switches that are entered in a table in one go: what that needs meanwhile is 10 MB.
+SWITCHES_AT_ONCE = 1 << 18
+
+
+class BinTable:
+    """A growing sum of switches in a table of every grid point and class.
+
+    Nothing needs to be sorted, and its size is settled from the start: 16 bytes per cell, twice
+    that with weights.
+    """
+
+    def __init__(
+        self, bounds: tuple[float, float], resolution: float, n_classes: int, weighted: bool
+    ) -> None:
+        first, last = grid_index(np.array(bounds), resolution)
+        self.point = np.minimum(np.arange(first, last + 1) * resolution, bounds[1])
+        self._first, self._resolution, self._n_classes = int(first), resolution, n_classes
+        shape, n_points = (2, self.point.size * n_classes), self.point.size
+        # Of each: how many moved, and the net gains of every class, predicted and rightly so.
+        self._plain: _Net = np.zeros(n_points, np.int64), np.zeros(shape, np.int64)
+        self._weighted: _Net = self._plain
+        if weighted:
+            self._weighted = np.zeros(n_points), np.zeros(shape)
+
+    def add(self, switches: Switches) -> None:
+        """Count switches that lie within the bounds."""
+        for start in range(0, len(switches), SWITCHES_AT_ONCE):
+            self._add(switches.taken(slice(start, start + SWITCHES_AT_ONCE)))
+
+    def add_binned(self, switches: BinnedSwitches) -> None:
+        """Count switches that were summed on the same grid, of the same bounds."""
+        events, point = switches.events, self._index(switches.point)
+        cell = self._index(events.position) * self._n_classes + events.klass
+        moved, net = self._plain
+        moved[point] += switches.count
+        net[:, cell] += (events.predicted, events.true_positive)
+        if self._weighted is not self._plain:
+            moved, net = self._weighted
+            moved[point] += switches.mass
+            net[:, cell] += (events.weighted_predicted, events.weighted_true_positive)
+
+    def closed(self) -> BinnedSwitches:
+        """What was counted so far, without the cells in which nothing is left."""
+        (count, net), (mass, weighted) = self._plain, self._weighted
+        taken = net.any(axis=0)
+        if weighted is not net:
+            taken |= weighted.any(axis=0)
+        cell = np.flatnonzero(taken)
+        point, klass = cell // self._n_classes, cell % self._n_classes
+        plain = tuple(net[:, cell])
+        there = np.flatnonzero(count)
+        moved = count[there]
+        if weighted is net:  # the same arrays: they travel once
+            events = ClassEvents(self.point[point], klass, *plain, *plain)
+            return BinnedSwitches(events, self.point[there], moved, moved)
+        events = ClassEvents(self.point[point], klass, *plain, *weighted[:, cell])
+        return BinnedSwitches(events, self.point[there], moved, mass[there])
+
+    def _index(self, position: Vector) -> Vector:
+        return grid_index(position, self._resolution).astype(np.intp) - self._first
+
+    def _add(self, switches: Switches) -> None:
+        enter = self._enter_arrays if kernels.native is None else self._enter_native
+        enter(switches, switches.count, self._plain)
+        if self._weighted is not self._plain:
+            enter(switches, switches.weight, self._weighted)
+
+    def _enter_native(self, switches: Switches, amount: Vector | None, table: _Net) -> None:
+        native: Any = kernels.native
+        moved, net = table
+        native.enter_bins(
+            **switches.native_columns(),
+            amount=None if amount is None else np.require(amount, net.dtype, ["C", "A"]),
+            resolution=self._resolution,
+            first=self._first,
+            moved=moved,
+            net=net,
+        )
+
+    def _enter_arrays(self, switches: Switches, amount: Vector | None, table: _Net) -> None:
+        moved, net = table
+        index = self._index(switches.position)
+        lost, won = (index * self._n_classes + party for party in (switches.loser, switches.winner))
+        miss, hit = (switches.label == party for party in (switches.loser, switches.winner))
+
+        def of(which: Vector | slice) -> Any:
+            return 1 if amount is None else amount[which]
+
+        everyone = slice(None)
+        np.add.at(moved, index, of(everyone))
+        np.add.at(net[0], won, of(everyone))
+        np.subtract.at(net[0], lost, of(everyone))
+        np.add.at(net[1], won[hit], of(hit))
+        np.subtract.at(net[1], lost[miss], of(miss))
+
+
+_NARROW = (np.int8, np.int16, np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBins:
+    """The sums of a :class:`~reprior.profile.binning.BinTable` of J grid points and K classes.
+
+    Attributes
+    ----------
+    cell : int32 ndarray of shape (S,), or None
+        Which of the J·K cells the sums are of; None where they are of all, in order.
+    moved : ndarray of shape (J,)
+        How many samples switch in each bin.
+    net : ndarray of shape (2, S) or (2, J·K)
+        What every class gains, predicted and rightly so.
+    mass, weighted
+        The same two as sums of weights; None where samples have none.
+    """
+
+    cell: Vector | None
+    moved: Vector
+    net: Vector
+    mass: Vector | None = None
+    weighted: Vector | None = None
+
+    @classmethod
+    def of(cls, table: BinTable) -> PackedBins:
+        """What a table holds at present, in arrays of its own."""
+        moved, net = table._plain
+        packed = narrowed(net)
+        if table._weighted is table._plain:
+            cell = _few(net.any(axis=0), 2 * packed.itemsize)
+            return cls(cell, narrowed(moved), packed if cell is None else packed[:, cell])
+        mass, weighted = table._weighted
+        taken = net.any(axis=0) | weighted.any(axis=0)
+        cell = _few(taken, 2 * (packed.itemsize + weighted.itemsize))
+        if cell is None:
+            return cls(None, narrowed(moved), packed, mass.copy(), weighted.copy())
+        return cls(cell, narrowed(moved), packed[:, cell], mass.copy(), weighted[:, cell])
+
+    def add_to(self, table: BinTable) -> None:
+        """Add these sums to a table of the same grid points and classes."""
+        where: Any = slice(None) if self.cell is None else self.cell
+        moved, net = table._plain
+        moved += self.moved
+        net[:, where] += self.net
+        if self.mass is not None:
+            mass, weighted = table._weighted
+            mass += self.mass
+            weighted[:, where] += self.weighted
+
+
+def narrowed(values: Vector) -> Vector:
+    """Whole numbers, at least one, in the narrowest integers that hold them all; a copy.
+
+    >>> import numpy as np
+    >>> narrowed(np.array([-129, 5])).dtype
+    dtype('int16')
+    """
+    low, high = values.min(), values.max()
+    for kind in _NARROW:
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return values.astype(kind)
+    return values.copy()
+
+
+def _few(taken: Any, bytes_per_cell: int) -> Vector | None:
+    """The cells that are taken, where these and their sums are smaller than the sums of all."""
+    cell = np.flatnonzero(taken).astype(np.int32)  # a table has at most some million
+    sparse = cell.size * (cell.itemsize + bytes_per_cell)
+    return cell if sparse < taken.size * bytes_per_cell else None
+
+
+class Reach(NamedTuple):
+    """The least and the largest value that a metric may take in each bin."""
+
+    least: Vector
+    largest: Vector
+
+
+class _Moves(NamedTuple):
+    """Of one class in every bin: its counts at the beginning, and what comes and goes."""
+
+    hits: Vector
+    predicted: Vector
+    hits_gained: Vector
+    hits_lost: Vector
+    false_gained: Vector
+    false_lost: Vector
+
+
+class GrossTable:
+    """How many predictions, and right ones, every class gains in every bin, losses not set off.
+
+    Bin i ends at grid point i and begins after the one before; 16 bytes per bin and class. Weights
+    are whole numbers: fractions leave rounding behind where nobody is left, and ratios of that.
+    """
+
+    def __init__(
+        self, bounds: tuple[float, float], resolution: float, n_classes: int, weighted: bool
+    ) -> None:
+        first, last = grid_index(np.array(bounds), resolution)
+        self.n_bins, self.n_classes = int(last - first) + 1, n_classes
+        self._first, self._resolution = int(first), resolution
+        dtype = np.float64 if weighted else np.int64
+        self.gained = np.zeros((2, n_classes, self.n_bins), dtype)
+
+    def bins_of(self, position: Vector) -> Vector:
+        """The bin of each strength."""
+        return grid_index(position, self._resolution).astype(np.intp) - self._first
+
+    def add(self, switches: Switches) -> None:
+        """Count switches within the bounds."""
+        cell = switches.winner.astype(np.intp) * self.n_bins + self.bins_of(switches.position)
+        right = switches.label == switches.winner
+        amount = switches.weight
+        for table, which in ((self.gained[0], slice(None)), (self.gained[1], right)):
+            weight = None if amount is None else amount[which]
+            found = np.bincount(cell[which], weight, minlength=table.size)
+            table += found.reshape(table.shape).astype(table.dtype, copy=False)
+
+    def reach(self, profile: StrengthProfile, metric: CountMetric) -> Reach:
+        """How far ``metric`` can go in each bin of the profile of the same switches."""
+        switches = profile._switches
+        assert isinstance(switches, BinnedSwitches)  # noqa: S101 - bins are what this is about
+        start = profile._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
+        moves = [self._moves(switches, start, k) for k in range(self.n_classes)]
+        if metric.average == "pooled":
+            return _pooled(moves, start, metric)
+        labelled, seen = start.labelled, metric.average == "seen"
+        counted = metric.counted(start) if not seen else labelled
+        least, largest = np.zeros(self.n_bins), np.zeros(self.n_bins)
+        most = np.full(self.n_bins, counted.sum(), np.float64)
+        fewest = most.copy()
+        for k, move in enumerate(moves):
+            if counted[k]:
+                low, high = _ratios(move, start.support[k], metric)
+                least, largest = least + low, largest + high
+            elif seen:  # counts, as 0, where it is predicted
+                fewest += move.predicted > move.false_lost
+                most += (move.predicted > 0) | (move.false_gained > 0)
+        return Reach(least / np.maximum(most, 1), largest / np.maximum(fewest, 1))
+
+    def _moves(self, switches: BinnedSwitches, start: ClassCounts, k: int) -> _Moves:
+        events = switches.events
+        mine = events.klass == k
+        bins = self.bins_of(events.position[mine])
+        net = np.zeros((2, self.n_bins), self.gained.dtype)
+        np.add.at(net[0], bins, events.weighted_predicted[mine])
+        np.add.at(net[1], bins, events.weighted_true_positive[mine])
+        before = np.cumsum(net, axis=1) - net
+        gained, hits = self.gained[:, k]
+        lost, hits_lost = gained - net[0], hits - net[1]
+        return _Moves(
+            start.true_positive[k] + before[1], start.predicted[k] + before[0], hits, hits_lost,
+            gained - hits, lost - hits_lost,
+        )  # fmt: skip
+
+
+def _ratios(move: _Moves, support: Any, metric: CountMetric) -> tuple[Vector, Vector]:
+    high_hits = move.hits + move.hits_gained
+    high_predicted = move.predicted + move.hits_gained - move.false_lost
+    low_hits = move.hits - move.hits_lost
+    low_predicted = move.predicted - move.hits_lost + move.false_gained
+    return (
+        metric.ratio(low_hits, low_predicted, support),
+        metric.ratio(high_hits, high_predicted, support),
+    )
+
+
+def _pooled(moves: list[_Moves], start: ClassCounts, metric: CountMetric) -> Reach:
+    hits = np.sum([move.hits for move in moves], axis=0)
+    predicted, support = start.predicted.sum(), start.support.sum()
+    gained = np.sum([move.hits_gained for move in moves], axis=0)
+    lost = np.sum([move.hits_lost for move in moves], axis=0)
+    return Reach(
+        metric.ratio(hits - lost, predicted, support),
+        metric.ratio(hits + gained, predicted, support),
+    )

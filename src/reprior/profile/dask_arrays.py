@@ -1,7 +1,7 @@
 """Dask: a task per piece of the samples makes a small result, and a tree of tasks joins these.
 
-What runs the tasks is Dask's affair: threads of this process, or a cluster where one is connected.
-Nothing larger than a profile leaves the place where a piece is.
+Dask runs the tasks: in threads of this process, or on a cluster where one is connected. Nothing
+larger than a profile leaves the place where a piece is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from reprior.core.arrays import namespace
 from reprior.core.binary import is_single_score
+from reprior.core.checks import check_class_axis
 from reprior.core.logspace import (
     FEW_SCORES,
     _are_distributions,
@@ -25,8 +26,7 @@ from reprior.core.logspace import (
     warn_if_single_probs,
 )
 from reprior.core.threads import one_thread
-from reprior.exceptions import RepriorError, require
-from reprior.profile.lazy_parts import lazy_parts
+from reprior.exceptions import LabelsError, RepriorError, ScoresError, require
 from reprior.profile.merging import PackedProfile, ProfileSum, merged
 from reprior.profile.reading import anything_counts, check_problem, refuse_nothing
 
@@ -41,19 +41,118 @@ __all__ = [
     "Bins",
     "Counted",
     "Found",
+    "LazyPart",
     "Pieces",
     "ProfileTally",
     "Tally",
     "delayed",
+    "is_lazy_frame",
     "join_counted",
     "join_profiles",
+    "lazy_column",
+    "lazy_columns",
+    "lazy_names",
+    "lazy_parts",
     "lazy_profile",
     "profiled",
+    "same_partitions",
     "tree",
     "warner_of_probs",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class LazyPart(NamedTuple):
+    """A chunk of samples: tasks that will give its arrays, or NumPy arrays."""
+
+    place: str
+    """Said of errors in it; empty for the first chunk, in which indices are those of the whole."""
+    scores: Any
+    labels: Any
+    weight: Any
+
+
+def lazy_parts(scores: Any, labels: Any, sample_weight: Any, *, class_axis: int) -> list[LazyPart]:
+    """Cut labels and weights as the samples of the Dask array ``scores`` are cut in chunks."""
+    namespace(scores, labels, sample_weight)
+    others = {"labels": _sliceable(labels), "sample_weight": _sliceable(sample_weight)}
+    if scores.ndim == 1 and np.shape(others["labels"]) != scores.shape:  # one sample
+        return [LazyPart("", *(_whole(array) for array in (scores, *others.values())))]
+    axis = None if scores.ndim == 1 else check_class_axis(scores.shape, class_axis)
+    if axis is not None:
+        scores = scores.rechunk({axis: -1})
+    chunks = tuple(lengths for i, lengths in enumerate(scores.chunks) if i != axis)
+    for name, array in others.items():
+        if array is not None:
+            others[name] = _aligned(name, array, scores, chunks)
+    blocks = scores.to_delayed()
+    if axis is not None:
+        blocks = blocks.take(0, axis=axis)
+    edges = [np.cumsum([0, *lengths]) for lengths in chunks]
+    return [
+        LazyPart(
+            _place(where, edges),
+            blocks[where],
+            *(None if array is None else _cut(array, where, edges) for array in others.values()),
+        )
+        for where in np.ndindex(blocks.shape)
+    ]
+
+
+def _sliceable(values: Any) -> Any:
+    """Lists as arrays; arrays, and None, as they are."""
+    return np.asarray(values) if isinstance(values, list | tuple) else values
+
+
+def _whole(array: Any) -> Any:
+    """A Dask array as one task; NumPy's, and None, as they are."""
+    return array.rechunk(-1).to_delayed().item() if _is_lazy(array) else array
+
+
+def _is_lazy(array: Any) -> bool:
+    return bool(array_api_compat.is_dask_array(array))
+
+
+def _aligned(name: str, array: Any, scores: Any, chunks: tuple[Any, ...]) -> Any:
+    """Labels or weights cut as the scores are: an array of tasks, or a NumPy array."""
+    lazy = _is_lazy(array)
+    unknown = np.isnan(scores.shape).any()
+    if unknown or np.isnan(np.shape(array)).any():
+        alike = lazy and unknown and np.isnan(array.shape).any()
+        if not alike or array.numblocks != tuple(map(len, chunks)):
+            raise ScoresError(
+                f"`scores` must have chunks of known sizes, or `{name}` as many chunks of the "
+                f"same unknown ones. Got shapes {scores.shape} and {np.shape(array)}. Call "
+                f"compute_chunk_sizes() on both first."
+            )
+        return array.to_delayed()
+    if np.shape(array) != tuple(map(sum, chunks)):
+        raise LabelsError(
+            f"`{name}` must have one entry per sample. Got shape {np.shape(array)} for "
+            f"scores of shape {scores.shape}. Check `class_axis`, and pass class indices."
+        )
+    return array.rechunk(chunks).to_delayed() if lazy else array
+
+
+def _cut(array: Any, where: tuple[int, ...], edges: Sequence[Vector]) -> Any:
+    """The part of labels or weights that goes with one chunk of scores."""
+    if array.dtype == object:  # tasks, one per chunk
+        return array[where]
+    along = zip(edges, where, strict=True)
+    return array[tuple(slice(int(edge[i]), int(edge[i + 1])) for edge, i in along)]
+
+
+def _place(where: tuple[int, ...], edges: Sequence[Vector]) -> str:
+    if not any(where):
+        return ""
+    start = tuple(edge[i].item() for edge, i in zip(edges, where, strict=True))
+    if np.isnan(start).any():
+        return f"Indices count from the beginning of chunk {where[0]}."
+    here = start if any(start[1:]) else start[0]
+    return f"Indices count from sample {here}, where its chunk begins."
+
+
 Delayed: TypeAlias = Any
 Join: TypeAlias = Callable[[list[Any]], Any]
 
@@ -295,3 +394,73 @@ def _like_probs(data: TuningData, single: bool) -> bool:
     # Most logits are told by one sample; all of them would be another read of the memory.
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
     return _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp)
+
+
+def is_lazy_frame(values: Any) -> bool:
+    """Whether values are a dataframe of Dask."""
+    return hasattr(values, "to_dask_array") and values.ndim == 2
+
+
+def same_partitions(frame: Any, *columns: Any) -> tuple[Any, ...]:
+    """A dataframe of Dask, and series that belong to it, in partitions of the same samples.
+
+    Dask reads files of few columns several to a partition: of one set of files a frame of scores
+    may have more partitions than a series of labels, and neither tells how long they are. So all
+    columns are read as one frame here. Anything that is no series of Dask stays as it is.
+    """
+    own = {f"__reprior_{i}": each for i, each in enumerate(columns) if _is_series(each)}
+    if not is_lazy_frame(frame) or not own:
+        return frame, *columns
+    joined = frame.assign(**own)
+    fixed = joined.map_partitions(_as_it_is, meta=joined._meta)  # of which Dask leaves nothing out
+    names = [f"__reprior_{i}" for i in range(len(columns))]
+    others = (
+        fixed[name] if name in own else each for name, each in zip(names, columns, strict=True)
+    )
+    return fixed[list(frame.columns)], *others
+
+
+def _as_it_is(partition: Any) -> Any:
+    return partition
+
+
+def _is_series(values: Any) -> bool:
+    return hasattr(values, "to_dask_array") and values.ndim == 1
+
+
+def lazy_column(values: Any) -> Any:
+    """A series of Dask as a Dask array; anything else as it is."""
+    if not hasattr(values, "to_dask_array"):
+        return values
+    if getattr(values.dtype, "kind", "O") not in "biuf":
+        values = values.astype(object)  # names, in whatever pandas keeps them
+    return values.to_dask_array()
+
+
+def lazy_columns(frame: Any, classes: Vector | None) -> Any:
+    """Scores of a dataframe; columns that are named after the classes in the order of these."""
+    columns = list(frame.columns)
+    if classes is not None and set(columns) == set(classes.tolist()):
+        frame = frame[classes.tolist()]
+    odd = [name for name, kind in frame.dtypes.items() if getattr(kind, "kind", "O") not in "fiu"]
+    if odd:
+        raise ScoresError(
+            f"`scores` must be numbers in every column. Got a dataframe with other types in "
+            f"{odd[0]!r}. Select the columns of scores, one per class."
+        )
+    return frame.to_dask_array()
+
+
+def lazy_names(labels: Any) -> list[Any]:
+    """The different values in a Dask array, each once."""
+    work = delayed(_different)
+    found: set[Any] = tree([work(block) for block in labels.to_delayed().ravel()], _union).compute()
+    return list(found)
+
+
+def _different(block: Any) -> set[Any]:
+    return set(np.asarray(block, dtype=object).reshape(-1).tolist())
+
+
+def _union(parts: list[set[Any]]) -> set[Any]:
+    return set().union(*parts)

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
-from reprior.profile.bin_grid import n_cells
-from reprior.profile.bin_table import BinTable
-from reprior.profile.binning import BinnedSwitches
-from reprior.profile.packed_bins import PackedBins
+from reprior.profile.binning import BinnedSwitches, BinTable, PackedBins, n_cells
 from reprior.profile.switches import Switches
 
 if TYPE_CHECKING:

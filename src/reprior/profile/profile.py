@@ -30,8 +30,7 @@ from reprior.profile.objective import (
 from reprior.profile.passes import PART_SCORES, Counted, Table, run_parts, run_pass
 from reprior.profile.reading import Reading, read, rules_out
 from reprior.profile.sweep import Steps, sweep, value_of
-from reprior.profile.switch_table import SwitchTable, switch_table
-from reprior.profile.switches import Switches
+from reprior.profile.switches import Switches, SwitchTable, switch_table
 
 __all__ = ["StrengthProfile"]
 
@@ -220,7 +219,8 @@ class StrengthProfile:
                 f"`resolution` must be that of the profile, {self.resolution:g}, once it is "
                 f"binned. Got {width:g}. Bin the exact profile."
             )
-        return self._like(switches=self._switches.binned(width, self.bounds[1]), resolution=width)
+        binned = BinnedSwitches.of(self._switches, width, self.bounds[1])
+        return self._like(switches=binned, resolution=width)
 
     @property
     def weighted(self) -> bool:

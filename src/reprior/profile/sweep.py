@@ -21,9 +21,8 @@ from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
-from reprior.profile.class_events import ClassEvents
 from reprior.profile.constants import fraction_bits
-from reprior.profile.switches import Switches
+from reprior.profile.switches import ClassEvents, Switches
 
 __all__ = ["Steps", "native_metric", "sweep", "value_of"]
 

@@ -1,8 +1,9 @@
 """Every change of a prediction along the strength, and what it does to the class counts.
 
-:class:`Switches` keeps them one by one; :mod:`~reprior.profile.binning` has them summed up
-on a grid of strengths, in memory that does not grow with the number of samples. Both add and
-subtract, and both give class events, the one form in which metrics read them.
+:class:`Switches` keeps them one by one; :mod:`~reprior.profile.binning` sums them on a grid of
+strengths, in memory that does not grow with the number of samples. Both add and subtract, and both
+give :class:`ClassEvents`, the one form in which metrics read them. :class:`SwitchTable` is the
+public view.
 """
 
 from __future__ import annotations
@@ -10,23 +11,97 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.profile.bin_grid import grid_index, n_cells
-from reprior.profile.bin_table import BinTable
-from reprior.profile.binning import BinnedSwitches, net_events, not_a_part, weight_remains
-from reprior.profile.class_events import ClassEvents, ClassGains
-from reprior.profile.grouping import grouped
+from reprior.exceptions import ProfileMismatchError
 
-__all__ = ["Switches"]
+__all__ = [
+    "ClassEvents",
+    "ClassGains",
+    "SwitchTable",
+    "Switches",
+    "grouped",
+    "not_a_part",
+    "switch_table",
+    "weight_remains",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Cells of a table of grid points and classes, per switch, up to which filling the table is
-#: quicker than sorting the switches.
-DENSE_CELLS = 4
+
+def grouped(
+    keys: list[Vector], columns: Sequence[Vector | None]
+) -> tuple[list[Vector], list[Vector | None]]:
+    """Sum the columns over rows of equal keys; sorted by the keys, the first one foremost."""
+    order = np.lexsort(keys[::-1])
+    keys = [key[order] for key in keys]
+    first = np.zeros(order.shape, bool)
+    first[:1] = True
+    for key in keys:
+        first[1:] |= key[1:] != key[:-1]
+    starts = np.flatnonzero(first)
+    summed = [None if column is None else _sum_runs(column[order], starts) for column in columns]
+    return [key[starts] for key in keys], summed
+
+
+def _sum_runs(column: Vector, starts: Vector) -> Vector:
+    return np.add.reduceat(column, starts) if starts.size else column[:0]
+
+
+class ClassGains(NamedTuple):
+    """What every class (K,) gains up to some strength, in number and in weight."""
+
+    predicted: Vector
+    true_positive: Vector
+    weighted_predicted: Vector
+    weighted_true_positive: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class ClassEvents:
+    """What happens to one class at one strength, sorted by strength.
+
+    At ``position[j]`` class ``klass[j]`` gains ``predicted[j]`` samples, ``true_positive[j]`` of
+    them rightly so (negative: loses). The weighted sums stand beside the plain numbers where
+    samples have weights, and are the plain numbers where they have none.
+    """
+
+    position: Vector
+    klass: Vector
+    predicted: Vector
+    true_positive: Vector
+    weighted_predicted: Vector
+    weighted_true_positive: Vector
+
+    def hits(self) -> ClassEvents:
+        """Those that change the true positives, in number or (summed in a bin) only in weight."""
+        kept = (self.true_positive != 0) | (self.weighted_true_positive != 0)
+        return ClassEvents(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+    def gains(self, strength: float, n_classes: int) -> ClassGains:
+        """What every class has gained at a strength, added up in the order of the events."""
+        n = int(np.searchsorted(self.position, strength, side="right"))
+
+        def total(change: Vector) -> Vector:
+            moved = np.zeros(n_classes, change.dtype)
+            np.add.at(moved, self.klass[:n], change[:n])
+            return moved
+
+        columns = (getattr(self, name) for name in ClassGains._fields)
+        return ClassGains(*map(total, columns))
+
+    @classmethod
+    def none(cls) -> ClassEvents:
+        """No event at all."""
+        nothing = np.empty(0, np.int64)
+        return cls(np.empty(0), nothing, nothing, nothing, nothing, nothing)
+
+
+#: Sums of the same weights in another order differ by less than this, relatively; weights of
+#: other samples, or of the same ones weighted otherwise, by more.
+WEIGHT_ROUNDING = 1e-9
 
 #: Switches that are counted in one go: what that needs meanwhile is 10 MB.
 SWITCHES_AT_ONCE = 1 << 18
@@ -65,7 +140,7 @@ class Switches:
             for field in fields(cls)[:4]
         }
         if counted:
-            columns["count"] = np.concatenate([part._counts() for part in parts])
+            columns["count"] = np.concatenate([part.counts() for part in parts])
         if parts[0].weight is not None:
             columns["weight"] = np.concatenate([part.weight for part in parts])
         return cls(**columns)
@@ -78,7 +153,7 @@ class Switches:
         """
         kept = [part.arrays() for part in parts]
         if any("count" in columns for columns in kept):
-            kept = [{**part.arrays(), "count": part._counts()} for part in parts]
+            kept = [{**part.arrays(), "count": part.counts()} for part in parts]
         names = [field.name for field in fields(cls) if field.name in kept[0]]
         parts.clear()
 
@@ -104,12 +179,12 @@ class Switches:
     def minus(self, other: Switches) -> Switches:
         """Without those of ``other``, each of which must be here."""
         away = Switches(
-            other.position, other.label, other.loser, other.winner, -other._counts(),
+            other.position, other.label, other.loser, other.winner, -other.counts(),
             None if other.weight is None else -other.weight,
         )  # fmt: skip
         both = Switches.concatenate([self, away])
         keys, (count, weight) = grouped(
-            [both.position, both.label, both.loser, both.winner], [both._counts(), both.weight]
+            [both.position, both.label, both.loser, both.winner], [both.counts(), both.weight]
         )
         assert count is not None  # noqa: S101 - counts go in, counts come out
         left = count > 0
@@ -119,25 +194,6 @@ class Switches:
         return Switches(
             position, label, loser, winner, count[left], None if weight is None else weight[left]
         )
-
-    def binned(self, resolution: float, high: float) -> BinnedSwitches:
-        """Summed on the grid of multiples of ``resolution``; each at the next grid point.
-
-        Those behind the last grid point are noted at the end of the range, ``high``.
-        """
-        if len(self):
-            low, n_classes = self.position.min(), 1 + int(max(self.loser.max(), self.winner.max()))
-            if n_cells((low, high), resolution, n_classes) <= DENSE_CELLS * len(self):
-                table = BinTable((low, high), resolution, n_classes, self.weight is not None)
-                table.add(self)
-                return table.closed()
-        point = np.minimum(grid_index(self.position, resolution) * resolution, high)
-        moved = Switches(point, self.label, self.loser, self.winner, self.count, self.weight)
-        mass = moved._counts() if self.weight is None else self.weight
-        (points,), (counts, masses) = grouped([moved.position], [moved._counts(), mass])
-        assert counts is not None  # noqa: S101 - as above
-        assert masses is not None  # noqa: S101 - as above
-        return BinnedSwitches(net_events(moved.events), points, counts, masses)
 
     @cached_property
     def hits(self) -> Switches:
@@ -183,7 +239,7 @@ class Switches:
         """Two events per switch: the loser's and the winner's."""
         this = self.ordered
         klass = np.stack([this.loser, this.winner], axis=1)
-        count = this._counts()
+        count = this.counts()
         right = klass == this.label[:, None]
         predicted = np.stack([-count, count], axis=1)
         true_positive = np.where(right, predicted, 0)
@@ -213,10 +269,80 @@ class Switches:
         """Some of them."""
         return Switches(**{name: column[index] for name, column in self.arrays().items()})
 
-    def _counts(self) -> Vector:
+    def counts(self) -> Vector:
+        """How many samples each row stands for."""
         return np.ones(len(self), np.int64) if self.count is None else self.count
+
+
+def not_a_part() -> ProfileMismatchError:
+    """What is said of a profile that is not contained in the other."""
+    return ProfileMismatchError(
+        "A profile can only be subtracted from one that contains it. Got switches that the larger "
+        "profile does not have. Subtract a profile of some of its own samples, with equal options."
+    )
+
+
+def weight_remains(weight: Vector | None, gone: Vector, before: Vector | None) -> bool:
+    """Whether switches that are all taken away leave more weight behind than rounding does."""
+    if weight is None or before is None or not gone.any():
+        return False
+    return bool(np.abs(weight[gone]).max() > WEIGHT_ROUNDING * before.max())
 
 
 def _tallied(classes: Vector, count: Vector | None, n_classes: int) -> Vector:
     """How often every class is there; exactly, as long as they are fewer than 2^53."""
     return np.bincount(classes, count, minlength=n_classes).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchTable:
+    """Every change of a prediction within the bounds of a profile, by strength.
+
+    From ``position[j]`` on, ``count[j]`` samples of class ``label[j]`` are predicted as class
+    ``after[j]``; below it they were predicted as class ``before[j]``.
+
+    Attributes
+    ----------
+    position : ndarray of shape (S,)
+        Strengths, ascending. A switch right after 0 stands at the smallest positive float.
+    label, before, after : integer ndarray of shape (S,)
+        The samples' own class, and their predictions on either side.
+    count : integer ndarray of shape (S,)
+        How many samples; 1 unless profiles were subtracted.
+    weight : ndarray of shape (S,)
+        Their summed weight; equal to ``count`` where samples have no weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import reprior as rp
+    >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> table = rp.StrengthProfile.from_scores(logits, [0, 1, 1], source_prior=[0.8, 0.2]).switches
+    >>> table.position.round(3), table.label, table.before, table.after
+    (array([0.721, 1.443]), array([1, 0], ...), array([0, 0], ...), array([1, 1], ...))
+    """
+
+    position: Vector
+    label: Vector
+    before: Vector
+    after: Vector
+    count: Vector
+    weight: Vector
+
+    def __len__(self) -> int:
+        return int(self.position.size)
+
+
+def switch_table(switches: Switches) -> SwitchTable:
+    """Sort switches by strength, then by label and classes; nothing of theirs is shared."""
+    order = np.lexsort((switches.winner, switches.loser, switches.label, switches.position))
+    count = np.ones(order.size, np.int64) if switches.count is None else switches.count[order]
+    weight = count.astype(np.float64) if switches.weight is None else switches.weight[order]
+    return SwitchTable(
+        position=switches.position[order],
+        label=switches.label[order],
+        before=switches.loser[order],
+        after=switches.winner[order],
+        count=count,
+        weight=weight,
+    )

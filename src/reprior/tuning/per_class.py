@@ -1,40 +1,161 @@
-"""Per-class biases: multi-class threshold tuning, from the best strength on."""
+r"""Per-class biases: multi-class threshold tuning, from the best strength on.
+
+The biases that the search finds are shrunk towards where they started, the more the fewer labels a
+class has:
+
+.. math:: b_k = s_k + \frac{n_k}{n_k + κ}\,(d_k - \bar d), \qquad
+    \bar d = \frac{\sum_j d_j\,n_j / (n_j + κ)}{\sum_j n_j / (n_j + κ)}
+
+with the start s, the tuned biases s + d, the number of labels n and the shrinkage κ, in labels: a
+class with κ labels goes half the way. Adding a constant to all biases changes nothing, so what is
+shrunk are differences from :math:`\bar d`. This is the estimate of random effects: d_k is known to
+a variance that falls with n_k, and varies among the classes by an unknown amount, which κ stands
+for and cross-validation finds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from reprior.core.arrays import namespace
+from reprior.core.arrays import namespace, to_numpy
 from reprior.core.checks import check_finite_number
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import EQUAL_VALUES
-from reprior.profile.objective import Constraint, SubjectTo
+from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading, read
-from reprior.profile.samples import Rows
+from reprior.profile.samples import Block, Rows
 from reprior.profile.sweep import value_of
-from reprior.tuning.bias_ascent import Ascent
-from reprior.tuning.bias_goal import Goal
-from reprior.tuning.columns import Columns
-from reprior.tuning.crossval import stratified_folds
-from reprior.tuning.fold_options import counted_images
-from reprior.tuning.selection import select
-from reprior.tuning.shrinkage import (
-    SHRINKAGES,
-    fold_counts,
-    label_numbers,
-    shrinkage_folds,
-    shrunk,
+from reprior.tuning.bias_search import Ascent, Columns, Goal
+from reprior.tuning.crossval import (
+    CrossValidation,
+    counted_images,
+    has_classes,
+    own_value,
+    stratified_folds,
+    summed,
 )
+from reprior.tuning.problem import Problem
+from reprior.tuning.selection import select
 
-__all__ = ["PerClassBiases", "start_strength", "tune_biases", "tune_per_class"]
+__all__ = [
+    "SHRINKAGES",
+    "PerClassBiases",
+    "fold_counts",
+    "label_numbers",
+    "nested_biases",
+    "shrinkage_folds",
+    "shrunk",
+    "start_strength",
+    "tune_biases",
+    "tune_per_class",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: What cross-validation tries, from none to all the way back: thirds of a power of ten, for the
+#: held-out metric changes little in between.
+SHRINKAGES = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)
+
+
+def shrunk(start: Vector, biases: Vector, labels: Vector, shrinkage: float) -> Vector:
+    """Move ``biases`` towards ``start``: not at all for a shrinkage of 0, all the way for inf.
+
+    Parameters
+    ----------
+    start, biases : array of shape (K,)
+        Where they began, and where they were tuned to. A class at −inf stays there.
+    labels : array of shape (K,)
+        The number of labels of each class. One without labels returns to its start.
+    shrinkage : float
+        κ, of at least 0.
+
+    Examples
+    --------
+    >>> shrunk(np.zeros(3), np.array([0.0, 1.0, 2.0]), np.array([1e9, 90, 10]), 10.0).round(2)
+    array([-0.79,  0.19,  0.6 ])
+    """
+    if shrinkage == 0:
+        return biases.copy()
+    kept = np.zeros_like(start)
+    if np.isfinite(shrinkage):
+        kept = labels / (labels + shrinkage)
+    there = np.isfinite(start)
+    moved = np.where(there, biases - np.where(there, start, 0.0), 0.0)
+    weight = kept * there
+    centre = weight @ moved / weight.sum() if weight.any() else 0.0
+    return np.where(there, start + kept * (moved - centre), start)
+
+
+def label_numbers(data: Columns) -> Vector:
+    """Labels of each class, (K,); with weights, as many equal ones as would vary as much.
+
+    That is Kish's effective number, (Σv)² / Σv².
+    """
+    k = data.n_classes
+    if data.weights is None:
+        return np.bincount(data.labels, minlength=k).astype(np.float64)
+    total = np.bincount(data.labels, data.weights, minlength=k)
+    squares = np.bincount(data.labels, data.weights**2, minlength=k)
+    return np.divide(total**2, squares, out=np.zeros(k), where=squares > 0)
+
+
+def shrinkage_folds(
+    labels: Vector, groups: Vector | None, n_folds: int, rng: np.random.Generator
+) -> Vector | None:
+    """The fold of every sample, as many as can be; None where nothing can be divided.
+
+    Samples of one group are in one fold. Without groups, folds are stratified.
+
+    Examples
+    --------
+    >>> groups = np.array([7, 7, 7, 9, 9, 4])
+    >>> folds = shrinkage_folds(np.zeros(6, int), groups, 5, np.random.default_rng(0))
+    >>> [len(set(folds[groups == group].tolist())) for group in (4, 7, 9)], int(folds.max())
+    ([1, 1, 1], 2)
+    """
+    number, unit_labels = np.arange(labels.size), labels
+    if groups is not None:
+        number = np.unique(groups, return_inverse=True)[1].reshape(-1)
+        unit_labels = np.zeros(int(number.max()) + 1, np.int64)
+    if unit_labels.size < 2:
+        return None
+    folds: Vector = stratified_folds(unit_labels, min(n_folds, unit_labels.size), rng)[number]
+    return folds
+
+
+def fold_counts(
+    data: Columns, folds: Vector, tuned: Callable[[Columns], tuple[Vector, Vector]]
+) -> list[ClassCounts]:
+    """Held-out class counts of all folds together, for each of :data:`SHRINKAGES`.
+
+    ``tuned`` gives start and biases for the other folds' samples.
+    """
+    return [summed(each) for each in zip(*_held_out(data, folds, tuned), strict=True)]
+
+
+def _held_out(
+    data: Columns, folds: Vector, tuned: Callable[[Columns], tuple[Vector, Vector]]
+) -> Iterator[list[ClassCounts]]:
+    for fold in range(int(folds.max()) + 1):
+        rest, test = (
+            data.taken(np.flatnonzero(folds != fold)),
+            data.taken(np.flatnonzero(folds == fold)),
+        )
+        start, biases = tuned(rest)
+        labels = label_numbers(rest)
+        yield [
+            test.counts(test.predictions(shrunk(start, biases, labels, shrinkage)))
+            for shrinkage in SHRINKAGES
+        ]
+
+
 Shrinkage: TypeAlias = float | Literal["cv"]
 
 #: Samples that are cross-validated at most, a stratified part of more. The shrinkage is in labels,
@@ -127,7 +248,7 @@ def tune_per_class(
 
     K biases fit the tuning labels better than one strength does, and others perhaps not: a class
     with few labels must not run away. So the biases are shrunk towards the start,
-    see :mod:`reprior.tuning.shrinkage`, by an amount that cross-validation chooses.
+    see :mod:`reprior.tuning.per_class`, by an amount that cross-validation chooses.
 
     Parameters
     ----------
@@ -387,3 +508,90 @@ def _check_options(shrinkage: Any, n_folds: Any, max_cycles: Any) -> None:
                 f"`{name}` must be an integer of at least {least}. Got {value!r}. "
                 f"Leave it out for the default."
             )
+
+
+def nested_biases(
+    reading: Reading, fold_of: Vector, problem: Problem, *, best: Best, profile: StrengthProfile
+) -> CrossValidation:
+    """Tune strength, biases and shrinkage without each fold in turn, and judge them on it.
+
+    Parameters
+    ----------
+    reading : Reading
+        All samples.
+    fold_of : integer array of the labels' shape
+        The fold of every sample.
+    problem : Problem
+        Metric, constraints, selection and seed.
+    best, profile : Best, StrengthProfile
+        What was tuned on all samples.
+
+    Returns
+    -------
+    CrossValidation
+        Its strengths are those that the biases started from.
+    """
+    rows = reading.rows
+    block = rows.read((slice(None),))
+    block = block._replace(scores=to_numpy(block.scores))
+    left_out = rows.left_out()
+    folds = fold_of.reshape(-1) if left_out is None else fold_of[~left_out]
+    images = counted_images(reading)
+    numbers = np.unique(folds)
+    if numbers.size < 2:
+        raise OptionError(
+            f"`cv` must have at least two folds with samples. Got {numbers.size}. Something has to "
+            f"be left to tune on."
+        )
+    strengths, counts, plain = [], [], []
+    for number in numbers:
+        rest = folds != number
+        own = None if images is None else images[rest]
+        strength, biases = _tuned(reading, _taken(block, rest), own, problem, best.strength)
+        judged = Columns(_taken(block, folds == number))
+        strengths.append(strength)
+        counts.append(judged.counts(judged.predictions(biases)))
+        plain.append(judged.counts(judged.predictions(np.zeros(rows.n_classes))))
+    return CrossValidation(
+        best=best,
+        profile=profile,
+        strengths=tuple(strengths),
+        scores=tuple(own_value(each, problem.metric) for each in counts),
+        baseline=tuple(own_value(each, problem.metric) for each in plain),
+        score=value_of(summed(counts), problem.metric),
+        baseline_score=value_of(summed(plain), problem.metric),
+    )
+
+
+def _tuned(
+    reading: Reading, block: Block, images: Vector | None, problem: Problem, of_all: float
+) -> tuple[float, Vector]:
+    """The strength and the biases of some of the samples.
+
+    The strength is that ``of_all`` where these lack a class that is asked for by name, and so are
+    the constraints on it, which nothing here can keep or break, left out.
+    """
+    rows = Rows(
+        scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
+        ignore_index=None, n_classes=reading.rows.n_classes, xp=namespace(),
+        possible=reading.rows.possible,
+    )  # fmt: skip
+    part = replace(reading, rows=rows)
+    strength, labelled = of_all, np.bincount(block.labels, minlength=rows.n_classes) > 0
+    limits = [rule for rule in problem.constraints if has_classes(labelled, problem.metric, [rule])]
+    if problem.flat:
+        strength = 1.0
+    elif len(limits) == len(problem.constraints) and has_classes(labelled, problem.metric, []):
+        strength = start_strength(
+            StrengthProfile._of(part), problem.metric, limits, rule=problem.selection
+        )
+    biases = tune_biases(
+        part, strength, metric=problem.metric, constraints=limits, seed=problem.seed,
+        groups=images, rule=problem.selection,
+    ).biases  # fmt: skip
+    return strength, biases
+
+
+def _taken(block: Block, chosen: Vector) -> Block:
+    weights = None if block.weights is None else block.weights[chosen]
+    return Block(block.scores[chosen], block.labels[chosen], weights)

@@ -15,12 +15,11 @@ import numpy as np
 from reprior.core.arrays import to_numpy
 from reprior.exceptions import LabelsError
 from reprior.profile.envelope import Envelope, envelope
-from reprior.profile.grouping import grouped
 from reprior.profile.passes import HOST_BLOCK, Table
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
 from reprior.profile.samples import Block, Rows
-from reprior.profile.switches import Switches
+from reprior.profile.switches import Switches, grouped
 
 __all__ = ["SamplePaths", "sample_paths"]
 
