@@ -29,6 +29,25 @@ REPRIOR_INLINE void store_rounded(float *to, Vec<double> v) {
     for (int i = 0; i < PARTS; ++i) *(Narrow *)(to + i * lanes) = __builtin_convertvector(v.part[i], Plain);
 }
 
+// Two halves as one register.
+template <class Whole, class Half> REPRIOR_INLINE Whole joined(Half a, Half b) {
+    constexpr int n = sizeof(Half) / sizeof(float);
+    if constexpr (n == 8) return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    else if constexpr (n == 4) return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+    else return __builtin_shufflevector(a, b, 0, 1, 2, 3);
+}
+
+// 16 numbers, rounded to float32. Narrow stores that are loaded as one wide vector would stall.
+REPRIOR_INLINE Vec<float> narrowed(Vec<double> low, Vec<double> high) {
+    typedef float Half __attribute__((vector_size(REGISTER_BYTES / 2)));
+    Half half[2 * PARTS];
+    for (int i = 0; i < PARTS; ++i) half[i] = __builtin_convertvector(low.part[i], Half);
+    for (int i = 0; i < PARTS; ++i) half[PARTS + i] = __builtin_convertvector(high.part[i], Half);
+    Vec<float> v;
+    for (int i = 0; i < PARTS; ++i) v.part[i] = joined<Register<float>::Type>(half[2 * i], half[2 * i + 1]);
+    return v;
+}
+
 template <class T> struct Exponential;
 template <> struct Exponential<float> {
     static constexpr float rounding = 12582912.0f;  // 1.5·2^23 leaves a number, rounded, in the lowest bits
@@ -125,31 +144,37 @@ inline Vec<double> logarithm(Vec<double> x) {
 
 // ---------------------------------------------------------------------------------------- rows
 
-// Rows of a view one after another, each contiguous; those of other layouts through a tile.
+inline int64_t padded(int64_t n_classes) { return (n_classes + 15) / 16 * 16; }
+
+// Rows of a view one after another, each contiguous, with memory behind it up to its padded length:
+// what is read there is masked. Rows of other layouts, and the last ones, come through a tile.
 template <class T> struct RowReader {
     const RowsView &view;
     T *tile;
-    int64_t tile_rows, first, n_read, stop;
-    bool in_place;
+    int64_t tile_rows, first, n_read, stop, in_place_stop;
 
     explicit RowReader(const RowsView &v) : RowReader(v, v.n_outer * v.n_inner) {}
-    RowReader(const RowsView &v, int64_t end) : view(v), tile(nullptr), first(0), n_read(0), stop(end) {
-        in_place = is_contiguous(v);
+    RowReader(const RowsView &v, int64_t end) : view(v), tile(nullptr), first(0), n_read(0), stop(end), in_place_stop(0) {
+        const int64_t width = padded(v.n_classes);
         tile_rows = ROWS_TILE / v.n_classes > 0 ? ROWS_TILE / v.n_classes : 1;
-        if (!in_place) tile = (T *)malloc((size_t)(tile_rows * v.n_classes) * sizeof(T));
+        if (is_contiguous(v)) {
+            in_place_stop = v.n_outer * v.n_inner - (width + v.n_classes - 1) / v.n_classes + 1;
+            tile_rows = tile_rows < 16 ? tile_rows : 16;
+        }
+        tile = (T *)calloc((size_t)(tile_rows * v.n_classes + width), sizeof(T));
     }
     ~RowReader() { free(tile); }
     RowReader(const RowReader &) = delete;
-    bool ready() const { return in_place || tile; }
+    bool ready() const { return tile; }
 
     const T *row(int64_t i) {
-        if (in_place) {
+        if (i < in_place_stop) {
             const T *at = (const T *)view.data + i * view.n_classes;
             for (int64_t b = 0; b < view.n_classes * (int64_t)sizeof(T); b += 64)
                 __builtin_prefetch((const char *)at + ROWS_AHEAD_BYTES + b);
             return at;
         }
-        if (i >= first + n_read) {
+        if (i < first || i >= first + n_read) {
             first = i;
             const int64_t left = stop - i;
             n_read = left < tile_rows ? left : tile_rows;
@@ -161,13 +186,10 @@ template <class T> struct RowReader {
 
 // 8 numbers of a row from class k on as float64; `padding` beyond the last class.
 template <class T> REPRIOR_INLINE Vec<double> take(const T *row, int64_t k, int64_t n_classes, T padding) {
-    if (k + 8 <= n_classes) return load_wide(row + k);
-    T last[8];
-    for (int j = 0; j < 8; ++j) last[j] = k + j < n_classes ? row[k + j] : padding;
-    return load_wide(last);
+    const Vec<double> v = load_wide(row + k);
+    if (k + 8 <= n_classes) return v;
+    return select<double>(first_lanes<double>((int)(n_classes - k)), v, fill((double)padding));
 }
-
-inline int64_t padded(int64_t n_classes) { return (n_classes + 15) / 16 * 16; }
 
 // A vector of K numbers, padded with zeros.
 inline double *with_padding(const double *values, int64_t n_classes, double *to) {
@@ -290,29 +312,32 @@ template <class T> inline void write_run(const RowsView &v, int64_t first, int64
     }
 }
 
-// Write the (log-)posterior of a row whose a·z + b is x; `mass` is scratch, of padded length.
+// Write the (log-)posterior of a row whose a·z + b is x, of padded length.
 template <class T>
-inline void normalise_row(const double *x, double peak, int64_t n_classes, bool log, T *mass, T *to) {
+inline void normalise_row(const double *x, double peak, int64_t n_classes, bool log, T *to) {
     constexpr int lanes = Vec<T>::lanes;
     const int64_t width = padded(n_classes);
     const Vec<double> top = fill(peak);
-    if constexpr (sizeof(T) == 4) {
-        for (int64_t k = 0; k < width; k += 8) store_rounded(mass + k, load(x + k) - top);
-        for (int64_t k = 0; k < width; k += lanes) store(mass + k, exponential(load(mass + k)));
-    } else {
-        for (int64_t k = 0; k < width; k += 8) store(mass + k, exponential(load(x + k) - top));
-    }
     Vec<double> sums = fill(0.0);
-    for (int64_t k = 0; k < width; k += 8) sums = sums + load_wide(mass + k);
+    for (int64_t k = 0; k < width; k += lanes) {
+        if constexpr (sizeof(T) == 4) {
+            store(to + k, exponential(narrowed(load(x + k) - top, load(x + k + 8) - top)));
+            sums = sums + load_wide(to + k);
+            sums = sums + load_wide(to + k + 8);
+        } else {
+            const Vec<double> mass = exponential(load(x + k) - top);
+            store(to + k, mass);
+            sums = sums + mass;
+        }
+    }
     const double total = sum(sums);
     if (log) {
         const Vec<double> off = fill(__builtin_log(total));
-        for (int64_t k = 0; k < width; k += 8) store_rounded(mass + k, (load(x + k) - top) - off);
+        for (int64_t k = 0; k < width; k += 8) store_rounded(to + k, (load(x + k) - top) - off);
     } else {
         const Vec<T> whole = fill((T)total);
-        for (int64_t k = 0; k < width; k += lanes) store(mass + k, load(mass + k) / whole);
+        for (int64_t k = 0; k < width; k += lanes) store(to + k, load(to + k) / whole);
     }
-    __builtin_memcpy(to, mass, (size_t)n_classes * sizeof(T));
 }
 
 template <class T>
@@ -320,16 +345,18 @@ int64_t posterior_of(const RowsView &view, const RowRule &rule, const double *sc
                      int64_t start, int64_t stop, const RowsView &out) {
     const int64_t n_classes = view.n_classes, width = padded(n_classes);
     RowReader<T> reader(view, stop);
-    const bool direct = is_contiguous(out);
-    const int64_t tile_rows = direct ? 0 : reader.tile_rows;
-    double *memory = (double *)malloc((size_t)(3 * width + width + tile_rows * n_classes) * sizeof(double));
+    // Rows are written with their padding, which the next row covers, but for the last ones, and those
+    // of other layouts, which go through a tile.
+    const int64_t direct_stop = is_contiguous(out) ? stop - (width + n_classes - 1) / n_classes + 1 : start;
+    const int64_t tile_rows = reader.tile_rows;
+    double *memory = (double *)malloc((size_t)(4 * width + tile_rows * n_classes) * sizeof(double));
     if (!memory || !reader.ready()) {
         free(memory);
         return INT64_MIN;
     }
     const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
     double *x = memory + 2 * width;
-    T *mass = (T *)(memory + 3 * width), *tile = (T *)(memory + 4 * width);
+    T *tile = (T *)(memory + 3 * width);
     int64_t result = stop, waiting = 0;
     for (int64_t i = start; i < stop; ++i) {
         const double peak = tilt_any(reader.row(i), n_classes, rule, a, b, x);
@@ -337,8 +364,12 @@ int64_t posterior_of(const RowsView &view, const RowRule &rule, const double *sc
             result = -1 - i;
             break;
         }
-        normalise_row(x, peak, n_classes, log, mass, direct ? (T *)out.data + i * n_classes : tile + waiting * n_classes);
-        if (!direct && (++waiting == tile_rows || i + 1 == stop)) {
+        if (i < direct_stop) {
+            normalise_row(x, peak, n_classes, log, (T *)out.data + i * n_classes);
+            continue;
+        }
+        normalise_row(x, peak, n_classes, log, tile + waiting * n_classes);
+        if (++waiting == tile_rows || i + 1 == stop) {
             write_run(out, i + 1 - waiting, waiting, tile);
             waiting = 0;
         }

@@ -18,10 +18,11 @@ template <class T> inline double row_total(const T *row, int64_t n_classes, doub
 template <class T> inline bool row_peak(const T *row, int64_t n_classes, int64_t &best) {
     constexpr int lanes = Vec<T>::lanes;
     const Vec<T> infinity = fill((T)__builtin_inf());
-    T few[lanes];
-    if (n_classes < lanes) {  // a row of one vector, padded
-        for (int k = 0; k < lanes; ++k) few[k] = k < n_classes ? row[k] : (T)-__builtin_inf();
-        row = few, n_classes = lanes;
+    if (n_classes < lanes) {  // a row of one vector
+        const Vec<T> z = select<T>(first_lanes<T>((int)n_classes), load(row), fill((T)-__builtin_inf()));
+        const T peak = largest(larger(z, fill((T)-__builtin_inf())));
+        best = lowest_bit(bits(z == fill(peak)) | (1u << (lanes - 1)));
+        return bits(z < infinity) == (1u << lanes) - 1 && peak > (T)-__builtin_inf();
     }
     Vec<T> highest = fill((T)-__builtin_inf());
     Mask<T> well = first_lanes<T>(lanes);
