@@ -15,7 +15,7 @@ import numpy as np
 import reprior as rp
 from benchmarks.profile import scores_of
 from benchmarks.timing import Row
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 from reprior.report import write_report
 from reprior.report.room import MOST_BYTES
 

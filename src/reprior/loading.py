@@ -14,10 +14,14 @@ from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.encoding import as_classes
 from reprior.exceptions import FileFormatError
-from reprior.files.calibrators import FORMAT, calibrator_fields
-from reprior.files.documents import parsed
-from reprior.files.fusions import fusion_document, is_fusion
-from reprior.files.trackers import FORMAT as TRACKER
+from reprior.files.documents import (
+    CALIBRATOR_FORMAT,
+    TRACKER_FORMAT,
+    calibrator_fields,
+    fusion_document,
+    is_fusion,
+    parsed,
+)
 
 if TYPE_CHECKING:
     from reprior.fusion import ModalityFusion
@@ -41,8 +45,8 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
     >>> rp.load(path).strength_ == fitted.strength_
     True
     """
-    document = parsed(path, FORMAT)
-    if isinstance(document, dict) and document.get("format") == TRACKER:
+    document = parsed(path, CALIBRATOR_FORMAT)
+    if isinstance(document, dict) and document.get("format") == TRACKER_FORMAT:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a calibrator or a fusion. Got a prior tracker. Read it "
             f"with PriorTracker.load."
@@ -54,7 +58,7 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
 
 def load_calibrator(path: str | os.PathLike[str]) -> PosteriorCalibrator:
     """Read a calibrator; refuse a fusion, where it can be no help."""
-    document = parsed(path, FORMAT)
+    document = parsed(path, CALIBRATOR_FORMAT)
     if is_fusion(document):
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a calibrator of one model. Got a fusion of several. "

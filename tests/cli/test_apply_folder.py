@@ -63,7 +63,7 @@ def test_files_that_are_written_stay_when_a_later_one_fails(fitted, run):
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, OSError(28, "full"), MemoryError])
 def test_files_that_are_written_stay_when_the_work_is_ended(shards, run, monkeypatch, end):
-    from reprior.files.writers.tables import ParquetWriter
+    from reprior.files.formats.parquet import ParquetWriter
 
     write_rows, calls = ParquetWriter.write, []
 
@@ -82,7 +82,7 @@ def test_files_that_are_written_stay_when_the_work_is_ended(shards, run, monkeyp
 
 
 def test_what_a_killed_run_has_left_is_swept(shards, run, monkeypatch):
-    from reprior.files import rooms
+    from reprior.files import atomic as rooms
 
     out = shards / "out"
     out.mkdir()
@@ -228,11 +228,11 @@ def test_an_output_that_was_there_stays(shards, run):
 
 
 def test_both_files_of_an_array_are_left_out(fitted, run, monkeypatch):
-    from reprior.files import score_file
+    from reprior.files import scores as score_files
 
     for i in range(2):
         np.save(fitted / f"{i}.npy", data(i).scores)
-    monkeypatch.setattr(score_file, "MAX_ROWS", 50)
+    monkeypatch.setattr(score_files, "MAX_ROWS", 50)
     whole = fitted / "0.npy"
     shorter = whole.read_bytes()[:-400]
     opened = []
@@ -266,7 +266,7 @@ def test_a_full_disk_is_no_damage_to_pass_over(shards, run, monkeypatch):
     def full(*_given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("reprior.files.writers.tables.ParquetWriter.write", full)
+    monkeypatch.setattr("reprior.files.formats.parquet.ParquetWriter.write", full)
     result = apply(run, shards, f"{shards / 'out'}/", "--skip-unreadable")
     assert is_one_sentence(result)
     assert "the disk is full" in result.err

@@ -17,7 +17,7 @@ from tests.cli.shared import COUNTS, FORMATS, NAMES, Data, is_one_sentence, writ
 import reprior as rp
 from reprior.cli import app, estimate
 from reprior.cli.estimate import sample_labelled_rows
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 
 PRIOR = rp.prior_from_counts(COUNTS)
 MIX = np.array([0.2, 0.3, 0.5])

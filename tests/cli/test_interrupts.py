@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from reprior.files.score_file import ScoreFile
+from reprior.files.scores import ScoreFile
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.tuning.shared import assert_same_counts, switch_multiset
 
 import reprior as rp
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 
 TEMPERATURE_TOLERANCE = 1e-6
 """Newton stops at steps of 1e-6 relative to 1/T, and then errs by the square of that; sums over

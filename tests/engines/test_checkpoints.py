@@ -17,7 +17,7 @@ import reprior as rp
 from reprior.engines import chunked, fit
 from reprior.engines.checkpoints import Checkpoint, _moment
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files import score_file
+from reprior.files import scores as score_files
 from reprior.files.scores import open_scores
 
 
@@ -163,7 +163,7 @@ def test_other_chunks_are_refused(tmp_path, others):
 @pytest.fixture
 def shards(tmp_path, monkeypatch):
     """Three npy files and their labels, read in chunks of eight samples."""
-    monkeypatch.setattr(score_file, "MAX_ROWS", 8)
+    monkeypatch.setattr(score_files, "MAX_ROWS", 8)
     data, folder = flat(2, 90), tmp_path / "shards"
     folder.mkdir()
     for i in range(3):
@@ -253,9 +253,9 @@ KILLED = """
 import os, signal, sys
 import reprior as rp
 from reprior.engines.checkpoints import Checkpoint
-from reprior.files import score_file
+from reprior.files import scores as score_files
 from reprior.files.scores import open_scores
-score_file.MAX_ROWS = 8
+score_files.MAX_ROWS = 8
 folder, saved = sys.argv[1:]
 scores = open_scores(folder + "/scores-*.npy", labels=folder + "/labels-*.npy", kind="logits")
 def progress(done):

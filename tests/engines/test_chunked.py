@@ -29,8 +29,8 @@ import reprior as rp
 from reprior.core import threads
 from reprior.engines import chunked, passes
 from reprior.exceptions import OptionError, RepriorWarning
-from reprior.files import score_file
-from reprior.files.chunk import Chunk
+from reprior.files import scores as score_files
+from reprior.files.chunks import Chunk
 from reprior.files.scores import open_scores
 
 NAMES = ["ant", "bee", "cow", "dog"]
@@ -326,7 +326,7 @@ def test_files_that_change_between_passes_are_noticed():
 def test_a_fit_where_no_thread_can_be_started(tmp_path, monkeypatch):
     data = flat(1)
     np.savez(tmp_path / "a.npz", scores=data.scores, labels=data.labels)
-    monkeypatch.setattr(score_file, "MAX_ROWS", 10)
+    monkeypatch.setattr(score_files, "MAX_ROWS", 10)
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "4")
     monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
 

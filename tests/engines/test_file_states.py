@@ -13,8 +13,7 @@ import reprior as rp
 from reprior.engines import passes, target_prior
 from reprior.engines.file_states import sources_of
 from reprior.exceptions import OptionError
-from reprior.files.score_file import ScoreFile
-from reprior.files.scores import open_scores
+from reprior.files.scores import ScoreFile, open_scores
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.engines.shared import cuts, flat, images
 import reprior as rp
 from reprior.engines import fingerprint
 from reprior.engines.fingerprint import BLOCK, Digest
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 
 
 @given(cuts(6))

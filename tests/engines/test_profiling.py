@@ -67,7 +67,7 @@ def test_an_error_in_the_digest_is_not_lost(monkeypatch):
 
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 5, 9, 30, 90])
 def test_files_in_chunks_of_any_size_are_as_in_memory(tmp_path, monkeypatch, n_parts):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", -(-90 // n_parts))
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", -(-90 // n_parts))
     whole = data()
     np.save(tmp_path / "scores.npy", whole.scores.astype(np.float32))
     np.save(tmp_path / "labels.npy", whole.labels)
@@ -189,7 +189,7 @@ def switching_first(whole):
 def test_bins_are_begun_as_soon_as_too_many_switches_are_sure(
     tmp_path, monkeypatch, resolution, weigh
 ):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     monkeypatch.setattr(chunked, "MOST_SWITCHES", 60)
     whole, kept = weigh(data(600)), []
     coarsen = LeanSum.coarsen
@@ -212,7 +212,7 @@ def test_bins_are_begun_as_soon_as_too_many_switches_are_sure(
 def test_switches_are_kept_in_another_pass_where_too_many_were_foreseen_in_vain(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     whole, n = switching_first(data(600))
     monkeypatch.setattr(chunked, "MOST_SWITCHES", n)
     passes, file = Passes(), in_a_file(tmp_path, whole)
@@ -230,7 +230,7 @@ def test_switches_are_kept_in_another_pass_where_too_many_were_foreseen_in_vain(
 
 @pytest.mark.parametrize("times, passes, latest", [(0.9, 1, None), (1.5, 1, 1.1), (3.0, 1, 0.5)])
 def test_shuffled_files_are_read_once(tmp_path, monkeypatch, times, passes, latest):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     whole, kept = data(600), []
     n = rp.StrengthProfile.from_scores(
         whole.scores, whole.labels, source_prior=whole.prior
@@ -260,7 +260,7 @@ def test_shuffled_files_are_read_once(tmp_path, monkeypatch, times, passes, late
 
 
 def test_what_was_foreseen_in_vain_is_not_foreseen_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     some, sure = flat(2, 600, shift=1.5), np.arange(3000) % 4  # the best of some lies far up
     whole = replace(
         some,
@@ -281,7 +281,7 @@ def test_what_was_foreseen_in_vain_is_not_foreseen_again(tmp_path, monkeypatch):
 def test_the_bits_of_fractional_weights_are_of_the_data_alone(
     tmp_path, monkeypatch, n_threads, saved
 ):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     monkeypatch.setattr(chunked, "AUTO_RESOLUTION", 0.05)
 
     def table(whole, folder, n_threads, saved):
@@ -307,7 +307,7 @@ def test_the_bits_of_fractional_weights_are_of_the_data_alone(
 
 
 def test_one_thread_at_a_time_adds_to_the_sum(tmp_path, monkeypatch):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "4")
     _pool.cache_clear()
     whole, inside, add = data(600), [], ProfileSum.add
@@ -343,7 +343,7 @@ def test_bins_that_were_asked_for_stay_where_nothing_switches(tmp_path):
 
 @pytest.mark.parametrize("ended", [(2, 600), (1, 600), (2, 300), (2, 10)])
 def test_a_fit_ended_there_goes_on(tmp_path, monkeypatch, caplog, ended):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 10)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     whole, n = switching_first(data(600))
     monkeypatch.setattr(chunked, "MOST_SWITCHES", n)
     passes, file = Passes(), in_a_file(tmp_path, whole)

@@ -14,7 +14,7 @@ from tests.engines.shared import assert_same_fit, flat, quietly
 from reprior.engines import fit
 from reprior.engines.checkpoints import Checkpoint
 from reprior.exceptions import OptionError, ScoresError
-from reprior.files import score_file
+from reprior.files import scores as score_files
 from reprior.files.archive import read_archive, write_archive
 from reprior.files.scores import open_scores
 
@@ -57,7 +57,7 @@ def damage(path, row):
 @pytest.fixture
 def shards(tmp_path, monkeypatch):
     """Three parquet files in row groups of ten, read in chunks of ten."""
-    monkeypatch.setattr(score_file, "MAX_ROWS", 10)
+    monkeypatch.setattr(score_files, "MAX_ROWS", 10)
     data, folder = widened(), tmp_path / "shards"
     folder.mkdir()
     for i in range(3):
@@ -311,7 +311,7 @@ def test_chunks_have_no_files_to_name(tmp_path, caplog):
 
 
 def test_other_content_of_the_same_size_and_time_is_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(score_file, "MAX_ROWS", 10)
+    monkeypatch.setattr(score_files, "MAX_ROWS", 10)
     data = flat(3, 3 * ROWS, shift=0.4)
     path, saved = tmp_path / "a.npz", tmp_path / "saved"
     np.savez(path, scores=data.scores, labels=data.labels)

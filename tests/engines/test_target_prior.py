@@ -16,7 +16,7 @@ import reprior as rp
 from reprior.core.shift import METHODS, newton
 from reprior.engines import estimate_target_prior, target_prior
 from reprior.exceptions import FileFormatError, RepriorWarning
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 from reprior.files.scores import open_scores
 
 TOLERANCE = 1e-9
@@ -117,7 +117,7 @@ def test_images_and_classes_first(axis, method):
 
 @pytest.mark.parametrize("method", ["em", "bbse"])
 def test_files_are_chunks(tmp_path, monkeypatch, method):
-    monkeypatch.setattr("reprior.files.score_file.MAX_ROWS", 30)
+    monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 30)
     monkeypatch.setattr(target_prior, "KEPT_SCORES", 10)
     scores, (seen, labels) = world(4)
     for i, part in enumerate(cut(scores, [80])):

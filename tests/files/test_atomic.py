@@ -11,7 +11,7 @@ import pytest
 import reprior as rp
 from reprior.exceptions import OptionError
 from reprior.files.atomic import atomic_paths, atomic_write
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 from reprior.report import write_report
 
 

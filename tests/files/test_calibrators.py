@@ -6,7 +6,7 @@ import json
 import pytest
 
 from reprior.exceptions import FileFormatError
-from reprior.files.calibrators import PROMISED, read_calibrator, write_calibrator
+from reprior.files.documents import PROMISED, read_calibrator, write_calibrator
 
 FIELDS = {
     "strength": 1.25,

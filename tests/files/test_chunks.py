@@ -12,7 +12,7 @@ import pytest
 from tests.files.shared import FORMATS, write
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
-from reprior.files import score_file
+from reprior.files import scores as score_files
 from reprior.files.chunks import LeftOut, said_of
 from reprior.files.scores import open_scores
 
@@ -70,7 +70,7 @@ def test_labels_of_their_own_go_along(tmp_path, first, together):
 
 
 def test_few_classes_make_chunks_of_at_most_so_many_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(score_file, "MAX_ROWS", 7)
+    monkeypatch.setattr(score_files, "MAX_ROWS", 7)
     np.save(tmp_path / "a.npy", np.zeros((20, 2)))
     assert [len(chunk) for chunk in open_scores(tmp_path / "a.npy")] == [7, 7, 6]
 

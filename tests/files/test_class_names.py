@@ -3,7 +3,7 @@
 import pytest
 
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.class_names import as_class_names, read_class_names
+from reprior.files.text_files import as_class_names, read_class_names
 
 
 @pytest.mark.parametrize(

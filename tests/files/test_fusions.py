@@ -8,8 +8,14 @@ import pytest
 
 import reprior as rp
 from reprior.exceptions import FileFormatError
-from reprior.files.documents import parsed
-from reprior.files.fusions import CHOICES, FORMAT, fusion_document, is_fusion, write_fusion
+from reprior.files.documents import (
+    CHOICES,
+    FUSION_FORMAT,
+    fusion_document,
+    is_fusion,
+    parsed,
+    write_fusion,
+)
 
 REFERENCE = {"mean": 0.5, "std": 0.1}
 FIELDS = {
@@ -37,14 +43,14 @@ FIELDS = {
 
 
 def read(path):
-    return fusion_document(path, parsed(path, FORMAT))
+    return fusion_document(path, parsed(path, FUSION_FORMAT))
 
 
 def test_round_trip(tmp_path):
     path = tmp_path / "fusion.json"
     write_fusion(path, FIELDS)
     assert read(path) == {"format": "reprior fusion", "format_version": 1, **FIELDS}
-    assert is_fusion(parsed(path, FORMAT))
+    assert is_fusion(parsed(path, FUSION_FORMAT))
     loaded = rp.load(path)
     assert loaded.strengths_ == {"rgb": 1.0, "dèpth": -0.5}
 

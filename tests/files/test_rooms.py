@@ -9,8 +9,8 @@ import sys
 import pytest
 from tests.child_processes import ended, started
 
-from reprior.files import rooms
-from reprior.files.rooms import OLD, new_room, sweep
+from reprior.files import atomic as rooms
+from reprior.files.atomic import OLD, new_room, sweep
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_old_data_get_their_name_back_unless_new_ones_have_it(tmp_path, dead, re
 
 def test_where_processes_cannot_be_asked_for_nothing_goes(tmp_path, dead, monkeypatch):
     room = room_of(tmp_path, dead)
-    monkeypatch.setattr("reprior.files.rooms.os.name", "nt")
+    monkeypatch.setattr("reprior.files.atomic.os.name", "nt")
     runs = rooms._runs(dead)
     monkeypatch.undo()
     assert runs

@@ -8,7 +8,7 @@ import pytest
 
 import reprior as rp
 from reprior.exceptions import FileFormatError
-from reprior.files.trackers import FORMAT, read_tracker, write_tracker
+from reprior.files.documents import TRACKER_FORMAT, read_tracker, write_tracker
 
 FIELDS = {
     "source_prior": [0.75, 0.25],
@@ -31,7 +31,7 @@ FIELDS = {
 def test_round_trip(tmp_path):
     path = tmp_path / "tracker.json"
     write_tracker(path, FIELDS)
-    assert read_tracker(path) == {"format": FORMAT, "format_version": 1, **FIELDS}
+    assert read_tracker(path) == {"format": TRACKER_FORMAT, "format_version": 1, **FIELDS}
     assert rp.PriorTracker.load(path).n_samples == 1003
 
 
@@ -102,7 +102,7 @@ def test_other_files_are_refused(tmp_path):
     path = tmp_path / "tracker.json"
     for document, words in (
         ({**FIELDS, "format": "reprior calibrator", "format_version": 1}, "without that mark"),
-        ({**FIELDS, "format": FORMAT, "format_version": 2}, "newer reprior"),
+        ({**FIELDS, "format": TRACKER_FORMAT, "format_version": 2}, "newer reprior"),
         ([1, 2], "without that mark"),
     ):
         path.write_text(json.dumps(document))

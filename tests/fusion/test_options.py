@@ -7,7 +7,7 @@ import pytest
 
 import reprior as rp
 from reprior.exceptions import OptionError
-from reprior.files.fusions import CHOICES
+from reprior.files.documents import CHOICES
 from reprior.fusion.options import (
     FLATTEN_BY,
     MISSING,

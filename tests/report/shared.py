@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import reprior as rp
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 
 DATA = re.compile(r'<script type="application/json" id="report-data">(.*?)</script>', re.DOTALL)
 

@@ -22,7 +22,7 @@ from tests.report.shared import (
 import reprior as rp
 from reprior.core.prior import slopes
 from reprior.exceptions import LabelsError, NotFittedError, OptionError, PriorError
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 from reprior.report import write_report
 from reprior.report.headline import (
     JUDGED_ELSEWHERE,

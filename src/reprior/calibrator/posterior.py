@@ -363,7 +363,7 @@ class PosteriorCalibrator(Fitted):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibrator to a JSON file, atomically. :func:`reprior.load` reads it."""
         from reprior.calibrator.document import document_of
-        from reprior.files.calibrators import write_calibrator
+        from reprior.files.documents import write_calibrator
 
         write_calibrator(path, document_of(self._fitted))
 

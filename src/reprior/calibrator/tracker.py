@@ -40,7 +40,7 @@ from reprior.core.shift.tracking import (
     track,
 )
 from reprior.exceptions import OptionError, RepriorWarning
-from reprior.files.trackers import read_tracker, write_tracker
+from reprior.files.documents import read_tracker, write_tracker
 
 __all__ = ["PriorTracker"]
 

@@ -14,7 +14,7 @@ from reprior.exceptions import FileFormatError, LabelsError, OptionError
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = [
     "class_axis_of",

@@ -28,12 +28,12 @@ from reprior.cli.options import (
 from reprior.cli.outputs import check_output, refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
+from reprior.files.atomic import sweep
 from reprior.files.chunks import LeftOut, said_of
 from reprior.files.formats.interface import DamagedError
-from reprior.files.rooms import sweep
 
 if TYPE_CHECKING:
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["command"]
 

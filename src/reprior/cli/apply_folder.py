@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from reprior.cli.applying import Applying
 from reprior.cli.outputs import refuse_inputs
 from reprior.exceptions import OptionError
-from reprior.files.atomic import output_target
+from reprior.files.atomic import output_target, sweep
 from reprior.files.chunks import UNREADABLE, LeftOut
 from reprior.files.detect import is_store
-from reprior.files.rooms import sweep
 
 if TYPE_CHECKING:
-    from reprior.files.chunk import Chunk
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.chunks import Chunk
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["earlier_outputs", "is_folder", "one_by_one", "write_all"]
 
@@ -69,8 +68,8 @@ def write_all(
     of the rows before the damage: what was left out stands in its place. An error, or Ctrl-C, has
     a note of how many there are.
     """
-    from reprior.files.opening import none_left
     from reprior.files.output import output_format, output_paths
+    from reprior.files.scores import none_left
 
     made = [
         output_paths(path, output_format(path, scores))

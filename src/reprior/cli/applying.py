@@ -16,9 +16,9 @@ from reprior.core.binary import is_single_score
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.cli.session import Session
-    from reprior.files.chunk import Chunk
+    from reprior.files.chunks import Chunk
     from reprior.files.costs import Costs
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["Applying", "costs_of", "decide"]
 

@@ -32,7 +32,7 @@ from reprior.exceptions import LabelsError, OptionError
 
 if TYPE_CHECKING:
     from reprior.core.shift.report import TargetPriorReport
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["command", "sample_labelled_rows"]
 
@@ -265,7 +265,7 @@ def sample_labelled_rows(
 
     Examples
     --------
-    >>> from reprior.files.chunk import Chunk
+    >>> from reprior.files.chunks import Chunk
     >>> chunk = Chunk(np.eye(3), np.array([0, 1, 255]))
     >>> _, labels, n = sample_labelled_rows([chunk], class_axis=-1, ignore_index=255, most=9)
     >>> labels.tolist(), n

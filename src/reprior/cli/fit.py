@@ -32,7 +32,7 @@ from reprior.cli.tuning import NumberOr, Tuning, check_metrics, tuning_options
 from reprior.exceptions import OptionError
 
 if TYPE_CHECKING:
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["command"]
 

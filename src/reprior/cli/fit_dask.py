@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.cli.session import Session
     from reprior.engines.dask_shards import ShardOptions
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["Place", "first_shard", "fit_on_dask", "place_options"]
 
@@ -136,7 +136,7 @@ def fit_on_dask(
 
 def _shard_options(reading: Reading, kind: str) -> ShardOptions:
     from reprior.engines.dask_shards import ShardOptions
-    from reprior.files.class_names import as_class_names
+    from reprior.files.text_files import as_class_names
 
     return ShardOptions(
         kind=kind,

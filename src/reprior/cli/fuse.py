@@ -38,8 +38,8 @@ from reprior.exceptions import OptionError, RepriorError, ScoresError
 from reprior.fusion.options import ORDERS
 
 if TYPE_CHECKING:
-    from reprior.files.chunk import Chunk
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.chunks import Chunk
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["aligned", "command"]
 

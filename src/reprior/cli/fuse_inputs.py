@@ -21,8 +21,8 @@ from reprior.cli.session import Session
 from reprior.exceptions import FileFormatError, OptionError, ScoresError
 
 if TYPE_CHECKING:
-    from reprior.files.chunk import Chunk
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.chunks import Chunk
+    from reprior.files.scores import ScoreFile
     from reprior.fusion import ModalityFusion
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from reprior.exceptions import ScoresError
 
 if TYPE_CHECKING:
-    from reprior.files.chunk import Chunk
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.chunks import Chunk
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["aligned"]
 

@@ -13,7 +13,7 @@ from reprior.metrics.count_metrics import CountMetric
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
     from reprior.metrics.counts import ClassCounts
 
 __all__ = [

@@ -28,7 +28,7 @@ from reprior.exceptions import FileFormatError, OptionError, PriorError
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = [
     "ID_COLUMN",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["command"]
 

@@ -14,7 +14,7 @@ from reprior.files.formats.interface import NamedLabels, ReadOptions
 from reprior.files.labels import LabelFile, is_index, open_labels, plain_label
 
 if TYPE_CHECKING:
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["refuse_other_rows"]
 

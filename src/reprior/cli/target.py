@@ -15,7 +15,7 @@ from reprior.cli.session import Session
 from reprior.exceptions import LabelsError, OptionError, ScoresError
 
 if TYPE_CHECKING:
-    from reprior.files.score_file import ScoreFile
+    from reprior.files.scores import ScoreFile
 
 __all__ = ["sample_rows", "target_prior_of"]
 
@@ -131,7 +131,7 @@ def sample_rows(
     Examples
     --------
     >>> import numpy as np
-    >>> from reprior.files.chunk import Chunk
+    >>> from reprior.files.chunks import Chunk
     >>> rows, n = sample_rows([Chunk(np.eye(3)), Chunk(np.eye(3))], class_axis=-1, most=4)
     >>> rows.shape, n
     ((4, 3), 6)

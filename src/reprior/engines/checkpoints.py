@@ -13,7 +13,7 @@ import numpy as np
 
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.archive import read_archive, write_archive
-from reprior.files.score_file import ScoreFile
+from reprior.files.scores import ScoreFile
 
 __all__ = ["Checkpoint", "Saved", "options_of"]
 

@@ -24,7 +24,7 @@ from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_l
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
-from reprior.files.opening import refuse_twice
+from reprior.files.scores import refuse_twice
 from reprior.profile.dask_arrays import (
     ArrayPieces,
     Bins,

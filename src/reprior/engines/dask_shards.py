@@ -22,8 +22,7 @@ from reprior.exceptions import (
     require,
 )
 from reprior.files.formats.interface import NoRowsError, Reader, apart, few
-from reprior.files.score_file import ScoreFile
-from reprior.files.scores import expand_paths, open_scores
+from reprior.files.scores import ScoreFile, expand_paths, open_scores
 
 __all__ = [
     "FileState",

@@ -23,7 +23,7 @@ from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import Part, Progress, Stream
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import LeftOut, said_of
-from reprior.files.score_file import ScoreFile
+from reprior.files.scores import ScoreFile
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.reliability import Reliability

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reprior.exceptions import OptionError
-from reprior.files.score_file import ScoreFile
+from reprior.files.scores import ScoreFile
 
 __all__ = ["refuse_changed", "refuse_other_samples", "sources_of", "state_of"]
 

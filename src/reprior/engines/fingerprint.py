@@ -11,7 +11,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.engines.stream import as_chunk
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 
 __all__ = ["Digest", "Known", "digest"]
 

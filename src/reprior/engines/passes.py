@@ -20,7 +20,7 @@ from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.engines.stream import Stream
 from reprior.exceptions import OptionError
-from reprior.files.score_file import ScoreFile
+from reprior.files.scores import ScoreFile
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading

@@ -28,9 +28,8 @@ from reprior.engines.resuming import (
     tell,
 )
 from reprior.engines.stream import Part, Stream
-from reprior.files.chunk import Chunk
-from reprior.files.chunks import FileChunk, LeftOut, Place
-from reprior.files.score_file import ScoreFile
+from reprior.files.chunks import Chunk, FileChunk, LeftOut, Place
+from reprior.files.scores import ScoreFile
 from reprior.profile.binning import GrossTable, n_cells
 from reprior.profile.merging import MOST_CELLS, ProfileSum
 from reprior.profile.profile import StrengthProfile

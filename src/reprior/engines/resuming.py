@@ -12,9 +12,8 @@ from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.fingerprint import Digest, Known
 from reprior.engines.stream import Progress, as_chunk
 from reprior.exceptions import OptionError
-from reprior.files.chunk import Chunk
-from reprior.files.chunks import LeftOut, Place
-from reprior.files.score_file import ScoreFile
+from reprior.files.chunks import Chunk, LeftOut, Place
+from reprior.files.scores import ScoreFile
 
 __all__ = [
     "as_left_out",

@@ -16,8 +16,8 @@ from reprior.core.checks import check_labels, check_sample_weight
 from reprior.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
-from reprior.files.chunk import Chunk
-from reprior.files.score_file import ScoreFile
+from reprior.files.chunks import Chunk
+from reprior.files.scores import ScoreFile
 from reprior.profile.data import TuningData
 from reprior.profile.reading import anything_counts
 

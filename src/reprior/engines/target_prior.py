@@ -25,9 +25,8 @@ from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import KEPT_SCORES
 from reprior.engines.stream import Progress, as_chunk, located, refuse_paths
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
-from reprior.files.chunk import Chunk
-from reprior.files.chunks import said_of
-from reprior.files.score_file import ScoreFile
+from reprior.files.chunks import Chunk, said_of
+from reprior.files.scores import ScoreFile
 
 __all__ = ["estimate_target_prior"]
 

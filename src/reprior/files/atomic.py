@@ -4,25 +4,99 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
+import re
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from reprior.exceptions import OptionError
 from reprior.files.interrupts import held_back, refuse_to_go_on
-from reprior.files.rooms import OLD, new_room
 
-__all__ = ["atomic_paths", "atomic_write", "output_target"]
+__all__ = [
+    "OLD",
+    "atomic_paths",
+    "atomic_write",
+    "new_room",
+    "output_target",
+    "sweep",
+]
+
+
+OLD = "old"
+"""Where old data are kept in a room while the new take their name."""
+
+
+_NAME = re.compile(r"\.reprior-([0-9a-f]{8})-([0-9]+)-[a-z0-9_]{8}")
+
+
+def new_room(folder: Path) -> Path:
+    """Make a room in a folder."""
+    return Path(tempfile.mkdtemp(prefix=f".reprior-{_machine()}-{os.getpid()}-", dir=folder))
+
+
+def sweep(folder: Path) -> None:
+    """Remove the rooms that processes of this machine have left in a folder when they were killed.
+
+    Those of processes that run, of other machines, and whatever has another name stay. Data that
+    were about to be replaced get their name back.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            rooms = [Path(entry) for entry in entries if _NAME.fullmatch(entry.name)]
+    except OSError:  # a folder may be one to write to, and not to look into
+        return
+    for room in rooms:
+        found = _NAME.fullmatch(room.name)
+        if found is not None and found[1] == _machine() and not _runs(int(found[2])):
+            _restore_old(room)
+            shutil.rmtree(room, ignore_errors=True)
+
+
+def _restore_old(room: Path) -> None:
+    """Give old data their name again, where new ones have not taken it."""
+    for new in room.iterdir():
+        target = room.parent / new.name
+        if new.name != OLD and os.path.lexists(room / OLD) and not os.path.lexists(target):
+            with suppress(OSError):
+                os.rename(room / OLD, target)
+
+
+@cache
+def _machine() -> str:
+    """A mark of where process numbers are known: the machine, or a container on it."""
+    inside = ""
+    with suppress(OSError):
+        inside = os.readlink("/proc/self/ns/pid")
+    return f"{zlib.crc32(f'{platform.node()} {inside}'.encode()):08x}"
+
+
+def _runs(pid: int) -> bool:
+    """Whether there is such a process; where that cannot be asked, it is taken to be."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
 
 #: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
 _NEW_FILE_MODE = 0o666
 
+
 #: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 #: How errors call what is no regular file.
 _FILE_TYPES = {
@@ -114,7 +188,7 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     Each path is in the folder of its target. Nothing is there yet: the block creates a file or a
     folder at each. All take their names at the end, or, after an error or an interrupt, none
     does: targets that were replaced already get their old contents back. What a killed process
-    leaves is removed by :func:`reprior.files.rooms.sweep`. A target is a new name, a regular file
+    leaves is removed by :func:`reprior.files.atomic.sweep`. A target is a new name, a regular file
     or, where the block creates a folder, a folder; see :func:`output_target`.
 
     Examples

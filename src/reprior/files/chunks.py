@@ -1,4 +1,4 @@
-"""Going through score files from one chunk to the next, with the labels that belong to them."""
+"""Chunks of score files, one after another, with the labels that belong to them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
-from reprior.files.chunk import Chunk
 from reprior.files.formats.interface import Block, Reader, Vector, few
-from reprior.files.labels import LabelCoder, LabelFile
-from reprior.files.own_labels import OwnLabels
+from reprior.files.labels import LabelCoder, LabelFile, OwnLabels
 
 __all__ = [
     "UNREADABLE",
+    "Chunk",
     "FileChunk",
     "Group",
     "LeftOut",
@@ -28,6 +27,62 @@ __all__ = [
     "label_mismatch",
     "said_of",
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some consecutive samples.
+
+    Attributes
+    ----------
+    scores : array
+        (n, K), (n, K, H, W) … with the class axis where the source says; (n,) or (n, 1) where a
+        model of two classes gives one score.
+    labels : array of int64 or None
+        Class indices, of the scores' shape without the class axis.
+    weight : array or None
+        Weights of the samples.
+    start : int
+        Index of the first sample in the whole set, for error sentences.
+    extra : pyarrow.Table or None
+        All original columns of these rows, where a table was opened with ``keep=True``.
+    source : int
+        Index of the file these samples come from, among several.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> chunk = Chunk(np.zeros((3, 2)), np.array([0, 1, 1]), start=6)
+    >>> len(chunk), chunk.stop
+    (3, 9)
+    """
+
+    scores: Any
+    labels: Any | None = None
+    weight: Any | None = None
+    start: int = 0
+    extra: Any | None = None
+    source: int = 0
+
+    def __len__(self) -> int:
+        return int(self.scores.shape[0])
+
+    @property
+    def n_labels(self) -> int:
+        """Number of samples by their labels."""
+        shape = np.shape(self.labels) if self.labels is not None else ()
+        return int(shape[0]) if shape else 1
+
+    def sample_axis(self, class_axis: int) -> int:
+        """The axis of the samples in the scores: the first that is not the classes'."""
+        n_axes = len(np.shape(self.scores))
+        return 1 if n_axes > 1 and class_axis in (0, -n_axes) else 0
+
+    @property
+    def stop(self) -> int:
+        """Index of the sample after the last one."""
+        return self.start + len(self)
+
 
 #: What a file that cannot be read raises. Wrong values in a file that can be are no such fault.
 UNREADABLE = (OSError, FileFormatError)

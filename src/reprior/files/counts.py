@@ -12,7 +12,6 @@ import numpy as np
 
 from reprior.core.checks import check_choice
 from reprior.exceptions import FileFormatError, LabelsError, PriorError
-from reprior.files.class_names import as_class_names, read_class_names
 from reprior.files.formats.interface import NamedLabels, ReadOptions, few
 from reprior.files.labels import (
     LabelCoder,
@@ -22,7 +21,16 @@ from reprior.files.labels import (
     whole_numbers,
 )
 from reprior.files.scores import expand_paths
-from reprior.files.text_files import csv_rows, is_json, json_of, order_of, refuse_twice, text_of
+from reprior.files.text_files import (
+    as_class_names,
+    csv_rows,
+    is_json,
+    json_of,
+    order_of,
+    read_class_names,
+    refuse_twice,
+    text_of,
+)
 
 __all__ = ["counts_from_labels", "read_class_names", "read_counts", "read_prior"]
 

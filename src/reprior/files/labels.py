@@ -32,6 +32,7 @@ __all__ = [
     "IGNORED",
     "LabelCoder",
     "LabelFile",
+    "OwnLabels",
     "is_index",
     "odd_integers",
     "open_labels",
@@ -39,13 +40,17 @@ __all__ = [
     "whole_numbers",
 ]
 
+
 IGNORED = -1
 """The index that an ignored *name* gets; an ignored integer stays what it is."""
 
+
 _INTEGER = re.compile(r"\s*[+-]?\d+(?:\.0*)?\s*")
+
 
 #: Labels beyond this are cut to it: exact in float64, and far from any number of classes.
 _LARGEST = 1 << 53
+
 
 #: Words that are the header of a column of labels, and no label.
 _HEADERS = frozenset({"label", "labels", "class", "classes", "target", "targets", "y", "category"})
@@ -370,3 +375,54 @@ def _is_header(
 
 def _where(path: Path, start: int) -> Callable[[int], str]:
     return lambda row: f"row {start + row} of {os.fspath(path)!r}"
+
+
+class OwnLabels:
+    """Labels of files of their own, handed out as many at a time as there are scores."""
+
+    def __init__(self, files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> None:
+        self._blocks = _encoded(files, coder, rows)
+        self._held: list[Vector] = []
+        self.taken = 0
+
+    def take(self, n: int) -> Vector | None:
+        """Return the next ``n`` labels, or None where there are fewer."""
+        held = sum(map(len, self._held))
+        while held < n:
+            part = next(self._blocks, None)
+            if part is None:
+                self.taken += held
+                return None
+            self._held.append(part)
+            held += len(part)
+        whole = np.concatenate(self._held) if len(self._held) != 1 else self._held[0]
+        self._held = [whole[n:]] if held > n else []
+        self.taken += n
+        return whole[:n]
+
+    def drop(self, n: int) -> None:
+        """Let the next ``n`` labels go, or all where there are fewer."""
+        while n > 0:
+            part = self._held.pop(0) if self._held else next(self._blocks, None)
+            if part is None:
+                return
+            if len(part) > n:
+                self._held.insert(0, part[n:])
+            self.taken += min(n, len(part))
+            n -= len(part)
+
+    def rest(self) -> int:
+        """Return how many labels are left, and let them go."""
+        return sum(map(len, self._held)) + sum(map(len, self._blocks))
+
+
+def _encoded(files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> Iterator[Vector]:
+    for file in files:
+        row = 0
+
+        def where(i: int, file: LabelFile = file) -> str:
+            return f"{file.place(row + i)} of {os.fspath(file.path)!r}"  # noqa: B023 - asked at once
+
+        for labels in file.blocks(rows):
+            yield coder.encode(labels, where)
+            row += len(labels)

@@ -12,23 +12,21 @@ from typing import Any, cast
 
 from reprior.exceptions import FileFormatError, OptionError
 from reprior.files.atomic import atomic_paths, output_target
-from reprior.files.chunk import Chunk
-from reprior.files.class_names import as_class_names
+from reprior.files.chunks import Chunk
 from reprior.files.detect import FORMATS, format_of_name, is_store
-from reprior.files.formats.columns import PREDICTION, SCORE_SUFFIX
-from reprior.files.formats.interface import Reader, apart, few
-from reprior.files.formats.tables import TableReader
-from reprior.files.score_file import ScoreFile
-from reprior.files.writers.writer import Layout, Writer
+from reprior.files.formats.interface import Layout, Reader, Writer, apart, few
+from reprior.files.formats.tables import PREDICTION, SCORE_SUFFIX, TableReader
+from reprior.files.scores import ScoreFile
+from reprior.files.text_files import as_class_names
 
 __all__ = ["open_output", "output_format", "output_paths"]
 
 _WRITERS = {
-    "npy": ("arrays", "NpyWriter"),
-    "npz": ("arrays", "NpzWriter"),
-    "csv": ("tables", "CsvWriter"),
-    "parquet": ("tables", "ParquetWriter"),
-    "zarr": ("zarr", "ZarrWriter"),
+    "npy": "NpyWriter",
+    "npz": "NpzWriter",
+    "csv": "CsvWriter",
+    "parquet": "ParquetWriter",
+    "zarr": "ZarrWriter",
 }
 
 
@@ -103,9 +101,8 @@ def open_output(
     if decisions is not None:
         layout = replace(layout, decisions=tuple(decisions))
     with atomic_paths(*targets) as fresh:
-        module, writer_name = _WRITERS[name]
-        module = f"reprior.files.writers.{module}"
-        make = getattr(importlib.import_module(module), writer_name)
+        module = importlib.import_module(f"reprior.files.formats.{name}")
+        make = getattr(module, _WRITERS[name])
         writer = _CountedWriter(cast(Writer, make(fresh, layout)))
         try:
             yield writer

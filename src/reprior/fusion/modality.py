@@ -13,7 +13,7 @@ from reprior.core.flatten import EntropyReference
 from reprior.core.prior import slopes
 from reprior.encoding import is_range
 from reprior.exceptions import NotFittedError
-from reprior.files.fusions import write_fusion
+from reprior.files.documents import write_fusion
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs, warn_of_probabilities
 from reprior.fusion.predicting import decisions, posterior
 from reprior.fusion.recipe import Recipe, References

@@ -24,7 +24,7 @@ from reprior.summary import lone_bin, metric_name
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.files.chunk import Chunk
+    from reprior.files.chunks import Chunk
 
 __all__ = ["write_report"]
 
@@ -84,7 +84,7 @@ def write_report(
     --------
     >>> import numpy as np
     >>> import reprior as rp
-    >>> from reprior.files.chunk import Chunk
+    >>> from reprior.files.chunks import Chunk
     >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
     >>> labels = np.array([0, 0, 1, 1])
     >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, labels)

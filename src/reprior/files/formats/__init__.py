@@ -1,1 +1,1 @@
-"""One module per format of score files: each opens a file and gives it in blocks of rows."""
+"""One module per format: what opens a file of it, and what writes one."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from reprior.files.formats.interface import (
     Block,
     ColumnsError,
     Labels,
+    Layout,
     NamedLabels,
     ReadOptions,
     Vector,
@@ -24,12 +25,20 @@ from reprior.files.formats.interface import (
     written_kind,
 )
 
+if TYPE_CHECKING:
+    from reprior.files.chunks import Chunk
+
 __all__ = [
     "RENEWED",
     "ArrayReader",
     "Stored",
     "as_raw_labels",
+    "block_rows",
+    "common_dtype",
     "fixed_width",
+    "kept_arrays",
+    "kept_rows",
+    "not_kept",
     "open_arrays",
     "refuse_objects",
 ]
@@ -284,3 +293,61 @@ def _kind(path: Path, name: str, small: dict[str, Any]) -> str | None:
 def _class_names(path: Path, small: dict[str, Any]) -> tuple[str, ...] | None:
     values = small.get("class_names")
     return None if values is None else as_names(path, values)
+
+
+def kept_rows(layout: Layout, chunk: Chunk) -> Iterator[tuple[str, Vector]]:
+    """Give what is kept of a chunk: its scores and labels, unless the inputs' arrays hold them."""
+    stored = getattr(layout.inputs[0], "arrays", {})
+    if layout.keep and not stored:
+        yield "scores", np.asarray(chunk.scores)
+    if layout.keep and chunk.labels is not None and "labels" not in stored:
+        yield "labels", np.asarray(chunk.labels)
+
+
+def not_kept(layout: Layout) -> list[str]:
+    """Return a sentence about what an output of arrays leaves out, where it leaves out any."""
+    reader = layout.inputs[0]
+    if not layout.keep:
+        return []
+    if reader.format in ("csv", "parquet"):
+        known = {*(layout.classes or ()), *([layout.label_column] if layout.has_labels else [])}
+        others = [name for name in reader.columns if name not in known]
+        if not others:
+            return []
+        return [
+            f"Columns that were not kept in arrays: {few(others)}. Write csv or parquet to keep "
+            f"them."
+        ]
+    there = {name for name, _ in kept_arrays(layout)}
+    names = [name for name in reader.arrays if name not in there and name not in RENEWED]
+    if not names:
+        return []
+    return [f"Arrays that have no entry per sample in every file were not kept: {few(names)}."]
+
+
+def kept_arrays(layout: Layout) -> Iterator[tuple[str, list[Any]]]:
+    """Give the arrays that all inputs hold, one per sample, as parts to put one after another."""
+    inputs = [getattr(reader, "arrays", {}) for reader in layout.inputs]
+    for name, first in inputs[0].items():
+        if name in RENEWED:
+            continue
+        parts = [arrays[name] for arrays in inputs if name in arrays]
+        rows = [reader.n_rows for reader in layout.inputs]
+        alike = len(parts) == len(inputs) and all(
+            part.shape[:1] == (n,) and part.shape[1:] == first.shape[1:] and part.dtype.kind != "O"
+            for part, n in zip(parts, rows, strict=True)
+        )
+        if alike:
+            yield name, parts
+
+
+def block_rows(part: Any) -> int:
+    """Return how many rows of an array make a block of about 4 MB."""
+    row: int = int(part.dtype.itemsize) * int(np.prod(part.shape[1:], dtype=np.int64))
+    return max(1, (1 << 22) // max(1, row))
+
+
+def common_dtype(parts: list[Any]) -> np.dtype[Any]:
+    """Return the dtype that holds the entries of all parts."""
+    dtype = np.result_type(*(part.dtype for part in parts))
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")

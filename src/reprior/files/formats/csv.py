@@ -3,33 +3,68 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reprior.exceptions import FileFormatError, RepriorError, ScoresError, require
-from reprior.files.formats.columns import plan_columns, refuse_repeats
-from reprior.files.formats.interface import ReadOptions, Vector, damaged, no_rows
-from reprior.files.formats.tables import TableReader
+from reprior.files.formats.interface import (
+    Layout,
+    ReadOptions,
+    Vector,
+    damaged,
+    no_rows,
+)
+from reprior.files.formats.tables import (
+    TableReader,
+    columns_not_kept,
+    output_table,
+    plan_columns,
+    refuse_repeats,
+)
 
-__all__ = ["csv_batches", "csv_header", "line_finder", "open_csv", "parse_numbers"]
+if TYPE_CHECKING:
+    from reprior.files.chunks import Chunk
+
+__all__ = [
+    "CsvWriter",
+    "csv_batches",
+    "csv_header",
+    "line_finder",
+    "open_csv",
+    "parse_numbers",
+]
+
 
 _PURPOSE = "To read csv files"
+
+
 _DELIMITERS = (",", "\t", ";")
+
+
 _NUMBER = (
     r"^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|NAN|inf|Inf|infinity|Infinity)\s*$"
 )
+
+
 #: Bytes of text read at once: at least a row, at most what a chunk may take.
 _LEAST_BLOCK, _LARGEST_BLOCK = 1 << 16, 1 << 20
+
+
 #: Rows that a block of a wide table holds, about: every column of a block costs some time.
 _LEAST_ROWS = 32
+
+
 #: Blocks grow to this when a row is longer.
 _LONGEST_ROW = 1 << 30
+
+
 #: Bytes at the end of a file, of which some are no line breaks.
 _TAIL = 1 << 12
 
@@ -251,3 +286,70 @@ def _numeric(names: list[str], sample: Any) -> set[str]:
         for name in names
         if pc.any(pc.match_substring_regex(sample.column(name), _NUMBER)).as_py()
     }
+
+
+class CsvWriter:
+    """A csv table. Text is quoted only where it must be."""
+
+    def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        self._file = open(paths[0], "wb")  # noqa: SIM115 - closed by close() or abandon()
+        self._layout, self._started = layout, False
+        self.notes = columns_not_kept(layout)
+
+    def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
+        """Append the posterior and the predicted class names of a chunk."""
+        pc = require("pyarrow.csv", extra="cli", purpose="To write csv files")
+        table = output_table(self._layout, chunk, posterior, prediction)
+        if not self._started:
+            self._file.write(self._header(table.column_names))
+            self._started = True
+        options = pc.WriteOptions(
+            include_header=False,
+            delimiter=self._layout.delimiter,
+            quoting_style="needed" if _needs_quotes(table, self._layout.delimiter) else "none",
+        )
+        pc.write_csv(_flat(table), self._file, options)
+
+    def _header(self, names: list[str]) -> bytes:
+        text = io.StringIO()
+        csv.writer(text, delimiter=self._layout.delimiter, lineterminator="\n").writerow(names)
+        return text.getvalue().encode()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        with suppress(OSError):
+            self._file.close()
+
+
+def _flat(table: Any) -> Any:
+    """Return the table with what csv cannot hold as text."""
+    pa = require("pyarrow", extra="cli", purpose="To write tables")
+    types = pa.types
+    for i, field in enumerate(table.schema):
+        column = table.column(i)
+        if types.is_dictionary(field.type):
+            table = table.set_column(i, field.name, column.cast(field.type.value_type))
+        elif types.is_nested(field.type) or types.is_decimal(field.type):
+            text = pa.array(
+                [None if v is None else str(v) for v in column.to_pylist()], pa.string()
+            )
+            table = table.set_column(i, field.name, text)
+    return table
+
+
+def _needs_quotes(table: Any, delimiter: str) -> bool:
+    """Whether a text of the table has a delimiter, a quote or a line break in it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pattern = f'[{delimiter}"\r\n]'
+    for column in _flat(table).columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            found = pc.any(pc.match_substring_regex(column, pattern)).as_py()
+            if found:
+                return True
+    return False

@@ -7,22 +7,27 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from reprior.core.checks import check_kind
 from reprior.exceptions import FileFormatError, OptionError, ScoresError
 
+if TYPE_CHECKING:
+    from reprior.files.chunks import Chunk
+
 __all__ = [
     "Block",
     "ColumnsError",
     "DamagedError",
+    "Layout",
     "NamedLabels",
     "NoRowsError",
     "ReadOptions",
     "Reader",
     "Vector",
+    "Writer",
     "apart",
     "as_names",
     "damaged",
@@ -32,10 +37,14 @@ __all__ = [
     "written_kind",
 ]
 
+
 Vector: TypeAlias = np.ndarray[Any, Any]
+
 
 #: Metadata key of tables and groups: the class names, as a JSON list.
 CLASS_NAMES_KEY = "reprior.class_names"
+
+
 #: Metadata key of tables and groups: what the scores are.
 KIND_KEY = "reprior.kind"
 
@@ -215,3 +224,45 @@ def as_names(path: Path, values: Any, *, what: str = "`class_names`") -> tuple[s
 
 def _repeats(names: Sequence[str]) -> bool:
     return len(set(names)) != len(names)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an output holds beside its rows."""
+
+    classes: tuple[str, ...] | None
+    n_samples: int | None
+    keep: bool
+    kind: str | None
+    label_column: str
+    score_columns: tuple[str, ...]
+    inputs: tuple[Any, ...]
+    has_labels: bool = False
+    delimiter: str = ","
+    decisions: tuple[str, ...] | None = None
+
+    @property
+    def classes_json(self) -> str:
+        """Class names as JSON."""
+        return json.dumps(list(self.classes or ()), ensure_ascii=False)
+
+
+class Writer(Protocol):
+    """An output that is being written."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that a command should show."""
+        ...
+
+    def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
+        """Append the posterior and the predicted class indices of a chunk."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left, so that the file is whole."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of everything that is open; the file will not be used."""
+        ...

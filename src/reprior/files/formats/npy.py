@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from reprior.exceptions import FileFormatError
 from reprior.files.formats.arrays import ArrayReader, refuse_objects
-from reprior.files.formats.interface import ReadOptions, Vector, damaged
+from reprior.files.formats.interface import Layout, ReadOptions, Vector, damaged, few
 
-__all__ = ["StoredNpy", "open_npy", "read_header"]
+if TYPE_CHECKING:
+    from reprior.files.chunks import Chunk
+
+__all__ = [
+    "NpyFile",
+    "NpyWriter",
+    "StoredNpy",
+    "array_bytes",
+    "npy_header",
+    "open_npy",
+    "read_header",
+]
+
 
 #: What reading a damaged header was seen to raise.
 _DAMAGE = (ValueError, TypeError, SyntaxError, EOFError, KeyError, RecursionError, MemoryError)
@@ -116,3 +129,92 @@ def open_npy(path: Path, options: ReadOptions) -> ArrayReader:
             f"which holds scores only. Save scores, labels and weight in one npz file."
         )
     return ArrayReader(path=path, format="npy", scores=stored, arrays={"scores": stored})
+
+
+#: Length of every header: room for any number of rows, so that it can be written again.
+_ROOM = 256
+
+
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """Return the header of an npy file (version 1.0), of one length for any number of rows."""
+    fields = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": tuple(int(n) for n in shape),
+    }
+    text = repr(fields).encode("latin1")
+    return (
+        b"\x93NUMPY\x01\x00" + (_ROOM - 10).to_bytes(2, "little") + text.ljust(_ROOM - 11) + b"\n"
+    )
+
+
+def array_bytes(values: Vector) -> Any:
+    """Return the bytes of an array, in C order."""
+    return memoryview(cast(Any, np.ascontiguousarray(values).reshape(-1).view(np.uint8)))
+
+
+class NpyFile:
+    """An npy file that grows; its header is put right when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = open(path, "wb")  # noqa: SIM115 - closed by close() or abandon()
+        self._shape: tuple[int, ...] = (0,)
+        self._dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def append(self, values: Vector) -> None:
+        """Add rows; the first ones decide dtype and shape."""
+        if self._file.tell() == 0:
+            self._shape, self._dtype = (0, *values.shape[1:]), values.dtype
+            self._file.write(npy_header(self._shape, self._dtype))
+        self._file.write(array_bytes(values.astype(self._dtype, copy=False)))
+        self._shape = (self._shape[0] + len(values), *self._shape[1:])
+
+    def close(self) -> None:
+        """Write the header with the number of rows."""
+        self._file.seek(0)
+        self._file.write(npy_header(self._shape, self._dtype))
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is, also on a full disk."""
+        with suppress(OSError):
+            self._file.close()
+
+
+class NpyWriter:
+    """``OUT.npy`` with the posterior, ``OUT.prediction.npy`` with the predicted indices."""
+
+    def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        self._posterior, self._prediction = NpyFile(paths[0]), NpyFile(paths[1])
+        self.notes: list[str] = []
+        if layout.keep:
+            self.notes.append(
+                "An npy file holds one array: nothing else of the input was kept, neither scores "
+                "nor labels. Write npz to keep them."
+            )
+        if layout.decisions is not None:
+            self.notes.append(
+                f"Predictions are indices of the decisions, not of the classes: "
+                f"{few(layout.decisions, len(layout.decisions))}. An npy file has no room for "
+                f"these names; write npz to have them beside."
+            )
+
+    def write(
+        self,
+        chunk: Chunk,  # noqa: ARG002 - as other writers have it
+        posterior: Any,
+        prediction: Any,
+    ) -> None:
+        """Append the posterior and the predicted class indices of a chunk."""
+        self._posterior.append(np.asarray(posterior))
+        self._prediction.append(np.asarray(prediction))
+
+    def close(self) -> None:
+        """Put the headers right."""
+        self._posterior.close()
+        self._prediction.close()
+
+    def abandon(self) -> None:
+        """Close both files as they are."""
+        self._posterior.abandon()
+        self._prediction.abandon()

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfileobj
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from reprior.exceptions import RepriorError
-from reprior.files.formats.arrays import ArrayReader, Stored, open_arrays, refuse_objects
-from reprior.files.formats.interface import ReadOptions, Vector, damaged
-from reprior.files.formats.npy import read_header
+from reprior.files.formats.arrays import (
+    ArrayReader,
+    Stored,
+    block_rows,
+    common_dtype,
+    fixed_width,
+    kept_arrays,
+    kept_rows,
+    not_kept,
+    open_arrays,
+    refuse_objects,
+)
+from reprior.files.formats.interface import Layout, ReadOptions, Vector, damaged
+from reprior.files.formats.npy import array_bytes, npy_header, read_header
 
-__all__ = ["StoredMember", "open_npz", "read_members"]
+if TYPE_CHECKING:
+    from reprior.files.chunks import Chunk
+
+__all__ = [
+    "NpzWriter",
+    "Spool",
+    "StoredMember",
+    "open_npz",
+    "read_members",
+]
+
 
 #: What reading a damaged archive was seen to raise.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
     ValueError,
 )  # fmt: skip
+
 
 #: Members that describe the others. They are read whole.
 _SMALL = ("class_names", "decision_names", "kind", "scores_kind")
@@ -152,3 +175,124 @@ def open_npz(path: Path, options: ReadOptions) -> ArrayReader:
     """Open the arrays ``scores``, ``labels`` and ``weight`` of an npz file."""
     arrays, small = read_members(Path(os.fspath(path)))
     return open_arrays(path, "npz", arrays, small, options)
+
+
+class Spool:
+    """Rows in a nameless temporary file in the folder of the output, for a member of an archive."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - see close()
+        self.shape: tuple[int, ...] = (0,)
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def append(self, values: Vector) -> None:
+        """Add rows; the first ones decide dtype and shape."""
+        if self._file.tell() == 0:
+            self.shape, self.dtype = (0, *values.shape[1:]), values.dtype
+        self._file.write(array_bytes(values.astype(self.dtype, copy=False)))
+        self.shape = (self.shape[0] + len(values), *self.shape[1:])
+
+    def pour(self, target: IO[bytes]) -> None:
+        """Write header and rows to ``target``."""
+        target.write(npy_header(self.shape, self.dtype))
+        self._file.seek(0)
+        copyfileobj(self._file, target, 1 << 20)
+
+    def close(self) -> None:
+        """Give the space back."""
+        self._file.close()
+
+
+def _width(parts: list[Any]) -> np.dtype[Any]:
+    """Return the dtype of one width that holds every string, which an npz file needs."""
+    blocks = (block for part in parts for block in part.blocks(block_rows(part)))
+    return np.result_type(*{fixed_width(block).dtype for block in blocks})
+
+
+class NpzWriter:
+    """Arrays ``posterior``, ``prediction``, ``class_names`` and ``kind`` in an npz file.
+
+    And ``decision_names``, where predictions are indices of others than the classes.
+    Where the number of samples is known, the posterior goes straight into the archive; other
+    arrays wait in temporary files, since an archive takes one member at a time.
+    """
+
+    def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        self._layout = layout
+        self._folder = paths[0].parent
+        self._archive = zipfile.ZipFile(paths[0], "w", zipfile.ZIP_STORED, allowZip64=True)
+        self._direct: IO[bytes] | None = None
+        self._spools: dict[str, Spool] = {}
+        self.notes = not_kept(layout)
+
+    def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
+        """Append the posterior and the predicted class indices of a chunk."""
+        self._append_posterior(np.asarray(posterior))
+        self._append("prediction", np.asarray(prediction, dtype=np.int64))
+        for name, values in kept_rows(self._layout, chunk):
+            self._append(name, values)
+
+    def _append_posterior(self, posterior: Vector) -> None:
+        n = self._layout.n_samples
+        if n is None:
+            self._append("posterior", posterior)
+            return
+        if self._direct is None:
+            self._direct = self._archive.open("posterior.npy", "w", force_zip64=True)
+            self._dtype = posterior.dtype
+            self._direct.write(npy_header((n, *posterior.shape[1:]), posterior.dtype))
+        values = np.ascontiguousarray(posterior, dtype=self._dtype)
+        self._direct.write(values.reshape(-1).view(np.uint8).data)
+
+    def _append(self, name: str, values: Vector) -> None:
+        if name not in self._spools:
+            self._spools[name] = Spool(self._folder)
+        self._spools[name].append(values)
+
+    def close(self) -> None:
+        """Move what waits into the archive and close it."""
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
+        for name, spool in self._spools.items():
+            with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                spool.pour(member)
+            spool.close()
+        if self._layout.keep:
+            for name, parts in kept_arrays(self._layout):
+                self._copy(name, parts)
+            if self._layout.kind is not None:
+                self._small("scores_kind", np.array(self._layout.kind))
+        self._small("kind", np.array("probs"))
+        if self._layout.classes is not None:
+            self._small("class_names", np.array(self._layout.classes, dtype=str))
+        if self._layout.decisions is not None:
+            self._small("decision_names", np.array(self._layout.decisions, dtype=str))
+        self._archive.close()
+
+    def _copy(self, name: str, parts: list[Any]) -> None:
+        """Copy an array of the inputs, block by block."""
+        dtype = common_dtype(parts)
+        if dtype.kind == "T":
+            dtype = _width(parts)
+        shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+        with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            member.write(npy_header(shape, dtype))
+            for part in parts:
+                for values in part.blocks(block_rows(part)):
+                    plain = fixed_width(values) if values.dtype.kind == "T" else values
+                    block = np.ascontiguousarray(plain, dtype=dtype)
+                    member.write(block.reshape(-1).view(np.uint8).data)
+
+    def _small(self, name: str, values: Vector) -> None:
+        data = io.BytesIO()
+        np.lib.format.write_array(data, values, allow_pickle=False)
+        self._archive.writestr(f"{name}.npy", data.getvalue())
+
+    def abandon(self) -> None:
+        """Let go of everything that is open."""
+        opened = [self._direct, *self._spools.values(), self._archive]
+        for each in opened:
+            if each is not None:
+                with suppress(OSError):  # of a full disk, which was told of already
+                    each.close()

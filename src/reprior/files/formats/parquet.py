@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reprior.exceptions import require
-from reprior.files.formats.columns import plan_columns
 from reprior.files.formats.interface import (
     CLASS_NAMES_KEY,
     KIND_KEY,
     ColumnsError,
+    Layout,
     ReadOptions,
     as_names,
     damaged,
@@ -24,9 +24,25 @@ from reprior.files.formats.interface import (
     scores_dtype,
     written_kind,
 )
-from reprior.files.formats.tables import TableReader, list_length, numbers_of
+from reprior.files.formats.tables import (
+    TableReader,
+    columns_not_kept,
+    list_length,
+    numbers_of,
+    output_table,
+    plan_columns,
+)
 
-__all__ = ["open_parquet", "parquet_batches", "read_schema"]
+if TYPE_CHECKING:
+    from reprior.files.chunks import Chunk
+
+__all__ = [
+    "ParquetWriter",
+    "open_parquet",
+    "parquet_batches",
+    "read_schema",
+]
+
 
 #: Bytes of a row group that are held while its pages are unpacked, over all columns.
 _READ_AHEAD = 1 << 24
@@ -155,3 +171,54 @@ def _pandas_index(metadata: dict[str, str]) -> set[str]:
 def _written_names(path: Path, metadata: dict[str, str]) -> tuple[str, ...] | None:
     text = metadata.get(CLASS_NAMES_KEY)
     return None if text is None else as_names(path, text) or None
+
+
+#: Bytes of a row group, about, at least: many small ones make a large footer.
+_ROW_GROUP_BYTES = 1 << 24
+
+
+class ParquetWriter:
+    """A parquet table in row groups of some megabytes; class names and kind are in its metadata."""
+
+    def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        self._path, self._layout = paths[0], layout
+        self._writer: Any = None
+        self._waiting: list[Any] = []
+        self._held = 0
+        self.notes = columns_not_kept(layout)
+
+    def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
+        """Append the posterior and the predicted class names of a chunk."""
+        table = output_table(self._layout, chunk, posterior, prediction)
+        if self._writer is None:
+            pq = require("pyarrow.parquet", extra="cli", purpose="To write parquet files")
+            metadata = {KIND_KEY: "probs"}
+            if self._layout.classes is not None and len(self._layout.score_columns) > 1:
+                metadata[CLASS_NAMES_KEY] = self._layout.classes_json
+            self._schema = table.schema.with_metadata(metadata)
+            self._writer = pq.ParquetWriter(self._path, self._schema)
+        same = table.schema.equals(self._schema)
+        self._waiting.append(table if same else table.cast(self._schema))
+        self._held += table.num_rows * table.num_columns * 8
+        if self._held >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits as one row group."""
+        if self._waiting:
+            pa = require("pyarrow", extra="cli", purpose="To write parquet files")
+            whole = pa.concat_tables(self._waiting).replace_schema_metadata(self._schema.metadata)
+            self._waiting, self._held = [], 0
+            self._writer.write_table(whole, row_group_size=whole.num_rows)
+
+    def close(self) -> None:
+        """Write the footer."""
+        if self._writer is not None:
+            self._flush()
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the file; what is in it will not be used."""
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()

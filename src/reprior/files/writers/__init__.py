@@ -1,1 +1,0 @@
-"""One module per family of output files: each writes a posterior chunk by chunk."""
