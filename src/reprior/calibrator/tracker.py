@@ -20,8 +20,7 @@ from reprior.core.checks import (
 from reprior.core.heard import heard
 from reprior.core.prior import as_prior
 from reprior.core.shift.calibration import every_second, fitted_calibration
-from reprior.core.shift.report import SHOWN
-from reprior.core.shift.rows import (
+from reprior.core.shift.predictions import (
     Affine,
     Validation,
     as_calibration,
@@ -30,6 +29,7 @@ from reprior.core.shift.rows import (
     log_rows,
     names_of,
 )
+from reprior.core.shift.report import SHOWN
 from reprior.core.shift.tracking import (
     Ratios,
     Setting,

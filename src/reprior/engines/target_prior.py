@@ -19,7 +19,7 @@ from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
 from reprior.core.shift.em import Likelihood
-from reprior.core.shift.estimator import Estimate, Known, by_em, by_moments, know
+from reprior.core.shift.estimate import Estimate, Known, by_em, by_moments, know
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import KEPT_SCORES

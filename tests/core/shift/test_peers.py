@@ -13,9 +13,8 @@ from scipy.special import softmax
 from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift.moments import Moments
+from reprior.core.shift.moments import Moments, strength_of_penalty
 from reprior.core.shift.predictions import predictions
-from reprior.core.shift.rlls import strength_of_penalty
 
 pytestmark = [
     pytest.mark.heavy,
