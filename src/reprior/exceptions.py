@@ -165,8 +165,8 @@ def _subscript(index: Sequence[Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as sentences show it: numbers in short, text as it is."""
-    if isinstance(value, str) or not hasattr(value, "__float__"):
+    """Return a value as sentences show it: floats in short, integers and text as they are."""
+    if isinstance(value, str | int) or not hasattr(value, "__float__"):
         return str(value)
     return f"{float(value):g}"
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from reprior.core import checks
-from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
+from reprior.exceptions import Argument, LabelsError, OptionError, RepriorError, ScoresError
 
 
 def test_good_arguments_pass():
@@ -190,10 +190,17 @@ def test_words(case):
     assert isinstance(caught.value, RepriorError)
 
 
-def test_an_element_is_written_as_it_is_indexed():
+def test_the_first_index_is_that_of_the_first_true():
     mask = np.zeros((2, 3), dtype=bool)
     mask[1, 2] = True
-    assert checks.element("scores", checks.first_index(mask)) == "scores[1, 2]"
+    assert checks.first_index(mask) == (1, 2)
+
+
+def test_parts_of_an_argument_are_named_as_python_indexes_them():
+    with pytest.raises(OptionError, match=r"^`bounds\[1\]` must be a finite number\. Got 'a'\."):
+        checks.check_bounds((0.0, "a"), name=Argument("bounds"))
+    with pytest.raises(LabelsError, match=r"^`y\['a'\]` must be .* Got y\['a'\]\[1\]=2000000\."):
+        checks.check_labels([0, 2_000_000], n_classes=2, shape=(2,), name=Argument("y", ("'a'",)))
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8, bool])

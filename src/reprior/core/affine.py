@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, to_numpy
-from reprior.core.checks import check_kind, element, first_index
+from reprior.core.checks import check_kind, first_index
 from reprior.core.tilt import Tilt, tilt_scores
-from reprior.exceptions import OptionError
+from reprior.exceptions import Element, OptionError
 
 __all__ = ["affine_posterior"]
+
+_REMEDY = "Pass what fit_scaling or as_affine gives."
 
 
 def affine_posterior(
@@ -79,16 +81,19 @@ def _vector(
     if host.dtype.kind not in "iuf" or not fits:
         one = "" if n_classes is None else "one number, or "
         raise OptionError(
-            f"`{name}` must be {one}one number per class. Got dtype {host.dtype} and shape "
-            f"{host.shape}. Pass what fit_scaling or as_affine gives."
+            argument=name,
+            rule=f"must be {one}one number per class",
+            got=f"dtype {host.dtype} and shape {host.shape}",
+            remedy=_REMEDY,
         )
     numbers = host.astype(np.float64)
     good = np.isfinite(numbers) | (lowest & np.isneginf(numbers))
     if not good.all():
         where = first_index(~good)
-        place = element(name, where) if where else name
         raise OptionError(
-            f"`{name}` must be finite{' or −inf' if lowest else ''}. Got {place}="
-            f"{numbers[where]:g}. Pass what fit_scaling or as_affine gives."
+            argument=name,
+            rule=f"must be finite{' or −inf' if lowest else ''}",
+            got=Element(name, where, float(numbers[where])),
+            remedy=_REMEDY,
         )
     return numbers

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from reprior.core.arrays import Array, Namespace, compute_dtype, device_of, is_traced, to_numpy
-from reprior.core.checks import check_class_axis, element, first_index, shown
-from reprior.core.logspace import log_scores, of_raw
-from reprior.exceptions import ScoresError
+from reprior.core.checks import check_class_axis, first_index
+from reprior.core.logspace import log_scores, raw_remedy
+from reprior.exceptions import Element, ScoresError, Setting, Text
 
 __all__ = [
     "contract",
@@ -46,10 +46,15 @@ def resolve_class_axis(shape: Sequence[int], n_classes: int, class_axis: Any) ->
     if shape[axis] == n_classes or is_single_score(shape, n_classes, axis):
         return axis
     other = [i for i, length in enumerate(shape) if length == n_classes]
-    remedy = f"Pass class_axis={other[0]}." if other else "Check the order and number of classes."
+    remedy: Text = "Check the order and number of classes."
+    if other:
+        remedy = ["Pass ", Setting("class_axis", other[0]), "."]
     raise ScoresError(
-        f"`scores` must have one entry per class on the class axis. Got {shape[axis]} on axis "
-        f"{class_axis} of shape {tuple(shape)}, and {n_classes} classes in the prior. {remedy}"
+        argument="scores",
+        rule="must have one entry per class on the class axis",
+        got=f"{shape[axis]} on axis {class_axis} of shape {tuple(shape)}, and {n_classes} classes "
+        f"in the prior",
+        remedy=remedy,
     )
 
 
@@ -124,16 +129,15 @@ def _check(z: Array, kind: str, xp: Namespace, name: str) -> None:
     if kind == "logits":
         good = xp.isfinite(z)
         rule = "must be finite where there is one score per sample"
-        remedy = "Drop the sample, or repair the model's output."
+        remedy: Text = "Drop the sample, or repair the model's output."
     else:
         good = (z >= low) & (z <= high)
         rule = (
             "must be a probability" if kind == "probs" else "must be a log-probability (at most 0)"
         )
-        remedy = f"Drop the sample, or {of_raw(name)} if these are raw outputs."
+        remedy = ["Drop the sample, or ", *raw_remedy(name), " if these are raw outputs."]
     if bool(xp.all(good)):
         return
     where = first_index(~to_numpy(good))
-    raise ScoresError(
-        f"`{name}` {rule}. Got {element(name, where)}={shown(to_numpy(z)[where])}. {remedy}"
-    )
+    got = Element(name, where, float(to_numpy(z)[where]))
+    raise ScoresError(argument=name, rule=rule, got=got, remedy=remedy)

@@ -1,6 +1,8 @@
-"""The sentences with which bad arguments are refused.
+"""Checks of arguments that many functions share.
 
-Each names the argument, the rule, what was found and where, and the remedy.
+Each refuses a bad argument with an error that carries the argument, the rule, what was got
+instead and where, and the remedy. ``name`` is what the argument is called, or a reference to a
+part of one such as ``Argument("bounds", (0,))``.
 """
 
 import itertools
@@ -11,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    OptionError,
+    RepriorError,
+    ScoresError,
+    Setting,
+    Text,
+    Words,
+)
 
 __all__ = [
     "KINDS",
@@ -23,13 +35,14 @@ __all__ = [
     "check_labels",
     "check_sample_weight",
     "column_names",
-    "element",
     "few",
     "first_index",
     "index_of",
     "is_increasing",
+    "name_of",
     "refuse_reordered",
-    "shown",
+    "sentences",
+    "short_number",
     "within_classes",
 ]
 
@@ -38,12 +51,12 @@ KINDS = ("logits", "probs", "log_probs")
 
 
 def check_choice(
-    name: str,
+    name: str | Argument,
     value: Any,
     allowed: Iterable[str],
     *,
     error: type[RepriorError] = OptionError,
-    hint: str = "",
+    hint: Text = "",
 ) -> None:
     """Refuse a ``value`` that is not among the ``allowed`` names; suggest the nearest one.
 
@@ -57,12 +70,30 @@ def check_choice(
     names = list(allowed)
     if isinstance(value, str) and value in names:
         return
-    rule = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
-    sentence = f"`{name}` must be {rule}. Got {value!r}."
+    choice = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
     near = _nearest_name(value, names)
-    if near:
-        sentence += f" Did you mean {near!r}?"
-    raise error(f"{sentence} {hint}".rstrip())
+    raise error(
+        argument=name,
+        rule=f"must be {choice}",
+        got=repr(value),
+        remedy=sentences(f"Did you mean {near!r}?" if near else "", hint),
+    )
+
+
+def sentences(*texts: Text) -> list[Any]:
+    """Return texts as one, with spaces between those that are not empty.
+
+    Examples
+    --------
+    >>> sentences("Drop the class.", "", ["Or pass ", Setting("smoothing", 1), "."])
+    ['Drop the class.', ' ', 'Or pass ', Setting(name='smoothing', value=1), '.']
+    """
+    joined: list[Any] = []
+    for text in texts:
+        parts = list(text) if isinstance(text, list | tuple) else [text]
+        if parts not in ([], [""]):
+            joined += [" ", *parts] if joined else parts
+    return joined
 
 
 def _nearest_name(value: Any, names: list[str]) -> str | None:
@@ -84,51 +115,65 @@ def check_kind(kind: str) -> None:
 
 
 def check_finite_number(
-    name: str,
+    name: str | Argument,
     value: Any,
     *,
     positive: bool = False,
     minimum: float | None = None,
-    hint: str = "",
+    hint: Text = "",
 ) -> float:
     """Return ``value`` as a float; refuse what is no finite number, or too small, or a boolean."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    rule = "a finite number"
+    rule = "must be a finite number"
     if positive:
-        rule = "a finite number above 0"
+        rule += " above 0"
     elif minimum is not None:
-        rule = f"a finite number of at least {minimum:g}"
+        rule += f" of at least {minimum:g}"
     below = (positive and number <= 0) or (minimum is not None and number < minimum)
     if isinstance(value, str | bool | np.bool_) or not math.isfinite(number) or below:
-        raise OptionError(f"`{name}` must be {rule}. Got {value!r}. {hint}".rstrip())
+        raise OptionError(argument=name, rule=rule, got=repr(value), remedy=hint)
     return number
 
 
 def check_bounds(
-    bounds: Any, *, name: str = "bounds", positive: bool = False
+    bounds: Any, *, name: str | Argument = "bounds", positive: bool = False
 ) -> tuple[float, float]:
     """Return ``bounds`` as (low, high); refuse what is not finite, or low not below high."""
+    called = name_of(name)
     if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
         raise OptionError(
-            f"`{name}` must be two numbers (low, high). Got {bounds!r}. "
-            f"Pass for example {name}=(0.0, 2.0)."
+            argument=name,
+            rule="must be two numbers (low, high)",
+            got=repr(bounds),
+            remedy=["Pass for example ", Setting(called, (0.0, 2.0)), "."],
         )
-    low = check_finite_number(f"{name}[0]", bounds[0], positive=positive)
-    high = check_finite_number(f"{name}[1]", bounds[1], positive=positive)
+    low = check_finite_number(Argument(called, (0,)), bounds[0], positive=positive)
+    high = check_finite_number(Argument(called, (1,)), bounds[1], positive=positive)
+    rule = "must be (low, high) with low below high"
     if low > high:
         raise OptionError(
-            f"`{name}` must be (low, high) with low below high. Got ({low:g}, {high:g}): "
-            f"bounds reversed. Pass {name}=({high:g}, {low:g})."
+            argument=name,
+            rule=rule,
+            got=f"({low:g}, {high:g}): bounds reversed",
+            remedy=["Pass ", Setting(called, (short_number(high), short_number(low))), "."],
         )
     if low == high:
         raise OptionError(
-            f"`{name}` must be (low, high) with low below high. Got ({low:g}, {high:g}), "
-            f"an empty range. Pass two different numbers."
+            argument=name,
+            rule=rule,
+            got=f"({low:g}, {high:g}), an empty range",
+            remedy="Pass two different numbers.",
         )
     return low, high
+
+
+def short_number(number: float) -> float:
+    """Return a finite number that is shown as it is typed: 2 for 2.0."""
+    short = float(f"{number:g}")
+    return int(short) if short.is_integer() and abs(short) < 1e6 else short
 
 
 def check_class_axis(shape: Sequence[int], class_axis: Any) -> int:
@@ -137,8 +182,10 @@ def check_class_axis(shape: Sequence[int], class_axis: Any) -> int:
     whole = isinstance(class_axis, int | np.integer) and not isinstance(class_axis, bool)
     if not whole or not -ndim <= class_axis < ndim:
         raise OptionError(
-            f"`class_axis` must be an axis of the scores. Got {class_axis!r} for scores of shape "
-            f"{tuple(shape)}. Pass an integer from {-ndim} to {ndim - 1}."
+            argument="class_axis",
+            rule="must be an axis of the scores",
+            got=f"{class_axis!r} for scores of shape {tuple(shape)}",
+            remedy=f"Pass an integer from {-ndim} to {ndim - 1}.",
         )
     return int(class_axis) % ndim
 
@@ -149,7 +196,7 @@ def check_labels(
     n_classes: int,
     shape: Sequence[int],
     ignore_index: int | None = None,
-    name: str = "labels",
+    name: str | Argument = "labels",
 ) -> None:
     """Refuse labels that are no class indices 0 … K−1 of the given shape.
 
@@ -159,11 +206,22 @@ def check_labels(
     _check_label_dtype(host, n_classes, name)
     if host.shape != tuple(shape):
         raise LabelsError(
-            f"`{name}` must have one entry per sample. Got shape {host.shape} for samples of "
-            f"shape {tuple(shape)}. Check `class_axis`, or pass class indices, not one-hot rows."
+            argument=name,
+            rule="must have one entry per sample",
+            got=f"shape {host.shape} for samples of shape {tuple(shape)}",
+            remedy=[
+                "Check ",
+                Argument("class_axis"),
+                ", or pass class indices, not one-hot rows.",
+            ],
         )
     if host.size == 0:
-        raise LabelsError(f"`{name}` must not be empty. Got shape {host.shape}. Pass some samples.")
+        raise LabelsError(
+            argument=name,
+            rule="must not be empty",
+            got=f"shape {host.shape}",
+            remedy="Pass some samples.",
+        )
     if within_classes(host, n_classes):
         return
     bad = (host < 0) | (host >= n_classes)
@@ -171,11 +229,16 @@ def check_labels(
         bad &= host != ignore_index
     if bad.any():
         where = first_index(bad)
+        label = host[where].item()
         raise LabelsError(
-            f"`{name}` must be class indices from 0 to {n_classes - 1}. "
-            f"Got {element(name, where)}={host[where]}. Map the labels to 0…{n_classes - 1}, or "
-            f"pass ignore_index={host[where]} if it marks samples to leave out. If it is a class, "
-            f"the prior lacks it."
+            argument=name,
+            rule=f"must be class indices from 0 to {n_classes - 1}",
+            got=Element(name_of(name), where, label),
+            remedy=[
+                f"Map the labels to 0…{n_classes - 1}, or pass ",
+                Setting("ignore_index", label),
+                " if it marks samples to leave out. If it is a class, the prior lacks it.",
+            ],
         )
 
 
@@ -188,19 +251,26 @@ def within_classes(host: np.ndarray[Any, Any], n_classes: int) -> bool:
     return bool(host.min() >= 0 and host.max() < n_classes)
 
 
-def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str) -> None:
+def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str | Argument) -> None:
     if host.dtype.kind in "iu" or (host.dtype.kind == "b" and n_classes == 2):
         return
+    remedy: Text
     if host.dtype.kind == "f":
-        remedy = (
-            f"Cast them, after checking for NaN: {name}.astype(int), or {name}.long() in PyTorch."
+        called = name_of(name)
+        remedy = Words(
+            f"Cast them, after checking for NaN: {called}.astype(int), or {called}.long() in "
+            f"PyTorch.",
+            "Cast them to integers, after checking for NaN.",
         )
     elif host.dtype.kind == "b":
         remedy = f"Booleans name two classes only; there are {n_classes}."
     else:
         remedy = "Replace class names by their indices."
     raise LabelsError(
-        f"`{name}` must be integers (class indices). Got dtype {host.dtype}. {remedy}"
+        argument=name,
+        rule="must be integers (class indices)",
+        got=f"dtype {host.dtype}",
+        remedy=remedy,
     )
 
 
@@ -209,41 +279,47 @@ def check_sample_weight(sample_weight: Any, shape: Sequence[int]) -> None:
     host = to_numpy(sample_weight)
     if host.dtype.kind not in "iufb":
         raise LabelsError(
-            f"`sample_weight` must be numbers. Got dtype {host.dtype}. Pass one number per sample."
+            argument="sample_weight",
+            rule="must be numbers",
+            got=f"dtype {host.dtype}",
+            remedy="Pass one number per sample.",
         )
     if host.shape != tuple(shape):
         raise LabelsError(
-            f"`sample_weight` must have one entry per sample. Got shape {host.shape} for samples "
-            f"of shape {tuple(shape)}. Pass weights of the labels' shape."
+            argument="sample_weight",
+            rule="must have one entry per sample",
+            got=f"shape {host.shape} for samples of shape {tuple(shape)}",
+            remedy="Pass weights of the labels' shape.",
         )
     bad = ~np.isfinite(host) | (host < 0)
     if bad.any():
         where = first_index(bad)
         raise LabelsError(
-            f"`sample_weight` must be finite and not negative. "
-            f"Got {element('sample_weight', where)}={host[where]:g}. Give samples to leave out "
-            f"the weight 0."
+            argument="sample_weight",
+            rule="must be finite and not negative",
+            got=Element("sample_weight", where, f"{host[where]:g}"),
+            remedy="Give samples to leave out the weight 0.",
         )
     if not host.any():
         raise LabelsError(
-            "`sample_weight` must be positive for at least one sample. Got zeros only. "
-            "Leave it out to weigh all samples alike."
+            argument="sample_weight",
+            rule="must be positive for at least one sample",
+            got="zeros only",
+            remedy="Leave it out to weigh all samples alike.",
         )
+
+
+def name_of(argument: str | Argument) -> str:
+    """Return how Python calls an argument, without quotes: ``bounds[0]``."""
+    if isinstance(argument, str):
+        return argument
+    place = f"[{', '.join(map(str, argument.place))}]" if argument.place else ""
+    return f"{argument.name}{place}"
 
 
 def first_index(mask: np.ndarray[Any, Any]) -> tuple[int, ...]:
     """Return the index of the first True of ``mask``."""
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
-
-
-def element(name: str, index: Sequence[Any]) -> str:
-    """Return how an element is written, such as ``scores[3, 2]``."""
-    return f"{name}[{', '.join(map(str, index))}]"
-
-
-def shown(value: Any) -> str:
-    """Return a number as error sentences show it."""
-    return f"{float(value):g}"
 
 
 def few(names: Sequence[Any], n: int = 6) -> str:
@@ -283,7 +359,7 @@ def is_increasing(names: Sequence[Any]) -> bool:
 
 
 def refuse_reordered(
-    names: Sequence[Any] | None, like: Sequence[Any] | None, *, name: str, of: str
+    names: Sequence[Any] | None, like: Sequence[Any] | None, *, name: str, of: Text
 ) -> None:
     """Refuse columns that are in other places than those of the same names elsewhere.
 
@@ -295,6 +371,8 @@ def refuse_reordered(
     if all(place.get(each, i) == i for i, each in enumerate(names)):
         return
     raise ScoresError(
-        f"`{name}` must have its columns in the order of {of}. Got {few(names)}, and there "
-        f"{few(like)}. Select the columns of `{name}` in that order."
+        argument=name,
+        rule=["must have its columns in the order of ", *sentences(of)],
+        got=f"{few(names)}, and there {few(like)}",
+        remedy=["Select the columns of ", Argument(name), " in that order."],
     )

@@ -17,11 +17,13 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
-from reprior.core.checks import column_names, element, first_index, refuse_reordered
+from reprior.core.checks import column_names, first_index, refuse_reordered
 from reprior.core.logspace import as_scores, probabilities
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, Element, OptionError
 
 __all__ = ["cost_matrix", "decide", "expected_costs"]
+
+_COSTS_REMEDY = "Pass costs[true][decided], one row per class and one column per decision."
 
 
 def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
@@ -151,8 +153,10 @@ def _check_rows(matrix: NDArray[np.float64], shape: tuple[int, ...], class_axis:
     if len(matrix) == 2 and (len(shape) == 1 or shape[axis] == 1):  # one score of two classes
         return
     raise OptionError(
-        f"`costs` must have a row for each of the {shape[axis]} classes. Got shape {matrix.shape}. "
-        f"Pass costs[true][decided], one row per class and one column per decision."
+        argument="costs",
+        rule=f"must have a row for each of the {shape[axis]} classes",
+        got=f"shape {matrix.shape}",
+        remedy=_COSTS_REMEDY,
     )
 
 
@@ -162,22 +166,32 @@ def _checked(costs: Any, classes: list[Any] | None = None) -> NDArray[np.float64
     ``classes`` are the names of the posterior's columns, where they have names.
     """
     if column_names(costs) is not None and hasattr(costs, "index"):
-        refuse_reordered(classes, list(costs.index), name="posterior", of="the rows of `costs`")
+        refuse_reordered(
+            classes, list(costs.index), name="posterior", of=["the rows of ", Argument("costs")]
+        )
     host = to_numpy(costs)
-    remedy = "Pass costs[true][decided], one row per class and one column per decision."
     if host.dtype.kind not in "iufb":
-        raise OptionError(f"`costs` must be numbers. Got dtype {host.dtype}. {remedy}")
+        raise OptionError(
+            argument="costs",
+            rule="must be numbers",
+            got=f"dtype {host.dtype}",
+            remedy=_COSTS_REMEDY,
+        )
     if host.ndim != 2 or host.shape[0] < 2 or host.shape[1] < 2:
         raise OptionError(
-            f"`costs` must have shape (K, D), with at least two classes and two decisions. Got "
-            f"shape {host.shape}. {remedy}"
+            argument="costs",
+            rule="must have shape (K, D), with at least two classes and two decisions",
+            got=f"shape {host.shape}",
+            remedy=_COSTS_REMEDY,
         )
     matrix = host.astype(np.float64)
     bad = ~np.isfinite(matrix)
     if bad.any():
         where = first_index(bad)
         raise OptionError(
-            f"`costs` must be finite. Got {element('costs', where)}={matrix[where]:g}. Give a "
-            f"decision that must not be taken a cost far above the others."
+            argument="costs",
+            rule="must be finite",
+            got=Element("costs", where, float(matrix[where])),
+            remedy="Give a decision that must not be taken a cost far above the others.",
         )
     return matrix

@@ -1,7 +1,7 @@
 """Likelihood flattening: the δ(x) of Algorithm 1, line 3, as UNO defines it.
 
 An image on which the model is less sure than on the images it knows has its logits scaled down,
-which spreads its posterior, so that in a fusion other modalities are heard.
+which spreads its posterior, so that other modalities count more in a fusion.
 """
 
 import math
@@ -191,9 +191,10 @@ def _prepared(scores: Any, kind: str, class_axis: int, xp: Namespace) -> tuple[A
     given = as_scores(scores, xp)
     if given.ndim == 1:
         raise ScoresError(
-            f"`scores` must have an axis of images and one of classes. Got shape "
-            f"{tuple(given.shape)}. Pass shape (1, K) for one image, or (N, 1) for one score "
-            f"per image."
+            argument="scores",
+            rule="must have an axis of images and one of classes",
+            got=f"shape {tuple(given.shape)}",
+            remedy="Pass shape (1, K) for one image, or (N, 1) for one score per image.",
         )
     axis = check_class_axis(given.shape, class_axis)
     return given, log_columns(given, kind, axis=axis, xp=xp), axis
@@ -214,8 +215,10 @@ def _image_entropy(log_z: Array, axis: int, xp: Namespace) -> Array:
 def _factor(log_z: Array, axis: int, reference: EntropyReference, xp: Namespace) -> Array:
     if not isinstance(reference, EntropyReference):
         raise OptionError(
-            f"`reference` must be an EntropyReference. Got {type(reference).__name__}. "
-            f"Pass EntropyReference.fit(validation_scores)."
+            argument="reference",
+            rule="must be an EntropyReference",
+            got=type(reference).__name__,
+            remedy="Pass EntropyReference.fit(validation_scores).",
         )
     excess = _image_entropy(log_z, axis, xp) - (reference.mean + reference.std)
     excess = xp.where(excess > 0, excess, xp.zeros_like(excess))

@@ -17,8 +17,8 @@ from reprior.core.arrays import (
 )
 from reprior.core.binary import contract, expand
 from reprior.core.checks import check_choice, check_class_axis, first_index
-from reprior.core.logspace import as_scores, log_softmax, probabilities, row_name
-from reprior.exceptions import ScoresError
+from reprior.core.logspace import as_scores, log_softmax, probabilities, row_element
+from reprior.exceptions import ScoresError, Setting
 
 __all__ = ["RULES", "fuse"]
 
@@ -97,11 +97,18 @@ def _named(posteriors: Any) -> dict[str, Any]:
         named = {f"posteriors[{i}]": p for i, p in enumerate(posteriors)}
     else:
         raise ScoresError(
-            f"`posteriors` must be a mapping or a list of posteriors. Got "
-            f"{type(posteriors).__name__}. Pass [posterior_a, posterior_b]."
+            argument="posteriors",
+            rule="must be a mapping or a list of posteriors",
+            got=type(posteriors).__name__,
+            remedy="Pass [posterior_a, posterior_b].",
         )
     if not named:
-        raise ScoresError("`posteriors` must hold at least one posterior. Got none. Pass some.")
+        raise ScoresError(
+            argument="posteriors",
+            rule="must hold at least one posterior",
+            got="none",
+            remedy="Pass some.",
+        )
     return named
 
 
@@ -111,8 +118,10 @@ def _common_shape(given: Mapping[str, Array]) -> tuple[int, ...]:
     for name, other in others:
         if other != shape:
             raise ScoresError(
-                f"`posteriors` must have one shape. Got {shape} for {first} and {other} for "
-                f"{name}. Resize or align them before fusing."
+                argument="posteriors",
+                rule="must have one shape",
+                got=f"{shape} for {first} and {other} for {name}",
+                remedy="Resize or align them before fusing.",
             )
     return shape
 
@@ -134,11 +143,15 @@ def _product(parts: Sequence[Array], axis: int, xp: Namespace) -> Array:
     if not is_traced(log_all):
         empty = xp.max(log_all, axis=axis) == -xp.inf
         if bool(xp.any(empty)):
-            row = row_name(first_index(to_numpy(empty)), log_all.ndim, axis, "posteriors[…]")
+            row = row_element(first_index(to_numpy(empty)), log_all.ndim, axis, "posteriors[…]")
             raise ScoresError(
-                f"`posteriors` must leave some class possible in every row under rule='product'. "
-                f"Got {row}, where every class has probability 0 in one of them. "
-                f"Pass rule='noisy_or' or 'mean'."
+                argument="posteriors",
+                rule=[
+                    "must leave some class possible in every row under ",
+                    Setting("rule", "product"),
+                ],
+                got=[row, ", where every class has probability 0 in one of them"],
+                remedy=["Pass ", Setting("rule", "noisy_or"), " or 'mean'."],
             )
     return xp.exp(log_softmax(log_all, axis=axis, xp=xp))
 

@@ -22,8 +22,8 @@ from reprior.core.arrays import (
     is_traced,
     to_numpy,
 )
-from reprior.core.checks import check_kind, element, first_index, shown
-from reprior.exceptions import ScoresError
+from reprior.core.checks import check_kind, first_index
+from reprior.exceptions import Argument, Element, ScoresError, Setting, Text, render
 
 __all__ = [
     "as_scores",
@@ -31,9 +31,10 @@ __all__ = [
     "log_softmax",
     "logsumexp",
     "normalise",
-    "of_raw",
     "probabilities",
+    "raw_remedy",
     "refuse_scores",
+    "row_element",
     "row_name",
     "sum_tolerance",
     "warn_if_probs",
@@ -85,13 +86,17 @@ def as_scores(scores: Any, xp: Namespace, *, name: str = "scores") -> Array:
     dtype = dtype_name(z.dtype)
     if not is_floating(z.dtype) and not dtype.startswith(("int", "uint")):
         raise ScoresError(
-            f"`{name}` must be real numbers. Got dtype {dtype}. "
-            f"Pass the model's logits or probabilities, one row per sample."
+            argument=name,
+            rule="must be real numbers",
+            got=f"dtype {dtype}",
+            remedy="Pass the model's logits or probabilities, one row per sample.",
         )
     if z.ndim == 0 or 0 in z.shape:
         raise ScoresError(
-            f"`{name}` must hold at least one sample. Got shape {tuple(z.shape)}. "
-            f"Pass an array with samples and a class axis."
+            argument=name,
+            rule="must hold at least one sample",
+            got=f"shape {tuple(z.shape)}",
+            remedy="Pass an array with samples and a class axis.",
         )
     return z
 
@@ -175,19 +180,25 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
     if not bool((first[0] >= 0.0) & (first[0] <= 1.0)):
         return
     if _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp):
-        warn(
-            "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "
-            "If they are probabilities, pass kind='probs'."
-        )
+        warn(_declared_as_logits("row lies in [0, 1] and sums to 1", "probabilities"))
 
 
 def warn_if_single_probs(z: Array, *, xp: Namespace) -> None:
     """Warn where single scores of two classes, declared as logits, all lie in [0, 1]."""
     if z.shape[0] >= FEW_SCORES and bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
-        warn(
-            "`scores` were declared as kind='logits', but every one of them lies in [0, 1]. "
-            "If they are probabilities of the second class, pass kind='probs'."
-        )
+        warn(_declared_as_logits("one of them lies in [0, 1]", "probabilities of the second class"))
+
+
+def _declared_as_logits(every: str, probable: str) -> Text:
+    """Return the sentence about logits that look like probabilities."""
+    return [
+        Argument("scores"),
+        " were declared as ",
+        Setting("kind", "logits"),
+        f", but every {every}. If they are {probable}, pass ",
+        Setting("kind", "probs"),
+        ".",
+    ]
 
 
 def _are_distributions(z: Array, axis: int, xp: Namespace) -> bool:
@@ -211,21 +222,26 @@ def refuse_scores(
     bad = np.isnan(wide) | (wide == np.inf)
     if bad.any():
         raise ScoresError(
-            f"`{name}` must not contain NaN or +inf. Got {_item(name, host, bad)}. "
-            f"Drop the sample, or repair the model's output."
+            argument=name,
+            rule="must not contain NaN or +inf",
+            got=_first_element(name, wide, bad),
+            remedy="Drop the sample, or repair the model's output.",
         )
     if kind == "probs" and (wide < 0).any():
         raise ScoresError(
-            f"`{name}` must not be negative{_under(kind, name)}. Got "
-            f"{_item(name, host, wide < 0)}. {_sentence(of_raw(name))} if these are the model's "
-            f"raw outputs."
+            argument=name,
+            rule=["must not be negative", *_under(kind, name)],
+            got=_first_element(name, wide, wide < 0),
+            remedy=[*raw_remedy(name, first=True), " if these are the model's raw outputs."],
         )
     empty = np.all(wide == (0.0 if kind == "probs" else -np.inf), axis=axis)
     if empty.any():
-        row = row_name(first_index(empty), host.ndim, axis, name)
+        row = row_element(first_index(empty), host.ndim, axis, name)
         raise ScoresError(
-            f"`{name}` must have a finite score in every row. Got {row} with probability 0 for "
-            f"every class. Drop the sample, or repair the model's output."
+            argument=name,
+            rule="must have a finite score in every row",
+            got=[row, " with probability 0 for every class"],
+            remedy="Drop the sample, or repair the model's output.",
         )
     if kind != "logits":
         _refuse_sums(wide, kind, axis, tolerance, name)
@@ -239,9 +255,10 @@ def _refuse_sums(
     above = probs > 1.0 + tolerance
     if above.any():
         raise ScoresError(
-            f"`{name}` must be at most {'1' if kind == 'probs' else '0'}{_under(kind, name)}. "
-            f"Got {_item(name, wide, above)}. "
-            f"{_sentence(of_raw(name))} if these are the model's raw outputs."
+            argument=name,
+            rule=[f"must be at most {'1' if kind == 'probs' else '0'}", *_under(kind, name)],
+            got=_first_element(name, wide, above),
+            remedy=[*raw_remedy(name, first=True), " if these are the model's raw outputs."],
         )
     total = probs.sum(axis=axis)
     # A trifle stricter than the check that failed, whose exponentials may be of a shorter dtype.
@@ -249,36 +266,43 @@ def _refuse_sums(
     if off.any():
         where = first_index(off)
         raise ScoresError(
-            f"`{name}` must sum to 1 over the class axis{_under(kind, name)}, within "
-            f"{tolerance:g}. Got {row_name(where, wide.ndim, axis, name)} with sum "
-            f"{shown(total[where])}. Normalise the rows, or {of_raw(name)} if these are raw "
-            f"outputs."
+            argument=name,
+            rule=[
+                "must sum to 1 over the class axis",
+                *_under(kind, name),
+                f", within {tolerance:g}",
+            ],
+            got=[row_element(where, wide.ndim, axis, name), f" with sum {total[where]:g}"],
+            remedy=["Normalise the rows, or ", *raw_remedy(name), " if these are raw outputs."],
         )
 
 
-def of_raw(name: str) -> str:
-    """Return what is to be done with logits where probabilities are asked for.
+def raw_remedy(name: str, *, first: bool = False) -> list[Any]:
+    """Return what to do with logits where probabilities are asked for; ``first`` of a sentence.
 
     Functions of posteriors have no ``kind`` to declare.
     """
-    return "take their softmax first" if name.startswith("posterior") else "pass kind='logits'"
+    if name.startswith("posterior"):
+        return ["Take their softmax first" if first else "take their softmax first"]
+    return ["Pass " if first else "pass ", Setting("kind", "logits")]
 
 
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]
+def _under(kind: str, name: str) -> list[Any]:
+    return [] if name.startswith("posterior") else [" under ", Setting("kind", kind)]
 
 
-def _under(kind: str, name: str) -> str:
-    return "" if name.startswith("posterior") else f" under kind={kind!r}"
-
-
-def _item(name: str, host: NDArray[Any], bad: NDArray[np.bool_]) -> str:
+def _first_element(name: str, scores: NDArray[np.float64], bad: NDArray[np.bool_]) -> Element:
     where = first_index(bad)
-    return f"{element(name, where)}={shown(host[where])}"
+    return Element(name, where, float(scores[where]))
+
+
+def row_element(where: tuple[int, ...], ndim: int, axis: int, name: str = "scores") -> Element:
+    """Return a reference to a row: ``scores[3, :]`` for sample 3 of scores (N, K)."""
+    index: list[Any] = list(where)
+    index.insert(axis % ndim, ":")
+    return Element(name, tuple(index))
 
 
 def row_name(where: tuple[int, ...], ndim: int, axis: int, name: str = "scores") -> str:
-    """Return how a row is written: ``scores[3, :]`` for sample 3 of scores (N, K)."""
-    index: list[Any] = list(where)
-    index.insert(axis % ndim, ":")
-    return element(name, index)
+    """Return how Python writes the row that :func:`row_element` refers to."""
+    return render(row_element(where, ndim, axis, name))

@@ -20,9 +20,18 @@ from reprior.core.checks import (
     few,
     index_of,
     is_increasing,
-    shown,
+    sentences,
 )
-from reprior.exceptions import LabelsError, OptionError, PriorError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    OptionError,
+    PriorError,
+    Setting,
+    Text,
+    Words,
+)
 
 __all__ = ["as_prior", "as_target_prior", "prior_from_counts", "prior_from_labels", "slopes"]
 
@@ -79,8 +88,10 @@ def prior_from_counts(counts: Any, *, weights: Any = None, smoothing: float = 0.
         counts = list(counts.values())
     elif isinstance(weights, Mapping):
         raise PriorError(
-            "`weights` must be in the order of `counts`. Got a mapping for counts without class "
-            "names. Pass a list of weights, or `counts` as a mapping too."
+            argument="weights",
+            rule=["must be in the order of ", Argument("counts")],
+            got="a mapping for counts without class names",
+            remedy=["Pass a list of weights, or ", Argument("counts"), " as a mapping too."],
         )
     xp = namespace(counts)
     n = _numbers(counts, "counts", remedy="Pass one count per class.")
@@ -166,15 +177,19 @@ def _number_of_classes(host: NDArray[Any], n_classes: int | None, ignore_index: 
     if n_classes is not None:
         if isinstance(n_classes, bool) or int(n_classes) != n_classes or n_classes < 2:
             raise OptionError(
-                f"`n_classes` must be an integer of at least 2. Got {n_classes!r}. "
-                f"Leave it out to take the largest label plus one."
+                argument="n_classes",
+                rule="must be an integer of at least 2",
+                got=repr(n_classes),
+                remedy="Leave it out to take the largest label plus one.",
             )
         return int(n_classes)
     kept = host if ignore_index is None else host[host != ignore_index]
     if kept.size == 0:
         raise LabelsError(
-            f"`labels` must contain at least one sample that is not ignored. Got {host.size} "
-            f"samples, none of them kept. Check `ignore_index`."
+            argument="labels",
+            rule="must contain at least one sample that is not ignored",
+            got=f"{host.size} samples, none of them kept",
+            remedy=["Check ", Argument("ignore_index"), "."],
         )
     return max(2, int(kept.max()) + 1) if kept.dtype.kind in "iub" else 2
 
@@ -204,29 +219,45 @@ def as_prior(
     if isinstance(prior, Mapping):
         if classes is None:
             raise PriorError(
-                f"`{name}` must be in the order of the classes. Got a mapping, and no classes to "
-                f"order it by. Pass a list of values, in the order of the scores' columns."
+                argument=name,
+                rule="must be in the order of the classes",
+                got="a mapping, and no classes to order it by",
+                remedy="Pass a list of values, in the order of the scores' columns.",
             )
         prior = _in_class_order(prior, list(classes), name)
     values = _numbers(prior, name, remedy="Pass one probability per class.")
     if n_classes is not None and values.size != n_classes:
         raise PriorError(
-            f"`{name}` must have one value per class. Got {values.size} values for {n_classes} "
-            f"classes. Check the number of classes, and `class_axis`."
+            argument=name,
+            rule="must have one value per class",
+            got=f"{values.size} values for {n_classes} classes",
+            remedy=["Check the number of classes, and ", Argument("class_axis"), "."],
         )
     _refuse_negative(values, name)
     if not allow_zero and (values == 0).any():
         where = int(np.argmax(values == 0))
         raise PriorError(
-            f"`{name}` must be positive for every class. Got {name}[{where}]=0. "
-            f"Drop the class, or pass smoothing=1. (`prior_from_counts` takes `smoothing`.)"
+            argument=name,
+            rule="must be positive for every class",
+            got=Element(name, (where,), 0),
+            remedy=[
+                "Drop the class, or pass ",
+                Setting("smoothing", 1),
+                ". (`prior_from_counts` takes ",
+                Argument("smoothing"),
+                ".)",
+            ],
         )
     total = math.fsum(values)
     if abs(total - 1.0) > SUM_TOLERANCE:
-        look = " These look like counts." if total >= 1.5 and values.max() >= 1 else ""
+        counts = total >= 1.5 and values.max() >= 1
         raise PriorError(
-            f"`{name}` must sum to 1. Got a sum of {total:.9g}.{look} "
-            f"Pass prior_from_counts({name})."
+            argument=name,
+            rule="must sum to 1",
+            got=f"a sum of {total:.9g}",
+            remedy=sentences(
+                "These look like counts." if counts else "", f"Pass prior_from_counts({name})."
+            ),
         )
     return values / total
 
@@ -285,20 +316,32 @@ def _numbers(values: Any, name: str, *, remedy: str) -> NDArray[np.float64]:
     _refuse_other_order(values, name)
     host = to_numpy(values)
     if host.dtype.kind not in "iuf":
-        raise PriorError(f"`{name}` must be numbers. Got dtype {host.dtype}. {remedy}")
+        raise PriorError(
+            argument=name, rule="must be numbers", got=f"dtype {host.dtype}", remedy=remedy
+        )
     if host.ndim != 1:
-        raise PriorError(f"`{name}` must have shape (K,). Got shape {host.shape}. {remedy}")
+        raise PriorError(
+            argument=name, rule="must have shape (K,)", got=f"shape {host.shape}", remedy=remedy
+        )
     if host.size < 2:
-        raise PriorError(f"`{name}` must cover at least two classes. Got {host.size}. {remedy}")
+        raise PriorError(
+            argument=name, rule="must cover at least two classes", got=f"{host.size}", remedy=remedy
+        )
     numbers = host.astype(np.float64)
     bad = ~np.isfinite(numbers)
     if bad.any():
-        where = int(np.argmax(bad))
         raise PriorError(
-            f"`{name}` must be finite for every class. Got {name}[{where}]={numbers[where]:g}. "
-            f"{remedy}"
+            argument=name,
+            rule="must be finite for every class",
+            got=_first_element(name, numbers, bad),
+            remedy=remedy,
         )
     return numbers
+
+
+def _first_element(name: str, values: NDArray[np.float64], bad: NDArray[np.bool_]) -> Element:
+    where = int(np.argmax(bad))
+    return Element(name, (where,), float(values[where]))
 
 
 def _refuse_other_order(values: Any, name: str) -> None:
@@ -310,47 +353,60 @@ def _refuse_other_order(values: Any, name: str) -> None:
     if names is None or is_increasing(names):
         return
     raise PriorError(
-        f"`{name}` must be in the order of the classes. Got a Series indexed by {few(names)}. "
-        f"Pass {name}.sort_index(), or {name}.reindex(classes).to_numpy() for another order."
+        argument=name,
+        rule="must be in the order of the classes",
+        got=f"a Series indexed by {few(names)}",
+        remedy=f"Pass {name}.sort_index(), or {name}.reindex(classes).to_numpy() for another "
+        f"order.",
     )
 
 
 def _refuse_negative(values: NDArray[np.float64], name: str) -> None:
     if (values < 0).any():
-        where = int(np.argmax(values < 0))
         raise PriorError(
-            f"`{name}` must not be negative. Got {name}[{where}]={shown(values[where])}. "
-            f"Check how it was computed."
+            argument=name,
+            rule="must not be negative",
+            got=_first_element(name, values, values < 0),
+            remedy="Check how it was computed.",
         )
 
 
 def _refuse_zero_counts(mass: NDArray[np.float64], name: str) -> None:
-    if (mass == 0).any():
-        where = int(np.argmax(mass == 0))
-        got = f"{name}[{where}]=0" if name == "counts" else f"no sample of class {where}"
-        raise PriorError(
-            f"`{name}` must have at least one sample of every class. Got {got}. "
-            f"Drop the class, or pass smoothing=1."
-            + (
-                ""
-                if name == "counts"
-                else " If a label marks samples to leave out, name it by ignore_index."
-            )
-        )
+    if not (mass == 0).any():
+        return
+    where = int(np.argmax(mass == 0))
+    got: Text = Element(name, (where,), 0)
+    remedy: list[Any] = ["Drop the class, or pass ", Setting("smoothing", 1), "."]
+    if name != "counts":
+        got = f"no sample of class {where}"
+        remedy += [
+            " If a label marks samples to leave out, name it by ",
+            Words("ignore_index", "--ignore-index"),
+            ".",
+        ]
+    raise PriorError(
+        argument=name,
+        rule="must have at least one sample of every class",
+        got=got,
+        remedy=remedy,
+    )
 
 
 def _class_weights(weights: Any, n_classes: int) -> NDArray[np.float64]:
     v = _numbers(weights, "weights", remedy="Pass one weight per class.")
     if v.size != n_classes:
         raise PriorError(
-            f"`weights` must have one value per class. Got {v.size} weights for {n_classes} "
-            f"counts. Pass one weight per class."
+            argument="weights",
+            rule="must have one value per class",
+            got=f"{v.size} weights for {n_classes} counts",
+            remedy="Pass one weight per class.",
         )
     if (v <= 0).any():
-        where = int(np.argmax(v <= 0))
         raise PriorError(
-            f"`weights` must be positive for every class. Got weights[{where}]="
-            f"{shown(v[where])}. A class of weight 0 was never learnt: drop it."
+            argument="weights",
+            rule="must be positive for every class",
+            got=_first_element("weights", v, v <= 0),
+            remedy="A class of weight 0 was never learnt: drop it.",
         )
     return v
 
@@ -364,7 +420,9 @@ def _in_class_order(values: Any, classes: Sequence[Any], name: str) -> Any:
     if missing or unknown:
         got = f"no value for {missing[0]!r}" if missing else f"a value for {unknown[0]!r}"
         raise PriorError(
-            f"`{name}` must have exactly one value for every class. Got {got}. "
-            f"The classes are {', '.join(map(repr, list(classes)[:10]))}."
+            argument=name,
+            rule="must have exactly one value for every class",
+            got=got,
+            remedy=f"The classes are {', '.join(map(repr, list(classes)[:10]))}.",
         )
     return [values[c] for c in classes]

@@ -11,10 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, is_traced, to_numpy
-from reprior.core.checks import check_finite_number, check_kind, column_names, element, first_index
+from reprior.core.checks import (
+    check_finite_number,
+    check_kind,
+    column_names,
+    first_index,
+    short_number,
+)
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.tilt import Tilt, tilt_scores
-from reprior.exceptions import OptionError, PriorError
+from reprior.exceptions import Argument, Element, OptionError, PriorError, Setting
 
 __all__ = ["log_rebalance", "odds_ratio", "prior_shift", "rebalance"]
 
@@ -173,11 +179,11 @@ def _check_odds(name: str, value: Any, *, ratio: bool) -> None:
     if good.all():
         return
     where = first_index(~good)
-    rule = "finite and above 0" if ratio else "at least 0"
-    place = element(name, where) if where else name
     raise OptionError(
-        f"`{name}` must be {rule}. Got {place}={host[where]}. Pass one probability divided by the "
-        f"other, not the logarithm of that."
+        argument=name,
+        rule="must be finite and above 0" if ratio else "must be at least 0",
+        got=Element(name, where, str(host[where])),
+        remedy="Pass one probability divided by the other, not the logarithm of that.",
     )
 
 
@@ -213,8 +219,18 @@ def prior_shift(
     if strength < 0.0 and (target == 0).any():
         where = int(np.argmax(target == 0))
         raise PriorError(
-            f"`target_prior` must be positive for every class where `strength` is negative. "
-            f"Got target_prior[{where}]=0 and strength={strength:g}, which would divide by 0. "
-            f"Give the class a small prior, or pass a strength of at least 0."
+            argument="target_prior",
+            rule=[
+                "must be positive for every class where ",
+                Argument("strength"),
+                " is negative",
+            ],
+            got=[
+                Element("target_prior", (where,), 0),
+                " and ",
+                Setting("strength", short_number(strength)),
+                ", which would divide by 0",
+            ],
+            remedy="Give the class a small prior, or pass a strength of at least 0.",
         )
     return strength * slopes(source, target)

@@ -30,19 +30,19 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.binary import contract, expand, expanded_axis, is_single_score, resolve_class_axis
-from reprior.core.checks import first_index
+from reprior.core.checks import first_index, short_number
 from reprior.core.logspace import (
     as_scores,
     log_scores,
     normalise,
     refuse_scores,
-    row_name,
+    row_element,
     sum_tolerance,
     warn_if_probs,
     warn_if_single_probs,
 )
 from reprior.core.posterior_rows import decide_rows, posterior_rows
-from reprior.exceptions import ScoresError
+from reprior.exceptions import Argument, Element, ScoresError, Setting
 
 __all__ = ["Tilt", "decide_at_once", "refuse_tilt", "tilt_at_once", "tilt_decisions", "tilt_scores"]
 
@@ -218,23 +218,42 @@ def refuse_tilt(z: Array, tilt: Tilt, *, kind: str, axis: int, tolerance: float)
     impossible = host <= 0 if kind == "probs" else np.isneginf(host.astype(np.float64))
     removed = np.all(impossible | np.isneginf(shift), axis=axis)
     if removed.any() and tilt.scales is None:
-        raise ScoresError(
-            f"`scores` must leave some class of positive `target_prior` possible in every row. "
-            f"Got {row_name(first_index(removed), host.ndim, axis)}, whose every possible class "
-            f"has target prior 0. Give one of them a positive target prior, or drop the sample."
-        )
+        raise refusal_of_excluded(row_element(first_index(removed), host.ndim, axis))
     if removed.any():
         raise ScoresError(
-            f"`scores` must leave some class whose bias is finite possible in every row. Got "
-            f"{row_name(first_index(removed), host.ndim, axis)}. Drop the sample."
+            argument="scores",
+            rule="must leave some class whose bias is finite possible in every row",
+            got=row_element(first_index(removed), host.ndim, axis),
+            remedy="Drop the sample.",
         )
+    largest = np.abs(host).max()
     if tilt.scales is not None:
         raise ScoresError(
-            f"`scores` must stay finite when scaled. Got scores up to {np.abs(host).max():g} and "
-            f"scales up to {np.abs(tilt.scales).max():g}. Pass scores of a wider dtype."
+            argument="scores",
+            rule="must stay finite when scaled",
+            got=f"scores up to {largest:g} and scales up to {np.abs(tilt.scales).max():g}",
+            remedy="Pass scores of a wider dtype.",
         )
     raise ScoresError(
-        f"`scores` must stay finite when divided by the temperature. Got scores up to "
-        f"{np.abs(host).max():g} and temperature={tilt.temperature:g}. Pass scores of a wider "
-        f"dtype, or a higher temperature."
+        argument="scores",
+        rule="must stay finite when divided by the temperature",
+        got=[
+            f"scores up to {largest:g} and ",
+            Setting("temperature", short_number(tilt.temperature)),
+        ],
+        remedy="Pass scores of a wider dtype, or a higher temperature.",
+    )
+
+
+def refusal_of_excluded(row: Element) -> ScoresError:
+    """Return the error for a row whose every possible class has target prior 0."""
+    return ScoresError(
+        argument="scores",
+        rule=[
+            "must leave some class of positive ",
+            Argument("target_prior"),
+            " possible in every row",
+        ],
+        got=[row, ", whose every possible class has target prior 0"],
+        remedy="Give one of them a positive target prior, or drop the sample.",
     )

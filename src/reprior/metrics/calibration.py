@@ -372,6 +372,9 @@ def check_bins(n_bins: Any, binning: str = BINNINGS[0], *, name: str = "n_bins")
     """Refuse a number of bins below 1, or an unknown binning."""
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise OptionError(
-            f"`{name}` must be an integer of at least 1. Got {n_bins!r}. Pass for example 15."
+            argument=name,
+            rule="must be an integer of at least 1",
+            got=repr(n_bins),
+            remedy="Pass for example 15.",
         )
     check_choice("binning", binning, BINNINGS)

@@ -25,7 +25,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice, check_labels
-from reprior.exceptions import LabelsError, OptionError
+from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Text
 from reprior.metrics.counts import ClassCounts
 
 __all__ = ["COUNT_METRICS", "CountMetric", "evaluate", "find_metric"]
@@ -67,10 +67,15 @@ class CountMetric:
         check_choice("average", self.average, get_args(Average))
         if (self.average == "one") != (self.of_class is not None):
             raise OptionError(
-                f"`of_class` must be given with average='one', and only then. Got "
-                f"average={self.average!r} and of_class={self.of_class}. Pass both or neither."
+                argument="of_class",
+                rule=["must be given with ", Setting("average", "one"), ", and only then"],
+                got=[
+                    Setting("average", self.average),
+                    " and ",
+                    Setting("of_class", self.of_class),
+                ],
+                remedy="Pass both or neither.",
             )
-
         if not (self.gain > 0 and self.support >= 0 and self.predicted >= 0 and self._total > 0):
             raise OptionError(
                 f"A count metric must have gain > 0, support and predicted of at least 0, and a "
@@ -226,14 +231,17 @@ def find_metric(
         return replace(_PER_CLASS[one["ratio"]], name=name, average="one", of_class=index)
     if isinstance(name, str) and _RANKING.search(name):
         raise OptionError(
-            f"`{argument}` must be decided by hard labels. Got {name!r}, which ranks samples "
-            f"within a class and has no prediction to count. Pass one of "
-            f"{', '.join(map(repr, COUNT_METRICS))}."
+            argument=argument,
+            rule="must be decided by hard labels",
+            got=f"{name!r}, which ranks samples within a class and has no prediction to count",
+            remedy=f"Pass one of {', '.join(map(repr, COUNT_METRICS))}.",
         )
     if isinstance(name, str) and _PROBABILITIES.fullmatch(name):
         raise OptionError(
-            f"`{argument}` must be decided by hard labels. Got {name!r}, a metric of "
-            f"probabilities. {_of_probabilities(argument)}"
+            argument=argument,
+            rule="must be decided by hard labels",
+            got=f"{name!r}, a metric of probabilities",
+            remedy=_remedy_of_probabilities(argument),
         )
     hint = f"Or that of one class, such as 'recall[{n_classes - 1}]'."
     if name in _PER_CLASS:
@@ -244,13 +252,16 @@ def find_metric(
     return COUNT_METRICS[_ALIASES.get(name, name)]
 
 
-def _of_probabilities(argument: str) -> str:
+def _remedy_of_probabilities(argument: str) -> Text:
     if argument != "metric":
         return "Limit a count metric."
-    return (
-        "Pass metric='log_loss' to a PosteriorCalibrator to fit probabilities; or tune a count "
-        "metric, and pass temperature='fit' for the probabilities."
-    )
+    return [
+        "Pass ",
+        Setting("metric", "log_loss"),
+        " to a PosteriorCalibrator to fit probabilities; or tune a count metric, and pass ",
+        Setting("temperature", "fit"),
+        " for the probabilities.",
+    ]
 
 
 def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None, argument: str) -> int:
@@ -261,6 +272,12 @@ def _class_index(label: str, n_classes: int, classes: Sequence[Any] | None, argu
         return int(label)
     known = f"one of {', '.join(map(repr, names[:8]))}" if names else f"0 to {n_classes - 1}"
     raise LabelsError(
-        f"`{argument}` must name a class that exists, {known}. Got {label!r}. "
-        f"Write the class as it is in `classes`, or its index where there are no names."
+        argument=argument,
+        rule=f"must name a class that exists, {known}",
+        got=repr(label),
+        remedy=[
+            "Write the class as it is in ",
+            Argument("classes"),
+            ", or its index where there are no names.",
+        ],
     )

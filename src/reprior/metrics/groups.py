@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_bounds
-from reprior.exceptions import OptionError, PriorError
+from reprior.exceptions import Element, OptionError, PriorError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 
@@ -108,15 +108,19 @@ def _counts(train_counts: Any) -> NDArray[Any]:
     host = to_numpy(train_counts)
     if host.ndim != 1 or host.dtype.kind not in "iuf":
         raise PriorError(
-            f"`train_counts` must be one number per class. Got dtype {host.dtype} and shape "
-            f"{host.shape}. Pass the training samples of every class, shape (K,)."
+            argument="train_counts",
+            rule="must be one number per class",
+            got=f"dtype {host.dtype} and shape {host.shape}",
+            remedy="Pass the training samples of every class, shape (K,).",
         )
     bad = ~np.isfinite(host) | (host < 0)
     if bad.any():
         where = int(np.argmax(bad))
         raise PriorError(
-            f"`train_counts` must be finite and not negative. Got train_counts[{where}]="
-            f"{host[where]:g}. Check how they were counted."
+            argument="train_counts",
+            rule="must be finite and not negative",
+            got=Element("train_counts", (where,), float(host[where])),
+            remedy="Check how they were counted.",
         )
     return host
 
@@ -125,7 +129,12 @@ def _mask(name: str, group: Any, n_classes: int) -> NDArray[np.bool_]:
     mask = to_numpy(group)
     if mask.dtype.kind != "b" or mask.shape != (n_classes,):
         raise OptionError(
-            f"`groups` must be masks of the {n_classes} classes. Got groups[{name!r}] of dtype "
-            f"{mask.dtype} and shape {mask.shape}. Pass what shot_groups(train_counts) returns."
+            argument="groups",
+            rule=f"must be masks of the {n_classes} classes",
+            got=[
+                Element("groups", (repr(name),)),
+                f" of dtype {mask.dtype} and shape {mask.shape}",
+            ],
+            remedy="Pass what shot_groups(train_counts) returns.",
         )
     return mask

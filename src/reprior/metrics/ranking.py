@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, Setting
 from reprior.metrics.samples import Samples
 
 __all__ = ["top_k_accuracy"]
@@ -81,6 +81,12 @@ def top_k_accuracy(
 def _check_k(k: Any, n_classes: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_classes:
         raise OptionError(
-            f"`k` must be an integer from 1 to the number of classes, {n_classes}. Got {k!r}. "
-            f"Pass a smaller k: with k={n_classes} every prediction is right."
+            argument="k",
+            rule=f"must be an integer from 1 to the number of classes, {n_classes}",
+            got=repr(k),
+            remedy=[
+                "Pass a smaller k: with ",
+                Setting("k", n_classes),
+                " every prediction is right.",
+            ],
         )

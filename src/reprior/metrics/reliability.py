@@ -114,7 +114,8 @@ class Reliability:
         if not isinstance(other, Reliability):
             return NotImplemented
         if self.class_count.shape != other.class_count.shape:
-            (k, b), (j, c) = self.class_count.shape, other.class_count.shape
+            k, b = self.class_count.shape
+            j, c = other.class_count.shape
             raise ProfileMismatchError(
                 f"reliabilities must have the same classes and bins to be added. Got {k} and {j} "
                 f"classes, {b} and {c} bins. Make both with the same options."
@@ -155,8 +156,10 @@ class Reliability:
         else:
             if not 0 <= of_class < self.n_classes:
                 raise OptionError(
-                    f"`of_class` must be a class index from 0 to {self.n_classes - 1}. "
-                    f"Got {of_class}. Leave it out for the predicted class."
+                    argument="of_class",
+                    rule=f"must be a class index from 0 to {self.n_classes - 1}",
+                    got=f"{of_class}",
+                    remedy="Leave it out for the predicted class.",
                 )
             confidence, hits, count = (
                 table[of_class]

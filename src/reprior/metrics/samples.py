@@ -30,7 +30,7 @@ from reprior.core.logspace import (
     sum_tolerance,
     warn_if_probs,
 )
-from reprior.exceptions import LabelsError, ScoresError
+from reprior.exceptions import Argument, LabelsError, ScoresError
 
 __all__ = ["Block", "Samples"]
 
@@ -182,8 +182,10 @@ def _posterior(
 def _two_sided(kind: str | None, shape: tuple[int, ...]) -> str:
     if kind is None:
         raise ScoresError(
-            f"`scores` must have one score per class. Got shape {tuple(shape)}, one score per "
-            f"sample. Pass both classes' scores, shape (N, 2)."
+            argument="scores",
+            rule="must have one score per class",
+            got=f"shape {tuple(shape)}, one score per sample",
+            remedy="Pass both classes' scores, shape (N, 2).",
         )
     return kind
 
@@ -200,7 +202,9 @@ def _weights(
         weight = np.where(labels == ignore_index, 0.0, weight)
     if not weight.any():
         raise LabelsError(
-            f"`labels` must contain at least one sample that is not ignored. Got {labels.size} "
-            f"samples, none of them kept. Check `ignore_index` and `sample_weight`."
+            argument="labels",
+            rule="must contain at least one sample that is not ignored",
+            got=f"{labels.size} samples, none of them kept",
+            remedy=["Check ", Argument("ignore_index"), " and ", Argument("sample_weight"), "."],
         )
     return weight
