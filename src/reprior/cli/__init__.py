@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reprior.cli.examples import shows
-    from reprior.cli.failures import SentenceGroup
+    from reprior.cli.messages import SentenceGroup
     from reprior.cli.options import PATH, Names, collected, folder_option
     from reprior.cli.session import Session, session_options
     from reprior.cli.tables import Grid
@@ -40,7 +40,7 @@ _HOMES = {
     "PATH": "options",
     "Grid": "tables",
     "Names": "options",
-    "SentenceGroup": "failures",
+    "SentenceGroup": "messages",
     "Session": "session",
     "collected": "options",
     "folder_option": "options",

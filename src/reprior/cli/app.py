@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from reprior.cli.failures import FAILED, Failure, SentenceGroup, sentence_of, with_notes
+from reprior.cli.messages import FAILED, Failure, SentenceGroup, sentence_of, with_notes
 from reprior.files.interrupts import refuse_to_go_on
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]

@@ -15,8 +15,8 @@ from reprior.cli.agreement import few
 from reprior.cli.apply_folder import earlier_outputs, is_folder, one_by_one, write_all
 from reprior.cli.applying import Applying, costs_of
 from reprior.cli.examples import shows
-from reprior.cli.failures import with_notes
 from reprior.cli.inputs import load_calibrator, open_for
+from reprior.cli.messages import with_notes
 from reprior.cli.options import (
     PATH,
     Reading,

@@ -15,9 +15,9 @@ from reprior.cli import fuse_apply, fuse_evaluate, fuse_fit
 from reprior.cli.agreement import few, shown_paths
 from reprior.cli.applying import decide
 from reprior.cli.examples import shows
-from reprior.cli.failures import Failure, SentenceGroup, sentence_of
 from reprior.cli.fuse_rows import aligned
 from reprior.cli.inputs import load_calibrator, open_for, open_to_fit
+from reprior.cli.messages import Failure, SentenceGroup, sentence_of
 from reprior.cli.options import (
     PATH,
     Names,

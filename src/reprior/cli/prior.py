@@ -8,8 +8,8 @@ import click
 
 from reprior.cli import estimate
 from reprior.cli.examples import shows
-from reprior.cli.failures import SentenceGroup
 from reprior.cli.inputs import read_class_counts, read_weights
+from reprior.cli.messages import SentenceGroup
 from reprior.cli.options import PATH, PriorChoice, counts_options, output_option
 from reprior.cli.outputs import check_output
 from reprior.cli.prior_output import shortened, write_prior

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from reprior.cli.failures import FAILED, SentenceGroup, sentence_of
+from reprior.cli.messages import FAILED, SentenceGroup, sentence_of
 from reprior.exceptions import OptionError
 
 
