@@ -49,8 +49,10 @@ __all__ = [
     "Setting",
     "Text",
     "Words",
+    "parts",
     "render",
     "require",
+    "shown",
 ]
 
 
@@ -140,10 +142,11 @@ def render(text: Text, face: Face = _PYTHON) -> str:
     >>> render(["Drop the class, or pass ", Setting("smoothing", 1), "."])
     'Drop the class, or pass smoothing=1.'
     """
-    return "".join(_rendered(part, face) for part in _parts(text))
+    return "".join(_rendered(part, face) for part in parts(text))
 
 
-def _parts(text: Text) -> list[str | Reference]:
+def parts(text: Text) -> list[str | Reference]:
+    """Return the strings and references that a text is joined from."""
     return [text] if isinstance(text, str | Reference) else list(text)
 
 
@@ -213,14 +216,14 @@ class _Parted:
         """Return a copy whose parts are changed: to rename an argument, or to move an index."""
 
         def changed(text: Text) -> Text:
-            return [new for part in _parts(text) for new in _parts(change(part))]
+            return [new for part in parts(text) for new in parts(change(part))]
 
         copy: Self = _made(type(self), self.__dict__)
         copy.text, copy.rule = changed(self.text), changed(self.rule)
         copy.got, copy.remedy = changed(self.got), changed(self.remedy)
         if self.argument is not None:
             name = self.argument if isinstance(self.argument, Argument) else Argument(self.argument)
-            (new,) = _parts(change(name))
+            (new,) = parts(change(name))
             copy.argument = new if isinstance(new, Argument) else self.argument
         return copy
 

@@ -19,9 +19,9 @@ from reprior.cli.agreement import (
     require_labels,
     shown_paths,
 )
+from reprior.cli.messages import name_classes
 from reprior.cli.options import PriorChoice, Reading
 from reprior.cli.session import Session
-from reprior.cli.words import name_classes
 from reprior.core.prior import as_prior, prior_from_counts
 from reprior.encoding import is_range
 from reprior.exceptions import FileFormatError, OptionError, PriorError

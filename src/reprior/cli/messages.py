@@ -1,26 +1,177 @@
-"""How a command fails: one sentence, in the words of its options."""
+"""What the library says, in the words of the command line; and how a command fails.
+
+Errors and warnings carry their parts. :class:`CommandLineFace` renders these for a command: options
+for arguments, ``--smoothing 1`` for ``smoothing=1``, rows and class names for indices.
+"""
 
 from __future__ import annotations
 
 import difflib
 import errno
 import os
-from typing import Any
+import shlex
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import click
 
 from reprior.cli.words import in_options
-from reprior.exceptions import RepriorError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    RepriorError,
+    RepriorWarning,
+    Setting,
+    Text,
+    Words,
+    parts,
+    render,
+    shown,
+)
 
-__all__ = ["FAILED", "Failure", "SentenceGroup", "sentence_of", "with_notes"]
+__all__ = [
+    "FAILED",
+    "CommandLineFace",
+    "Failure",
+    "SentenceGroup",
+    "current_face",
+    "name_classes",
+    "sentence_of",
+    "with_notes",
+    "with_remedy",
+]
+
+Message = TypeVar("Message", RepriorError, RepriorWarning)
 
 FAILED = 2
+
+#: Where a command keeps the names of the classes it works on.
+_CLASSES = "reprior.classes"
+
+#: Arguments of the library whose options have other names.
+_OPTION_NAMES = {"n_workers": "workers", "sample_weight": "weight_column"}
+
+#: What a command takes first that fit or fuse fit wrote, by the name of the click argument.
+_FITTED_FILES = {"cal": "calibrator", "fusion": "fusion"}
+
+#: Arguments of the library that commands take by position.
+_POSITIONAL = {"scores": ("val", "test", "scores"), "calibrator": ("cal",), "model": ("model",)}
+
+#: Arguments with an element per class.
+_PER_CLASS = (
+    "counts",
+    "train_counts",
+    "weights",
+    "source_prior",
+    "target_prior",
+    "label_prior",
+    "prior",
+)
+
+_ORDINALS = ("first", "second")  # of options with two numbers
 
 
 class Failure(click.ClickException):
     """What ends a command: one sentence, exit code 2."""
 
     exit_code = FAILED
+
+
+class CommandLineFace:
+    """Renders the references of errors and warnings for a command.
+
+    Parameters
+    ----------
+    command : click.Command, optional
+        The command whose options are named. Arguments that it does not have keep their names.
+    class_names : sequence of str
+        Names of the classes, for sentences about one of them.
+
+    Examples
+    --------
+    >>> from reprior.exceptions import PriorError
+    >>> command = click.Command("fit", params=[click.Option(["--smoothing"])])
+    >>> error = PriorError(
+    ...     argument="counts",
+    ...     rule="must have at least one sample of every class",
+    ...     got=Element("counts", (1,), 0),
+    ...     remedy=["Drop the class, or pass ", Setting("smoothing", 1), "."],
+    ... )
+    >>> print(CommandLineFace(command, ["cat", "dog"]).sentence(error))
+    `counts` must have at least one sample of every class. Got counts of class 1 ('dog') = 0. Drop the class, or pass --smoothing 1.
+    """  # noqa: E501 - the sentence as it is shown
+
+    def __init__(
+        self, command: click.Command | None = None, class_names: Sequence[str] = ()
+    ) -> None:
+        self._command = command
+        params = [] if command is None else command.params
+        self._options = {each.name: each for each in params if isinstance(each, click.Option)}
+        self._arguments = {each.name: each for each in params if isinstance(each, click.Argument)}
+        self._class_names = class_names
+        fitted = [_FITTED_FILES[name] for name in _FITTED_FILES if name in self._arguments]
+        #: What the fitted file is, which says of what kind scores are: no option changes that.
+        self._fitted = fitted[0] if fitted else None
+
+    def sentence(self, message: Message) -> str:
+        """Return a whole error or warning in the words of the command."""
+        if self._fitted is not None and _mentions_kind(message.remedy):
+            message = _with_remedy(message, f"Give scores of the {self._fitted}'s kind.")
+        return in_options(message.render(self), self._command)
+
+    def argument(self, argument: Argument) -> str:
+        """Return the option of an argument, or what the command takes by position."""
+        name = self._name(argument.name)
+        if name is None:
+            return render(argument)
+        for place in argument.place:
+            named = place in range(len(_ORDINALS))
+            name = f"the {_ORDINALS[place]} of {name}" if named else f"{name} of {place!r}"
+        return name
+
+    def setting(self, setting: Setting) -> str:
+        """Return an option with a value, as one types it."""
+        if setting.name == "kind" and self._fitted is not None:
+            return f"the {self._fitted}'s kind, {setting.value}"
+        option = self._options.get(_OPTION_NAMES.get(setting.name, setting.name))
+        return render(setting) if option is None else _typed(option, setting.value)
+
+    def element(self, element: Element) -> str:
+        """Return where something was found: a row, a class with its name, and the value."""
+        place = self._place(element)
+        if place is None:
+            return render(element)
+        if element.value is None:
+            return place
+        sign = " =" if element.name in _PER_CLASS else ":"
+        return f"{place}{sign} {shown(element.value)}"
+
+    def words(self, words: Words) -> str:
+        """Return the words of the command line."""
+        return words.command_line
+
+    def _name(self, argument: str) -> str | None:
+        option = self._options.get(_OPTION_NAMES.get(argument, argument))
+        if option is not None:
+            return max(option.opts, key=len)
+        for name in _POSITIONAL.get(argument, ()):
+            if name in self._arguments:
+                return name.upper()
+        return None
+
+    def _place(self, element: Element) -> str | None:
+        index = element.index
+        if element.name in _PER_CLASS and len(index) == 1:
+            return f"{element.name.replace('_', ' ')} of class {self._class(index[0])}"
+        if element.name != "scores" or len(index) not in (1, 2):
+            return None
+        if len(index) == 1 or index[1] == ":":
+            return f"row {index[0]}"
+        return None if index[0] == ":" else f"row {index[0]}, class {self._class(index[1])}"
+
+    def _class(self, index: int) -> str:
+        named = 0 <= index < len(self._class_names)
+        return f"{index} ({self._class_names[index]!r})" if named else str(index)
 
 
 class SentenceGroup(click.Group):
@@ -52,20 +203,68 @@ class SentenceGroup(click.Group):
             raise Failure(sentence_of(error, command)) from error
 
 
-def sentence_of(error: BaseException, command: click.Command | None) -> str:
-    """Return the one sentence that says what was wrong."""
+def name_classes(names: Sequence[Any] | None) -> None:
+    """Keep the names of the classes, for sentences about one of them."""
+    context = click.get_current_context(silent=True)
+    if context is not None and names is not None:
+        context.meta[_CLASSES] = [str(name) for name in names]
+
+
+def current_face(command: click.Command | None = None) -> CommandLineFace:
+    """Return the face of a command, or of the one that runs, with the classes it works on."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return CommandLineFace(command)
+    return CommandLineFace(command or context.command, context.meta.get(_CLASSES, ()))
+
+
+def sentence_of(error: BaseException, command: click.Command | None = None) -> str:
+    """Return the one sentence that says what was wrong, with what was noted on the error."""
     if isinstance(error, RepriorError):
-        said = in_options(str(error), command)
+        sentence = current_face(command).sentence(error)
     elif isinstance(error, MemoryError):
-        said = "There is not enough memory. Nothing half-written is left."
+        sentence = "There is not enough memory. Nothing half-written is left."
     else:
-        said = _about_the_system(error)
-    return with_notes(said, error)
+        sentence = _about_the_system(error)
+    return with_notes(sentence, error)
 
 
 def with_notes(sentence: str, error: BaseException | None) -> str:
     """Return a sentence, and what was noted on the error that it is about."""
     return " ".join([sentence, *getattr(error, "__notes__", ())])
+
+
+def with_remedy(error: RepriorError, more: Text) -> RepriorError:
+    """Return a copy of an error with one more sentence of advice."""
+    before = parts(error.remedy)
+    return _with_remedy(error, [*before, *([" "] if before else []), *parts(more)])
+
+
+def _with_remedy(message: Message, remedy: Text) -> Message:
+    copy = message.mapped(lambda part: part)
+    copy.remedy = remedy
+    return copy
+
+
+def _mentions_kind(text: Text) -> bool:
+    return any(isinstance(part, Setting) and part.name == "kind" for part in parts(text))
+
+
+def _typed(option: click.Option, value: Any) -> str:
+    """Return an option with its value, as one types it."""
+    name = max(option.opts, key=len)
+    if option.is_flag:
+        if value:
+            return name
+        return max(option.secondary_opts, key=len, default=f"no {name}")
+    words = getattr(option.type, "words", {})
+    for word, meaning in words.items():
+        if meaning is value:
+            return f"{name} {word}"
+    if value is None:
+        return f"no {name}"
+    values = value if isinstance(value, tuple | list) else [value]
+    return " ".join([name, *(shlex.quote(str(each)) for each in values)])
 
 
 def _about_the_system(error: BaseException) -> str:

@@ -9,13 +9,12 @@ import click
 from reprior.cli import estimate
 from reprior.cli.examples import shows
 from reprior.cli.inputs import read_class_counts, read_weights
-from reprior.cli.messages import SentenceGroup
+from reprior.cli.messages import SentenceGroup, name_classes
 from reprior.cli.options import PATH, PriorChoice, counts_options, output_option
 from reprior.cli.outputs import check_output
 from reprior.cli.prior_output import shortened, write_prior
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, whole
-from reprior.cli.words import name_classes
 from reprior.core.prior import prior_from_counts
 from reprior.exceptions import OptionError
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from reprior.cli.words import in_options
+from reprior.cli.messages import current_face
 from reprior.exceptions import RepriorWarning
 from reprior.files.interrupts import refuse_to_go_on
 
@@ -159,8 +159,9 @@ class Session:
         """Show the library's warnings as notes, not as Python shows them."""
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            here = click.get_current_context(silent=True)
-            self.note(in_options(str(message), None if here is None else here.command))
+            if isinstance(message, RepriorWarning):
+                message = current_face().sentence(message)
+            self.note(str(message))
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

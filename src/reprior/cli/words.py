@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 import click
 
-__all__ = ["in_options", "name_classes"]
+__all__ = ["in_options"]
 
 #: Where a command keeps the names of the classes it works on.
 _CLASSES = "reprior.classes"
@@ -58,13 +56,6 @@ _OF_A_FUSION = tuple(
         ("(a number a )", "( can hold)"),
     )
 )
-
-
-def name_classes(names: Sequence[Any] | None) -> None:
-    """Keep the names of the classes, for sentences about one of them."""
-    here = click.get_current_context(silent=True)
-    if here is not None and names is not None:
-        here.meta[_CLASSES] = [str(name) for name in names]
 
 
 def in_options(sentence: str, command: click.Command | None) -> str:
