@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
-from tests.child_processes import started
 from tests.cli.shared import NAMES, data, is_one_sentence, read_output, write, write_counts
 
 import reprior as rp
+from reprior.files import atomic_paths
 from reprior.files.detect import is_store
 
 
@@ -81,25 +80,17 @@ def test_files_that_are_written_stay_when_the_work_is_ended(shards, run, monkeyp
     assert sorted(path.name for path in out.iterdir()) == ["s0.parquet", "s1.parquet"]
 
 
-def test_what_a_killed_run_has_left_is_swept(shards, run, monkeypatch):
-    from reprior.files import atomic as rooms
-
+def test_what_a_killed_run_has_left_is_swept(shards, run):
     out = shards / "out"
-    out.mkdir()
-    left, mine = rooms.new_room(out), rooms.new_room(out)
-    (left / "s0.parquet").write_text("half")
-    dead = left.with_name(left.name.replace(f"-{os.getpid()}-", f"-{_dead_process()}-"))
-    left.rename(dead)
-    result = apply(run, shards, out)
-    assert result.code == 0, result.err
-    there = sorted(path.name for path in out.iterdir())
-    assert there == [mine.name, "s0.parquet", "s1.parquet", "s2.parquet"]
-
-
-def _dead_process():
-    with started([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
+    stale = out / ".reprior-staging-abcdefgh"
+    stale.mkdir(parents=True)
+    (stale / "s0.parquet").write_text("half")
+    with atomic_paths(out / "mine") as (mine,):
+        result = apply(run, shards, out)
+        assert result.code == 0, result.err
+        there = sorted(path.name for path in out.iterdir())
+        assert there == [mine.parent.name, "s0.parquet", "s1.parquet", "s2.parquet"]
+        mine.touch()
 
 
 def test_looking_at_files_takes_as_many_steps_per_file_whatever_their_number(

@@ -4,13 +4,15 @@ import os
 import shutil
 import signal
 import stat
+import sys
 
 import numpy as np
 import pytest
+from tests.child_processes import ended
 
 import reprior as rp
 from reprior.exceptions import OptionError
-from reprior.files.atomic import atomic_paths, atomic_write
+from reprior.files.atomic import atomic_paths, atomic_write, remove_stale_staging
 from reprior.files.chunks import Chunk
 from reprior.report import write_report
 
@@ -373,3 +375,67 @@ def test_links_that_lead_in_a_circle(tmp_path):
     with pytest.raises(OSError, match=r"a\.txt"):
         write_whole(tmp_path / "a.txt")
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+def killed(path):
+    """Let a process die while it writes an output."""
+    script = (
+        "import os, signal, sys\n"
+        "from reprior.files import atomic_paths\n"
+        "with atomic_paths(sys.argv[1]) as (path,):\n"
+        "    path.write_text('half')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = ended([sys.executable, "-c", script, path])
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path):
+    killed(tmp_path / "a.txt")
+    assert len(list(tmp_path.iterdir())) == 1
+    remove_stale_staging(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_old_data_get_their_name_back_unless_new_ones_have_it(tmp_path, replaced):
+    staging = tmp_path / ".reprior-staging-abcdefgh"
+    staging.mkdir()
+    (staging / "a.txt").write_text("new")
+    (staging / "old").write_text("old")
+    if replaced:
+        (tmp_path / "a.txt").write_text("new")
+    remove_stale_staging(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == ("new" if replaced else "old")
+
+
+def test_staging_in_use_and_other_folders_stay(tmp_path):
+    for name in (".a.txt.abcdefgh", ".reprior", ".reprior-staging-abc", "reprior-staging-abcdefgh"):
+        (tmp_path / name).mkdir()
+    with atomic_paths(tmp_path / "a.txt") as (path,):
+        path.write_text("whole")
+        there = sorted(tmp_path.iterdir())
+        assert path.parent in there
+        remove_stale_staging(tmp_path)
+        assert sorted(tmp_path.iterdir()) == there
+    assert (tmp_path / "a.txt").read_text() == "whole"
+
+
+def test_a_folder_that_may_not_be_looked_into(tmp_path):
+    remove_stale_staging(tmp_path / "nowhere")
+
+
+def test_where_folders_cannot_be_locked_outputs_are_written_and_nothing_is_removed(
+    tmp_path, monkeypatch
+):
+    def no_locks(*_given):
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    stale = tmp_path / ".reprior-staging-abcdefgh"
+    stale.mkdir()
+    with atomic_paths(tmp_path / "a.txt") as (path,):
+        path.write_text("whole")
+    remove_stale_staging(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [stale, tmp_path / "a.txt"]

@@ -28,7 +28,7 @@ from reprior.cli.options import (
 from reprior.cli.outputs import check_output, refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
-from reprior.files.atomic import sweep
+from reprior.files.atomic import remove_stale_staging
 from reprior.files.chunks import LeftOut, said_of
 from reprior.files.formats.interface import DamagedError
 
@@ -117,7 +117,7 @@ def command(
         applying = Applying(calibrator, session, keep, decided)
         if not to_folder:
             check_output(output, read, store=True)
-            sweep(Path(output).resolve().parent)
+            remove_stale_staging(Path(output).resolve().parent)
             _show(session, scores, [output], [applying.write(scores, output)])
             return
         each = replace(reading, skip_unreadable=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reprior.cli.applying import Applying
 from reprior.cli.outputs import refuse_inputs
 from reprior.exceptions import OptionError
-from reprior.files.atomic import output_target, sweep
+from reprior.files.atomic import output_target, remove_stale_staging
 from reprior.files.chunks import UNREADABLE, LeftOut
 from reprior.files.detect import is_store
 
@@ -80,7 +80,7 @@ def write_all(
     _refuse_clashes(targets)
     done: list[int | LeftOut] = []
     with _folder(targets[0].parent) as folder, _counting(done, len(inputs), folder):
-        sweep(folder)
+        remove_stale_staging(folder)
         for scores, output in zip(inputs, outputs, strict=True):
             try:
                 done.append(applying.write(scores, output, _read(scores) if skip else None))

@@ -1,101 +1,45 @@
-"""A file is there whole, or as it was before."""
+"""Write files and folders atomically: a target is whole, or as it was before.
+
+Outputs are made in a hidden staging folder beside their target, and take its name in one step. A
+staging folder is locked (``flock``) for as long as its process lives: the system lets go of the
+lock when the process is killed, so :func:`remove_stale_staging` can tell what nobody uses any more,
+from other containers too. Where a file system or a platform has no such locks, it stays.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import platform
 import re
 import shutil
 import stat
+import sys
 import tempfile
-import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from reprior.exceptions import OptionError
 from reprior.files.interrupts import held_back, refuse_to_go_on
 
-__all__ = [
-    "OLD",
-    "atomic_paths",
-    "atomic_write",
-    "new_room",
-    "output_target",
-    "sweep",
-]
+if sys.platform != "win32":
+    import fcntl
 
+__all__ = ["atomic_paths", "atomic_write", "output_target", "remove_stale_staging"]
 
-OLD = "old"
-"""Where old data are kept in a room while the new take their name."""
+_STAGING_PREFIX = ".reprior-staging-"
+_STAGING_NAME = re.compile(rf"{re.escape(_STAGING_PREFIX)}[a-z0-9_]{{8}}")
 
+#: The name, in a staging folder, of old data that are about to be replaced.
+_OLD = "old"
 
-_NAME = re.compile(r"\.reprior-([0-9a-f]{8})-([0-9]+)-[a-z0-9_]{8}")
-
-
-def new_room(folder: Path) -> Path:
-    """Make a room in a folder."""
-    return Path(tempfile.mkdtemp(prefix=f".reprior-{_machine()}-{os.getpid()}-", dir=folder))
-
-
-def sweep(folder: Path) -> None:
-    """Remove the rooms that processes of this machine have left in a folder when they were killed.
-
-    Those of processes that run, of other machines, and whatever has another name stay. Data that
-    were about to be replaced get their name back.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            rooms = [Path(entry) for entry in entries if _NAME.fullmatch(entry.name)]
-    except OSError:  # a folder may be one to write to, and not to look into
-        return
-    for room in rooms:
-        found = _NAME.fullmatch(room.name)
-        if found is not None and found[1] == _machine() and not _runs(int(found[2])):
-            _restore_old(room)
-            shutil.rmtree(room, ignore_errors=True)
-
-
-def _restore_old(room: Path) -> None:
-    """Give old data their name again, where new ones have not taken it."""
-    for new in room.iterdir():
-        target = room.parent / new.name
-        if new.name != OLD and os.path.lexists(room / OLD) and not os.path.lexists(target):
-            with suppress(OSError):
-                os.rename(room / OLD, target)
-
-
-@cache
-def _machine() -> str:
-    """A mark of where process numbers are known: the machine, or a container on it."""
-    inside = ""
-    with suppress(OSError):
-        inside = os.readlink("/proc/self/ns/pid")
-    return f"{zlib.crc32(f'{platform.node()} {inside}'.encode()):08x}"
-
-
-def _runs(pid: int) -> bool:
-    """Whether there is such a process; where that cannot be asked, it is taken to be."""
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
-#: What ``open`` gives a new file before the umask; ``mkstemp`` would keep it private.
+#: Permissions of a new file before the umask, as ``open`` has it; those of ``mkstemp`` are private.
 _NEW_FILE_MODE = 0o666
 
 
 #: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 #: How errors call what is no regular file.
@@ -141,8 +85,10 @@ def output_target(
     if not stat.S_ISREG(mode) and not (folder and stat.S_ISDIR(mode)):
         what = _FILE_TYPES.get(stat.S_IFMT(mode), "something else")
         raise OptionError(
-            f"`{argument}` must be a new name or a regular file. Got {os.fspath(path)!r}, which is "
-            f"{what}. Choose another name."
+            argument=argument,
+            rule="must be a new name or a regular file",
+            got=f"{os.fspath(path)!r}, which is {what}",
+            remedy="Choose another name.",
         )
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
@@ -168,7 +114,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         target = output_target(wanted)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with _naming(wanted, _NO_ROOM), os.fdopen(handle, "wb") as file:
+        with _naming(wanted, _DISK_FULL), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -185,11 +131,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     """Give temporary paths to write files or folders to; they take their names when all is well.
 
-    Each path is in the folder of its target. Nothing is there yet: the block creates a file or a
-    folder at each. All take their names at the end, or, after an error or an interrupt, none
-    does: targets that were replaced already get their old contents back. What a killed process
-    leaves is removed by :func:`reprior.files.atomic.sweep`. A target is a new name, a regular file
-    or, where the block creates a folder, a folder; see :func:`output_target`.
+    Each path is in the folder of its target, and does not exist yet: the block creates a file or a
+    folder there. At the end all take their names; after an error or an interrupt none does, and
+    targets that were replaced already get their old contents back. What a killed process leaves is
+    removed by :func:`remove_stale_staging`. A target is a new name, a regular file or, where the
+    block creates a folder, a folder; see :func:`output_target`.
 
     Examples
     --------
@@ -201,34 +147,103 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     """
     wanted = [Path(path) for path in paths]
     targets: list[Path] = []
-    rooms: list[Path] = []
-    try:
+    with ExitStack() as stack:
         for path in wanted:
             with _naming(path):
                 targets.append(output_target(path, folder=True))
+        staging: list[Path] = []
         for path, target in zip(wanted, targets, strict=True):
             with _naming(path):
-                rooms.append(new_room(target.parent))
+                staging.append(stack.enter_context(_staging_folder(target)))
         # Under the names as given, since writers may go by the extension of a symlink.
-        fresh = tuple(room / path.name for room, path in zip(rooms, wanted, strict=True))
-        with _naming(wanted[0], _NO_ROOM):
+        fresh = tuple(folder / path.name for folder, path in zip(staging, wanted, strict=True))
+        with _naming(wanted[0], _DISK_FULL):
             yield fresh
-        made = [(r, r / target.name, target) for r, target in zip(rooms, targets, strict=True)]
-        for written, (_, new, target) in zip(fresh, made, strict=True):
-            if written != new:
-                os.rename(written, new)
-            _settle(new, target)
+        made = [
+            _Output(folder, folder / target.name, target)
+            for folder, target in zip(staging, targets, strict=True)
+        ]
+        for written, output in zip(fresh, made, strict=True):
+            if written != output.new:
+                os.rename(written, output.new)
+            _settle(output.new, output.target)
         refuse_to_go_on()
         _take_names(made)
+
+
+class _Output(NamedTuple):
+    """Data that are written, and where they go."""
+
+    staging: Path
+    new: Path
+    target: Path
+
+
+@contextmanager
+def _staging_folder(target: Path) -> Iterator[Path]:
+    """Make a locked staging folder beside a target, and remove it at the end."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=target.parent))
+        lock = _lock(folder, wait=True)
+        if folder.exists():
+            break
+        if lock is not None:  # another process took the folder for stale before it was locked
+            os.close(lock)
+    try:
+        yield folder
     finally:
-        for room, target in zip(rooms, targets, strict=False):
-            if os.path.lexists(target) or not os.path.lexists(room / OLD):  # never the only one
-                shutil.rmtree(room, ignore_errors=True)
+        if os.path.lexists(target) or not os.path.lexists(folder / _OLD):  # never the only one
+            shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(folder: Path, *, wait: bool) -> int | None:
+    """Lock a folder until the descriptor is closed; None where it is in use or cannot be locked."""
+    if sys.platform == "win32":
+        return None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def remove_stale_staging(folder: Path) -> None:
+    """Remove the staging folders that killed processes have left in a folder.
+
+    Data that were about to be replaced get their name back. Staging folders in use stay.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            staging = [Path(entry) for entry in entries if _STAGING_NAME.fullmatch(entry.name)]
+    except OSError:  # a folder may be one to write to, and not to look into
+        return
+    for each in staging:
+        lock = _lock(each, wait=False)
+        if lock is not None:
+            _restore_old(each)
+            shutil.rmtree(each, ignore_errors=True)
+            os.close(lock)
+
+
+def _restore_old(staging: Path) -> None:
+    """Give old data their name again, where new ones have not taken it."""
+    for new in staging.iterdir():
+        target = staging.parent / new.name
+        if new.name != _OLD and os.path.lexists(staging / _OLD) and not os.path.lexists(target):
+            with suppress(OSError):
+                os.rename(staging / _OLD, target)
 
 
 @contextmanager
 def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]:
-    """Let an error, or only one of some numbers, name the file that is wanted.
+    """Let an ``OSError``, or only one with one of some numbers, name the file that is wanted.
 
     Otherwise it would name a temporary one, or none.
     """
@@ -250,20 +265,20 @@ def _settle(new: Path, target: Path) -> None:
     os.chmod(new, _mode_of(target))
 
 
-def _take_names(made: list[tuple[Path, Path, Path]]) -> None:
-    """Rename all, each by its room, its new path and its target, or undo what was renamed.
+def _take_names(outputs: list[_Output]) -> None:
+    """Rename all outputs to their targets, or undo what was renamed.
 
     Each is noted before anything is done to it: an interrupt is raised when the system call that
     it came in has been made.
     """
     begun: list[tuple[Path | None, Path, Path]] = []
     try:
-        for room, new, target in made:
-            old = room / OLD if os.path.lexists(target) else None
+        for staging, new, target in outputs:
+            old = staging / _OLD if os.path.lexists(target) else None
             begun.append((old, new, target))
             if old is not None and (target.is_dir() or new.is_dir()):
                 os.rename(target, old)  # a folder cannot be replaced in one step
-            elif old is not None and len(made) > 1:
+            elif old is not None and len(outputs) > 1:
                 _keep(target, old)
             os.replace(new, target)
     except BaseException:
