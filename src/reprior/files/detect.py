@@ -1,4 +1,4 @@
-"""Which format a score file has: by its first bytes, and by its extension."""
+"""Detect the format of a score file by its first bytes and its extension."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def detect_format(path: str | os.PathLike[str]) -> str:
         return _folder(path)
     with open(path, "rb") as file:
         head = file.read(_PEEK)
-    found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
-    if found is None:
+    detected = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
+    if detected is None:
         _refuse_foreign(path, head)
-        found = "csv" if named in (None, "csv") and _is_text(head) else None
-    if found is None or named not in (None, found):
-        raise FileFormatError(_disagreement(path, named, found, head))
-    return found
+        detected = "csv" if named in (None, "csv") and _is_text(head) else None
+    if detected is None or named not in (None, detected):
+        raise _disagreement(path, named, detected, head)
+    return detected
 
 
 def is_store(path: Path) -> bool:
@@ -98,23 +98,26 @@ def _folder(path: Path) -> str:
     if is_store(path):
         return "zarr"
     raise FileFormatError(
-        f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got a folder that is "
-        f"no zarr store. Name the files in it, or a pattern such as {os.fspath(path / '*.npz')!r}."
+        _no_score_file(path),
+        got="a folder that is no zarr store",
+        remedy=f"Name the files in it, or a pattern such as {os.fspath(path / '*.npz')!r}.",
     )
+
+
+def _no_score_file(path: Path) -> str:
+    return f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)})."
 
 
 def _refuse_foreign(path: Path, head: bytes) -> None:
     if not head:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got an empty file. "
-            f"Check that it was written to its end."
+            _no_score_file(path),
+            got="an empty file",
+            remedy="Check that it was written to its end.",
         )
-    for magic, words, remedy in _FOREIGN:
+    for magic, contents, remedy in _FOREIGN:
         if head.startswith(magic):
-            raise FileFormatError(
-                f"{os.fspath(path)!r} must be a score file ({', '.join(FORMATS)}). Got {words}. "
-                f"{remedy}"
-            )
+            raise FileFormatError(_no_score_file(path), got=contents, remedy=remedy)
 
 
 def _is_text(head: bytes) -> bool:
@@ -128,24 +131,31 @@ def _is_text(head: bytes) -> bool:
     return True
 
 
-def _disagreement(path: Path, named: str | None, found: str | None, head: bytes) -> str:
-    if named == "csv" and found is None and b"\0" not in head:
-        return (
-            f"{os.fspath(path)!r} must be UTF-8 text. Got text in another encoding. "
-            f"Save it as UTF-8."
+def _disagreement(
+    path: Path, named: str | None, detected: str | None, head: bytes
+) -> FileFormatError:
+    if named == "csv" and detected is None and b"\0" not in head:
+        return FileFormatError(
+            f"{os.fspath(path)!r} must be UTF-8 text.",
+            got="text in another encoding",
+            remedy="Save it as UTF-8.",
         )
-    contents = f"{found} data" if found else "text" if _is_text(head) else "unknown binary data"
-    begins = "" if found else f" that begins with {head[:8]!r}"
-    if named is None:
-        said = f"an unknown extension {path.suffix!r}" if path.suffix else "no extension"
+    contents = (
+        f"{detected} data" if detected else "text" if _is_text(head) else "unknown binary data"
+    )
+    beginning = "" if detected else f" that begins with {head[:8]!r}"
+    if named is not None:
+        extension = f"the extension {path.suffix!r}"
     else:
-        said = f"the extension {path.suffix!r}"
+        extension = f"an unknown extension {path.suffix!r}" if path.suffix else "no extension"
     remedy = (
-        f"Rename it to '{path.stem}.{found}'."
-        if found
+        f"Rename it to '{path.stem}.{detected}'."
+        if detected
         else "Check that it was written to its end, and its name."
     )
-    return (
+    return FileFormatError(
         f"{os.fspath(path)!r} must have contents and an extension of one format "
-        f"({', '.join(FORMATS)}). Got {said} and {contents}{begins}. {remedy}"
+        f"({', '.join(FORMATS)}).",
+        got=f"{extension} and {contents}{beginning}",
+        remedy=remedy,
     )

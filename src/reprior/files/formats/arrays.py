@@ -1,4 +1,4 @@
-"""Score files that hold named arrays: npy, npz and zarr, once each array is opened lazily."""
+"""Files of named arrays: what npy, npz and zarr have in common, reading and writing."""
 
 from __future__ import annotations
 
@@ -75,21 +75,27 @@ class Stored(Protocol):
 
 def refuse_objects(path: Path, name: str, dtype: np.dtype[Any]) -> None:
     """Refuse arrays that need pickle, and records."""
+    rule = f"{name} of {os.fspath(path)!r} must be an array of numbers or strings."
     if dtype.hasobject and dtype.kind != "T":  # strings of any length are no objects
         raise FileFormatError(
-            f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got Python "
-            f"objects, which need pickle, and reprior never unpickles. Convert first: "
-            f"numpy.asarray(x, dtype=float) for scores, numpy.asarray(x, dtype=str) for names."
+            rule,
+            got="Python objects, which need pickle, and reprior never unpickles",
+            remedy=(
+                "Convert first: numpy.asarray(x, dtype=float) for scores, "
+                "numpy.asarray(x, dtype=str) for names."
+            ),
         )
     if dtype.subdtype is not None:
         raise FileFormatError(
-            f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got arrays of "
-            f"shape {dtype.shape} inside of it. Save them as further axes of it."
+            rule,
+            got=f"arrays of shape {dtype.shape} inside of it",
+            remedy="Save them as further axes of it.",
         )
     if dtype.fields is not None:
         raise FileFormatError(
-            f"{name} of {os.fspath(path)!r} must be an array of numbers or strings. Got records "
-            f"with the fields {few(list(dtype.fields))}. Save one array per field."
+            rule,
+            got=f"records with the fields {few(list(dtype.fields))}",
+            remedy="Save one array per field.",
         )
 
 
@@ -110,8 +116,10 @@ def as_raw_labels(path: Path, values: Vector) -> Labels:
         unique, codes = np.unique(fixed_width(values), return_inverse=True)
         return NamedLabels(codes.reshape(values.shape), tuple(unique.tolist()))
     raise LabelsError(
-        f"`labels` must be integers or names. Got dtype {values.dtype} in {os.fspath(path)!r}. "
-        f"Save class indices as integers, or names as strings."
+        argument="labels",
+        rule="must be integers or names",
+        got=f"dtype {values.dtype} in {os.fspath(path)!r}",
+        remedy="Save class indices as integers, or names as strings.",
     )
 
 
@@ -198,8 +206,10 @@ def open_arrays(
     refuse_objects(path, f"The array {name!r}", scores.dtype)
     if len(scores.shape) < 1:
         raise ScoresError(
-            f"`scores` must have a row per sample. Got a single number in {os.fspath(path)!r}. "
-            f"Save an array of shape (samples, classes)."
+            argument="scores",
+            rule="must have a row per sample",
+            got=f"a single number in {os.fspath(path)!r}",
+            remedy="Save an array of shape (samples, classes).",
         )
     labels = arrays.get(o.labels_name) if o.with_labels else None
     weight = arrays.get(o.weight_column or "weight") if o.with_labels else None
@@ -256,25 +266,30 @@ def _scores_name(
 
 def _missing(path: Path, name: str, arrays: dict[str, Stored]) -> FileFormatError:
     """Return the error for an array that is not there; a file without any was not written."""
+    rule = f"{os.fspath(path)!r} must hold an array {name!r}."
     if not arrays:
         return FileFormatError(
-            f"{os.fspath(path)!r} must hold an array {name!r}. Got no array at all. "
-            f"Check that it is a score file; numpy.savez writes one."
+            rule,
+            got="no array at all",
+            remedy="Check that it is a score file; numpy.savez writes one.",
         )
-    there = few(list(arrays))
     return ColumnsError(
-        f"{os.fspath(path)!r} must hold an array {name!r}. Its arrays: {there}. "
-        f"Save the arrays as scores=…, labels=…, or say which name to read."
+        f"{rule} Its arrays: {few(list(arrays))}.",
+        remedy="Save the arrays as scores=…, labels=…, or say which name to read.",
     )
 
 
-def _check_rows(path: Path, name: str, scores: Stored, what: str, array: Stored) -> None:
+def _check_rows(path: Path, name: str, scores: Stored, argument: str, array: Stored) -> None:
     if not array.shape or array.shape[0] != scores.shape[0]:
-        found = array.shape[0] if array.shape else "a single number"
+        n_entries = array.shape[0] if array.shape else "a single number"
         raise LabelsError(
-            f"`{what}` must have one entry per sample. Got {found} in {what!r} and "
-            f"{scores.shape[0]} rows in {name!r} of {os.fspath(path)!r}. "
-            f"Save both from the same samples."
+            argument=argument,
+            rule="must have one entry per sample",
+            got=(
+                f"{n_entries} in {argument!r} and {scores.shape[0]} rows in {name!r} of "
+                f"{os.fspath(path)!r}"
+            ),
+            remedy="Save both from the same samples.",
         )
 
 

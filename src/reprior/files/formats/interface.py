@@ -1,9 +1,14 @@
-"""What every format's reader offers, and the sentences they share."""
+"""What the module of a format offers: a reader, a writer, and the errors they share.
+
+A reader gives a file as it is written there, in blocks of rows; :mod:`reprior.files.chunks` makes
+samples of them. A writer takes the posteriors of chunks.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from reprior.core.checks import check_kind
-from reprior.exceptions import FileFormatError, OptionError, ScoresError
+from reprior.core.checks import KINDS, check_choice
+from reprior.exceptions import FileFormatError, ScoresError
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -143,20 +148,25 @@ class Reader(Protocol):
 
 
 def damaged(path: str | os.PathLike[str], what: str, error: object) -> DamagedError:
-    """Return the error for a file whose contents break off or make no sense."""
-    reason = " ".join(str(error).split()).rstrip(".")
+    """Return the error for a file whose contents break off or make no sense.
+
+    ``error`` is the reason: a text, or the error of another library, whose text is shown as it is.
+    """
+    reason = " ".join(f"{error}".split()).rstrip(".")
     reason = reason if len(reason) <= 200 else reason[:200] + " …"
     because = f" ({reason})" if reason else ""
     return DamagedError(
-        f"{os.fspath(path)!r} must be a whole {what} file. It is truncated or damaged{because}. "
-        f"Write or copy it again."
+        f"{os.fspath(path)!r} must be a whole {what} file. It is truncated or damaged{because}.",
+        remedy="Write or copy it again.",
     )
 
 
 def no_rows(path: str | os.PathLike[str], found: str = "none") -> NoRowsError:
     """Return the error for a file without rows."""
     return NoRowsError(
-        f"{os.fspath(path)!r} must have rows. Got {found}. Check that it was written to its end."
+        f"{os.fspath(path)!r} must have rows.",
+        got=found,
+        remedy="Check that it was written to its end.",
     )
 
 
@@ -185,45 +195,41 @@ def scores_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind in "iu":
         return np.dtype(np.float64)
     raise ScoresError(
-        f"`scores` must be numbers. Got dtype {dtype} in {os.fspath(path)!r}. "
-        f"Save them as float32 or float64."
+        argument="scores",
+        rule="must be numbers",
+        got=f"dtype {dtype} in {os.fspath(path)!r}",
+        remedy="Save them as float32 or float64.",
     )
 
 
 def written_kind(path: Path, kind: str | None) -> str | None:
     """Return the kind that a file states; refuse one that there is not."""
     if kind is not None:
-        try:
-            check_kind(kind)
-        except OptionError as error:
-            raise FileFormatError(
-                f"{error} It is written in {os.fspath(path)!r}; write that file again."
-            ) from error
+        hint = f"It is written in {os.fspath(path)!r}; write that file again."
+        check_choice("kind", kind, KINDS, error=FileFormatError, hint=hint)
     return kind
 
 
-def as_names(path: Path, values: Any, *, what: str = "`class_names`") -> tuple[str, ...]:
-    """Return class names as strings; refuse repeated ones and what is no list."""
+def as_names(path: Path, values: Any) -> tuple[str, ...]:
+    """Return class names of a file as strings; refuse repeated ones and what is no list."""
     if isinstance(values, str | bytes):
         try:
             values = json.loads(values)
         except ValueError as error:
-            raise damaged(path, "score", f"{what} is no JSON list") from error
+            raise damaged(path, "score", "`class_names` is no JSON list") from error
     names = tuple(
         value.decode() if isinstance(value, bytes) else str(value)
         for value in (values.tolist() if isinstance(values, np.ndarray) else values)
     )
-    repeated = sorted({name for name in names if names.count(name) > 1}) if _repeats(names) else []
+    repeated = sorted(name for name, n in Counter(names).items() if n > 1)
     if repeated:
         raise FileFormatError(
-            f"{what} must name every class once. Got {repeated[0]!r} twice in {os.fspath(path)!r}. "
-            f"Rename one of them."
+            argument="class_names",
+            rule="must name every class once",
+            got=f"{repeated[0]!r} twice in {os.fspath(path)!r}",
+            remedy="Rename one of them.",
         )
     return names
-
-
-def _repeats(names: Sequence[str]) -> bool:
-    return len(set(names)) != len(names)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Arrays in npy files: the header is read, and then the data slice by slice."""
+"""Npy files: read slice by slice, and written row by row with a header that is corrected last."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def read_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.
     except _DAMAGE as error:
         raise damaged(path, "npy", error) from error
     raise FileFormatError(
-        f"{os.fspath(path)!r} must be an npy file of version 1.0 or 2.0. Got version "
-        f"{version[0]}.{version[1]}. Save a plain array of numbers or strings with numpy.save."
+        f"{os.fspath(path)!r} must be an npy file of version 1.0 or 2.0.",
+        got=f"version {version[0]}.{version[1]}",
+        remedy="Save a plain array of numbers or strings with numpy.save.",
     )
 
 
@@ -120,19 +121,24 @@ def open_npy(path: Path, options: ReadOptions) -> ArrayReader:
     stored = StoredNpy.open(path)
     if not stored.shape:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must hold a row of scores per sample. Got a single value. "
-            f"Save an array of shape (samples, classes)."
+            f"{os.fspath(path)!r} must hold a row of scores per sample.",
+            got="a single value",
+            remedy="Save an array of shape (samples, classes).",
         )
     if options.weight_column:
         raise FileFormatError(
-            f"`weight_column` must name an array of the file. {os.fspath(path)!r} is an npy file, "
-            f"which holds scores only. Save scores, labels and weight in one npz file."
+            argument="weight_column",
+            rule="must name an array of the file",
+            remedy=(
+                f"{os.fspath(path)!r} is an npy file, which holds scores only. "
+                f"Save scores, labels and weight in one npz file."
+            ),
         )
     return ArrayReader(path=path, format="npy", scores=stored, arrays={"scores": stored})
 
 
-#: Length of every header: room for any number of rows, so that it can be written again.
-_ROOM = 256
+#: Bytes of every header: enough for any number of rows, so that it can be written again in place.
+_HEADER_BYTES = 256
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
@@ -144,7 +150,10 @@ def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     }
     text = repr(fields).encode("latin1")
     return (
-        b"\x93NUMPY\x01\x00" + (_ROOM - 10).to_bytes(2, "little") + text.ljust(_ROOM - 11) + b"\n"
+        b"\x93NUMPY\x01\x00"
+        + (_HEADER_BYTES - 10).to_bytes(2, "little")
+        + text.ljust(_HEADER_BYTES - 11)
+        + b"\n"
     )
 
 
@@ -164,7 +173,8 @@ class NpyFile:
     def append(self, values: Vector) -> None:
         """Add rows; the first ones decide dtype and shape."""
         if self._file.tell() == 0:
-            self._shape, self._dtype = (0, *values.shape[1:]), values.dtype
+            self._shape = (0, *values.shape[1:])
+            self._dtype = values.dtype
             self._file.write(npy_header(self._shape, self._dtype))
         self._file.write(array_bytes(values.astype(self._dtype, copy=False)))
         self._shape = (self._shape[0] + len(values), *self._shape[1:])
@@ -185,7 +195,8 @@ class NpyWriter:
     """``OUT.npy`` with the posterior, ``OUT.prediction.npy`` with the predicted indices."""
 
     def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
-        self._posterior, self._prediction = NpyFile(paths[0]), NpyFile(paths[1])
+        self._posterior = NpyFile(paths[0])
+        self._prediction = NpyFile(paths[1])
         self.notes: list[str] = []
         if layout.keep:
             self.notes.append(

@@ -1,4 +1,4 @@
-"""Named arrays in npz files: members are streamed out of the archive, compressed or not."""
+"""Npz files: named arrays that are streamed out of an archive, compressed or not, and into one."""
 
 from __future__ import annotations
 
@@ -47,9 +47,14 @@ __all__ = [
 
 #: What reading a damaged archive was seen to raise.
 _DAMAGE = (
-    zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
     ValueError,
-)  # fmt: skip
+)
 
 
 #: Members that describe the others. They are read whole.
@@ -103,7 +108,7 @@ class StoredMember:
             archive.open(self.member) as file,
         ):
             read_header(file, self.path)
-            give = self._turned if self.fortran else self._streamed
+            give = self._transposed if self.fortran else self._streamed
             yield from give(file, rows, first)
 
     def _streamed(self, file: IO[bytes], rows: int, first: int) -> Iterator[Vector]:
@@ -117,7 +122,7 @@ class StoredMember:
             yield values.astype(self.dtype.newbyteorder("="), copy=False)
         file.read(1)  # the end of the member, where its checksum is compared
 
-    def _turned(self, file: IO[bytes], rows: int, first: int) -> Iterator[Vector]:
+    def _transposed(self, file: IO[bytes], rows: int, first: int) -> Iterator[Vector]:
         """Unpack an array whose rows are scattered to a temporary file, and map that."""
         with tempfile.TemporaryFile() as spool:
             copyfileobj(file, spool)
@@ -188,7 +193,8 @@ class Spool:
     def append(self, values: Vector) -> None:
         """Add rows; the first ones decide dtype and shape."""
         if self._file.tell() == 0:
-            self.shape, self.dtype = (0, *values.shape[1:]), values.dtype
+            self.shape = (0, *values.shape[1:])
+            self.dtype = values.dtype
         self._file.write(array_bytes(values.astype(self.dtype, copy=False)))
         self.shape = (self.shape[0] + len(values), *self.shape[1:])
 
@@ -294,5 +300,5 @@ class NpzWriter:
         opened = [self._direct, *self._spools.values(), self._archive]
         for each in opened:
             if each is not None:
-                with suppress(OSError):  # of a full disk, which was told of already
+                with suppress(OSError):  # of a full disk, which was reported already
                     each.close()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprior.exceptions import LabelsError, ScoresError, require
+from reprior.exceptions import LabelsError, RepriorError, ScoresError, Setting, require
 from reprior.files.formats.arrays import RENEWED
 from reprior.files.formats.interface import (
     Block,
@@ -36,6 +35,7 @@ __all__ = [
     "columns_not_kept",
     "label_array",
     "list_length",
+    "no_number",
     "numbers_of",
     "output_table",
     "plan_columns",
@@ -125,8 +125,9 @@ def refuse_repeats(path: Path, columns: Sequence[str]) -> None:
     for name in columns:
         if name in seen:
             raise ColumnsError(
-                f"{os.fspath(path)!r} must have different column names. Got {name!r} twice. "
-                f"Rename one of them."
+                f"{os.fspath(path)!r} must have different column names.",
+                got=f"{name!r} twice",
+                remedy="Rename one of them.",
             )
         seen.add(name)
 
@@ -139,8 +140,10 @@ def _named(
     if not needed or (option, name) == ("label_column", "label"):
         return None
     raise ColumnsError(
-        f"`{option}` must be a column of {os.fspath(path)!r}. Got {name!r}. "
-        f"Its columns: {few(columns)}."
+        argument=option,
+        rule=f"must be a column of {os.fspath(path)!r}",
+        got=f"{name!r}",
+        remedy=f"Its columns: {few(columns)}.",
     )
 
 
@@ -160,17 +163,23 @@ def _single_column(
         if options.scores_name in (*listed, *numbers):
             return options.scores_name
         raise ColumnsError(
-            f"`scores_name` must be a numeric column or a list column of {os.fspath(path)!r}. "
-            f"Got {options.scores_name!r}. Its columns: {few([*listed, *numbers])}."
+            argument="scores_name",
+            rule=f"must be a numeric column or a list column of {os.fspath(path)!r}",
+            got=f"{options.scores_name!r}",
+            remedy=f"Its columns: {few([*listed, *numbers])}.",
         )
     for name in ("scores", "posterior"):
         if name in listed:
             return name
     if len(listed) == 1 and len(numbers) == 1:
         raise ColumnsError(
-            f"{os.fspath(path)!r} must have scores that can be told from other columns. Got the "
-            f"list column {listed[0]!r} and the number {numbers[0]!r}. Say which one holds the "
-            f"scores: scores_name={listed[0]!r}."
+            f"{os.fspath(path)!r} must have scores that can be told from other columns.",
+            got=f"the list column {listed[0]!r} and the number {numbers[0]!r}",
+            remedy=[
+                "Say which one holds the scores: ",
+                Setting("scores_name", listed[0]),
+                ".",
+            ],
         )
     return listed[0] if len(listed) == 1 and not numbers else None
 
@@ -185,12 +194,14 @@ def _class_columns(
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     wanted = options.classes or written
     if wanted is None:
-        return _found(path, columns, numbers), tuple(numbers) if len(numbers) > 1 else None
+        return _numeric_columns(path, columns, numbers), tuple(numbers) if len(
+            numbers
+        ) > 1 else None
     there = set(columns)
     missing = [name for name in wanted if name not in there]
     if not missing:
         return wanted, wanted
-    numbers = _found(path, columns, numbers)
+    numbers = _numeric_columns(path, columns, numbers)
     if len(missing) == len(wanted) and len(numbers) in (len(wanted), 1 if len(wanted) == 2 else -1):
         notes.append(
             f"No column of {os.fspath(path)!r} is named after a class; its numeric columns "
@@ -199,16 +210,18 @@ def _class_columns(
         return tuple(numbers), wanted
     raise ColumnsError(
         f"{os.fspath(path)!r} must have a column for each of the {len(wanted)} classes. "
-        f"Missing: {few(missing)}. Its numeric columns: {few(numbers)}. "
-        f"Rename the columns, or pass the class names of this file."
+        f"Missing: {few(missing)}. Its numeric columns: {few(numbers)}.",
+        remedy="Rename the columns, or pass the class names of this file.",
     )
 
 
-def _found(path: Path, columns: Sequence[str], numbers: Sequence[str]) -> tuple[str, ...]:
+def _numeric_columns(path: Path, columns: Sequence[str], numbers: Sequence[str]) -> tuple[str, ...]:
     if not numbers:
         raise ColumnsError(
             f"{os.fspath(path)!r} must have a numeric column per class, or one list column "
-            f"'scores'. Got the columns {few(columns)}. Add the scores."
+            f"'scores'.",
+            got=f"the columns {few(columns)}",
+            remedy="Add the scores.",
         )
     return tuple(numbers)
 
@@ -223,7 +236,7 @@ class TableReader:
     row_shape: tuple[int, ...]
     dtype: np.dtype[Any]
     batches: Callable[[int], Iterator[Any]]
-    number: Callable[[Any, str, int], Vector]
+    number: Callable[[Any, str, int, str], Vector]
     n_rows: int | None = None
     kind: str | None = None
     label_dtype: str | None = None
@@ -278,8 +291,7 @@ class TableReader:
         if plan.label is not None:
             labels = label_array(batch.column(plan.label), self._where(start, plan.label))
         if plan.weight is not None:
-            with _about_weight():
-                weight = self.number(batch.column(plan.weight), plan.weight, start)
+            weight = self.number(batch.column(plan.weight), plan.weight, start, "weight")
         if self.keep:
             pa = require("pyarrow", extra="cli", purpose="To read tables")
             extra = pa.Table.from_batches([batch])
@@ -291,33 +303,33 @@ class TableReader:
         scores = np.empty((batch.num_rows, *self.row_shape), self.dtype)
         view = scores if scores.ndim == 2 else scores[:, None]
         for k, name in enumerate(self.plan.scores):
-            view[:, k] = self.number(batch.column(name), name, start)
+            view[:, k] = self.number(batch.column(name), name, start, "scores")
         return scores
 
     def _list_scores(self, column: Any, start: int) -> Vector:
-        n, name = self.row_shape[0], self.plan.scores[0]
+        n_classes = self.row_shape[0]
+        name = self.plan.scores[0]
         lengths = _lengths(column)
-        wrong = np.flatnonzero(lengths != n)
+        wrong = np.flatnonzero(lengths != n_classes)
         if wrong.size:
             row = int(wrong[0])
-            found = "null" if lengths[row] < 0 else f"{lengths[row]} numbers"
+            cell = "null" if lengths[row] < 0 else f"{lengths[row]} numbers"
             raise ScoresError(
-                f"`scores` must have {n} numbers in every row. Got {found} in "
-                f"{self.place(start + row)}, column {name!r} of {os.fspath(self.path)!r}. "
-                f"Correct that row."
+                argument="scores",
+                rule=f"must have {n_classes} numbers in every row",
+                got=(
+                    f"{cell} in {self.place(start + row)}, column {name!r} of "
+                    f"{os.fspath(self.path)!r}"
+                ),
+                remedy="Correct that row.",
             )
         values = column.flatten()
         if values.null_count:
-            row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // max(n, 1)
-            raise ScoresError(self._null(name, start + row))
+            is_null = values.is_null().to_numpy(zero_copy_only=False)
+            row = int(np.argmax(is_null)) // max(n_classes, 1)
+            raise _null(self.path, self.place(start + row), name, "scores")
         flat = values.to_numpy(zero_copy_only=False)
-        return np.array(flat, dtype=self.dtype).reshape(-1, n)
-
-    def _null(self, name: str, row: int) -> str:
-        return (
-            f"`scores` must be numbers. Got null in {self.place(row)}, column {name!r} of "
-            f"{os.fspath(self.path)!r}. Fill it in, or drop the row."
-        )
+        return np.array(flat, dtype=self.dtype).reshape(-1, n_classes)
 
     def _where(self, start: int, column: str) -> Callable[[int], str]:
         def where(row: int) -> str:
@@ -336,13 +348,10 @@ class TableReader:
         return f"column {self.plan.scores[index[0] if index else 0]!r}"
 
 
-@contextmanager
-def _about_weight() -> Iterator[None]:
-    """Let an error of a column of numbers speak of weights."""
-    try:
-        yield
-    except ScoresError as error:
-        raise LabelsError(str(error).replace("`scores`", "`weight`", 1)) from None
+def no_number(argument: str, got: str, remedy: str) -> RepriorError:
+    """Return the error for what is no number in a column of ``scores`` or of ``weight``."""
+    kind = LabelsError if argument == "weight" else ScoresError
+    return kind(argument=argument, rule="must be numbers", got=got, remedy=remedy)
 
 
 def _lengths(column: Any) -> Vector:
@@ -361,23 +370,31 @@ def list_length(column: Any) -> int | None:
     return int(there[0]) if there.size else None
 
 
-def numbers_of(path: Path, place: Callable[[int], str]) -> Callable[[Any, str, int], Vector]:
+def _null(path: Path, place: str, name: str, argument: str) -> RepriorError:
+    return no_number(
+        argument,
+        f"null in {place}, column {name!r} of {os.fspath(path)!r}",
+        "Fill it in, or drop the row.",
+    )
+
+
+def numbers_of(path: Path, place: Callable[[int], str]) -> Callable[[Any, str, int, str], Vector]:
     """Return a function that makes a numeric Arrow column an array, and refuses nulls."""
 
-    def number(column: Any, name: str, start: int) -> Vector:
+    def number(column: Any, name: str, start: int, argument: str) -> Vector:
+        import pyarrow as pa
+
         if column.null_count:
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise ScoresError(
-                f"`scores` must be numbers. Got null in {place(start + row)}, column {name!r} of "
-                f"{os.fspath(path)!r}. Fill it in, or drop the row."
-            )
-        if "decimal" in str(column.type):
+            raise _null(path, place(start + row), name, argument)
+        if pa.types.is_decimal(column.type):
             column = column.cast("float64")
         values = np.asarray(column.to_numpy(zero_copy_only=False))
         if values.dtype.kind not in "iuf":
-            raise ScoresError(
-                f"`scores` must be numbers. Got type {column.type} in column {name!r} of "
-                f"{os.fspath(path)!r}. Convert it to float64."
+            raise no_number(
+                argument,
+                f"type {column.type} in column {name!r} of {os.fspath(path)!r}",
+                "Convert it to float64.",
             )
         return values
 
@@ -389,11 +406,13 @@ def label_array(column: Any, where: Callable[[int], str]) -> Labels:
     import pyarrow as pa
 
     if column.null_count or _has_null_values(column):
-        mask = column.is_null().to_numpy(zero_copy_only=False)
-        row = int(np.argmax(mask)) if mask.any() else 0
+        is_null = column.is_null().to_numpy(zero_copy_only=False)
+        row = int(np.argmax(is_null)) if is_null.any() else 0
         raise LabelsError(
-            f"`labels` must be integers or names. Got null in {where(row)}. "
-            f"Fill it in, or drop the row."
+            argument="labels",
+            rule="must be integers or names",
+            got=f"null in {where(row)}",
+            remedy="Fill it in, or drop the row.",
         )
     kind = column.type
     if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
@@ -406,8 +425,10 @@ def label_array(column: Any, where: Callable[[int], str]) -> Labels:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     raise LabelsError(
-        f"`labels` must be integers or names. Got type {kind} in {where(0)}. "
-        f"Convert the column to integers or strings."
+        argument="labels",
+        rule="must be integers or names",
+        got=f"type {kind} in {where(0)}",
+        remedy="Convert the column to integers or strings.",
     )
 
 

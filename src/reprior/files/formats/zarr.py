@@ -1,4 +1,4 @@
-"""Arrays in zarr stores, version 2 or 3: a group with named arrays, or one array."""
+"""Zarr stores of version 2 or 3: a group with named arrays, or one array."""
 
 from __future__ import annotations
 
@@ -176,7 +176,8 @@ class ZarrWriter:
                 # Text of one width has no place in the specification of version 3.
                 dtype=str if values.dtype.kind in "UTO" else values.dtype,
             )
-            self._waiting[name], self._written[name] = [], 0
+            self._waiting[name] = []
+            self._written[name] = 0
         self._waiting[name].append(values)
         rows = self._arrays[name].chunks[0]
         ready = sum(map(len, self._waiting[name])) // rows * rows
@@ -186,7 +187,8 @@ class ZarrWriter:
             self._waiting[name] = [whole[ready:]]
 
     def _store(self, name: str, values: Vector) -> None:
-        array, start = self._arrays[name], self._written[name]
+        array = self._arrays[name]
+        start = self._written[name]
         stop = start + len(values)
         array.resize((stop, *array.shape[1:]))
         if len(values):
