@@ -14,9 +14,9 @@ import onnxruntime
 import reprior as rp
 from benchmarks.timing import Row, compare
 from reprior.onnx import fold_report
+from reprior.onnx.correction import Affine, append_correction
 from reprior.onnx.graph import Graph
-from reprior.onnx.scores import Place
-from reprior.onnx.tail import Affine, append_correction
+from reprior.onnx.score_tensors import Place
 
 N_CLASSES = 1000
 #: Blocks, and channels inside each, of the four stages of a ResNet-50.

@@ -12,7 +12,7 @@ from reprior.core import kernels
 from reprior.core.flatten import EntropyReference, entropy
 from reprior.core.logspace import log_softmax
 from reprior.fusion import arrays, native
-from reprior.fusion.recipe import NoPosteriorError, Recipe, References
+from reprior.fusion.posterior import NoPosteriorError, Recipe, References
 
 CLASSES = [1, 2, 3, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1000]
 KINDS = ("logits", "probs", "log_probs")

@@ -491,7 +491,7 @@ def test_fold_refuses_what_disagrees(monkeypatch, tmp_path):
     from reprior.onnx import work
 
     def broken(graph, place, affine):
-        from reprior.onnx.tail import Affine, append_correction
+        from reprior.onnx.correction import Affine, append_correction
 
         return append_correction(graph, place, Affine(affine.scale, affine.bias * 1.01))
 

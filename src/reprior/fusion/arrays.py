@@ -24,7 +24,7 @@ from reprior.core.arrays import (
 )
 from reprior.core.flatten import entropy
 from reprior.core.logspace import log_softmax, logsumexp, normalise
-from reprior.fusion.recipe import Doubt, NoPosteriorError, Recipe
+from reprior.fusion.posterior import Doubt, NoPosteriorError, Recipe
 
 __all__ = ["SCORES_AT_ONCE", "by_images", "classes", "doubt", "fused", "fused_arrays"]
 

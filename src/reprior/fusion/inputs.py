@@ -28,7 +28,7 @@ from reprior.core.logspace import (
 )
 from reprior.encoding import score_array
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
-from reprior.fusion.recipe import Recipe
+from reprior.fusion.posterior import Recipe
 
 __all__ = ["Inputs", "images_axis", "named_scores", "read_inputs", "warn_of_probabilities"]
 

@@ -13,13 +13,13 @@ from reprior.core.flatten import EntropyReference
 from reprior.core.prior import slopes
 from reprior.encoding import is_range
 from reprior.exceptions import NotFittedError
-from reprior.files.documents import write_fusion
+from reprior.files.fusions import write_fusion
+from reprior.fusion.fitting import Found, Tuner
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs, warn_of_probabilities
+from reprior.fusion.posterior import Recipe, References
 from reprior.fusion.predicting import decisions, posterior
-from reprior.fusion.recipe import Recipe, References
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
 from reprior.fusion.summary import fusion_fields, fusion_text
-from reprior.fusion.tuner import Found, Tuner
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.summary import metric_name

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core import kernels
-from reprior.fusion.recipe import Doubt, NoPosteriorError, Recipe
+from reprior.fusion.posterior import Doubt, NoPosteriorError, Recipe
 
 __all__ = ["classes", "doubt", "fused"]
 

@@ -12,9 +12,9 @@ from reprior.core import kernels
 from reprior.core.arrays import Array, is_floating
 from reprior.core.binary import contract
 from reprior.fusion.arrays import by_images, fused_arrays
-from reprior.fusion.batch import Batch
+from reprior.fusion.blocks import Batch
 from reprior.fusion.inputs import Inputs
-from reprior.fusion.recipe import NoPosteriorError, Recipe
+from reprior.fusion.posterior import NoPosteriorError, Recipe
 
 __all__ = ["decisions", "posterior"]
 

@@ -14,10 +14,10 @@ from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
 from reprior.encoding import Terms, encode_labels, encode_part, read_terms
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
-from reprior.fusion.batch import Batch
+from reprior.fusion.blocks import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
 from reprior.fusion.options import refuse_priors
-from reprior.fusion.recipe import NoPosteriorError, Recipe
+from reprior.fusion.posterior import NoPosteriorError, Recipe
 
 __all__ = ["Part", "Stream", "stream_of_arrays", "stream_of_chunks"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from reprior.onnx.correction import Affine, Edit
 from reprior.onnx.graph import Graph, attribute, has_weights
-from reprior.onnx.scores import Place
-from reprior.onnx.tail import Affine, Edit
+from reprior.onnx.score_tensors import Place
 
 __all__ = ["change_head"]
 

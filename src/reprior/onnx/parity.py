@@ -11,7 +11,7 @@ import numpy as np
 
 import reprior as rp
 from reprior.exceptions import FoldError
-from reprior.onnx.scores import Place
+from reprior.onnx.score_tensors import Place
 
 __all__ = ["Parity", "Reference", "class_rows", "reference", "role_of"]
 

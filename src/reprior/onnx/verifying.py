@@ -23,7 +23,7 @@ from reprior.onnx.parity import (
     scores_like,
 )
 from reprior.onnx.runtime import Feeds, Runner, with_outputs
-from reprior.onnx.scores import CLASSIFIERS, FLOATS, Place, lineage
+from reprior.onnx.score_tensors import CLASSIFIERS, FLOATS, Place, lineage
 
 __all__ = ["Evidence", "compare", "gather"]
 

@@ -12,12 +12,12 @@ import onnx
 
 import reprior as rp
 from reprior.exceptions import FoldError
+from reprior.onnx.correction import Affine, Edit, append_correction, append_labels
 from reprior.onnx.graph import Graph
 from reprior.onnx.heads import change_head
 from reprior.onnx.parity import Parity
 from reprior.onnx.runtime import Feeds, Runner, generated_feeds, given_feeds, with_outputs
-from reprior.onnx.scores import FLOATS, Place, find_places, lineage
-from reprior.onnx.tail import Affine, Edit, append_correction, append_labels
+from reprior.onnx.score_tensors import FLOATS, Place, find_places, lineage
 from reprior.onnx.verifying import Evidence, compare, gather, label_lists
 
 __all__ = ["Folded", "Work", "disagreement"]

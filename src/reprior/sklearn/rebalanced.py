@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 import reprior as rp
 from reprior.encoding import cost_array
 from reprior.sklearn.batch import for_batch
-from reprior.sklearn.folds import (
+from reprior.sklearn.cross_validation import (
     KIND_OF,
     OutOfFold,
     Trained,

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import reprior as rp
-from reprior.sklearn.effective import Seen, effective_prior, is_frozen, reweighting
-from reprior.sklearn.folds import Trained
+from reprior.sklearn.cross_validation import Trained
 from reprior.sklearn.labels import class_mass
+from reprior.sklearn.source_prior import Seen, effective_prior, is_frozen, reweighting
 
 __all__ = ["check_source_prior", "label_prior", "resolve_source_prior"]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import reprior as rp
-from reprior.sklearn.folds import OutOfFold, Trained, out_of_fold, split, train_on
+from reprior.sklearn.cross_validation import OutOfFold, Trained, out_of_fold, split, train_on
 
 __all__ = ["cross_validated"]
 

@@ -9,9 +9,9 @@ from reprior.exceptions import require
 require("torch", extra="torch", purpose="For reprior.torch")
 
 # The libraries above are looked for first, so that the sentence is ours and not an ImportError.
+from reprior.torch.export import export_fusion  # noqa: E402 - after the check that the library is there
 from reprior.torch.folding import fold_into, unfold  # noqa: E402 - after the check that the library is there
 from reprior.torch.fusion import ModalityFusion  # noqa: E402 - after the check that the library is there
-from reprior.torch.fusion_export import export_fusion  # noqa: E402 - after the check that the library is there
 from reprior.torch.loader import fit_from_loader  # noqa: E402 - after the check that the library is there
 from reprior.torch.rebalance import Rebalance  # noqa: E402 - after the check that the library is there
 

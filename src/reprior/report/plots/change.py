@@ -20,7 +20,7 @@ from reprior.report.plots.drawing import (
     class_names,
     groups,
 )
-from reprior.report.plots.judged import judge, names_of
+from reprior.report.plots.predictions import judge, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

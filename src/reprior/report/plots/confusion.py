@@ -11,7 +11,7 @@ from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice, check_labels, check_sample_weight
 from reprior.exceptions import OptionError
 from reprior.report.plots.drawing import artist_options, axes, class_names
-from reprior.report.plots.judged import judge, names_of
+from reprior.report.plots.predictions import judge, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

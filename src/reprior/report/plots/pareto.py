@@ -18,7 +18,7 @@ from reprior.report.plots.drawing import (
     axes,
     words,
 )
-from reprior.report.plots.judged import names_of, profile_of
+from reprior.report.plots.predictions import names_of, profile_of
 from reprior.report.plots.strength import MOST_STEPS, find_metrics
 
 if TYPE_CHECKING:

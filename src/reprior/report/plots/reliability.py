@@ -10,7 +10,7 @@ import numpy as np
 from reprior.exceptions import OptionError
 from reprior.metrics.calibration import ReliabilityCurve, reliability_curve
 from reprior.report.plots.drawing import AFTER, BEFORE, CYCLE, FAINT, LEGEND, artist_options, axes
-from reprior.report.plots.judged import judge
+from reprior.report.plots.predictions import judge
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

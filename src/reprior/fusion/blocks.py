@@ -21,7 +21,7 @@ from reprior.core.row_passes import n_shares
 from reprior.core.threads import in_threads
 from reprior.fusion import arrays, native
 from reprior.fusion.counting import Moments, Tally, merged
-from reprior.fusion.recipe import Doubt, Recipe
+from reprior.fusion.posterior import Doubt, Recipe
 
 __all__ = ["Batch"]
 

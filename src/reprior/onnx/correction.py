@@ -11,7 +11,7 @@ from onnx import helper
 
 from reprior.exceptions import FoldError
 from reprior.onnx.graph import Graph, has_weights, reads, reread
-from reprior.onnx.scores import Place
+from reprior.onnx.score_tensors import Place
 
 __all__ = ["Affine", "Edit", "append_correction", "append_labels", "needs_softmax"]
 

@@ -15,7 +15,7 @@ from tests.sklearn.shared import NAMES, three_classes, two_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.folds import class_columns, out_of_fold
+from reprior.sklearn.cross_validation import class_columns, out_of_fold
 
 X, y = three_classes(n=300)
 names = NAMES[y]

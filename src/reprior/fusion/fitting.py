@@ -20,7 +20,7 @@ from reprior.fusion.counting import Moments, Tally, merged
 from reprior.fusion.grid import Grid
 from reprior.fusion.inputs import warn_of_probabilities
 from reprior.fusion.options import check_options, fixed_strengths, refuse_negative
-from reprior.fusion.recipe import NoPosteriorError, Recipe, References
+from reprior.fusion.posterior import NoPosteriorError, Recipe, References
 from reprior.fusion.stream import Part, Stream
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import EQUAL_VALUES

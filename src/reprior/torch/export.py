@@ -23,8 +23,8 @@ from reprior.exceptions import (
 )
 from reprior.files.atomic import atomic_paths
 from reprior.fusion.inputs import read_inputs
+from reprior.fusion.posterior import Recipe, References
 from reprior.fusion.predicting import posterior
-from reprior.fusion.recipe import Recipe, References
 from reprior.torch.batches import evaluating
 from reprior.torch.fusion import ModalityFusion
 from reprior.torch.parity import TOLERANCES

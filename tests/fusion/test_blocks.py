@@ -11,9 +11,9 @@ from tests.fusion.shared import PRIOR, RULES, K, fused_by_hand
 
 from reprior.core import kernels, row_passes
 from reprior.core.flatten import EntropyReference, image_entropy
-from reprior.fusion import batch as module
-from reprior.fusion.batch import Batch
-from reprior.fusion.recipe import NoPosteriorError, Recipe, References
+from reprior.fusion import blocks as module
+from reprior.fusion.blocks import Batch
+from reprior.fusion.posterior import NoPosteriorError, Recipe, References
 
 W = -np.log(PRIOR * K)
 KNOWN = {"rgb": (0.3, 0.05), "depth": (0.5, 0.1)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.fusion.shared import delta
 
 from reprior.core.flatten import EntropyReference
-from reprior.fusion.recipe import Doubt, Recipe, References
+from reprior.fusion.posterior import Doubt, Recipe, References
 
 RECIPE = Recipe(
     names=("rgb", "depth"),

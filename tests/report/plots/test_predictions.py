@@ -8,7 +8,7 @@ import pytest
 from tests.report.plots.shared import NAMES, PRIOR
 
 import reprior as rp
-from reprior.report.plots.judged import judge, profile_of
+from reprior.report.plots.predictions import judge, profile_of
 
 
 def test_predictions_are_those_of_the_calibrator(calibrator, judge_on):

@@ -9,9 +9,9 @@ import pytest
 from tests.fusion.shared import PRIOR, modalities
 
 import reprior as rp
-from reprior.fusion import tuner as module
+from reprior.fusion import fitting as module
+from reprior.fusion.fitting import Tuner
 from reprior.fusion.stream import stream_of_chunks
-from reprior.fusion.tuner import Tuner
 from reprior.metrics.count_metrics import COUNT_METRICS
 
 

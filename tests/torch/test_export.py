@@ -10,8 +10,8 @@ from torch import nn
 
 import reprior as rp
 from reprior.torch import ModalityFusion, export_fusion
-from reprior.torch import fusion_export as own
-from reprior.torch.fusion_export import Exported
+from reprior.torch import export as own
+from reprior.torch.export import Exported
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

@@ -35,7 +35,7 @@ from tests.sklearn.shared import NAMES, three_classes, two_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.effective import Seen, effective_prior, is_frozen, reweighting
+from reprior.sklearn.source_prior import Seen, effective_prior, is_frozen, reweighting
 
 X, y = three_classes(n=300)
 names = NAMES[y]
