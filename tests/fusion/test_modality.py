@@ -29,6 +29,11 @@ from tests.fusion.shared import (
 )
 
 import reprior as rp
+from reprior.exceptions import OptionError
+from reprior.files.fusions import CHOICES
+from reprior.fusion import modality as options_of
+from reprior.fusion.fitting import fixed_strengths, refuse_negative
+from reprior.fusion.modality import check_options, fusion_fields
 
 W = -np.log(PRIOR * K)
 
@@ -987,3 +992,88 @@ def test_a_class_of_target_prior_0_is_never_predicted(options):
     posterior = fusion.fit(scores, labels).predict_proba(scores)
     assert not posterior[:, 1].any()
     np.testing.assert_allclose(posterior.sum(axis=1), 1.0, rtol=1e-5)
+
+
+WORDS = {
+    "rule": ({"rule": "max"}, "`rule` must be one of 'noisy_or', 'mean', 'product'. Got 'max'."),
+    "order": ({"order": None}, "`order` must be one of 'rebalance_first', 'flatten_first'."),
+    "strengths": ({"strengths": "own"}, "`strengths` must be one of 'shared', 'per_modality'."),
+    "flatten_by": ({"flatten_by": "row"}, "`flatten_by` must be one of 'image', 'pixel'."),
+    "uncertainty": ({"uncertainty": "mutual"}, "Did you mean 'mutual_information'?"),
+    "missing": ({"missing": "skip"}, "`missing` must be one of 'error', 'leave_out'."),
+    "kind": ({"kind": "logit"}, "Did you mean 'logits'?"),
+    "flatten": ({"flatten": "yes"}, "`flatten` must be True or False. Got 'yes'."),
+    "strength": ({"strength": "auto"}, "`strength` must be a finite number. Got 'auto'."),
+    "nan": ({"strength": {"rgb": np.nan}}, "`strength['rgb']` must be a finite number."),
+    "bounds": ({"bounds": (1, 1)}, "an empty range"),
+}
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_words(case):
+    options, words = WORDS[case]
+    with pytest.raises(OptionError) as caught:
+        check_options(rp.ModalityFusion([0.5, 0.5], **options))
+    assert words in str(caught.value)
+
+
+def test_the_defaults_are_fine():
+    check_options(rp.ModalityFusion([0.5, 0.5]))
+    check_options(rp.ModalityFusion([0.5, 0.5], strength={"rgb": 1}, flatten=np.False_))
+
+
+def test_files_know_the_same_words():
+    named = {
+        "order": options_of.ORDERS,
+        "strengths": options_of.STRENGTHS,
+        "flatten_by": options_of.FLATTEN_BY,
+        "uncertainty": options_of.UNCERTAINTIES,
+        "missing": options_of.MISSING,
+        "rule": rp.core.fuse.RULES,
+    }
+    assert {name: CHOICES[name] for name in named} == named
+
+
+def test_fixed_strengths():
+    assert fixed_strengths(None, ("a", "b")) is None
+    assert fixed_strengths(0, ("a", "b")) == (0.0, 0.0)
+    assert fixed_strengths({"b": 2, "a": 1}, ("a", "b")) == (1.0, 2.0)
+    for wrong in ({"a": 1}, {"a": 1, "b": 1, "c": 1}, {}):
+        with pytest.raises(OptionError, match="one number for every modality, 'a', 'b'"):
+            fixed_strengths(wrong, ("a", "b"))
+
+
+def test_negative_strengths_need_a_positive_target_prior():
+    refuse_negative(-1.0, np.array([0.5, 0.5]))
+    refuse_negative(0.0, np.array([1.0, 0.0]))
+    with pytest.raises(OptionError, match=r"Got -1 and target_prior\[1\]=0"):
+        refuse_negative(-1.0, np.array([1.0, 0.0]))
+
+
+def test_the_text_shows_before_and_after(rng):
+    scores, labels = modalities(rng, n=20, pixels=(3,))
+    fusion = rp.ModalityFusion(PRIOR, class_axis=1, metric="f1[2]").fit(scores, labels)
+    lines = fusion.summary().splitlines()
+    plain = rp.ModalityFusion(PRIOR, class_axis=1, strength=0).fit(scores, labels)
+    row = next(line.split() for line in lines if line.startswith("accuracy"))
+    for shown, each in zip(row[1:3], (plain, fusion), strict=True):
+        assert float(shown) == pytest.approx((each.predict(scores) == labels).mean(), abs=5e-5)
+    assert any(line.startswith("f1[2]") for line in lines)
+    assert (
+        "not flattened"
+        in rp.ModalityFusion(PRIOR, class_axis=1, flatten=False, strength=1)
+        .fit(scores, labels)
+        .summary()
+    )
+
+
+def test_fields_are_plain(rng):
+    scores, labels = modalities(rng, n=20, pixels=(3,))
+    fusion = rp.ModalityFusion(PRIOR, class_axis=1, flatten=np.True_).fit(scores, labels)
+    fields = fusion_fields(fusion)
+    assert json.loads(json.dumps(fields)) == fields
+    assert fields["strengths"] == "shared"
+    assert fields["modalities"][1]["entropy"] == {
+        "mean": fusion.references_["depth"].mean, "std": fusion.references_["depth"].std,
+    }  # fmt: skip
+    assert fields["modalities"][0]["mutual_information"] is None

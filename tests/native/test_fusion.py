@@ -11,8 +11,16 @@ from tests.fusion.shared import ORDERS, RULES, fused_by_hand
 from reprior.core import kernels
 from reprior.core.flatten import EntropyReference, entropy
 from reprior.core.logspace import log_softmax
-from reprior.fusion import arrays, native
-from reprior.fusion.posterior import NoPosteriorError, Recipe, References
+from reprior.fusion.posterior import (
+    NoPosteriorError,
+    Recipe,
+    References,
+    array_fused,
+    array_uncertainty,
+    native_classes,
+    native_fused,
+    native_uncertainty,
+)
 
 CLASSES = [1, 2, 3, 7, 8, 9, 63, 64, 65, 127, 128, 129, 1000]
 KINDS = ("logits", "probs", "log_probs")
@@ -65,7 +73,7 @@ def fused(recipe, parts, strengths, form="posterior", deltas=None, tolerance=1e-
     deltas = [None] * len(parts) if deltas is None else deltas
     shape, computed = parts[0].shape[-3:], np.result_type(np.float32, *parts)
     out = np.full(shape, np.nan, computed if dtype is None else dtype)
-    native.fused(recipe, parts, (tolerance,) * len(parts), deltas, strengths, form, out)
+    native_fused(recipe, parts, (tolerance,) * len(parts), deltas, strengths, form, out)
     return out
 
 
@@ -74,7 +82,7 @@ def in_arrays(recipe, parts, strengths, form="posterior", deltas=None, tolerance
     deltas = [None] * len(parts) if deltas is None else deltas
     wide = [z.astype(np.float64) for z in parts]
     with np.errstate(all="ignore"):
-        return arrays.fused(recipe, wide, (tolerance,) * len(parts), deltas, strengths, form)
+        return array_fused(recipe, wide, (tolerance,) * len(parts), deltas, strengths, form)
 
 
 def assert_near(found, expected, dtype, size=1.0):
@@ -92,7 +100,7 @@ def assert_near(found, expected, dtype, size=1.0):
 @pytest.mark.parametrize("kind", KINDS)
 def test_entropies_for_any_number_of_classes(rng, n_classes, dtype, kind):
     z = of_kind(3 * rng.standard_normal((3, n_classes, 7)), kind, dtype)
-    found = native.doubt(recipe_of(n_classes, kind=kind), 0, z, 1e-2)
+    found = native_uncertainty(recipe_of(n_classes, kind=kind), 0, z, 1e-2)
     with np.errstate(divide="ignore"):
         wide = np.log(z.astype(float)) if kind == "probs" else z.astype(float)
     expected = entropy(log_softmax(wide, axis=1, xp=np), axis=1, xp=np)
@@ -111,7 +119,7 @@ def test_fusion_for_any_number_of_classes(rng, n_classes, dtype, form, rule):
     found = fused(recipe, parts, [0.4, 0.9], form, deltas)
     assert_near(found, in_arrays(recipe, parts, [0.4, 0.9], form, deltas), dtype, size=20)
     settings = [[0.4, 0.9], [0.0, 0.0], [0.4, 0.0]]
-    classes = native.classes(recipe, parts, (0.0, 0.0), deltas, settings)
+    classes = native_classes(recipe, parts, (0.0, 0.0), deltas, settings)
     for strengths, of_setting in zip(settings, classes, strict=True):
         p = fused(recipe, parts, strengths, "posterior", deltas, dtype=dtype)
         np.testing.assert_array_equal(of_setting, p.argmax(axis=1))
@@ -136,7 +144,7 @@ def test_equals_the_paper_in_float64(data):
     recipe = recipe_of(n_classes, n_modalities=len(names), slopes=slopes, rule=rule, order=order)
     deltas = []
     for i, m in enumerate(names):
-        unsure = native.doubt(recipe, i, scores[m], 0.0).entropy
+        unsure = native_uncertainty(recipe, i, scores[m], 0.0).entropy
         unsure = unsure if by == "pixel" else unsure.mean(axis=1, keepdims=True)
         mean, std = known[m]
         deltas.append(mean / (mean + np.maximum(0, unsure - mean - std)))
@@ -152,9 +160,9 @@ def test_equals_the_paper_in_float64(data):
 
 def everything(parts, recipe, deltas):
     """What every kernel finds."""
-    found = [native.doubt(recipe, m, z, 1e-2).entropy for m, z in enumerate(parts)]
+    found = [native_uncertainty(recipe, m, z, 1e-2).entropy for m, z in enumerate(parts)]
     found += [fused(recipe, parts, [0.3, 0.8], form, deltas) for form in FORMS]
-    return [*found, native.classes(recipe, parts, (1e-2, 1e-2), deltas, [[0.3, 0.8], [1.0, 0.0]])]
+    return [*found, native_classes(recipe, parts, (1e-2, 1e-2), deltas, [[0.3, 0.8], [1.0, 0.0]])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,7 +205,7 @@ def test_any_layout_gives_the_same_bits(rng, dtype, shape):
             np.testing.assert_array_equal(found, known)
     for place in layouts(np.zeros(shape, np.result_type(dtype, "f4"))):
         if place.flags.writeable and place.flags.aligned:
-            native.fused(recipe, parts, (0.0, 0.0), deltas, [0.3, 0.8], "posterior", place)
+            native_fused(recipe, parts, (0.0, 0.0), deltas, [0.3, 0.8], "posterior", place)
             np.testing.assert_array_equal(place, expected[2])
 
 
@@ -214,7 +222,7 @@ def test_half_precision_decides_what_its_posterior_shows(rng):
     parts = [np.round(rng.standard_normal((1, 300, 900)) * 0.01, 2).astype("f2") for _ in range(2)]
     recipe = recipe_of(300, slopes=np.zeros(300))
     p = fused(recipe, parts, [0.0, 0.0], dtype="f2")
-    found = native.classes(recipe, parts, (0.0, 0.0), [None, None], [[0.0, 0.0]])
+    found = native_classes(recipe, parts, (0.0, 0.0), [None, None], [[0.0, 0.0]])
     np.testing.assert_array_equal(found[0], p.argmax(axis=1))
     assert (p == p.max(axis=1, keepdims=True)).sum(axis=1).max() > 1  # there are ties
 
@@ -236,7 +244,7 @@ def test_impossible_classes(rng, dtype, kind, rule):
         assert (found[:, [3, 5]] == (0 if form == "posterior" else -np.inf)).all()
     with_all = fused(recipe, parts, [0.0, 0.0])  # a strength of 0 rules no class out
     assert (with_all[:, 3] > 0).all()
-    unsure = native.doubt(recipe, 0, parts[0], 1e-2).entropy
+    unsure = native_uncertainty(recipe, 0, parts[0], 1e-2).entropy
     p = softmax(z[0])
     logs = np.log(np.where(p > 0, p, 1.0))
     assert_near(unsure, -(p * logs).sum(axis=1), dtype, size=20)
@@ -273,9 +281,9 @@ def test_passes(rng, kind, dtype, n_passes):
     parts = [of_kind(part, kind, dtype) for part in z]
     recipe = recipe_of(4, kind=kind, passes=True)
     for m, part in enumerate(parts):
-        found = native.doubt(recipe, m, part, 1e-2)
+        found = native_uncertainty(recipe, m, part, 1e-2)
         with np.errstate(all="ignore"):
-            expected = arrays.doubt(recipe, m, part.astype(float), 1e-2)
+            expected = array_uncertainty(recipe, m, part.astype(float), 1e-2)
         assert_near(found.entropy, expected.entropy, dtype, size=20)
         assert_near(found.information, expected.information, dtype, size=20)
         assert (found.information >= 0).all()
@@ -291,9 +299,9 @@ def test_bad_scores_are_told_by_their_modality(rng, place, bad, kind):
     parts[1][0, 2, place] = bad
     recipe = recipe_of(3, kind=kind)
     for work in (
-        lambda: native.doubt(recipe, 1, parts[1], 1e-3),
+        lambda: native_uncertainty(recipe, 1, parts[1], 1e-3),
         lambda: fused(recipe, parts, [0.0, 0.0]),
-        lambda: native.classes(recipe, parts, (1e-3, 1e-3), [None, None], [[0.0, 0.0]]),
+        lambda: native_classes(recipe, parts, (1e-3, 1e-3), [None, None], [[0.0, 0.0]]),
     ):
         with pytest.raises(NoPosteriorError) as caught:
             work()
@@ -306,7 +314,7 @@ def test_bad_scores_are_told_by_their_modality(rng, place, bad, kind):
 def test_rows_that_have_no_posterior(kind, row):
     z = np.array(row).reshape(1, 3, 1)
     with pytest.raises(NoPosteriorError) as caught:
-        native.doubt(recipe_of(3, kind=kind), 0, z, 1e-3)
+        native_uncertainty(recipe_of(3, kind=kind), 0, z, 1e-3)
     assert caught.value.modality == 0
 
 
@@ -329,9 +337,9 @@ def test_scores_of_the_product_are_the_sum_of_lines(rng):
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 3, 0)])
 def test_no_samples(shape):
     z = np.empty(shape, np.float32)
-    assert native.doubt(recipe_of(3), 0, z, 0.0).entropy.size == 0
+    assert native_uncertainty(recipe_of(3), 0, z, 0.0).entropy.size == 0
     assert fused(recipe_of(3), [z, z], [0.0, 0.0]).shape == shape
-    assert native.classes(recipe_of(3), [z, z], (0, 0), [None, None], [[0, 0]]).size == 0
+    assert native_classes(recipe_of(3), [z, z], (0, 0), [None, None], [[0, 0]]).size == 0
 
 
 def test_sizes_are_checked_at_the_border(rng):

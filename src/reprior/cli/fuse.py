@@ -35,7 +35,7 @@ from reprior.core.flatten import EntropyReference, flatten, flattening_factor, i
 from reprior.core.fuse import RULES, fuse
 from reprior.core.score_map import ScoreMap
 from reprior.exceptions import OptionError, RepriorError, ScoresError
-from reprior.fusion.options import ORDERS
+from reprior.fusion.modality import ORDERS
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk

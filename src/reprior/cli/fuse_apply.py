@@ -13,7 +13,7 @@ from reprior.cli.options import PATH, Names, Reading, output_option, reading_opt
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
 from reprior.encoding import is_range
-from reprior.fusion.options import MISSING
+from reprior.fusion.modality import MISSING
 
 __all__ = ["command", "missing_option"]
 

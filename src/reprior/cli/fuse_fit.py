@@ -39,7 +39,7 @@ from reprior.cli.target import target_prior_of
 from reprior.core.fuse import RULES
 from reprior.exceptions import OptionError
 from reprior.fusion import ModalityFusion
-from reprior.fusion.options import FLATTEN_BY, MISSING, ORDERS, STRENGTHS
+from reprior.fusion.modality import FLATTEN_BY, MISSING, ORDERS, STRENGTHS
 from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
 from reprior.profile.objective import Constraint
 from reprior.summary import metric_name

@@ -1,31 +1,111 @@
-"""Scores of all modalities on the host, gone through in blocks, shared among threads.
+"""Passes over the scores of all modalities, in blocks that are shared among threads.
 
-Nothing but the result is as large as the scores. Blocks are the same for every number of threads,
-and so are results.
+A pass returns the fused posterior, its decisions, counts of decisions (:class:`Tally`) or the
+moments of an uncertainty (:class:`Moments`); the last two add up. Nothing but the result is as
+large as the scores. Blocks are the same for every number of threads, and so are results.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from reprior.core import kernels
-from reprior.core.arrays import Array, compute_dtype, to_numpy
+from reprior.core.arrays import Array, compute_dtype, is_floating, to_numpy
+from reprior.core.binary import contract
 from reprior.core.row_passes import n_shares
 from reprior.core.threads import in_threads
-from reprior.fusion import arrays, native
-from reprior.fusion.counting import Moments, Tally, merged
-from reprior.fusion.posterior import Doubt, Recipe
+from reprior.fusion.inputs import Inputs
+from reprior.fusion.posterior import (
+    NoPosteriorError,
+    Recipe,
+    Uncertainty,
+    array_classes,
+    array_fused,
+    array_posterior,
+    array_uncertainty,
+    by_images,
+    native_classes,
+    native_fused,
+    native_uncertainty,
+)
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Moments", "Tally", "decisions", "merged", "posterior"]
+
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class Moments(NamedTuple):
+    """Number, mean and summed squared deviations of some numbers; those of parts merge."""
+
+    n: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, values: Vector) -> Moments:
+        """Those of an array."""
+        mean = float(values.mean())
+        return cls(values.size, mean, float(np.square(values - mean).sum()))
+
+    def merged(self, other: Moments) -> Moments:
+        """Those of both."""
+        n, step = self.n + other.n, other.mean - self.mean
+        mean = self.mean + step * other.n / n
+        return Moments(n, mean, self.squares + other.squares + step**2 * self.n * other.n / n)
+
+    @property
+    def std(self) -> float:
+        """The population standard deviation."""
+        return math.sqrt(self.squares / self.n)
+
+
+class Tally(NamedTuple):
+    """True positives and predicted of every class, (settings, K): numbers, and sums of weights."""
+
+    counts: Vector
+    """(2, settings, K) integers."""
+    sums: Vector | None
+    """(2, settings, K), where samples have weights."""
+
+    @classmethod
+    def empty(cls, n_settings: int, n_classes: int, weighted: bool) -> Tally:
+        """Nothing counted yet."""
+        shape = (2, n_settings, n_classes)
+        return cls(np.zeros(shape, np.int64), np.zeros(shape) if weighted else None)
+
+    def add(self, setting: int, labels: Vector, found: Vector, weights: Vector | None) -> None:
+        """Count the decisions of one setting."""
+        n_classes, right = self.counts.shape[2], labels == found
+        self.counts[0, setting] += np.bincount(labels[right], minlength=n_classes)
+        self.counts[1, setting] += np.bincount(found, minlength=n_classes)
+        if self.sums is not None and weights is not None:
+            self.sums[0, setting] += np.bincount(labels[right], weights[right], minlength=n_classes)
+            self.sums[1, setting] += np.bincount(found, weights, minlength=n_classes)
+
+    def merged(self, other: Tally) -> Tally:
+        """The counts of both."""
+        sums = None if self.sums is None or other.sums is None else self.sums + other.sums
+        return Tally(self.counts + other.counts, sums)
+
+
+def merged(moments: Iterable[Moments | None]) -> Moments | None:
+    """Those of all parts, in their order; None where no part has any."""
+    total: Moments | None = None
+    for each in moments:
+        if each is not None:
+            total = each if total is None else total.merged(each)
+    return total
+
+
 Index: TypeAlias = Any
 Found = TypeVar("Found")
 
@@ -35,7 +115,7 @@ BLOCK_SCORES = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Scores of the modalities as (images, K, pixels …), of one shape.
+    """Scores of the modalities on the host as (images, K, pixels …), of one shape.
 
     With passes they are (passes, images, K, pixels …); each modality may have its own number.
     ``images`` are the indices of those that count, None for all.
@@ -149,7 +229,9 @@ class Batch:
         keep = None if counted is None or not self._by_pixel else counted[group]
         found = []
         for m, part in enumerate(self._parts(group)):
-            values = [v if v is None or keep is None else v[keep] for v in self._doubt(m, part)]
+            values = [
+                v if v is None or keep is None else v[keep] for v in self._uncertainty(m, part)
+            ]
             found.append([Moments.of(v) if v is not None and v.size else None for v in values])
         return found
 
@@ -188,9 +270,9 @@ class Batch:
     ) -> None:
         what = (self.recipe, parts, self.tolerances, deltas, strengths, form)
         if self._native:
-            native.fused(*what, out)
+            native_fused(*what, out)
         else:
-            out[...] = arrays.fused(*what)
+            out[...] = array_fused(*what)
 
     def _classes(
         self,
@@ -202,13 +284,13 @@ class Batch:
         """(settings, images, pixels)."""
         what = (self.recipe, parts, self.tolerances, deltas, settings)
         if self._native:
-            return native.classes(*what)
-        found: Vector = arrays.classes(*what, dtype)
+            return native_classes(*what)
+        found: Vector = array_classes(*what, dtype)
         return found
 
-    def _doubt(self, m: int, part: Vector) -> Doubt:
+    def _uncertainty(self, m: int, part: Vector) -> Uncertainty:
         """How unsure a modality is of some images, (images, 1), or of their pixels."""
-        work = native.doubt if self._native else arrays.doubt
+        work = native_uncertainty if self._native else array_uncertainty
         return work(self.recipe, m, part, self.tolerances[m]).averaged(self.recipe, np)
 
     def _deltas(self, parts: Sequence[Vector]) -> list[Vector | None]:
@@ -217,7 +299,7 @@ class Batch:
         for m, part in enumerate(parts):
             delta = None
             if self.recipe.flattens:
-                delta = self.recipe.references[m].factor(self._doubt(m, part), np)
+                delta = self.recipe.references[m].factor(self._uncertainty(m, part), np)
             found.append(None if delta is None or (delta == 1.0).all() else delta)
         return found
 
@@ -265,3 +347,53 @@ def _quietly(work: Callable[[Index], Found], group: Index) -> Found:
     # log 0 is −inf and a NaN is found by the maximum of its row: neither needs to be announced.
     with np.errstate(all="ignore"):
         return work(group)
+
+
+def posterior(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log: bool) -> Array:
+    """Return the fused (log-)posterior, of the shape, library and dtype of the scores."""
+    with _refusing(inputs, recipe):
+        if _takes_kernels(inputs):
+            columns = np.empty(inputs.columns_shape, inputs.dtype)
+            batch = Batch(inputs.images_first(), inputs.tolerances, recipe)
+            batch.posterior(strengths, inputs.view(columns), log=log)
+        else:
+            columns = inputs.as_given(_arrays(inputs, recipe, strengths, log=log))
+    if inputs.single:
+        return contract(columns, inputs.shape, xp=inputs.xp, class_axis=inputs.axis)
+    return columns
+
+
+def decisions(inputs: Inputs, recipe: Recipe, strengths: Sequence[float]) -> Array:
+    """Return the arg max of the posterior, of the labels' shape."""
+    with _refusing(inputs, recipe):
+        if _takes_kernels(inputs):
+            index = np.empty(inputs.labels_shape, np.int64)
+            batch = Batch(inputs.images_first(), inputs.tolerances, recipe)
+            batch.decisions(strengths, index, inputs.dtype)
+            return index
+        return inputs.xp.argmax(_arrays(inputs, recipe, strengths, log=False), axis=1)
+
+
+def _takes_kernels(inputs: Inputs) -> bool:
+    return all(kernels.serves(z) for z in inputs.arrays.values())
+
+
+def _arrays(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log: bool) -> Array:
+    """The (log-)posterior (images, K, pixels …) in the array API."""
+    xp = inputs.xp
+    dtype = xp.result_type(*inputs.given.values())
+
+    def work(parts: list[Any]) -> Array:
+        found = array_posterior(recipe, strengths, inputs.tolerances, parts, log=log)
+        return xp.astype(found, dtype, copy=False) if is_floating(dtype) else found
+
+    return by_images(work, inputs.images_first(), recipe)
+
+
+@contextmanager
+def _refusing(inputs: Inputs, recipe: Recipe) -> Iterator[None]:
+    """Refuse bad scores in words."""
+    try:
+        yield
+    except NoPosteriorError as error:
+        inputs.refuse(error.modality, recipe)

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from reprior.core.arrays import to_numpy
+from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.flatten import EntropyReference
+from reprior.core.fuse import RULES
 from reprior.core.prior import slopes
 from reprior.encoding import is_range
-from reprior.exceptions import NotFittedError
+from reprior.exceptions import NotFittedError, OptionError
 from reprior.files.fusions import write_fusion
+from reprior.fusion.blocks import decisions, posterior
 from reprior.fusion.fitting import Found, Tuner
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs, warn_of_probabilities
 from reprior.fusion.posterior import Recipe, References
-from reprior.fusion.predicting import decisions, posterior
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
-from reprior.fusion.summary import fusion_fields, fusion_text
-from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.summary import metric_name
 
-__all__ = ["ModalityFusion"]
+__all__ = [
+    "FLATTEN_BY",
+    "MISSING",
+    "ORDERS",
+    "STRENGTHS",
+    "UNCERTAINTIES",
+    "ModalityFusion",
+    "check_options",
+    "fusion_fields",
+    "fusion_text",
+]
+
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Curve: TypeAlias = tuple[Vector, Vector]
@@ -218,7 +231,9 @@ class ModalityFusion:
         sample_weight : array of the labels' shape, optional
             A weight per pixel, for the metric. The references weigh all images alike.
         """
-        tuner = Tuner(self, stream_of_arrays(self, scores, labels, sample_weight))
+        stream = stream_of_arrays(self, scores, labels, sample_weight)
+        check_options(self)
+        tuner = Tuner(self, stream)
         best, profile = tuner.search() or tuner.problem.search(tuner.profile)
         tuner.warn(profile)
         return self._adopt(tuner, tuner.found(best, profile))
@@ -236,7 +251,9 @@ class ModalityFusion:
             an exact search takes one pass, a grid three, and each widening of the bounds as many
             again; strengths per modality take up to nine more for each modality.
         """
-        tuner = Tuner(self, stream_of_chunks(self, chunks))
+        stream = stream_of_chunks(self, chunks)
+        check_options(self)
+        tuner = Tuner(self, stream)
         best, profile = tuner.search() or tuner.problem.search(tuner.profile)
         tuner.warn(profile)
         return self._adopt(tuner, tuner.found(best, profile))
@@ -348,3 +365,114 @@ class ModalityFusion:
         if found.before is not None and found.after is not None:
             self._counts = (found.before, found.after)
         return self
+
+
+ORDERS = ("rebalance_first", "flatten_first")
+"""Whether δ scales the rebalanced log-posterior, or the model's own."""
+
+STRENGTHS = ("shared", "per_modality")
+"""How many strengths there are."""
+
+FLATTEN_BY = ("image", "pixel")
+"""What has a δ of its own."""
+
+UNCERTAINTIES = ("entropy", "mutual_information", "smaller")
+"""What δ is made of."""
+
+MISSING = ("error", "leave_out")
+"""What is done about a modality that is not there."""
+
+
+def check_options(options: Any) -> None:
+    """Refuse options of a fusion that are wrong whatever the data are."""
+    check_kind(options.kind)
+    check_choice("rule", options.rule, RULES)
+    check_choice("order", options.order, ORDERS)
+    check_choice("strengths", options.strengths, STRENGTHS)
+    check_choice("flatten_by", options.flatten_by, FLATTEN_BY)
+    check_choice("uncertainty", options.uncertainty, UNCERTAINTIES)
+    check_choice("missing", options.missing, MISSING)
+    check_bounds(options.bounds)
+    if not isinstance(options.flatten, bool | np.bool_):
+        raise OptionError(
+            f"`flatten` must be True or False. Got {options.flatten!r}. Pass True to flatten "
+            f"images that a modality is unusually unsure of."
+        )
+    if isinstance(options.strength, Mapping):
+        for name, number in options.strength.items():
+            check_finite_number(f"strength[{name!r}]", number)
+    elif options.strength is not None:
+        check_finite_number("strength", options.strength, hint="Or pass None to tune it.")
+
+
+def fusion_fields(fusion: ModalityFusion) -> dict[str, Any]:
+    """The fields of the file, JSON values all of them."""
+    return {
+        "rule": fusion.rule,
+        "flatten": bool(fusion.flatten),
+        "order": fusion.order,
+        "strengths": "shared" if fusion.strength_ is not None else "per_modality",
+        "flatten_by": fusion.flatten_by,
+        "uncertainty": fusion.uncertainty,
+        "missing": fusion.missing,
+        "kind": fusion.kind,
+        "class_axis": fusion.class_axis,
+        "source_prior": fusion.source_prior_.tolist(),
+        "target_prior": fusion.target_prior_.tolist(),
+        "classes": None if is_range(fusion.classes_) else fusion.classes_.tolist(),
+        "metric": metric_name(fusion.metric),
+        "search": fusion.search_,
+        "best_score": None if math.isnan(fusion.best_score_) else fusion.best_score_,
+        "modalities": [
+            {
+                "name": name,
+                "strength": fusion.strengths_[name],
+                "entropy": _fields(fusion.references_.get(name)),
+                "mutual_information": _fields(fusion.information_references_.get(name)),
+            }
+            for name in fusion.modalities_
+        ],
+        "provenance": fusion.provenance_,
+    }
+
+
+def _fields(reference: EntropyReference | None) -> dict[str, float] | None:
+    return None if reference is None else {"mean": reference.mean, "std": reference.std}
+
+
+def fusion_text(fusion: ModalityFusion, counts: tuple[ClassCounts, ClassCounts] | None) -> str:
+    """Rule, modalities, and the count metrics before and after the correction."""
+    how = {
+        "exact": "exactly, over the continuum",
+        "grid": "on a grid, refined at its best",
+        "fixed": "not at all: the strength was given",
+    }
+    order = f", {fusion.order.replace('_', ' ')}" if fusion.flatten else ", not flattened"
+    lines = [
+        f"rule         {fusion.rule}{order}",
+        f"tuned for    {metric_name(fusion.metric)}",
+        f"searched     {how[fusion.search_]}",
+        "",
+        f"{'modality':<14}{'strength':>9}{'entropy (nats)':>20}{'mutual information':>21}",
+    ]
+    for name in fusion.modalities_:
+        known = [
+            _shown(references.get(name))
+            for references in (fusion.references_, fusion.information_references_)
+        ]
+        lines.append(f"{name:<14}{fusion.strengths_[name]:>9.4f}{known[0]:>20}{known[1]:>21}")
+    if counts is None:
+        return "\n".join([*lines, "(loaded, or fitted without labels: no tuning data at hand)"])
+    names = fusion.classes_.tolist()
+    shown = {k: m for k, m in COUNT_METRICS.items() if k != "macro_recall"}  # = balanced_accuracy
+    tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)
+    shown.setdefault(tuned.name, tuned)
+    lines += ["", f"{'on the tuning labels':<22}{'before':>9}{'after':>9}{'change':>9}"]
+    for label, each in shown.items():
+        before, after = (each(count) for count in counts)
+        lines.append(f"{label:<22}{before:>9.4f}{after:>9.4f}{after - before:>+9.4f}")
+    return "\n".join(lines)
+
+
+def _shown(reference: EntropyReference | None) -> str:
+    return "-" if reference is None else f"{reference.mean:.4f} ± {reference.std:.4f}"

@@ -16,7 +16,6 @@ from reprior.encoding import Terms, encode_labels, encode_part, read_terms
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.fusion.blocks import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
-from reprior.fusion.options import refuse_priors
 from reprior.fusion.posterior import NoPosteriorError, Recipe
 
 __all__ = ["Part", "Stream", "stream_of_arrays", "stream_of_chunks"]
@@ -157,7 +156,7 @@ class Stream:
 
 def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Stream:
     """One chunk. Labels are class indices, or names from the options' ``classes``."""
-    refuse_priors(options.source_prior)
+    _refuse_priors(options.source_prior)
     there = named_scores(scores, fitting=True)
     first = next(iter(there.values()))
     seen = () if labels is None else labels
@@ -173,7 +172,7 @@ def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any)
 
 def stream_of_chunks(options: Any, chunks: Any) -> Stream:
     """Many chunks. Integer labels are class indices; others are names."""
-    refuse_priors(options.source_prior)
+    _refuse_priors(options.source_prior)
     again = _repeatable(chunks)
     first = next(iter(again()), None)
     if first is None:
@@ -235,3 +234,20 @@ def _unpacked(given: Any) -> tuple[Any, Any, Any]:
         f"`chunks` must give ({{name: scores}}, labels) or ({{name: scores}}, labels, weight). Got "
         f"{type(given).__name__}. Name the modalities of every chunk."
     )
+
+
+def _refuse_priors(source_prior: Any) -> None:
+    """Refuse a prior for each modality: there is one for all."""
+    if not isinstance(source_prior, Mapping):
+        return
+    own = [
+        name for name, prior in source_prior.items() if np.ndim(prior) or isinstance(prior, dict)
+    ]
+    if own:
+        one, other = (*map(str, source_prior), "another")[:2]
+        raise OptionError(
+            f"`source_prior` must be one prior for all modalities, a number for each class. Got "
+            f"one for each of {', '.join(map(repr, source_prior))}. Bring the scores of {other!r} "
+            f"to the prior of {one!r} first, with reprior.log_rebalance(scores, own_prior, "
+            f"target_prior=prior_of_{one}), and pass that prior."
+        )

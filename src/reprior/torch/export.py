@@ -22,9 +22,9 @@ from reprior.exceptions import (
     require,
 )
 from reprior.files.atomic import atomic_paths
+from reprior.fusion.blocks import posterior
 from reprior.fusion.inputs import read_inputs
 from reprior.fusion.posterior import Recipe, References
-from reprior.fusion.predicting import posterior
 from reprior.torch.batches import evaluating
 from reprior.torch.fusion import ModalityFusion
 from reprior.torch.parity import TOLERANCES
