@@ -17,7 +17,7 @@ from benchmarks.profile import scores_of
 from benchmarks.timing import Row
 from reprior.files.chunks import Chunk
 from reprior.report import write_report
-from reprior.report.room import MOST_BYTES
+from reprior.report.payload import MOST_BYTES
 
 SHAPE = (24_426, 8_142)
 LEAD = 6.0

@@ -488,15 +488,15 @@ def fold_without_stamp(model, cal, scores):
 
 def test_fold_refuses_what_disagrees(monkeypatch, tmp_path):
     """With a broken tail and a broken head nothing is returned or written."""
-    from reprior.onnx import work
+    from reprior.onnx import folding
 
     def broken(graph, place, affine):
         from reprior.onnx.correction import Affine, append_correction
 
         return append_correction(graph, place, Affine(affine.scale, affine.bias * 1.01))
 
-    monkeypatch.setattr(work, "change_head", lambda *_: None)
-    monkeypatch.setattr(work, "append_correction", broken)
+    monkeypatch.setattr(folding, "change_head", lambda *_: None)
+    monkeypatch.setattr(folding, "append_correction", broken)
     with pytest.raises(FoldError, match="must decide as the calibrator does"):
         fold(full_model(), calibrator(), output=tmp_path / "out.onnx")
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ import reprior as rp
 from reprior.metrics import expected_calibration_error
 from reprior.report import write_report
 from reprior.report.measure import page_bounds, strength_grid
-from reprior.report.room import MOST_BYTES, Room
+from reprior.report.payload import MOST_BYTES, Room
 
 pytestmark = pytest.mark.heavy
 

@@ -31,7 +31,7 @@ from reprior.report.headline import (
     TUNED_ON_TEST,
     UNKNOWN,
 )
-from reprior.report.room import Room
+from reprior.report.payload import Room
 
 NASTY = '</script><script>alert("x")</script>'
 

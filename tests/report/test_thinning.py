@@ -13,10 +13,8 @@ from tests.report.shared import chunked, fitted, make_scores, page_json, replay,
 from reprior.report import thinning
 from reprior.report.classes import describe_classes
 from reprior.report.measure import measure
-from reprior.report.packing import script_json
 from reprior.report.page import write_report
-from reprior.report.payload import _rows
-from reprior.report.room import MOST_BYTES, Room
+from reprior.report.payload import MOST_BYTES, Room, _rows, script_json
 from reprior.report.thinning import RowBuffer, Rows, grid_points, grouped, thinned
 
 

@@ -11,11 +11,12 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils import Bunch
 from tests.sklearn.shared import NAMES, three_classes, two_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.cross_validation import class_columns, out_of_fold
+from reprior.sklearn.cross_validation import class_columns, cross_validated, out_of_fold
 
 X, y = three_classes(n=300)
 names = NAMES[y]
@@ -109,3 +110,32 @@ def test_groups_go_to_the_splitter():
     assert classifier.fit(X, y, groups=groups).profile_.n_samples == 300
     with pytest.raises(ValueError, match="groups"):
         classifier.fit(X, y)
+
+
+X_FEW, Y_FEW = three_classes(200)
+ROUTED = Bunch(splitter=Bunch(split={}), estimator=Bunch(fit={}))
+
+
+def trained(**options):
+    meta = RebalancedClassifierCV(LogisticRegression(), random_state=0, **options)
+    return cross_validated(
+        meta, X_FEW, Y_FEW, routed=ROUTED, classes=np.arange(3), method="predict_proba"
+    )
+
+
+def test_every_sample_is_scored_by_a_model_that_did_not_see_it():
+    model, tuning = trained(cv=4)
+    assert sorted(tuning.index.tolist()) == list(range(200))
+    assert tuning.scores.shape == (200, 3)
+    assert model.model.classes_.tolist() == [0, 1, 2]
+
+
+def test_a_single_split_may_stay_as_it_is():
+    model, tuning = trained(cv=0.25, refit=False)
+    assert tuning.scores.shape == (50, 3)
+    np.testing.assert_allclose(model.model.predict_proba(X_FEW[tuning.index]), tuning.scores)
+
+
+def test_several_folds_must_be_refitted():
+    with pytest.raises(rp.OptionError, match="`refit` must be True where there are several folds"):
+        trained(cv=3, refit=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
+import warnings
 
 import joblib
 import numpy as np
@@ -37,6 +39,13 @@ from tests.sklearn.shared import NAMES, ROUNDING, long_tailed_digits, three_clas
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
+from reprior.sklearn.rebalanced import (
+    find_classes,
+    make_calibrator,
+    plain,
+    rehearse,
+)
+from reprior.sklearn.source_prior import class_index, class_mass
 
 X, y = three_classes()
 names = NAMES[y]
@@ -478,7 +487,7 @@ def test_options_are_refused_with_the_remedy(options, error, words):
         RebalancedClassifierCV(**{"estimator": GaussianNB(), **options}).fit(*wine)
 
 
-def test_wrong_options_cost_no_training():
+def test_a_wrong_option_is_refused_before_training():
     class Slow(GaussianNB):
         def fit(self, X, y, sample_weight=None):
             raise AssertionError("trained")
@@ -524,3 +533,77 @@ def test_margins_when_asked_for():
     )
     assert classifier.fit(X, names).calibrator_.kind == "logits"
     assert set(classifier.predict(X)) <= set(NAMES)
+
+
+OWN = {"estimator", "response_method", "cv", "refit", "n_jobs"}
+"""Parameters of the classifier that are not the calibrator's, or mean something else there."""
+
+SETTLED = {"kind", "class_axis", "classes", "cv", "ignore_index"}
+"""Parameters of the calibrator that follow from the classifier, or have no meaning for one."""
+
+
+def parameters(cls):
+    found = dict(inspect.signature(cls.__init__).parameters)
+    found.pop("self")
+    return found
+
+
+def test_every_option_of_the_calibrator_is_one_of_the_classifier():
+    mine, its = parameters(RebalancedClassifierCV), parameters(rp.PosteriorCalibrator)
+    assert set(mine) - OWN == set(its) - SETTLED
+    shared = set(mine) - OWN - {"source_prior"}
+    assert {name: mine[name].default for name in shared} == {
+        name: its[name].default for name in shared
+    }
+
+
+def test_options_are_handed_on():
+    options = RebalancedClassifierCV(
+        GaussianNB(), metric="accuracy", bounds=(0, 1), temperature="fit", random_state=3
+    )
+    calibrator = make_calibrator(options, [0.2, 0.3, 0.5], NAMES.astype(object), "probs")
+    assert (calibrator.metric, calibrator.bounds, calibrator.kind) == ("accuracy", (0, 1), "probs")
+    assert calibrator.temperature == "fit"
+    assert calibrator.random_state == 3
+    assert calibrator.classes.tolist() == NAMES.tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"temperature": "fit"},
+        {"temperature": 2.0},
+        {"subject_to": "accuracy <= 0.0"},
+        {"metric": "recall[bee]"},
+        {"source_prior": [0.2, 0.3, 0.5], "target_prior": [0.2, 0.3, 0.5]},
+    ],
+)
+def test_a_rehearsal_is_silent(options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rehearse(RebalancedClassifierCV(GaussianNB(), **options), NAMES)
+
+
+def test_a_rehearsal_of_thousands_of_classes_is_cheap():
+    rehearse(RebalancedClassifierCV(GaussianNB()), np.arange(2000))
+
+
+@pytest.mark.parametrize("classes", [NAMES, NAMES[::-1], NAMES.astype(object)])
+def test_index_and_mass(classes):
+    y = np.array(["cow", "ant", "cow", "cow"])
+    assert (classes[class_index(y, classes)] == y).all()
+    assert dict(zip(classes, class_mass(y, classes), strict=True)) == {"ant": 1, "bee": 0, "cow": 3}
+    weight = np.array([1.0, 2.0, 0.5, 0.5])
+    assert class_mass(y, classes, weight)[class_index(np.array(["cow"]), classes)] == 2
+
+
+@pytest.mark.parametrize("y, got", [([3, 3], "1 class, 3"), ([], "no samples")])
+def test_fewer_than_two_classes(y, got):
+    with pytest.raises(rp.LabelsError, match=f"at least two classes. Got {got}"):
+        find_classes(GaussianNB(), np.array(y))
+
+
+def test_objects_of_one_type_become_plain():
+    assert plain(NAMES.astype(object)).dtype.kind == "U"
+    assert plain(np.array([1, 2], dtype=object)).dtype.kind == "i"

@@ -13,9 +13,13 @@ for _module in ("onnx", "onnxruntime"):
 
 # The libraries above are looked for first, so that the sentence is ours and not an ImportError.
 from reprior.onnx.files import calibrator_of  # noqa: E402 - after the check that the library is there
-from reprior.onnx.folding import fold, fold_report, verify  # noqa: E402 - after the check that the library is there
+from reprior.onnx.folding import (  # noqa: E402 - after the check that the library is there
+    Folded,
+    fold,
+    fold_report,
+    verify,
+)
 from reprior.onnx.parity import Parity  # noqa: E402 - after the check that the library is there
-from reprior.onnx.work import Folded  # noqa: E402 - after the check that the library is there
 
 if find_spec("skl2onnx") and find_spec("sklearn"):
     from reprior.onnx.converter import register

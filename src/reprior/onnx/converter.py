@@ -12,8 +12,7 @@ from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_
 from sklearn.frozen import FrozenEstimator
 
 from reprior.exceptions import FoldError
-from reprior.onnx.files import as_text
-from reprior.onnx.marks import CONVERTED, KEY
+from reprior.onnx.files import CONVERTED, KEY, as_text
 from reprior.sklearn import RebalancedClassifierCV
 
 __all__ = ["convert", "register"]

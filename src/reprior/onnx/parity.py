@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 
 import reprior as rp
-from reprior.exceptions import FoldError
-from reprior.onnx.score_tensors import Place
+from reprior.exceptions import FoldError, require
+from reprior.onnx.files import weight_bytes, write_model
+from reprior.onnx.graph import Graph, attribute, has_weights
+from reprior.onnx.score_tensors import CLASSIFIERS, FLOATS, Place, lineage
 
-__all__ = ["Parity", "Reference", "class_rows", "reference", "role_of"]
+__all__ = [
+    "Evidence",
+    "Feeds",
+    "Parity",
+    "Reference",
+    "Runner",
+    "class_rows",
+    "compare",
+    "gather",
+    "given_feeds",
+    "reference",
+    "role_of",
+    "with_outputs",
+]
+
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -277,3 +297,551 @@ def is_telling(refs: list[Reference]) -> bool:
     """Whether enough samples of at least two classes were seen to call agreement proof."""
     classes = np.concatenate([ref.before.argmax(1) for ref in refs])
     return classes.size >= ENOUGH_SAMPLES and np.unique(classes).size > 1
+
+
+#: Relative: outputs that nothing was done to, rounded at different places by the runtime's fusions.
+UNCHANGED_TOLERANCE = 1e-5
+
+
+class Evidence:
+    """The original on all inputs: its outputs, and what the calibrator makes of its scores."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        calibrator: rp.PosteriorCalibrator,
+        place: Place,
+        feeds: Feeds,
+        runner: Runner,
+    ) -> None:
+        self.graph, self.place, self.feeds = graph, place, feeds
+        half = uses_half(graph)
+        self.runs = [runner.run(feed) for feed in feeds]
+        self.refs = [
+            reference(calibrator, place, np.asarray(run[place.tensor]), half=half)
+            for run in self.runs
+        ]
+        self.lists = label_lists(graph, calibrator)
+        self.followers = graph.follows(place.tensor)
+
+    def values(self, output: str) -> list[Any]:
+        """Return an output of the original in every run."""
+        return [run[output] for run in self.runs]
+
+    def label_names(self, output: str) -> Vector | None:
+        """Return the class names if the output is the label of the scores, else None."""
+        names = names_of(self.values(output), self.refs, self.lists)
+        if names is None and output not in self.followers and self._is_own_label(output):
+            # Support vector machines vote; with corrected scores the arg max must do.
+            names = names_nearest(self.values(output), self.refs, self.lists)
+            if names is None:
+                raise FoldError(
+                    f"`scores` must be what the labels are decided by. Got {self.place.tensor!r}, "
+                    f"but output {output!r} is seldom the class of its largest score. Export the "
+                    f"model with its probabilities, and fit the calibrator on these."
+                )
+        return names
+
+    def _is_own_label(self, output: str) -> bool:
+        """Whether the classifier that makes the scores makes the label in an output too."""
+        near = self.graph.upstream([self.place.tensor], through_layers=False)
+        layers = [node for i in near if has_weights(node := self.graph.nodes[i])]
+        if len(layers) != 1 or layers[0].op_type not in CLASSIFIERS:
+            return False
+        n_classes = self.refs[0].posterior.shape[1]
+        chain = [p.tensor for p in lineage(self.graph, output, n_classes=n_classes)]
+        return self.graph.element(output) not in FLOATS and layers[0].output[1] in chain
+
+    def role(self, output: str) -> str | None:
+        """Return "labels", "posterior" or "log-scores", or None for anything else."""
+        role = role_of(self.values(output), self.refs, self.place)
+        related = output in self.followers or is_telling(self.refs) or self._is_sibling(output)
+        if role is None and self.label_names(output) is not None:
+            role = "labels"
+        return role if related else None
+
+    def logits_above(self) -> Place | None:
+        """Return an output of logits that the scores are computed from, if there is one.
+
+        Corrected there, it follows too; corrected behind it, it would stay.
+        """
+        for output in self.graph.outputs:
+            if output in self.followers or self.place.tensor not in self.graph.follows(output):
+                continue
+            value = self.values(output)[0]
+            if self.role(output) == "log-scores" and value.shape == self.refs[0].scores.shape:
+                return replace(self.place, tensor=output, kind="logits", dtype=str(value.dtype))
+        return None
+
+    def _is_sibling(self, output: str) -> bool:
+        """Whether the output is taken from a tensor that the scores come from."""
+        near = self.graph.upstream([self.place.tensor], through_layers=False)
+        read = {name for i in near for name in self.graph.nodes[i].input} | {self.place.tensor}
+        n_classes = self.refs[0].posterior.shape[1]
+        return any(p.tensor in read for p in lineage(self.graph, output, n_classes=n_classes))
+
+    @property
+    def telling(self) -> bool:
+        """Whether the correction moves a posterior by more than is tolerated."""
+        return any(
+            (np.abs(ref.before - ref.posterior).max(1) > ref.tolerance).any() for ref in self.refs
+        )
+
+
+def gather(
+    model: onnx.ModelProto, calibrator: rp.PosteriorCalibrator, place: Place, feeds: Feeds
+) -> Evidence:
+    """Run the original with its scores shown."""
+    runner = Runner(with_outputs(model, [place.tensor]), name="model")
+    own = onnx.ModelProto()
+    own.CopyFrom(model)
+    return Evidence(Graph(own), calibrator, place, feeds, runner)
+
+
+def uses_half(graph: Graph) -> bool:
+    """Whether half precision is anywhere in the model."""
+    half = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+    return any(element in half for element, _ in graph.types.values())
+
+
+def label_lists(graph: Graph, calibrator: rp.PosteriorCalibrator) -> list[Vector]:
+    """Return every list of class names there is: in the model, in the calibrator, and 0 … K−1."""
+    n_classes = calibrator.source_prior_.size
+    found: list[Vector] = []
+    for node in graph.nodes:
+        for name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
+            labels = attribute(node, name)
+            if labels is not None and len(labels) == n_classes:
+                found.append(np.asarray(labels, object if isinstance(labels[0], str) else None))
+        if node.op_type == "LabelEncoder":
+            found += _encoded(node, n_classes)
+        if node.op_type in ("ArrayFeatureExtractor", "Gather"):
+            value = graph.constant(node.input[0])
+            if value is not None and value.size == n_classes and value.dtype.kind in "iuOUS":
+                found.append(_texts(value.reshape(-1)))
+    found += [_texts(np.asarray(calibrator.classes_)), np.arange(n_classes)]
+    return found
+
+
+def _encoded(node: onnx.NodeProto, n_classes: int) -> list[Vector]:
+    """Return the names that an encoder of labels has for 0 … K−1, if it has."""
+    keys = attribute(node, "keys_int64s")
+    if keys is None or sorted(keys) != list(range(n_classes)):
+        return []
+    values = attribute(node, "values_strings") or attribute(node, "values_int64s") or []
+    names = [values[keys.index(k)] for k in range(n_classes)] if values else []
+    return [np.asarray(names, object if isinstance(names[0], str) else None)] if names else []
+
+
+def _texts(names: Vector) -> Vector:
+    if names.dtype.kind not in "OUS":
+        return names
+    texts = [name.decode() if isinstance(name, bytes) else name for name in names.tolist()]
+    return np.asarray(texts, object)
+
+
+# -------------------------------------------------------------------------------- comparing
+
+
+def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
+    """Compare every output of the folded model with what it should be."""
+    runner = Runner(folded, name="folded")
+    wanted = evidence.graph.outputs
+    if [o for o in runner.outputs if o in wanted] != wanted:
+        raise FoldError(
+            f"`folded` must have the outputs of the original, {', '.join(map(repr, wanted))}. "
+            f"Got {', '.join(map(repr, runner.outputs))}. Pass the two models of one fold."
+        )
+    try:
+        runs = [runner.run(feed) for feed in evidence.feeds]
+    except Exception as error:  # ONNX Runtime's own, which have no common base
+        raise FoldError(f"The folded model must run where the original does. {error}") from error
+    parity = Parity(telling=evidence.telling)
+    parity.samples = sum(len(ref.posterior) for ref in evidence.refs)
+    parity.ties = sum(int((~ref.clear).sum()) for ref in evidence.refs)
+    derived: list[str] = []
+    for output in wanted:
+        values = [run[output] for run in runs]
+        if not _alike(evidence.values(output), values):
+            parity.problems.append(f"Output {output!r} has another type or shape than it had.")
+            continue
+        role = evidence.role(output)
+        if role == "labels":
+            _labels(parity, evidence, output, values)
+        elif role is not None:
+            _posteriors(parity, evidence, output, values, role)
+        elif output in evidence.followers:
+            derived.append(output)
+        else:
+            _unchanged(parity, evidence, output, values)
+    if derived:
+        _derived(parity, evidence, derived, runs)
+    return parity
+
+
+def _alike(old: list[Any], new: list[Any]) -> bool:
+    """Whether values have the types and shapes that clients of the model expect."""
+    return all(
+        not isinstance(a, np.ndarray) or (b.dtype == a.dtype and b.shape == a.shape)
+        for a, b in zip(old, new, strict=True)
+    )
+
+
+def _labels(parity: Parity, evidence: Evidence, output: str, values: list[Any]) -> None:
+    names = evidence.label_names(output)
+    assert names is not None  # noqa: S101 - the role says so
+    wrong = total = 0
+    for value, ref in zip(values, evidence.refs, strict=True):
+        same = np.asarray(value).reshape(-1) == names[ref.index]
+        wrong += int((~same & ref.clear).sum())
+        total += int(ref.clear.sum())
+    parity.labels, parity.wrong_labels = parity.labels + total, parity.wrong_labels + wrong
+    parity.outputs[output] = "labels"
+    if wrong:
+        parity.problems.append(
+            f"Output {output!r} has {wrong} of {total} labels other than the calibrator's."
+        )
+
+
+def _posteriors(
+    parity: Parity, evidence: Evidence, output: str, values: list[Any], role: str
+) -> None:
+    parity.outputs[output] = role
+    for value, ref in zip(values, evidence.refs, strict=True):
+        rows = scores_like(value, ref, evidence.place)
+        error = np.full(1, np.inf)
+        if rows is not None:
+            found = as_posterior(rows, role)
+            error = np.nan_to_num(np.abs(found - ref.posterior).max(1), nan=np.inf)
+            parity.decisions += int(ref.clear.sum())
+            parity.wrong_decisions += int(((found.argmax(1) != ref.index) & ref.clear).sum())
+        parity.posterior_error = max(parity.posterior_error, float(error.max()))
+        if not (error <= ref.tolerance).all():
+            parity.problems.append(
+                f"Output {output!r} differs from the calibrator's posterior by up to "
+                f"{error.max():.2g}."
+            )
+            return
+
+
+def _unchanged(parity: Parity, evidence: Evidence, output: str, values: list[Any]) -> None:
+    parity.outputs[output] = "unchanged"
+    for old, new in zip(evidence.values(output), values, strict=True):
+        if not _same(old, new, UNCHANGED_TOLERANCE):
+            parity.problems.append(
+                f"Output {output!r} does not come from the scores and must stay. It changed."
+            )
+            return
+
+
+def _same(old: Any, new: Any, tolerance: float) -> bool:
+    if isinstance(old, np.ndarray) and isinstance(new, np.ndarray) and old.dtype.kind == "f":
+        return old.shape == new.shape and np.allclose(
+            old.astype(float), new.astype(float), tolerance, tolerance, equal_nan=True
+        )
+    if isinstance(old, np.ndarray):
+        return bool(np.array_equal(old, new))
+    if isinstance(old, list):
+        return len(old) == len(new) and all(map(lambda a, b: _same(a, b, tolerance), old, new))
+    if isinstance(old, dict):
+        return old.keys() == new.keys() and all(_same(old[k], new[k], tolerance) for k in old)
+    return bool(np.allclose(old, new, tolerance, tolerance)) if _number(old) else bool(old == new)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float | np.floating)
+
+
+def _derived(
+    parity: Parity, evidence: Evidence, outputs: list[str], runs: list[dict[str, Any]]
+) -> None:
+    """Compare with the original's own nodes behind the scores, run on corrected scores."""
+    runner = Runner(_behind(evidence, outputs), name="model")
+    feeds = zip(evidence.feeds, evidence.refs, runs, strict=True)
+    for output in outputs:
+        parity.outputs[output] = "follows"
+    for feed, ref, run in feeds:
+        wanted = runner.run({**feed, evidence.place.tensor: ref.corrected})
+        for output in outputs:
+            if not _close(wanted[output], run[output], ref):
+                parity.problems.append(
+                    f"Output {output!r} is not what the model makes of corrected scores."
+                )
+
+
+def _close(wanted: Any, found: Any, ref: Reference) -> bool:
+    tolerance = float(ref.tolerance.max())
+    if not isinstance(wanted, np.ndarray) or wanted.dtype.kind == "f":
+        return _same(wanted, found, tolerance)
+    if wanted.shape != found.shape:
+        return False
+    gaps = np.diff(np.sort(ref.posterior, axis=1), axis=1).min(1)
+    if wanted.ndim and len(wanted) == len(gaps):  # ranks may differ where any two classes tie
+        clear = gaps > 2 * ref.tolerance
+        return bool((wanted[clear] == found[clear]).all())
+    return bool((wanted == found).all()) or bool((gaps <= 2 * ref.tolerance).any())
+
+
+def _behind(evidence: Evidence, outputs: list[str]) -> onnx.ModelProto:
+    """Return the part of the original behind the scores, with the scores as an input."""
+    part = onnx.ModelProto()
+    part.CopyFrom(evidence.graph.model)
+    graph, name = Graph(part), evidence.place.tensor
+    maker = graph.maker.pop(name)
+    needed = graph.upstream(outputs)
+    keep = [node for i, node in enumerate(graph.nodes) if i in needed and i != maker]
+    if any(i == maker for i in needed):  # another output of the same node is needed too
+        twin = onnx.NodeProto()
+        twin.CopyFrom(graph.nodes[maker])
+        for k, output in enumerate(twin.output):
+            twin.output[k] = f"{output}/unused" if output == name else output
+        keep.insert(0, twin)
+    graph.nodes = keep
+    kept = [o for o in part.graph.output if o.name in outputs]
+    dtype = evidence.refs[0].scores.dtype
+    element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    assert element in FLOATS  # noqa: S101 - scores are floating
+    part.graph.input.append(onnx.helper.make_tensor_value_info(name, element, None))
+    kept = [onnx.ValueInfoProto(name=o.name) for o in kept]
+    del part.graph.output[:]
+    part.graph.output.extend(kept)
+    del part.graph.value_info[:]
+    return graph.commit()
+
+
+Feeds: TypeAlias = list[dict[str, Vector]]
+
+#: Batch sizes where the batch is free; the last is as large as ``_ENTRIES`` allows.
+_BATCHES = (1, 3)
+_MOST_SAMPLES = 512
+#: Entries of generated input in one run, unless that were fewer samples than these: an image of
+#: 224 x 224 in colour is 150,528.
+_ENTRIES, _FEWEST_SAMPLES = 1 << 18, 16
+#: From this size on a sample is a volume, and four must do.
+_HUGE, _FEW = 1 << 20, 4
+#: Runs where the batch is fixed.
+_RUNS = 8
+#: Sizes to try for free axes other than the first; two that work are used.
+_SIZES = (32, 48, 16, 64, 224, 8, 4, 2, 1)
+#: Row i of generated numbers is multiplied by entry i, over and over: near 0 classes are close.
+_SPREADS = (0.3, 1.0, 3.0)
+#: One less than the largest generated integer, tried in this order.
+_INTEGERS = (10, 2, 1)
+_LARGE = 1_500_000_000
+#: Models with one of these are run as they are written.
+_QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear")
+
+
+class Runner:
+    """A session of ONNX Runtime on the CPU that gives every output by name."""
+
+    def __init__(self, model: onnx.ModelProto, *, name: str) -> None:
+        runtime = require("onnxruntime", extra="onnx", purpose="To run an ONNX model")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 4  # errors come back as exceptions
+        if any(node.op_type in _QUANTISED for node in model.graph.node):
+            # Fused integer kernels saturate and round elsewhere, a whole step at once.
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._folder: Any = None
+        where: Any
+        if weight_bytes(model) < _LARGE:
+            where = model.SerializeToString()
+        else:  # too much for one message: by way of a file
+            self._folder = tempfile.TemporaryDirectory()
+            where = str(Path(self._folder.name) / "model.onnx")
+            write_model(model, where, external=True)
+        try:
+            self._session = runtime.InferenceSession(
+                where, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # ONNX Runtime's own, which have no common base
+            raise FoldError(
+                f"`{name}` must run in ONNX Runtime. It does not: {_first_line(error)} "
+                f"Check the model with onnx.checker, or pass verify=False."
+            ) from error
+        self.inputs = [i.name for i in self._session.get_inputs()]
+        self.outputs = [o.name for o in self._session.get_outputs()]
+
+    def run(self, feed: Mapping[str, Vector]) -> dict[str, Any]:
+        """Return every output of one run."""
+        values = self._session.run(None, {k: v for k, v in feed.items() if k in self.inputs})
+        return dict(zip(self.outputs, values, strict=True))
+
+    def refusal(self, feeds: Feeds) -> str | None:
+        """Return what the model says against the first input it does not take, or None."""
+        for feed in feeds:
+            try:
+                self.run(feed)
+            except Exception as error:  # ONNX Runtime's own, which have no common base
+                return _first_line(error)
+        return None
+
+
+def with_outputs(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
+    """Return a model that shows inner tensors too."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    have = {output.name for output in model.graph.output}
+    shown.graph.output.extend(onnx.ValueInfoProto(name=t) for t in tensors if t not in have)
+    return shown
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    line = text[0].rstrip(".") if text else type(error).__name__
+    return f"{line[:300]}."
+
+
+# --------------------------------------------------------------------------------- generated
+
+
+def generated_feeds(model: onnx.ModelProto, runner: Runner, *, seed: int = 0) -> Feeds:
+    """Return random inputs of several batch sizes, and of two sizes where these are free.
+
+    They are tried: what the model refuses is left out.
+    """
+    known = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in known]
+    rng = np.random.default_rng(seed)
+    failure = ""
+    for top in _INTEGERS:
+        feeds: Feeds = []
+        sizes_left = 2
+        for size in _SIZES:
+            found, failure = _tried(_of_size(inputs, size, top, rng), runner, failure)
+            feeds += found
+            sizes_left -= bool(found)
+            if sizes_left == 0 or (found and not _has_free_size(inputs)):
+                break
+        if feeds:
+            return feeds
+    raise FoldError(
+        f"`inputs` must be given for this model: generated ones it does not take. "
+        f"{failure or 'It has no inputs of known shape.'} Pass real samples "
+        f"as `inputs`, an array per input."
+    )
+
+
+def _tried(feeds: Iterator[dict[str, Vector]], runner: Runner, failure: str) -> tuple[Feeds, str]:
+    good: Feeds = []
+    for feed in feeds:
+        try:
+            runner.run(feed)
+        except Exception as error:  # ONNX Runtime's own, which have no common base
+            failure = _first_line(error)
+            if not good:
+                return [], failure
+        else:
+            good.append(feed)
+    return good, failure
+
+
+def _has_free_size(inputs: Sequence[onnx.ValueInfoProto]) -> bool:
+    return any(length is None for value in inputs for length in (_dims(value) or ())[1:])
+
+
+def _of_size(
+    inputs: Sequence[onnx.ValueInfoProto], size: int, top: int, rng: np.random.Generator
+) -> Iterator[dict[str, Vector]]:
+    shapes = [_dims(value) for value in inputs]
+    if not inputs or any(dims is None for dims in shapes):
+        return
+    named = {d.dim_param for v in inputs for d in v.type.tensor_type.shape.dim[:1]}
+    free = any(dims and dims[0] is None for dims in shapes)
+    per_sample = max(
+        (int(np.prod([length or size for length in (dims or ())[1:]])) for dims in shapes),
+        default=1,
+    )
+    fewest = _FEW if per_sample >= _HUGE else _FEWEST_SAMPLES
+    most = int(np.clip(_ENTRIES // max(per_sample, 1), fewest, _MOST_SAMPLES))
+    for batch in (*_BATCHES, most) if free else (1,) * _RUNS:
+        feed = {}
+        for value, dims in zip(inputs, shapes, strict=True):
+            parameters = [d.dim_param for d in value.type.tensor_type.shape.dim]
+            shape = [
+                length or (batch if k == 0 or (p and p in named) else size)
+                for k, (length, p) in enumerate(zip(dims or (), parameters, strict=True))
+            ]
+            feed[value.name] = _random(value.type.tensor_type.elem_type, shape, top, rng)
+        yield feed
+
+
+def _dims(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
+    kind = value.type.tensor_type
+    if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
+        return None
+    return tuple(d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim)
+
+
+def _random(element: int, shape: Sequence[int], top: int, rng: np.random.Generator) -> Vector:
+    if element == onnx.TensorProto.STRING:
+        return rng.choice(np.array(["a", "b", "c"], object), tuple(shape))
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(element)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0, top, shape).astype(dtype)
+    values = rng.standard_normal(shape)
+    if values.ndim:
+        n = values.shape[0]
+        spread = np.resize(_SPREADS, n) if n > 1 else rng.choice(_SPREADS, 1)
+        values *= spread.reshape(-1, *[1] * (values.ndim - 1))
+    return values.astype(dtype)
+
+
+# ------------------------------------------------------------------------------------- given
+
+
+def given_feeds(model: onnx.ModelProto, inputs: Any) -> Feeds:
+    """Return the inputs a user gave, as runs: types as the model has them, fixed batches split."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    values = [value for value in model.graph.input if value.name not in known]
+    names = [value.name for value in values]
+    if isinstance(inputs, list | tuple) and not inputs:
+        raise FoldError("`inputs` must hold at least one sample. Got none. Pass real samples.")
+    if isinstance(inputs, list | tuple) and isinstance(inputs[0], Mapping):
+        return [feed for part in inputs for feed in given_feeds(model, part)]
+    if not isinstance(inputs, Mapping):
+        if len(names) != 1:
+            raise FoldError(
+                f"`inputs` must have an array per input, by name. Got one array for a "
+                f"model of {len(names)} inputs. The inputs are {', '.join(map(repr, names))}."
+            )
+        inputs = {names[0]: inputs}
+    missing, unknown = set(names) - set(inputs), set(inputs) - set(names)
+    if missing or unknown:
+        raise FoldError(
+            f"`inputs` must have the model's inputs, {', '.join(map(repr, names))}. "
+            f"Got {', '.join(map(repr, inputs))}. Name each array after an input."
+        )
+    arrays = {value.name: _as_type(inputs[value.name], value) for value in values}
+    return list(_split(arrays, [_dims(value) for value in values]))
+
+
+def _as_type(array: Any, value: onnx.ValueInfoProto) -> Vector:
+    element = value.type.tensor_type.elem_type
+    host = np.asarray(array)
+    if element == onnx.TensorProto.STRING:
+        return host.astype(object)
+    try:
+        return host.astype(onnx.helper.tensor_dtype_to_np_dtype(element), copy=False)
+    except (TypeError, ValueError) as error:
+        raise FoldError(
+            f"`inputs` must be what the model takes, numbers for {value.name!r}. Got {host.dtype}. "
+            f"Pass the arrays that the model is called with."
+        ) from error
+
+
+def _split(
+    arrays: dict[str, Vector], shapes: Sequence[tuple[int | None, ...] | None]
+) -> Iterator[dict[str, Vector]]:
+    """Cut along the first axis where all inputs have the same fixed batch."""
+    fixed = {dims[0] if dims else None for dims in shapes}
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    batch = fixed.pop() if len(fixed) == 1 else None
+    length = lengths.pop() if len(lengths) == 1 else 0
+    if batch is None or length <= batch or length % batch:
+        yield arrays
+        return
+    for start in range(0, length, batch):
+        yield {name: array[start : start + batch] for name, array in arrays.items()}

@@ -18,8 +18,7 @@ from reprior.files.atomic import atomic_write
 from reprior.report.classes import Classes, describe_classes
 from reprior.report.headline import change_sentence, judged_sentence
 from reprior.report.measure import Measured, measure
-from reprior.report.payload import fitting_data
-from reprior.report.room import MOST_BYTES
+from reprior.report.payload import MOST_BYTES, fitting_data
 from reprior.summary import lone_bin, metric_name
 
 if TYPE_CHECKING:

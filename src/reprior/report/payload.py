@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import math
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,11 +15,8 @@ from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.profile import StrengthProfile
 from reprior.report.classes import Classes
-from reprior.report.confidence import N_BINS, GridReliability
 from reprior.report.headline import metric_label, shown_metrics
-from reprior.report.measure import GRID_SIZE, Measured, page_bounds
-from reprior.report.packing import exactly, packed, script_json, smallest_ids
-from reprior.report.room import MOST_BYTES, ROOMS, Room
+from reprior.report.measure import GRID_SIZE, N_BINS, GridReliability, Measured, page_bounds
 from reprior.report.thinning import (
     Rows,
     grid_points,
@@ -29,7 +30,18 @@ from reprior.report.thinning import (
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
 
-__all__ = ["fitting_data", "page_data"]
+__all__ = [
+    "MOST_BYTES",
+    "ROOMS",
+    "Room",
+    "exactly",
+    "fitting_data",
+    "packed",
+    "page_data",
+    "script_json",
+    "smallest_ids",
+]
+
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -253,3 +265,109 @@ def _reliability(grid: GridReliability) -> dict[str, Any]:
         "ece": packed(grid.ece),
         "logLoss": packed(grid.log_loss),
     }
+
+
+#: Bytes of a page, scripts and all.
+MOST_BYTES = 15_000_000
+
+
+@dataclass(frozen=True)
+class Room:
+    """Limits; whatever is cut because of them is said on the page."""
+
+    letters: int | None = None
+    """Letters of a class name."""
+    rows: int = 300_000
+    """Rows of switches of one set."""
+    row_bytes: int = 6_500_000
+    """Bytes of all sets' switches, before base64 adds a third."""
+    group_rows: int = 40_000
+    """Rows of switches between groups of classes, where those between classes are not kept."""
+    pairs: int = 150_000
+    """Rows of the joint tables of all sets; with more, they are kept per class only."""
+    curve_points: int = 1001
+    """Steps of a curve that are all drawn; of longer ones, this many strengths."""
+    front_points: int = 300
+    """Points of a Pareto front that are drawn."""
+    float_type: str = "f8"
+    """The type of priors and supports that are not whole numbers."""
+
+    def cut(self, name: str) -> str:
+        """A class name of at most that many letters: its beginning and its end.
+
+        Examples
+        --------
+        >>> Room(letters=9).cut("Larus argentatus")
+        'Larus…tus'
+        """
+        if self.letters is None or len(name) <= self.letters:
+            return name
+        tail = self.letters // 3
+        return f"{name[: self.letters - tail - 1]}…{name[-tail:]}"
+
+
+#: From ample to tight. Long names are the first to go, then switches one by one.
+ROOMS = (
+    Room(),
+    Room(letters=60),
+    Room(letters=60, rows=100_000, row_bytes=2_500_000, pairs=50_000),
+    Room(
+        letters=24, rows=20_000, row_bytes=500_000, pairs=5_000, group_rows=5_000,
+        curve_points=301, front_points=100, float_type="f4",
+    ),
+)  # fmt: skip
+
+
+def packed(values: Any, dtype: str = "f8") -> dict[str, str]:
+    """An array as its bytes, little-endian, in base64, with its type.
+
+    Examples
+    --------
+    >>> packed([1, 2], "u2")
+    {'type': 'u2', 'data': 'AQACAA=='}
+    """
+    array = np.ascontiguousarray(values, dtype=f"<{dtype}")
+    return {"type": dtype, "data": base64.b64encode(array.tobytes()).decode("ascii")}
+
+
+def exactly(values: Any, otherwise: str = "f8") -> dict[str, str]:
+    """An array packed in the smallest type of whole numbers, or else in type ``otherwise``.
+
+    Examples
+    --------
+    >>> exactly([0, 300])["type"], exactly([0.5, 300])["type"]
+    ('u2', 'f8')
+    """
+    array = np.asarray(values, np.float64)
+    whole = bool(((array >= 0) & (array < 1 << 32) & (array % 1 == 0)).all())
+    return packed(array, smallest_ids(int(array.max(initial=0))) if whole else otherwise)
+
+
+def smallest_ids(n_classes: int) -> str:
+    """The type that holds class indices and K itself, which stands for no class."""
+    return "u1" if n_classes < 1 << 8 else "u2" if n_classes < 1 << 16 else "u4"
+
+
+def script_json(data: Any) -> str:
+    r"""JSON for the inside of a ``<script>`` element; what is not a finite number is null.
+
+    Examples
+    --------
+    >>> print(script_json({"name": "</script>", "value": float("nan")}))
+    {"name":"\u003c/script\u003e","value":null}
+    """
+    text = json.dumps(_finite(data), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Inside strings only: JSON has none of these elsewhere.
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data

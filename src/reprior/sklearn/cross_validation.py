@@ -24,12 +24,14 @@ __all__ = [
     "OutOfFold",
     "Trained",
     "class_columns",
+    "cross_validated",
     "out_of_fold",
     "response_name",
     "split",
     "told_of",
     "train_on",
 ]
+
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -228,3 +230,30 @@ def _warn_of_missing_classes(trained_on: tuple[Vector, ...], classes: Vector) ->
                 rp.RepriorWarning,
                 stacklevel=5,
             )
+
+
+def cross_validated(
+    options: Any, X: Any, y: Vector, *, routed: Any, classes: Vector, method: str
+) -> tuple[Trained, OutOfFold]:
+    """Return the model of a meta-estimator's ``options``, and out-of-fold scores to tune on."""
+    splits = split(
+        options.cv, X, y, random_state=options.random_state, params=routed.splitter.split
+    )
+    if not options.refit and len(splits) != 1:
+        raise rp.OptionError(
+            f"`refit` must be True where there are several folds. Got refit={options.refit!r} "
+            f"and {len(splits)} folds. Pass for example cv=0.2 for a single split."
+        )
+    tuning = out_of_fold(
+        options.estimator,
+        X,
+        y,
+        splits=splits,
+        classes=classes,
+        method=method,
+        fit_params=routed.estimator.fit,
+        n_jobs=options.n_jobs,
+    )
+    index = None if options.refit else splits[0][0]
+    trained = train_on(options.estimator, X, y, index=index, fit_params=routed.estimator.fit)
+    return trained, tuning

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -16,24 +18,32 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
+from reprior.calibrator.options import check_options, is_log_loss
+from reprior.core.checks import check_choice
+from reprior.core.heard import heard
 from reprior.encoding import cost_array
-from reprior.sklearn.batch import for_batch
 from reprior.sklearn.cross_validation import (
     KIND_OF,
     OutOfFold,
     Trained,
     class_columns,
+    cross_validated,
     response_name,
     told_of,
 )
-from reprior.sklearn.labels import class_index, find_classes, plain
 from reprior.sklearn.routing import check_weight, route_fit
-from reprior.sklearn.source import check_source_prior, resolve_source_prior
-from reprior.sklearn.training import cross_validated
-from reprior.sklearn.tuning import FOUND, make_calibrator, rehearse
+from reprior.sklearn.source_prior import check_source_prior, class_index, resolve_source_prior
 from reprior.tuning.problem import DEFAULT_SELECTION
 
-__all__ = ["RebalancedClassifierCV"]
+__all__ = [
+    "RebalancedClassifierCV",
+    "find_classes",
+    "for_batch",
+    "make_calibrator",
+    "plain",
+    "rehearse",
+]
+
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -398,3 +408,150 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         with told_of(self.estimator_, method, scores):
             calibrator = for_batch(self.calibrator_, scores, target_prior)
             return np.asarray(getattr(calibrator, name)(scores, map=map))
+
+
+#: What the calibrator finds, and the classifier shows.
+FOUND = (
+    "strength_",
+    "strength_interval_",
+    "temperature_",
+    "biases_",
+    "scales_",
+    "probability_map_",
+    "shrinkage_",
+    "best_score_",
+    "log_loss_",
+    "counts_",
+    "profile_",
+    "cross_validation_",
+    "uncertainty_",
+    "source_prior_",
+    "target_prior_",
+)
+
+
+def make_calibrator(
+    options: Any, source_prior: Any, classes: Vector, kind: str
+) -> rp.PosteriorCalibrator:
+    """Return the calibrator that the options of a meta-estimator describe, not fitted."""
+    return rp.PosteriorCalibrator(
+        source_prior,
+        target_prior=options.target_prior,
+        metric=options.metric,
+        subject_to=options.subject_to,
+        tune=options.tune,
+        selection=options.selection,
+        temperature=options.temperature,
+        label_prior=options.label_prior,
+        separate=options.separate,
+        bounds=options.bounds,
+        kind=kind,
+        classes=plain(classes),
+        n_bootstrap=options.n_bootstrap,
+        random_state=options.random_state,
+    )
+
+
+def rehearse(options: Any, classes: Vector) -> None:
+    """Tune on one made-up sample per class, so that a wrong option costs no training."""
+    n = classes.size
+    unknown = isinstance(options.source_prior, str)
+    prior = rp.prior_from_counts(np.arange(1, n + 1)) if unknown else options.source_prior
+    calibrator = make_calibrator(options, prior, classes, "logits")
+    check_options(calibrator)
+    if is_log_loss(calibrator.metric):
+        calibrator.metric = "balanced_accuracy"
+    # Fits, and what looks at many samples, have nothing to work on here.
+    calibrator.temperature, calibrator.separate, calibrator.n_bootstrap = None, False, 0
+    calibrator.label_prior = None
+    calibrator.tune, calibrator.selection = "strength", DEFAULT_SELECTION
+    # Whether the constraints can be met, only the real scores can tell.
+    with warnings.catch_warnings(), contextlib.suppress(rp.InfeasibleError):
+        warnings.simplefilter("ignore", rp.RepriorWarning)
+        calibrator.fit(np.broadcast_to(np.float32(0), (n, n)), plain(classes))
+
+
+TRUSTED = (
+    "The class mix is estimated from the model's probabilities as they are: where these are too "
+    "sure, it is too extreme. Pass separate=True, metric='log_loss' or temperature='fit', which "
+    "fit them to the labels, or state the mix as `target_prior`."
+)
+
+
+def for_batch(
+    calibrator: rp.PosteriorCalibrator, scores: Vector, target_prior: Any
+) -> rp.PosteriorCalibrator:
+    """Return the calibrator re-targeted to a batch; as it is where ``target_prior`` is None.
+
+    "estimate" takes the prior under which the batch's scores are most likely, by
+    :func:`reprior.estimate_target_prior`, from the most honest probabilities that there are: the
+    calibrator's, where it has fitted them by log-loss; the model's at the fitted temperature; or
+    the model's as they are, with a warning.
+    """
+    if target_prior is None:
+        return calibrator
+    if isinstance(target_prior, str):
+        check_choice(
+            "target_prior", target_prior, ["estimate", "uniform"],
+            hint="Or pass one probability per class.",
+        )  # fmt: skip
+    if isinstance(target_prior, str) and target_prior == "estimate":
+        said: list[str] = []
+        with heard(said):
+            target_prior = _estimated(calibrator, scores, said)
+        for sentence in said:
+            # The caller of predict() is the fourth frame: this, _apply, predict, it.
+            warnings.warn(sentence, rp.RepriorWarning, stacklevel=4)
+    elif isinstance(target_prior, dict):
+        names = plain(np.array(list(target_prior)))
+        target_prior = dict(zip(names.tolist(), target_prior.values(), strict=True))
+    return calibrator.retarget(target_prior)
+
+
+def _estimated(calibrator: rp.PosteriorCalibrator, scores: Vector, said: list[str]) -> Vector:
+    """The class mix of a batch, by EM."""
+    if is_log_loss(calibrator.metric) or calibrator.probability_map_ is not None:
+        if not (calibrator.target_prior_ > 0).all():  # EM divides by the prior that it starts from
+            calibrator = calibrator.retarget("uniform")
+        return rp.estimate_target_prior(
+            np.asarray(calibrator.predict_log_proba(scores)),
+            source_prior=calibrator.target_prior_,
+            kind="log_probs",
+        )
+    if calibrator.temperature is None:
+        said.append(TRUSTED)
+    # Not the posterior: its strength is one for decisions, and need not make the prior P_t.
+    calibration = (1.0 / calibrator.temperature_, 0.0)
+    return rp.estimate_target_prior(
+        scores,
+        source_prior=calibrator.source_prior_,
+        kind=calibrator.kind,
+        calibration=calibration,
+    )
+
+
+def find_classes(estimator: Any, y: Vector) -> Vector:
+    """Return the classes of the labels; for a frozen estimator, those it knows."""
+    if isinstance(estimator, FrozenEstimator):
+        check_is_fitted(estimator)
+        classes = np.asarray(estimator.classes_)
+        unknown = np.flatnonzero(~np.isin(y, classes))
+        if unknown.size:
+            where = unknown[0]
+            raise rp.LabelsError(
+                f"`y` must be of classes that the frozen estimator knows. "
+                f"Got y[{where}]={y.tolist()[where]!r}. Drop these samples, or train anew."
+            )
+    else:
+        classes = np.unique(y)
+    if classes.size < 2:
+        got = f"1 class, {classes.tolist()[0]!r}" if classes.size else "no samples"
+        raise rp.LabelsError(
+            f"`y` must have at least two classes. Got {got}. Add samples of another class."
+        )
+    return classes
+
+
+def plain(classes: Vector) -> Vector:
+    """Return objects that are all strings, or all integers, as an array of that type."""
+    return np.asarray(classes.tolist())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, distributed
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.options import is_log_loss
@@ -24,9 +24,11 @@ from reprior.loading import load_calibrator
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.profile import StrengthProfile
 from reprior.summary import metric_name
-from reprior.torch.batches import Unpack, scores_in, without_class_axis
-from reprior.torch.processes import merged
+from reprior.torch.loader import Unpack, scores_in, without_class_axis
 from reprior.tuning.problem import DEFAULT_SELECTION
+
+__all__ = ["RebalanceCallback", "merged"]
+
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -37,7 +39,6 @@ else:
         _one = _other
     Callback = require(_one, extra="lightning", purpose="For RebalanceCallback").Callback
 
-__all__ = ["RebalanceCallback"]
 
 #: The prefix of what is logged. Callbacks of other names have that in their files' names, too.
 NAME = "rebalance"
@@ -380,3 +381,15 @@ def _as_names(metric: Any, metrics: Any) -> tuple[Any, ...]:
             f"metrics=['accuracy']."
         )
     return tuple(dict.fromkeys([*([] if is_log_loss(metric) else [metric]), *metrics]))
+
+
+def merged(fit: OnlineFit) -> OnlineFit:
+    """The counts of all processes in the order of their ranks, the same on each of them."""
+    if not distributed.is_available() or not distributed.is_initialized():
+        return fit
+    fits: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(fits, fit)
+    first: OnlineFit = fits[0]
+    for other in fits[1:]:
+        first.merge(other)
+    return first

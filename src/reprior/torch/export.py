@@ -25,9 +25,9 @@ from reprior.files.atomic import atomic_paths
 from reprior.fusion.blocks import posterior
 from reprior.fusion.inputs import read_inputs
 from reprior.fusion.posterior import Recipe, References
-from reprior.torch.batches import evaluating
+from reprior.torch.folding import TOLERANCES
 from reprior.torch.fusion import ModalityFusion
-from reprior.torch.parity import TOLERANCES
+from reprior.torch.loader import evaluating
 
 __all__ = ["Exported", "export_fusion"]
 

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+from torch.nn.utils.parametrize import is_parametrized
 
-from reprior.exceptions import OptionError, RepriorWarning
-from reprior.torch.affine import Affine, affine_of
-from reprior.torch.heads import find_head, width
-from reprior.torch.parity import Check, check_parity
-from reprior.torch.rebalance import Rebalance
+from reprior.core.binary import is_single_score
+from reprior.exceptions import OptionError, RepriorError, RepriorWarning, ScoresError
+from reprior.torch.loader import call, evaluating, scores_in
+from reprior.torch.losses import CosineLinear
+from reprior.torch.rebalance import Affine, Rebalance, affine_of
 
-__all__ = ["fold_into", "unfold"]
+__all__ = [
+    "Check",
+    "check_head",
+    "check_parity",
+    "find_head",
+    "fold_into",
+    "output_axis",
+    "unfold",
+    "width",
+]
+
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -316,3 +329,244 @@ def _parameters(layer: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None]:
     weight, bias = layer._parameters["weight"], layer._parameters["bias"]
     assert weight is not None  # noqa: S101 - every Linear and Conv has one, and heads were checked
     return weight, bias
+
+
+_KINDS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+
+_REMEDY = "Put Rebalance.from_calibrator(calibrator) behind it instead."
+
+
+def width(head: nn.Module) -> int:
+    """How many scores the layer gives."""
+    n_outputs: Any = head.out_features if isinstance(head, nn.Linear) else head.out_channels
+    return int(n_outputs)
+
+
+def output_axis(head: nn.Module) -> int:
+    """Where the layer's output has the classes, counted from the end."""
+    kernel: Any = () if isinstance(head, nn.Linear) else head.kernel_size
+    return -1 - len(kernel)
+
+
+def find_head(model: Any, name: str | None, n_classes: int) -> nn.Module:
+    """The layer ``name`` of the model, or the model itself; refuse one that cannot be folded."""
+    if not isinstance(model, nn.Module):
+        raise OptionError(
+            f"`model` must be a torch.nn.Module. Got {type(model).__name__}. Pass the last layer, "
+            f"or the network and head=the layer's name."
+        )
+    if name is None and not isinstance(model, (*_KINDS, CosineLinear)):
+        raise OptionError(
+            f"`head` must name the layer that gives the scores. Got None, and a "
+            f"{type(model).__name__}, which is no Linear or Conv layer itself. "
+            f"{_suggestion(model, n_classes)}"
+        )
+    if name is None:
+        head = model
+    else:
+        try:
+            head = dict(model.named_modules(remove_duplicate=False))[name or None]
+        except KeyError:
+            raise OptionError(
+                f"`head` must be the name of a layer of the model. Got {name!r}. "
+                f"{_suggestion(model, n_classes)}"
+            ) from None
+    check_head(head, n_classes)
+    return head
+
+
+def check_head(head: nn.Module, n_classes: int) -> None:
+    """Refuse a layer whose output is not scale·z + bias for any other weights."""
+    kind = type(head).__name__
+    if isinstance(head, CosineLinear):
+        raise OptionError(
+            f"`head` must be linear in its weights. Got {kind}, whose weights are normalised at "
+            f"every call: a scale would vanish, and cosines have no bias. {_REMEDY}"
+        )
+    if not isinstance(head, _KINDS):
+        raise OptionError(f"`head` must be a Linear or Conv layer. Got {kind}. {_REMEDY}")
+    base = next(each for each in _KINDS if isinstance(head, each))
+    if type(head).forward is not base.forward:
+        raise OptionError(
+            f"`head` must compute what {base.__name__} computes. Got {kind}, which has a forward "
+            f"of its own. {_REMEDY}"
+        )
+    if is_parametrized(head) or "weight" not in head._parameters:
+        raise OptionError(
+            f"`head` must own its weight. Got a {kind} whose weight is computed at every call, by "
+            f"a parametrization such as weight_norm: what is written into it would be normalised "
+            f"away. Remove that first (torch.nn.utils.parametrize.remove_parametrizations), or put "
+            f"Rebalance.from_calibrator(calibrator) behind it."
+        )
+    if isinstance(head.weight, UninitializedParameter):
+        raise OptionError(
+            f"`head` must have its weights. Got a {kind} that has not seen an input yet. Run the "
+            f"model once, or load its state dict, before folding."
+        )
+    _check_width(head, n_classes)
+
+
+def _check_width(head: nn.Module, n_classes: int) -> None:
+    n_outputs = width(head)
+    if n_outputs == n_classes or (n_outputs == 1 and n_classes == 2):
+        return
+    raise OptionError(
+        f"`head` must have one output per class. Got a {type(head).__name__} of {n_outputs} "
+        f"outputs, and a calibrator of {n_classes} classes. Name the layer that gives the scores, "
+        f"or fit the calibrator on this layer's outputs."
+    )
+
+
+def _suggestion(model: nn.Module, n_classes: int) -> str:
+    """Name the layers that could be meant."""
+    named = [(n, m) for n, m in model.named_modules() if n and isinstance(m, _KINDS)]
+    fitting = [n for n, m in named if width(m) == n_classes or (width(m) == 1 and n_classes == 2)]
+    if len(fitting) == 1:
+        return f"Pass head={fitting[0]!r}, the one layer of {n_classes} outputs."
+    if fitting:
+        return f"Pass head=… with one of {', '.join(map(repr, fitting[-5:]))}."
+    if named:
+        last = named[-1][0]
+        return f"No layer has {n_classes} outputs; {last!r} has {width(named[-1][1])}."
+    return f"It has no Linear or Conv layer. {_REMEDY}"
+
+
+#: By how much two ways to the same posterior may differ in a dtype: rounding of logits of some
+#: tens, summed over some thousand features in another order.
+TOLERANCES = {
+    torch.float64: 1e-9,
+    torch.float32: 1e-5,
+    torch.float16: 2e-2,
+    torch.bfloat16: 1e-1,
+}
+
+
+#: The rule and the remedy for inputs that the model has no place for.
+_RULE = "`inputs` must be what the model takes"
+_TAKES_ONE_BATCH = "Pass one batch of the model's inputs alone, as tensors and without labels."
+
+
+class Check(NamedTuple):
+    """What a folded network is judged by."""
+
+    inputs: Any
+    tolerance: float | None
+    output_key: Any
+    bare: bool
+    """Whether it is the layer alone, which gives logits whatever the calibrator was fitted on."""
+
+
+def check_parity(
+    model: nn.Module, folded: nn.Module, calibrator: Any, layer: nn.Module, check: Check
+) -> None:
+    """Run both on the inputs and refuse a copy that is not the calibrator after the original.
+
+    A network gives what the calibrator was fitted on; or the logits of it, where that was their
+    softmax, taken outside.
+    """
+    _check_inputs(check.inputs)
+    with evaluating(model), evaluating(folded), torch.no_grad():
+        before, after = (
+            scores_in(call(each, check.inputs, (_RULE, _TAKES_ONE_BATCH)), check.output_key)
+            for each in (model, folded)
+        )
+    default = TOLERANCES.get(before.dtype, 1e-5)
+    allowed = default if check.tolerance is None else check.tolerance
+    axis = _class_axis(
+        before, calibrator.source_prior_.size, output_axis(layer), calibrator.class_axis
+    )
+    kinds = ["logits"] if check.bare else list(dict.fromkeys([calibrator.kind, "logits"]))
+    worst, wanted, got = min(
+        (_difference(before, after, kind, axis, calibrator) for kind in kinds),
+        key=lambda found: found[0],
+    )
+    if worst > allowed:
+        raise RepriorError(
+            f"The folded module must give the calibrator's posteriors on `inputs`, to within "
+            f"{allowed:g}. Got a difference of {worst:.3g}. Either something behind the layer "
+            f"changes the scores, so that Rebalance.from_calibrator(calibrator) must stand behind "
+            f"that; or the outputs are not the {' or '.join(kinds)} that the calibrator was fitted "
+            f"on; or the dtype is coarse: then pass a larger `tolerance`."
+        )
+    _check_labels(wanted, got, allowed)
+
+
+def _check_inputs(inputs: Any) -> None:
+    """Refuse what is no batch of tensors: the model's own complaint would be hard to read."""
+    plain = isinstance(inputs, Mapping | tuple | list)
+    parts = list(inputs.values() if isinstance(inputs, Mapping) else inputs) if plain else [inputs]
+    arrays = [each for each in parts if isinstance(each, np.ndarray)]
+    if arrays:
+        raise OptionError(
+            f"{_RULE}, as tensors. Got a NumPy array of {arrays[0].dtype}. Pass "
+            f"torch.as_tensor(inputs), in the dtype of the model's weights."
+        )
+    if not plain and not isinstance(inputs, Tensor) and hasattr(inputs, "__iter__"):
+        raise OptionError(
+            f"{_RULE}, one batch of it. Got {type(inputs).__name__}. Pass a batch's inputs "
+            f"without its labels, such as next(iter(loader))[0]."
+        )
+
+
+def _difference(
+    before: Tensor, after: Tensor, kind: str, axis: int, calibrator: Any
+) -> tuple[float, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The largest difference of posteriors, and both."""
+    scale, bias = calibrator.as_affine()
+    wanted = _posterior(before, kind, axis, scale, bias)
+    got = _posterior(after, kind, axis, 1.0, np.zeros(bias.size))
+    off = np.abs(wanted - got)
+    return float(np.nan_to_num(off, nan=np.inf).max(initial=0.0)), wanted, got
+
+
+def _check_labels(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], allowed: float) -> None:
+    """Labels must agree wherever the first two classes are further apart than rounding."""
+    top = np.sort(wanted, axis=-1)
+    clear = top[..., -1] - top[..., -2] > 2 * allowed
+    differ = clear & (wanted.argmax(-1) != got.argmax(-1))
+    if differ.any():
+        raise RepriorError(
+            f"The folded module must decide as the calibrator does on `inputs`. Got another label "
+            f"for {int(differ.sum())} of {differ.size} samples. Put "
+            f"Rebalance.from_calibrator(calibrator) behind the network instead."
+        )
+
+
+def _posterior(
+    scores: Tensor, kind: str, axis: int, scale: Any, bias: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """The posterior of all K classes, on the last axis, in float64."""
+    z = scores.detach().cpu().double()
+    single = is_single_score(z.shape, bias.size, axis)
+    if single and z.ndim == 1:
+        z, axis = z[:, None], 1
+    z = torch.movedim(z, axis, -1)
+    if single:
+        other = {"logits": 0 * z, "probs": 1 - z, "log_probs": torch.log1p(-z.exp())}[kind]
+        z = torch.cat([other, z], dim=-1)
+    if kind == "probs":
+        z = z.log()
+    return torch.softmax(
+        z * torch.as_tensor(scale, dtype=z.dtype) + torch.tensor(bias), dim=-1
+    ).numpy()
+
+
+def _class_axis(scores: Tensor, n_classes: int, *candidates: int) -> int:
+    """Where the network's output has the classes: as its last layer, or the tuning data."""
+    for axis in (*candidates, -1, 1):
+        if -scores.ndim <= axis < scores.ndim:
+            length = scores.shape[axis]
+            if length == n_classes or is_single_score(scores.shape, n_classes, axis):
+                return axis
+    raise ScoresError(
+        f"`inputs` must lead to one score per class. Got outputs of shape {tuple(scores.shape)}, "
+        f"and {n_classes} classes. Fold into the layer alone, and pass its own inputs."
+    )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -14,11 +15,11 @@ from torch import Tensor, nn
 from reprior.core.arrays import to_numpy
 from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.checks import KINDS, check_kind
+from reprior.core.flatten import EntropyReference
+from reprior.core.rebalance import log_rebalance
 from reprior.exceptions import OptionError, ScoresError
-from reprior.torch.affine import Affine, affine_of, affine_of_prior
-from reprior.torch.buffers import exact_buffers
 
-__all__ = ["Rebalance"]
+__all__ = ["Affine", "Rebalance", "affine_of", "affine_of_prior", "exact_buffers"]
 
 
 class Rebalance(nn.Module):
@@ -268,3 +269,103 @@ def _log_scores(z: Tensor, kind: str, axis: int, single: bool) -> Tensor:
         return torch.cat([1.0 - z, z], dim=axis).log()
     near, far = (-torch.expm1(z)).log(), torch.log1p(-z.exp())
     return torch.cat([torch.where(z > -math.log(2.0), near, far), z], dim=axis)
+
+
+Vector: TypeAlias = np.ndarray[Any, Any]
+
+
+class Affine(NamedTuple):
+    """One scale, or one per class, a bias per class, and the scores they are meant for."""
+
+    scale: float | Vector
+    bias: Vector
+    kind: str
+    class_axis: int
+
+    @property
+    def scaled(self) -> bool:
+        """Whether scores are multiplied by anything but 1."""
+        return bool(np.any(np.asarray(self.scale) != 1.0))
+
+
+def affine_of(calibrator: Any, which: str | None = None) -> Affine:
+    """The affine map of a fitted calibrator; refuse what is not one, or depends on its input.
+
+    ``which`` of its maps, "decision" or "probability", must be said where there are two.
+    """
+    if isinstance(calibrator, EntropyReference) or hasattr(calibrator, "flatten"):
+        raise OptionError(
+            f"`calibrator` must do the same to every input. Got {type(calibrator).__name__}, whose "
+            f"flattening depends on the input, so that no fixed scale and bias can stand for it. "
+            f"Pass the PosteriorCalibrator of one model, and flatten and fuse outside it."
+        )
+    if not hasattr(calibrator, "as_affine"):
+        raise OptionError(
+            f"`calibrator` must be a fitted PosteriorCalibrator. Got "
+            f"{type(calibrator).__name__}. Pass the result of fit(…), fit_from_loader(…) or "
+            f"reprior.load(path)."
+        )
+    scale, bias = calibrator.as_affine(map=which)
+    scale = float(scale) if np.ndim(scale) == 0 else scale
+    return Affine(scale, bias, calibrator.kind, calibrator.class_axis)
+
+
+def affine_of_prior(
+    source_prior: Any,
+    *,
+    target_prior: Any,
+    strength: float,
+    temperature: float,
+    kind: str,
+    class_axis: int,
+) -> Affine:
+    """The affine map of ``log_rebalance`` with these options, which checks them.
+
+    The bias is the log-posterior of scores that say nothing: λ·w less a constant, which the
+    softmax takes away again.
+    """
+    n_classes = np.size(source_prior) if np.ndim(source_prior) == 1 else 2
+    bias = log_rebalance(
+        np.zeros((1, n_classes)),
+        source_prior,
+        target_prior=target_prior,
+        strength=strength,
+        temperature=temperature,
+    )
+    return Affine(1.0 / float(temperature), bias[0], kind, class_axis)
+
+
+@contextmanager
+def exact_buffers(module: nn.Module) -> Iterator[None]:
+    """Keep the values of a module's own buffers while torch casts or moves it.
+
+    For use around ``super()._apply(fn)``: afterwards the buffers are where ``fn`` put them, with
+    the values they had, in float64 (float32 on devices without). Where ``fn`` fails they are as
+    they were.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from reprior.torch.rebalance import exact_buffers
+    >>> module = torch.nn.Module()
+    >>> module.register_buffer("third", torch.tensor(1 / 3, dtype=torch.float64))
+    >>> with exact_buffers(module):
+    ...     _ = module.half()
+    >>> module.third
+    tensor(0.3333, dtype=torch.float64)
+    """
+    kept = {name: value for name, value in module._buffers.items() if value is not None}
+    try:
+        for name, value in kept.items():
+            setattr(module, name, value.float())  # some devices take no float64
+        yield
+    except BaseException:
+        for name, value in kept.items():
+            setattr(module, name, value)
+        raise
+    for name, value in kept.items():
+        device = getattr(module, name).device
+        if device.type == "meta" or value.device.type == "meta":
+            continue
+        exact = torch.float32 if device.type == "mps" else torch.float64
+        setattr(module, name, value.to(device=device, dtype=exact))

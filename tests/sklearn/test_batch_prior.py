@@ -12,8 +12,7 @@ from tests.sklearn.shared import NAMES, three_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV, fold_into
-from reprior.sklearn.batch import for_batch
-from reprior.sklearn.tuning import FOUND
+from reprior.sklearn.rebalanced import FOUND, for_batch
 
 X, Y = three_classes(900)
 MODEL = LogisticRegression()

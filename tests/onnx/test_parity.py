@@ -7,7 +7,7 @@ import pytest
 from tests.onnx.shared import calibrator, full_model, samples, text
 
 from reprior.onnx import FoldError, fold_report
-from reprior.onnx.runtime import Runner, generated_feeds, given_feeds
+from reprior.onnx.parity import Runner, generated_feeds, given_feeds
 
 
 def feeds(model):
