@@ -17,7 +17,7 @@ from reprior.fusion.fitting import COARSE, Grid, Tuner
 from reprior.fusion.stream import stream_of_chunks
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.objective import Constraint
+from reprior.profile.objective import Constraint
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from tests.report.shared import chunked, fitted, make_scores
 import reprior as rp
 from reprior.core.prior import slopes
 from reprior.metrics import expected_calibration_error, log_loss, reliability_curve
+from reprior.profile.envelope import envelope
 from reprior.report.measure import GridReliability, measure, predictions_along, strength_grid
-from reprior.tuning.envelope import envelope
 
 #: Exponentials of sums against products of exponentials: a few roundings of float64.
 ROUNDING = 1e-9

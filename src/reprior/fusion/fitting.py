@@ -28,13 +28,13 @@ from reprior.fusion.posterior import NoPosteriorError, Recipe, References
 from reprior.fusion.stream import Part, Stream
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
-from reprior.tuning.constants import EQUAL_VALUES
-from reprior.tuning.merging import ProfileSum
-from reprior.tuning.objective import Best, Constraint, SubjectTo
+from reprior.profile.constants import EQUAL_VALUES
+from reprior.profile.merging import ProfileSum
+from reprior.profile.objective import Best, Constraint, SubjectTo
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import read
+from reprior.profile.sweep import Steps, value_of
 from reprior.tuning.problem import Problem
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.reading import read
-from reprior.tuning.sweep import Steps, value_of
 
 __all__ = ["Found", "Grid", "Tuner"]
 

@@ -21,11 +21,11 @@ from reprior.engines.fingerprint import Digest
 from reprior.engines.stream import Stream
 from reprior.exceptions import RepriorError
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.envelope import Envelope, envelope
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.samples import Block
+from reprior.profile.samples import Rows as ScoreRows
 from reprior.report.thinning import RowBuffer, Rows, grouped, summed_per_class
-from reprior.tuning.envelope import Envelope, envelope
-from reprior.tuning.profile import StrengthProfile
-from reprior.tuning.rows import Block
-from reprior.tuning.rows import Rows as ScoreRows
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

@@ -18,8 +18,8 @@ from reprior.engines import OnlineFit
 from reprior.engines.chunked import AUTO_RESOLUTION
 from reprior.exceptions import LabelsError, OptionError, RepriorError
 from reprior.files.chunk import Chunk
-from reprior.tuning.bin_grid import n_cells
-from reprior.tuning.merging import MOST_CELLS
+from reprior.profile.binning import n_cells
+from reprior.profile.merging import MOST_CELLS
 from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = [

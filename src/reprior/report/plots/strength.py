@@ -9,13 +9,13 @@ import numpy as np
 
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.profile.objective import SubjectTo
 from reprior.report.plots.drawing import CHOSEN, CYCLE, LEGEND_ABOVE, artist_options, axes, words
 from reprior.report.plots.predictions import names_of, profile_of
-from reprior.tuning.objective import SubjectTo
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
-    from reprior.tuning.profile import StrengthProfile
+    from reprior.profile.profile import StrengthProfile
 
 __all__ = ["MOST_STEPS", "Metrics", "StrengthCurveDisplay", "find_metrics"]
 
