@@ -30,7 +30,7 @@ from tests.fusion.shared import (
 
 import reprior as rp
 from reprior.exceptions import OptionError
-from reprior.files.fusions import CHOICES
+from reprior.files.documents import CHOICES
 from reprior.fusion import modality as options_of
 from reprior.fusion.fitting import fixed_strengths, refuse_negative
 from reprior.fusion.modality import check_options, fusion_fields

@@ -16,7 +16,7 @@ from reprior.core.fuse import RULES
 from reprior.core.prior import slopes
 from reprior.encoding import is_range
 from reprior.exceptions import NotFittedError, OptionError
-from reprior.files.fusions import write_fusion
+from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
 from reprior.fusion.fitting import Found, Tuner
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs, warn_of_probabilities

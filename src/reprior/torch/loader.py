@@ -17,7 +17,7 @@ from reprior.core.checks import check_bounds
 from reprior.engines import OnlineFit
 from reprior.engines.chunked import AUTO_RESOLUTION
 from reprior.exceptions import LabelsError, OptionError, RepriorError
-from reprior.files.chunk import Chunk
+from reprior.files.chunks import Chunk
 from reprior.profile.binning import n_cells
 from reprior.profile.merging import MOST_CELLS
 from reprior.tuning.problem import DEFAULT_SELECTION
