@@ -13,7 +13,7 @@ from tests.files.shared import FORMATS, write
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files import scores as score_files
-from reprior.files.chunks import LeftOut, said_of
+from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import open_scores
 
 ROWS, CLASSES = 50, 3
@@ -101,7 +101,7 @@ def test_a_file_that_cannot_be_opened_is_named_and_left_out_when_asked(three, na
     assert left.rows is None
     assert (
         "1 file could not be read and was left out; how many samples it has is not known"
-        in said_of(file.left_out)
+        in describe_left_out(file.left_out)
     )
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_breaks_in_the_middle_counts_up_to_there(three):
         expected = [arrays(0)[0], arrays(1)[0][:read], arrays(2)[0]]
         np.testing.assert_array_equal(scores, np.concatenate(expected))
         assert len(labels) == len(scores) == file.n_samples
-    assert f"{left.rows} samples were left out with it" in said_of(file.left_out)
+    assert f"{left.rows} samples were left out with it" in describe_left_out(file.left_out)
 
 
 @pytest.mark.parametrize("broken", [0, 1, 2])
@@ -329,7 +329,8 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path):
 )
 def test_what_is_said_of_files_that_were_left_out(rows, words):
     assert (
-        said_of([LeftOut(Path(f"f{i}"), n, "Why.") for i, n in enumerate(rows)]) == f"{words} Why."
+        describe_left_out([LeftOut(Path(f"f{i}"), n, "Why.") for i, n in enumerate(rows)])
+        == f"{words} Why."
     )
 
 

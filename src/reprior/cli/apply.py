@@ -29,7 +29,7 @@ from reprior.cli.outputs import check_output, refuse_stdout
 from reprior.cli.session import Session, session_options
 from reprior.exceptions import OptionError
 from reprior.files.atomic import remove_stale_staging
-from reprior.files.chunks import LeftOut, said_of
+from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.formats.interface import DamagedError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _show(
     """Say what was written, and what was left out."""
     left_out = [*scores.left_out, *(each for each in done if isinstance(each, LeftOut))]
     if left_out:
-        session.note(said_of(left_out))
+        session.note(describe_left_out(left_out))
         stays = earlier_outputs(left_out, Path(written[0]).parent, scores)
         if stays:
             session.note(f"of what was left out, the output of an earlier run stays: {few(stays)}")

@@ -85,7 +85,7 @@ def write_all(
             try:
                 done.append(applying.write(scores, output, _read(scores) if skip else None))
             except _UnreadableError as error:
-                done.append(LeftOut(scores.paths[0], scores.n_samples, str(error)))
+                done.append(LeftOut.because_of(error, scores.paths[0], scores.n_samples))
         gone = [each for each in done if isinstance(each, LeftOut)]
         if len(gone) == len(done):
             raise none_left([each.path for each in gone], gone)

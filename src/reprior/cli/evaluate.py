@@ -26,7 +26,7 @@ from reprior.cli.options import (
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import CHANGE, Grid, before_after, whole
 from reprior.core.checks import check_bounds
-from reprior.files.chunks import said_of
+from reprior.files.chunks import describe_left_out
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.groups import group_metric, shot_groups
 
@@ -144,7 +144,7 @@ def command(
     shots = _shot_recall(found, train_counts, groups)
     classes = _class_grid(calibrator, found, train_counts) if per_class else None
     if session.json:
-        gone = {"notes": [said_of(found.left_out)]} if found.left_out else {}
+        gone = {"notes": [describe_left_out(found.left_out)]} if found.left_out else {}
         session.result({**_document(metrics, shots, classes), **gone}, notes=False)
     elif style == "csv":
         session.say(classes.csv() if classes is not None else _csv(metrics, shots, tuned_on))

@@ -19,7 +19,7 @@ from reprior.engines.passes import ChunkedSource
 from reprior.engines.profiling import LOG_LOSS, Profiler
 from reprior.engines.stream import Progress, Stream, settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
-from reprior.files.chunks import LeftOut, said_of
+from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.profile.merging import ProfileSum
 from reprior.profile.objective import Best
 
@@ -152,7 +152,7 @@ def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
 
 def _noted(left_out: Sequence[LeftOut]) -> dict[str, Any]:
     """Say what was left out, and keep it for the provenance."""
-    warnings.warn(said_of(left_out), RepriorWarning, stacklevel=3)
+    warnings.warn(describe_left_out(left_out), RepriorWarning, stacklevel=3)
     rows = [each.rows for each in left_out]
     return {
         "files": [os.fspath(each.path) for each in left_out],

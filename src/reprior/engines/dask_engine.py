@@ -24,7 +24,7 @@ from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_l
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
-from reprior.files.scores import refuse_twice
+from reprior.files.scores import refuse_repeated_files
 from reprior.profile.dask_arrays import (
     ArrayPieces,
     Bins,
@@ -272,7 +272,7 @@ def _file_pieces(
     if labels is not None:
         own = expand_urls(labels, "labels", options.storage)
         shards = pair_labels([shard.url for shard in shards], own)
-    refuse_twice([shard.url for shard in shards], [shard.labels for shard in shards])
+    refuse_repeated_files([shard.url for shard in shards], [shard.labels for shard in shards])
     # On a worker too: that is where the files have to be readable.
     head = delayed(read_head)(shards, options, skip=skip).compute()
     terms = settle_terms(calibrator, _NoChunks(head.class_names))

@@ -22,7 +22,7 @@ from reprior.engines.in_order import InOrder
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.stream import Part, Progress, Stream
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
-from reprior.files.chunks import LeftOut, said_of
+from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import ScoreFile
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
@@ -173,7 +173,7 @@ def evaluate(
     lookalike.warn(stacklevel=2)
     left_out = tuple(getattr(chunks, "left_out", ()))
     if left_out:
-        warnings.warn(said_of(left_out), RepriorWarning, stacklevel=2)
+        warnings.warn(describe_left_out(left_out), RepriorWarning, stacklevel=2)
     return Evaluation(
         after.n_samples,
         before.counts,

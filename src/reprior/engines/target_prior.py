@@ -25,7 +25,7 @@ from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import KEPT_SCORES
 from reprior.engines.stream import Progress, as_chunk, located, refuse_paths
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
-from reprior.files.chunks import Chunk, said_of
+from reprior.files.chunks import Chunk, describe_left_out
 from reprior.files.scores import ScoreFile
 
 __all__ = ["estimate_target_prior"]
@@ -94,7 +94,7 @@ def estimate_target_prior(
     found = _by_em(known, target) if method == "em" else _by_moments(known, target)
     target.lookalike.warn(stacklevel=2)
     left_out = [each for given in (chunks, validation) for each in getattr(given, "left_out", ())]
-    for sentence in (*found.doubts(), *([said_of(left_out)] if left_out else [])):
+    for sentence in (*found.doubts(), *([describe_left_out(left_out)] if left_out else [])):
         warnings.warn(sentence, RepriorWarning, stacklevel=2)
     return found.prior
 

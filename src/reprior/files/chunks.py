@@ -14,7 +14,7 @@ import numpy as np
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
 from reprior.files.formats.interface import Block, Reader, Vector, few
-from reprior.files.labels import LabelCoder, LabelFile, OwnLabels
+from reprior.files.labels import LabelCoder, LabelFile, LabelSequence
 
 __all__ = [
     "UNREADABLE",
@@ -24,8 +24,7 @@ __all__ = [
     "LeftOut",
     "Place",
     "Walk",
-    "label_mismatch",
-    "said_of",
+    "describe_left_out",
 ]
 
 
@@ -90,7 +89,7 @@ UNREADABLE = (OSError, FileFormatError)
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A file, or the end of one, that could not be read and was passed over.
+    """A file, or the end of one, that could not be read and was skipped.
 
     ``rows`` is how many of its samples are missing, None where that cannot be known.
     """
@@ -99,12 +98,17 @@ class LeftOut:
     rows: int | None
     reason: str
 
+    @classmethod
+    def because_of(cls, error: BaseException, path: Path, rows: int | None = None) -> LeftOut:
+        """Return what is noted of a file, or of the rest of one, that raised an error."""
+        return cls(path, rows, str(error))
+
 
 class Place(NamedTuple):
-    """A place between two chunks of files, from which a walk can go on.
+    """A place between two chunks of files, from which reading can go on.
 
     ``start`` samples came before it. It is before row ``row`` of file ``source``, and
-    ``left_out`` is what was passed over in the files before that one: not every row of them was
+    ``left_out`` is what was skipped in the files before that one: not every row of them was
     a sample.
     """
 
@@ -116,7 +120,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FileChunk(Chunk):
-    """A chunk of a file: ``row`` is its first there, ``left_out`` what was passed over before.
+    """A chunk of a file: ``row`` is its first there, ``left_out`` what was skipped before.
 
     ``refuse`` raises an error that names the file, the row and the column of a score that is NaN
     or +inf, if there is one.
@@ -128,7 +132,7 @@ class FileChunk(Chunk):
 
     @property
     def after(self) -> Place:
-        """Where the walk goes on behind it."""
+        """The place behind it."""
         return Place(self.stop, self.source, self.row + len(self), self.left_out)
 
 
@@ -144,11 +148,24 @@ class Group:
         """Every file of it."""
         return (*(r.path for r in self.readers), *(f.path for f in self.files))
 
+    def mismatch(self, n_labels: int, n_rows: int) -> LabelsError:
+        """Return the error for more or fewer labels than scores."""
+        return LabelsError(
+            argument="labels",
+            rule="must have one entry per sample",
+            got=(
+                f"{n_labels} labels in {few([os.fspath(file.path) for file in self.files], 3)} and "
+                f"{n_rows} rows of scores in "
+                f"{few([os.fspath(reader.path) for reader in self.readers], 3)}"
+            ),
+            remedy="Save both from the same samples, in the same order.",
+        )
+
 
 class Walk:
     """One pass over groups of files, from a place on, which is between two chunks.
 
-    With ``skip`` a file that breaks is passed over from there on: ``left_out`` then tells so. One
+    With ``skip`` a file that breaks is skipped from there on, and ``left_out`` names it. One
     whose rows have a checksum is compared with it before any of them is given.
     Without ``look`` the caller finds NaN and +inf itself, and calls the chunk's ``refuse``.
     """
@@ -166,11 +183,18 @@ class Walk:
         skip: bool = False,
         look: bool = True,
     ) -> None:
-        self._look, self._class_axis = look, class_axis
-        self._groups, self._coder, self._rows, self._dtype = groups, coder, rows, dtype
-        self._check_labels, self._skip = check_labels, skip
+        self._groups = groups
+        self._coder = coder
+        self._rows = rows
+        self._dtype = dtype
+        self._check_labels = check_labels
+        self._class_axis = class_axis
+        self._skip = skip
+        self._look = look
         self._after = after or Place()
-        self.start, self.source, self._row = self._after.start, 0, 0
+        self.start = self._after.start
+        self.source = 0
+        self._row = 0
         self.left_out = list(self._after.left_out)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -181,57 +205,60 @@ class Walk:
                 continue
             if self._skip and len(group.readers) > 1:
                 _check(group.files)
-            own = self._labels_of(group)
-            whole = len(group.readers) == 1 or not self.left_out
+            sequence = self._labels_of(group)
+            is_whole = len(group.readers) == 1 or not self.left_out
             for reader in group.readers:
                 if self.source >= self._after.source:
                     self._row = self._after.row if self.source == self._after.source else 0
                     try:
                         if self._skip:
                             _check([reader, *(group.files if len(group.readers) == 1 else ())])
-                        yield from self._of_file(reader, group, own)
+                        yield from self._of_file(reader, group, sequence)
                     except UNREADABLE as error:
                         if not self._skip:
                             raise
-                        whole = False
-                        self._pass_over(reader, own, error, group)
+                        is_whole = False
+                        self._skip_rest(reader, sequence, error, group)
                 self.source += 1
-            if own is not None and whole:
-                _refuse_rest(own, group)
+            if sequence is not None and is_whole:
+                _refuse_rest(sequence, group)
 
-    def _labels_of(self, group: Group) -> OwnLabels | None:
+    def _labels_of(self, group: Group) -> LabelSequence | None:
         """The labels of a group, without those of the samples before the place."""
         if not group.files:
             return None
-        own = OwnLabels(group.files, self._coder, self._rows)
+        sequence = LabelSequence(group.files, self._coder, self._rows)
         if self.source <= self._after.source:
             # One sequence for several files has the labels of rows, too, that could not be read.
-            gone = sum(each.rows or 0 for each in self._after.left_out)
-            own.drop(self._after.row if len(group.readers) == 1 else self._after.start + gone)
-        return own
+            n_left_out = sum(each.rows or 0 for each in self._after.left_out)
+            is_paired = len(group.readers) == 1
+            sequence.skip(self._after.row if is_paired else self._after.start + n_left_out)
+        return sequence
 
-    def _of_file(self, reader: Reader, group: Group, own: OwnLabels | None) -> Iterator[Chunk]:
+    def _of_file(
+        self, reader: Reader, group: Group, sequence: LabelSequence | None
+    ) -> Iterator[Chunk]:
         if self._row and reader.n_rows is not None and self._row >= reader.n_rows:
             return
         for block in reader.blocks(self._rows, self._row):
-            labels = None if own is None else own.take(len(block.scores))
-            if own is not None and labels is None:
-                raise LabelsError(label_mismatch(own.taken, _count_rows(group.readers), group))
+            labels = None if sequence is None else sequence.take(len(block.scores))
+            if sequence is not None and labels is None:
+                raise group.mismatch(sequence.n_taken, _count_rows(group.readers))
             chunk = self._chunk(reader, block, labels)
             self._row += len(chunk)
             self.start += len(chunk)
             yield chunk
 
-    def _pass_over(
-        self, reader: Reader, own: OwnLabels | None, error: BaseException, group: Group
+    def _skip_rest(
+        self, reader: Reader, sequence: LabelSequence | None, error: BaseException, group: Group
     ) -> None:
-        """Note what is missing of a file, and bring labels of several files back into step."""
-        rows = None if reader.n_rows is None else reader.n_rows - self._row
-        if own is not None and len(group.readers) > 1:
-            if rows is None:
+        """Note what is missing of a file, and skip its labels where several files share them."""
+        n_missing = None if reader.n_rows is None else reader.n_rows - self._row
+        if sequence is not None and len(group.readers) > 1:
+            if n_missing is None:
                 raise error
-            own.drop(rows)
-        self.left_out.append(LeftOut(reader.path, rows, str(error)))
+            sequence.skip(n_missing)
+        self.left_out.append(LeftOut.because_of(error, reader.path, n_missing))
 
     def _chunk(self, reader: Reader, block: Block, labels: Vector | None) -> FileChunk:
         row = self._row
@@ -240,7 +267,7 @@ class Walk:
             return f"{reader.place(row + i)} of {os.fspath(reader.path)!r}"
 
         scores = block.scores.astype(self._dtype, copy=False)
-        with _blaming_damage(reader):
+        with _checking_for_damage(reader):
             if labels is None and block.labels is not None:
                 labels = self._coder.encode(block.labels, where)
             if labels is not None:
@@ -251,9 +278,16 @@ class Walk:
         if self._look or block.weight is not None:
             refuse()
         return FileChunk(
-            scores, labels, block.weight, self.start, block.extra, self.source,
-            row=row, left_out=tuple(self.left_out), refuse=refuse,
-        )  # fmt: skip
+            scores,
+            labels,
+            block.weight,
+            self.start,
+            block.extra,
+            self.source,
+            row=row,
+            left_out=tuple(self.left_out),
+            refuse=refuse,
+        )
 
     def _check_scores(
         self,
@@ -265,32 +299,35 @@ class Walk:
     ) -> None:
         """Refuse NaN and +inf, with row and column, but for samples that do not count."""
         with np.errstate(all="ignore"):
-            if np.isfinite(scores.sum()):  # which any of them would spoil; half the time of looking
+            if np.isfinite(scores.sum()):  # any of them makes the sum so, in half the time
                 return
         bad = ~np.isfinite(scores) & (scores != -np.inf)
         if not bad.any():
             return
-        out = self._left_out(labels, weight)
-        if out is not None:
-            bad &= ~(out if out.ndim == bad.ndim else np.expand_dims(out, self._class_axis))
+        ignored = self._ignored_samples(labels, weight)
+        if ignored is not None:
+            same_rank = ignored.ndim == bad.ndim
+            bad &= ~(ignored if same_rank else np.expand_dims(ignored, self._class_axis))
             if not bad.any():
                 return
         reader.check()  # bytes that were changed may be a NaN
-        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
-        value = "NaN" if np.isnan(scores[at]) else "+inf"
+        position = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+        value = "NaN" if np.isnan(scores[position]) else "+inf"
         raise ScoresError(
-            f"`scores` must be finite numbers. Got {value} in {where(at[0])}, "
-            f"{reader.place_in_row(at[1:])}. Correct it, or drop the row."
+            argument="scores",
+            rule="must be finite numbers",
+            got=f"{value} in {where(position[0])}, {reader.place_in_row(position[1:])}",
+            remedy="Correct it, or drop the row.",
         )
 
-    def _left_out(self, labels: Vector | None, weight: Vector | None) -> Vector | None:
+    def _ignored_samples(self, labels: Vector | None, weight: Vector | None) -> Vector | None:
         """Which samples are ignored or of weight 0; None where none can be."""
         if labels is None:
             return None
-        out = None if self._coder.ignored is None else labels == self._coder.ignored
+        ignored = None if self._coder.ignored is None else labels == self._coder.ignored
         if weight is not None and weight.shape == labels.shape:
-            out = weight == 0 if out is None else out | (weight == 0)
-        return out
+            ignored = weight == 0 if ignored is None else ignored | (weight == 0)
+        return ignored
 
 
 def _check(files: Sequence[Reader | LabelFile]) -> None:
@@ -299,8 +336,8 @@ def _check(files: Sequence[Reader | LabelFile]) -> None:
 
 
 @contextmanager
-def _blaming_damage(reader: Reader) -> Iterator[None]:
-    """Tell a wrong value by which a damaged file shows from one that was written so."""
+def _checking_for_damage(reader: Reader) -> Iterator[None]:
+    """Say that a file is damaged, rather than which wrong value shows it."""
     try:
         yield
     except (ScoresError, LabelsError):
@@ -308,22 +345,12 @@ def _blaming_damage(reader: Reader) -> Iterator[None]:
         raise
 
 
-def _refuse_rest(own: OwnLabels, group: Group) -> None:
-    """Refuse labels that no sample has asked for."""
-    taken = own.taken
-    left = own.rest()
-    if left:
-        raise LabelsError(label_mismatch(taken + left, taken, group))
-
-
-def label_mismatch(n: int, rows: int, group: Group) -> str:
-    """Say that there are more or fewer labels than scores."""
-    return (
-        f"`labels` must have one entry per sample. Got {n} labels in "
-        f"{few([os.fspath(file.path) for file in group.files], 3)} and {rows} rows of scores "
-        f"in {few([os.fspath(reader.path) for reader in group.readers], 3)}. "
-        f"Save both from the same samples, in the same order."
-    )
+def _refuse_rest(sequence: LabelSequence, group: Group) -> None:
+    """Refuse labels that are left when all scores are read."""
+    n_taken = sequence.n_taken
+    n_left = sequence.count_rest()
+    if n_left:
+        raise group.mismatch(n_taken + n_left, n_taken)
 
 
 def _count_rows(readers: Sequence[Reader]) -> int:
@@ -338,30 +365,34 @@ def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:
     if bad.any():
         row = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
         raise LabelsError(
-            f"`weight` must be finite and not negative. Got {weight[row]} in {where(row)}. "
-            f"Correct it, or drop the row."
+            argument="weight",
+            rule="must be finite and not negative",
+            got=f"{weight[row]} in {where(row)}",
+            remedy="Correct it, or drop the row.",
         )
 
 
-def said_of(left_out: Sequence[LeftOut]) -> str:
+def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     """Say which files were left out, and how many samples are missing with them.
 
     Examples
     --------
-    >>> said_of([LeftOut(Path("b.npy"), 3, "it is truncated.")])
+    >>> describe_left_out([LeftOut(Path("b.npy"), 3, "it is truncated.")])
     "1 file could not be read, and 3 samples were left out with it: 'b.npy'. it is truncated."
     """
     known = [each.rows for each in left_out if each.rows is not None]
-    n, unknown, total = len(left_out), len(left_out) - len(known), sum(known)
-    files = f"{n} file{'' if n == 1 else 's'} could not be read"
-    it, has = ("it", "has") if n == 1 else ("they", "have")
-    names = few([os.fspath(each.path) for each in left_out], 3)
+    n_files = len(left_out)
+    n_unknown = n_files - len(known)
+    n_samples = sum(known)
+    files = f"{n_files} file{'' if n_files == 1 else 's'} could not be read"
     if known:
-        samples = f"{total:,} sample{' was' if total == 1 else 's were'}"
-        said = f"{files}, and {samples} left out with {'it' if n == 1 else 'them'}"
-        more = f"; how many more {unknown} of them {'has' if unknown == 1 else 'have'} is not known"
-        said += more if unknown else ""
+        samples = f"{n_samples:,} sample{' was' if n_samples == 1 else 's were'}"
+        sentence = f"{files}, and {samples} left out with {'it' if n_files == 1 else 'them'}"
+        if n_unknown:
+            has = "has" if n_unknown == 1 else "have"
+            sentence += f"; how many more {n_unknown} of them {has} is not known"
     else:
-        verb = "was" if n == 1 else "were"
-        said = f"{files} and {verb} left out; how many samples {it} {has} is not known"
-    return f"{said}: {names}. {left_out[0].reason}"
+        were, they_have = ("was", "it has") if n_files == 1 else ("were", "they have")
+        sentence = f"{files} and {were} left out; how many samples {they_have} is not known"
+    names = few([os.fspath(each.path) for each in left_out], 3)
+    return f"{sentence}: {names}. {left_out[0].reason}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from reprior.core.checks import within_classes
-from reprior.exceptions import LabelsError
+from reprior.exceptions import Argument, LabelsError, Reference, Setting
 from reprior.files.detect import detect_format
 from reprior.files.formats.arrays import Stored, as_raw_labels, refuse_objects
 from reprior.files.formats.csv import csv_batches, csv_header, line_finder
@@ -32,7 +32,7 @@ __all__ = [
     "IGNORED",
     "LabelCoder",
     "LabelFile",
-    "OwnLabels",
+    "LabelSequence",
     "is_index",
     "odd_integers",
     "open_labels",
@@ -51,6 +51,9 @@ _INTEGER = re.compile(r"\s*[+-]?\d+(?:\.0*)?\s*")
 #: Labels beyond this are cut to it: exact in float64, and far from any number of classes.
 _LARGEST = 1 << 53
 
+
+#: What a message says where integer labels may be names.
+_LABELS_ARE_NAMES = ("If the labels are names, pass ", Setting("labels_as", "names"), ".")
 
 #: Words that are the header of a column of labels, and no label.
 _HEADERS = frozenset({"label", "labels", "class", "classes", "target", "targets", "y", "category"})
@@ -71,7 +74,7 @@ class LabelCoder:
     ignore_index: int | str | None = None
     labels_as: str | None = None
     reordered: Path | None = None
-    found: str | None = None
+    written_as: str | None = None
 
     def __post_init__(self) -> None:
         names = self.names or ()
@@ -112,13 +115,13 @@ class LabelCoder:
         table = np.empty(len(labels.values), np.int64)
         for i, text in enumerate(labels.values):
             index, way = self._lookup(text)
-            if index is None or (way and self.found not in (None, way)):
+            if index is None or (way and self.written_as not in (None, way)):
                 row = _row_of(labels.codes, i)
                 if row is None:  # a category that no row has
                     table[i] = IGNORED
                     continue
                 if index is None:
-                    raise LabelsError(self._unknown(text, where(row)))
+                    raise self._unknown(text, where(row))
                 self._agree(way, where, row)
             if way and (row := _row_of(labels.codes, i)) is not None:
                 self._agree(way, where, row)
@@ -140,20 +143,29 @@ class LabelCoder:
         return None, "names"
 
     def _agree(self, way: str, where: Callable[[int], str], row: int) -> None:
-        if self.found not in (None, way):
+        if self.written_as not in (None, way):
             raise LabelsError(
-                f"`labels` must be all indices or all names. Got {way} in {where(row)}, after "
-                f"{self.found}. Write all labels in one way."
+                argument="labels",
+                rule="must be all indices or all names",
+                got=f"{way} in {where(row)}, after {self.written_as}",
+                remedy="Write all labels in one way.",
             )
         if way == "indices" and self.reordered is not None:
-            more = " If the labels are names, pass labels_as='names'." if self._all_integers else ""
             raise LabelsError(
-                f"`labels` must be names where tables have their class columns in several orders. "
-                f"Got indices in {where(row)}, and {os.fspath(self.reordered)!r} has the classes "
-                f"{few(self.names or ())} in another order. Put the columns of all files in one "
-                f"order, or pass `classes` in the order that the indices mean.{more}"
+                argument="labels",
+                rule="must be names where tables have their class columns in several orders",
+                got=(
+                    f"indices in {where(row)}, and {os.fspath(self.reordered)!r} has the classes "
+                    f"{few(self.names or ())} in another order"
+                ),
+                remedy=[
+                    "Put the columns of all files in one order, or pass ",
+                    Argument("classes"),
+                    " in the order that the indices mean.",
+                    *((" ", *_LABELS_ARE_NAMES) if self._all_integers else ()),
+                ],
             )
-        self.found = way
+        self.written_as = way
 
     def _checked(self, codes: Vector, where: Callable[[int], str]) -> Vector:
         if within_classes(codes, self.n_classes):
@@ -162,34 +174,45 @@ class LabelCoder:
         if self.ignored is not None:
             outside &= codes != self.ignored
         if outside.any():
-            at = np.unravel_index(int(np.argmax(outside)), outside.shape)
-            value = int(codes[at])
-            hint = "Check the labels and the number of classes."
-            if value != self.n_classes:  # that one tells of labels that begin at 1
-                hint = f"If it marks samples to leave out, pass ignore_index={value}."
-            if self._all_integers and [int(float(n)) for n in self._index] != list(
-                range(self.n_classes)
-            ):
-                hint = (
-                    f"Integer labels index the classes from 0, and the classes are named "
-                    f"{few(list(self._index))}: if the labels are names, pass labels_as='names'."
-                )
+            position = np.unravel_index(int(np.argmax(outside)), outside.shape)
+            value = int(codes[position])
             raise LabelsError(
-                f"`labels` must be class indices 0 … {self.n_classes - 1}. Got {codes[at]} in "
-                f"{where(int(at[0]))}. {hint}"
+                argument="labels",
+                rule=f"must be class indices 0 … {self.n_classes - 1}",
+                got=f"{value} in {where(int(position[0]))}",
+                remedy=self._remedy_outside(value),
             )
         return codes
 
-    def _unknown(self, text: str, place: str) -> str:
+    def _remedy_outside(self, value: int) -> list[str | Reference]:
+        indices = list(range(self.n_classes))
+        if self._all_integers and [int(float(name)) for name in self._index] != indices:
+            names = few(list(self._index))
+            text = f"Integer labels index the classes from 0, and the classes are named {names}: "
+            return [text, "if the labels are names, pass ", Setting("labels_as", "names"), "."]
+        if value == self.n_classes:  # which shows that the labels begin at 1
+            return ["Check the labels and the number of classes."]
+        return ["If it marks samples to leave out, pass ", Setting("ignore_index", value), "."]
+
+    def _unknown(self, text: str, place: str) -> LabelsError:
         if not self._index:
-            return (
-                f"`labels` that are names need class names. Got {text!r} in {place}. "
-                f"Pass the class names in the order of the scores, or write labels as indices."
+            return LabelsError(
+                [Argument("labels"), " that are names need class names."],
+                got=f"{text!r} in {place}",
+                remedy=(
+                    "Pass the class names in the order of the scores, or write labels as indices."
+                ),
             )
-        found = repr(text) if text.strip() else "an empty cell"
-        return (
-            f"`labels` must be among the classes, {few(list(self._index))}. Got {found} in "
-            f"{place}. Correct the label, or pass ignore_index={text!r} to leave such samples out."
+        cell = repr(text) if text.strip() else "an empty cell"
+        return LabelsError(
+            argument="labels",
+            rule=f"must be among the classes, {few(list(self._index))}",
+            got=f"{cell} in {place}",
+            remedy=[
+                "Correct the label, or pass ",
+                Setting("ignore_index", text),
+                " to leave such samples out.",
+            ],
         )
 
 
@@ -237,11 +260,13 @@ def whole_numbers(labels: Vector, where: Callable[[int], str]) -> Vector:
         return labels.astype(np.int64)
     whole = np.isfinite(labels) & (labels == np.floor(np.where(np.isfinite(labels), labels, 0)))
     if not whole.all():
-        at = np.unravel_index(int(np.argmin(whole)), whole.shape)
-        value = labels[at]
+        position = np.unravel_index(int(np.argmin(whole)), whole.shape)
+        value = labels[position]
         raise LabelsError(
-            f"`labels` must be integers or names. Got {'NaN' if np.isnan(value) else value:} in "
-            f"{where(int(at[0]))}. Correct it, or drop the row."
+            argument="labels",
+            rule="must be integers or names",
+            got=f"{'NaN' if np.isnan(value) else value:} in {where(int(position[0]))}",
+            remedy="Correct it, or drop the row.",
         )
     return np.clip(labels, -float(_LARGEST), float(_LARGEST)).astype(np.int64)
 
@@ -267,14 +292,14 @@ class LabelFile:
 
 def open_labels(path: Path, options: ReadOptions, names: Sequence[str] | None = None) -> LabelFile:
     """Open a file of labels: npy, npz, zarr, a table with a label column or one column."""
-    found = detect_format(path)
-    if found == "csv":
+    file_format = detect_format(path)
+    if file_format == "csv":
         return _csv_labels(path, options, names)
-    if found == "parquet":
+    if file_format == "parquet":
         return _parquet_labels(path, options)
-    if found == "npy":
+    if file_format == "npy":
         stored: Stored = StoredNpy.open(path)
-    elif found == "npz":
+    elif file_format == "npz":
         stored = _only_array(path, read_members(path)[0], options)
     else:
         from reprior.files.formats.zarr import read_store
@@ -283,17 +308,25 @@ def open_labels(path: Path, options: ReadOptions, names: Sequence[str] | None = 
     refuse_objects(path, "The array of labels", stored.dtype)
     if not stored.shape:
         raise LabelsError(
-            f"`labels` must have one entry per sample. Got a single value in "
-            f"{os.fspath(path)!r}. Save one label per sample."
+            argument="labels",
+            rule="must have one entry per sample",
+            got=f"a single value in {os.fspath(path)!r}",
+            remedy="Save one label per sample.",
         )
 
     def blocks(rows: int) -> Iterator[Labels]:
         return (as_raw_labels(path, values) for values in stored.blocks(rows))
 
     return LabelFile(
-        path, found, stored.shape[0], stored.shape[1:], str(stored.dtype), blocks, "row {}".format,
+        path,
+        file_format,
+        stored.shape[0],
+        stored.shape[1:],
+        str(stored.dtype),
+        blocks,
+        "row {}".format,
         stored,
-    )  # fmt: skip
+    )
 
 
 def _only_array(path: Path, arrays: dict[str, Stored], options: ReadOptions) -> Stored:
@@ -303,7 +336,8 @@ def _only_array(path: Path, arrays: dict[str, Stored], options: ReadOptions) -> 
         return next(iter(arrays.values()))
     raise ColumnsError(
         f"{os.fspath(path)!r} must hold an array {options.labels_name!r}. Its arrays: "
-        f"{few(list(arrays)) if arrays else 'none'}. Save the labels under that name."
+        f"{few(list(arrays)) if arrays else 'none'}.",
+        remedy="Save the labels under that name.",
     )
 
 
@@ -314,7 +348,8 @@ def _label_column(path: Path, columns: Sequence[str], options: ReadOptions) -> s
         return columns[0]
     raise ColumnsError(
         f"{os.fspath(path)!r} must have a column {options.label_column!r}, or one column. "
-        f"Its columns: {few(columns)}. Say which one holds the labels."
+        f"Its columns: {few(columns)}.",
+        remedy="Say which one holds the labels.",
     )
 
 
@@ -377,43 +412,43 @@ def _where(path: Path, start: int) -> Callable[[int], str]:
     return lambda row: f"row {start + row} of {os.fspath(path)!r}"
 
 
-class OwnLabels:
-    """Labels of files of their own, handed out as many at a time as there are scores."""
+class LabelSequence:
+    """Labels of one or several files, taken as many at a time as there are scores."""
 
     def __init__(self, files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> None:
         self._blocks = _encoded(files, coder, rows)
-        self._held: list[Vector] = []
-        self.taken = 0
+        self._waiting: list[Vector] = []
+        self.n_taken = 0
 
     def take(self, n: int) -> Vector | None:
         """Return the next ``n`` labels, or None where there are fewer."""
-        held = sum(map(len, self._held))
-        while held < n:
-            part = next(self._blocks, None)
-            if part is None:
-                self.taken += held
+        n_waiting = sum(map(len, self._waiting))
+        while n_waiting < n:
+            block = next(self._blocks, None)
+            if block is None:
+                self.n_taken += n_waiting
                 return None
-            self._held.append(part)
-            held += len(part)
-        whole = np.concatenate(self._held) if len(self._held) != 1 else self._held[0]
-        self._held = [whole[n:]] if held > n else []
-        self.taken += n
+            self._waiting.append(block)
+            n_waiting += len(block)
+        whole = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
+        self._waiting = [whole[n:]] if n_waiting > n else []
+        self.n_taken += n
         return whole[:n]
 
-    def drop(self, n: int) -> None:
-        """Let the next ``n`` labels go, or all where there are fewer."""
+    def skip(self, n: int) -> None:
+        """Pass over the next ``n`` labels, or all where there are fewer."""
         while n > 0:
-            part = self._held.pop(0) if self._held else next(self._blocks, None)
-            if part is None:
+            block = self._waiting.pop(0) if self._waiting else next(self._blocks, None)
+            if block is None:
                 return
-            if len(part) > n:
-                self._held.insert(0, part[n:])
-            self.taken += min(n, len(part))
-            n -= len(part)
+            if len(block) > n:
+                self._waiting.insert(0, block[n:])
+            self.n_taken += min(n, len(block))
+            n -= len(block)
 
-    def rest(self) -> int:
-        """Return how many labels are left, and let them go."""
-        return sum(map(len, self._held)) + sum(map(len, self._blocks))
+    def count_rest(self) -> int:
+        """Return how many labels are left, and read them all."""
+        return sum(map(len, self._waiting)) + sum(map(len, self._blocks))
 
 
 def _encoded(files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> Iterator[Vector]:
@@ -421,7 +456,7 @@ def _encoded(files: Sequence[LabelFile], coder: LabelCoder, rows: int) -> Iterat
         row = 0
 
         def where(i: int, file: LabelFile = file) -> str:
-            return f"{file.place(row + i)} of {os.fspath(file.path)!r}"  # noqa: B023 - asked at once
+            return f"{file.place(row + i)} of {os.fspath(file.path)!r}"  # noqa: B023 - used at once
 
         for labels in file.blocks(rows):
             yield coder.encode(labels, where)

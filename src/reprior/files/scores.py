@@ -1,4 +1,8 @@
-"""Score files of any format, opened as one re-iterable source of chunks."""
+"""Open score files of any format as one re-iterable source of chunks.
+
+:func:`open_scores` reads headers and checks that the files go together; :class:`ScoreFile` reads
+the samples, as often as wanted.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,15 @@ import numpy as np
 from reprior.core.ahead import read_ahead
 from reprior.core.checks import check_choice, check_kind
 from reprior.exceptions import (
+    Argument,
     FileFormatError,
     LabelsError,
     OptionError,
+    Reference,
     RepriorError,
     ScoresError,
 )
-from reprior.files.chunks import UNREADABLE, Chunk, Group, LeftOut, Place, Walk, label_mismatch
+from reprior.files.chunks import UNREADABLE, Chunk, Group, LeftOut, Place, Walk
 from reprior.files.detect import detect_format
 from reprior.files.formats.interface import (
     ColumnsError,
@@ -40,15 +46,12 @@ from reprior.files.text_files import as_class_names
 __all__ = [
     "MAX_BYTES",
     "MAX_ROWS",
-    "Opened",
     "ScoreFile",
     "expand_paths",
     "none_left",
-    "odd_pair",
-    "open_all",
     "open_reader",
     "open_scores",
-    "refuse_twice",
+    "refuse_repeated_files",
 ]
 
 
@@ -149,10 +152,13 @@ def open_scores(
         labels_name=labels_name,
     )
     label_paths = [] if labels is None or not with_labels else expand_paths(labels, "labels")
-    opened = open_all(
-        expand_paths(paths, "paths"), label_paths, options, _label_opener(options, ignore_index),
+    opened = _open_all(
+        expand_paths(paths, "paths"),
+        label_paths,
+        options,
+        _label_opener(options, ignore_index),
         skip=skip_unreadable,
-    )  # fmt: skip
+    )
     return ScoreFile(
         opened.readers,
         opened.labels,
@@ -165,7 +171,7 @@ def open_scores(
         unopened=opened.left_out,
         notes=opened.notes,
         reordered=opened.reordered,
-        reading=options,
+        options=options,
     )
 
 
@@ -187,35 +193,43 @@ def expand_paths(paths: PathLike | Sequence[PathLike], name: str) -> list[Path]:
     A path that exists is itself, even with a star in its name. A pattern gives its files sorted.
     """
     given: Any = paths
-    one = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
-    listed: list[Any] = [given] if one else list(given)
-    if not all(isinstance(item, str | os.PathLike) for item in listed):
+    is_one = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
+    items: list[Any] = [given] if is_one else list(given)
+    if not all(isinstance(item, str | os.PathLike) for item in items):
         raise OptionError(
-            f"`{name}` must be a path, a pattern or a list of these. Got "
-            f"{type(paths).__name__}. Arrays go to the functions of the library as they are."
+            argument=name,
+            rule="must be a path, a pattern or a list of these",
+            got=type(paths).__name__,
+            remedy="Arrays go to the functions of the library as they are.",
         )
-    if not listed:
-        raise OptionError(f"`{name}` must name at least one file. Got none. Name one.")
-    found: list[Path] = []
-    for item in listed:
+    if not items:
+        raise OptionError(
+            argument=name, rule="must name at least one file", got="none", remedy="Name one."
+        )
+    expanded: list[Path] = []
+    for item in items:
         text = os.fspath(item)
         _refuse_url(name, text)
         if os.path.lexists(text) or not glob.has_magic(text):
-            found.append(Path(text))
+            expanded.append(Path(text))
             continue
         matches = sorted(glob.glob(text, recursive=True))
         if not matches:
             raise FileNotFoundError(2, "no file matches the pattern", text)
-        found.extend(map(Path, matches))
-    return found
+        expanded.extend(map(Path, matches))
+    return expanded
 
 
 def _refuse_url(name: str, text: str) -> None:
     if _URL.match(text) and not os.path.lexists(text):
-        what = "Score files" if name == "paths" else f"`{name}`"
+        files: str | Argument = "Score files" if name == "paths" else Argument(name)
         raise OptionError(
-            f"{what} must be files of this machine. Got the URL {text!r}. Copy the files here; "
-            f"of URLs, reprior fit --engine dask and engines.dask_fit read scores and labels."
+            [files, " must be files of this machine."],
+            got=f"the URL {text!r}",
+            remedy=(
+                "Copy the files here; of URLs, reprior fit --engine dask and engines.dask_fit "
+                "read scores and labels."
+            ),
         )
 
 
@@ -225,21 +239,26 @@ def _common_names(
     """Return the class names of all files; refuse files of other classes or formats."""
     first = readers[0]
     for other in readers[1:]:
-        for words, a, b in (
+        for property_name, a, b in (
             ("format", first.format, other.format),
             ("classes, in one order", first.class_names, other.class_names),
             ("shape per sample", first.row_shape, other.row_shape),
         ):
             if a != b:
                 raise FileFormatError(
-                    f"Several score files must have the same {words}. Got "
-                    f"{_difference(first, a, other, b)} Read them one by one, or make them alike."
+                    f"Several score files must have the same {property_name}.",
+                    got=_difference(first, a, other, b),
+                    remedy=[
+                        *_hint_on_tables(first, other, property_name),
+                        "Read them one by one, or make them alike.",
+                    ],
                 )
         if first.has_labels != other.has_labels:
             without = other if first.has_labels else first
             raise FileFormatError(
-                f"Several score files must all have labels, or none. {os.fspath(without.path)!r} "
-                f"has none. Add them, or pass labels in files of their own."
+                f"Several score files must all have labels, or none. "
+                f"{os.fspath(without.path)!r} has none.",
+                remedy="Add them, or pass labels in files of their own.",
             )
     written = first.class_names
     if given is not None and written is not None and set(given) == set(written):
@@ -248,22 +267,37 @@ def _common_names(
 
 
 def _difference(first: Reader, a: Any, other: Reader, b: Any) -> str:
-    """Say in what two files differ: of class names, which of them only one file has."""
-    named = first.class_names == a and other.class_names == b and a is not None and b is not None
-    alone = apart({first.path: a, other.path: b}) if named else ""
-    if not alone:
-        sides = ((a, first), (b, other))
-        return " and ".join(f"{_brief(v)} in {os.fspath(r.path)!r}" for v, r in sides) + "."
-    tables = " Every numeric column of a table is a class, unless `classes` names these."
-    return f"{alone}.{tables if isinstance(other, TableReader) else ''}"
+    """Return in what two files differ: of class names, which of them only one file has."""
+    alone = _names_alone(first, other) if a == first.class_names else ""
+    sides = ((a, first), (b, other))
+    return alone or " and ".join(f"{_brief(v)} in {os.fspath(r.path)!r}" for v, r in sides)
+
+
+def _names_alone(first: Reader, other: Reader) -> str:
+    if first.class_names is None or other.class_names is None:
+        return ""
+    return apart({first.path: first.class_names, other.path: other.class_names})
+
+
+def _hint_on_tables(first: Reader, other: Reader, property_name: str) -> list[str | Reference]:
+    is_on_names = property_name.startswith("classes") and bool(_names_alone(first, other))
+    if not is_on_names or not isinstance(other, TableReader):
+        return []
+    return [
+        "Every numeric column of a table is a class, unless ",
+        Argument("classes"),
+        " names these. ",
+    ]
 
 
 def _refuse_order(reader: Reader, given: tuple[str, ...], written: tuple[str, ...]) -> None:
     """Refuse class names in another order than that of the arrays. Tables are re-ordered."""
     if given != written and reader.format not in ("csv", "parquet"):
         raise OptionError(
-            f"`classes` must be in the order of the scores. Got {few(given)}, and "
-            f"{os.fspath(reader.path)!r} states {few(written)}. Leave `classes` out, or reorder it."
+            argument="classes",
+            rule="must be in the order of the scores",
+            got=f"{few(given)}, and {os.fspath(reader.path)!r} states {few(written)}",
+            remedy=["Leave ", Argument("classes"), " out, or reorder it."],
         )
 
 
@@ -281,17 +315,18 @@ def _common_kind(readers: Sequence[Reader], given: str | None) -> str | None:
             continue
         if kind is not None and kind != reader.kind:
             raise OptionError(
-                f"`kind` must be what the file states. Got {kind!r}, and "
-                f"{os.fspath(reader.path)!r} states {reader.kind!r}. "
-                f"Leave `kind` out, or write the file again."
+                argument="kind",
+                rule="must be what the file states",
+                got=f"{kind!r}, and {os.fspath(reader.path)!r} states {reader.kind!r}",
+                remedy=["Leave ", Argument("kind"), " out, or write the file again."],
             )
         kind = reader.kind
     return kind
 
 
 @dataclass(eq=False)
-class Opened:
-    """The files that have something to read, and what is to be said of the others."""
+class _Opened:
+    """The files that have something to read, and notes about the others."""
 
     readers: list[Reader] = field(default_factory=list)
     labels: list[LabelFile] = field(default_factory=list)
@@ -302,59 +337,61 @@ class Opened:
 
 def open_reader(path: Path, options: ReadOptions) -> Reader:
     """Open one file by the module of its format."""
-    found = detect_format(path)
-    module = importlib.import_module(f"reprior.files.formats.{found}")
-    return cast(Reader, getattr(module, f"open_{found}")(path, options))
+    file_format = detect_format(path)
+    module = importlib.import_module(f"reprior.files.formats.{file_format}")
+    return cast(Reader, getattr(module, f"open_{file_format}")(path, options))
 
 
-def open_all(
+def _open_all(
     paths: Sequence[Path],
     label_paths: Sequence[Path],
     options: ReadOptions,
     open_label: Callable[[Path, Reader], LabelFile],
     *,
     skip: bool,
-) -> Opened:
+) -> _Opened:
     """Open score files and the files of their labels.
 
-    An empty one among several is passed over with a note, and with ``skip`` one that cannot be
+    An empty one among several is skipped with a note, and with ``skip`` one that cannot be
     opened too. Where there is a label file for each, that one goes with it. Columns of tables are
     taken in the order of the first.
     """
-    refuse_twice(paths, label_paths)
-    found, paired = Opened(), len(paths) == len(label_paths)
-    nothing: NoRowsError | None = None
+    refuse_repeated_files(paths, label_paths)
+    opened = _Opened()
+    is_paired = len(paths) == len(label_paths)
+    first_without_rows: NoRowsError | None = None
     for i, path in enumerate(paths):
         try:
-            own = open_reader(path, options)
-            reader = _in_order(own, found.readers, options)
-            label = open_label(label_paths[i], reader) if paired else None
+            original = open_reader(path, options)
+            reader = _in_order_of(opened.readers, original, options)
+            label = open_label(label_paths[i], reader) if is_paired else None
         except NoRowsError as error:
-            nothing = nothing or error
-            found.notes.append(_passed_by(path))
+            first_without_rows = first_without_rows or error
+            opened.notes.append(_skipped(path))
             continue
         except UNREADABLE as error:
             if not skip or isinstance(error, ColumnsError):
                 raise
-            _refuse_gap(path, label_paths, paired, error)
-            found.left_out.append(LeftOut(path, None, str(error)))
+            if label_paths and not is_paired:
+                raise _gap(path, error) from error
+            opened.left_out.append(LeftOut.because_of(error, path))
             continue
         if reader.n_rows == 0 and len(paths) > 1:
-            found.notes.append(_passed_by(path))
+            opened.notes.append(_skipped(path))
             continue
-        found.readers.append(reader)
-        if reader is not own and found.reordered is None:
-            found.reordered = path
+        opened.readers.append(reader)
+        if reader is not original and opened.reordered is None:
+            opened.reordered = path
         if label is not None:
-            found.labels.append(label)
-    if not found.readers:
-        raise nothing or none_left(paths, found.left_out)
-    if not paired:
-        found.labels = [open_label(path, found.readers[0]) for path in label_paths]
-    return found
+            opened.labels.append(label)
+    if not opened.readers:
+        raise first_without_rows or none_left(paths, opened.left_out)
+    if not is_paired:
+        opened.labels = [open_label(path, opened.readers[0]) for path in label_paths]
+    return opened
 
 
-def refuse_twice(
+def refuse_repeated_files(
     paths: Sequence[str | os.PathLike[str]],
     labels: Sequence[str | os.PathLike[str] | None] = (),
 ) -> None:
@@ -363,17 +400,18 @@ def refuse_twice(
     Where each has a file of labels of its own, that one must be the same too. URLs are compared as
     they are written.
     """
-    own = labels if len(labels) == len(paths) else [None] * len(paths)
+    paired = labels if len(labels) == len(paths) else [None] * len(paths)
     seen: dict[tuple[str, str], str] = {}
-    for path, label in zip((os.fspath(path) for path in paths), own, strict=True):
+    for path, label in zip((os.fspath(path) for path in paths), paired, strict=True):
         key = (_real(path), "" if label is None else _real(os.fspath(label)))
         if key in seen:
             twice = f"{path!r} twice"
             if seen[key] != path:
                 twice = f"{seen[key]!r} and {path!r}, which are the same file"
             raise OptionError(
-                f"Score files must be named once each. Got {twice}: its samples would count twice. "
-                f"Name it once; where patterns overlap, narrow one of them."
+                "Score files must be named once each.",
+                got=f"{twice}: its samples would count twice",
+                remedy="Name it once; where patterns overlap, narrow one of them.",
             )
         seen[key] = path
 
@@ -382,44 +420,46 @@ def _real(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
 
 
-def _in_order(reader: Reader, before: Sequence[Reader], options: ReadOptions) -> Reader:
+def _in_order_of(before: Sequence[Reader], reader: Reader, options: ReadOptions) -> Reader:
     """Return a table with its class columns, found by name, in the order of the first table's."""
     if not before or not isinstance(reader, TableReader):
         return reader
-    names, mine = before[0].class_names, reader.class_names
-    if names is None or mine is None or names == mine or set(names) != set(mine):
+    names = before[0].class_names
+    own_names = reader.class_names
+    if names is None or own_names is None or names == own_names or set(names) != set(own_names):
         return reader
-    if reader.plan.scores != mine:  # a list, or columns that have other names than the classes
+    if reader.plan.scores != own_names:  # a list, or columns that have other names than the classes
         return reader
     return open_reader(reader.path, replace(options, classes=names))
 
 
-def _passed_by(path: Path) -> str:
+def _skipped(path: Path) -> str:
     return f"{os.fspath(path)!r} has no rows, and is passed by."
 
 
-def _refuse_gap(
-    path: Path, label_paths: Sequence[Path], paired: bool, error: BaseException
-) -> None:
-    """Refuse to leave a file out whose labels stand among those of others."""
-    if label_paths and not paired:
-        raise FileFormatError(
-            f"{os.fspath(path)!r} cannot be left out: the labels of all files are one sequence, "
-            f"and how many of them are its own is not known. Give a file of labels for each file "
-            f"of scores. It cannot be read because: {error}"
-        ) from error
+def _gap(path: Path, error: BaseException) -> FileFormatError:
+    """Return the error for leaving a file out whose labels stand among those of others."""
+    return FileFormatError(
+        f"{os.fspath(path)!r} cannot be left out: the labels of all files are one sequence, "
+        f"and how many of them are its own is not known.",
+        remedy=(
+            f"Give a file of labels for each file of scores. It cannot be read because: {error}"
+        ),
+    )
 
 
 def none_left(paths: Sequence[Path], left_out: Sequence[LeftOut]) -> FileFormatError:
     """Return the error for files of which none can be read, or none has rows."""
     if left_out:
         return FileFormatError(
-            f"At least one score file must be readable. Got {len(paths)}, and none is. "
-            f"The first one: {left_out[0].reason}"
+            "At least one score file must be readable.",
+            got=f"{len(paths)}, and none is",
+            remedy=f"The first one: {left_out[0].reason}",
         )
     return NoRowsError(
-        f"Score files must have rows. Got none in any of {len(paths)} files. "
-        f"Check that they were written to their end."
+        "Score files must have rows.",
+        got=f"none in any of {len(paths)} files",
+        remedy="Check that they were written to their end.",
     )
 
 
@@ -481,35 +521,41 @@ class ScoreFile:
         unopened: Sequence[LeftOut] = (),
         notes: Sequence[str] = (),
         reordered: Path | None = None,
-        reading: ReadOptions | None = None,
+        options: ReadOptions | None = None,
     ) -> None:
         first = readers[0]
-        self.skip_unreadable, self._unopened = skip_unreadable, tuple(unopened)
-        self._broken: tuple[LeftOut, ...] = ()
-        self.readers, self._label_files = tuple(readers), tuple(label_files)
+        self.readers = tuple(readers)
         self.paths = tuple(reader.path for reader in readers)
         self.label_paths = tuple(file.path for file in label_files)
-        self.format, self.kind, self.class_names = first.format, kind, class_names
+        self.format = first.format
+        self.kind = kind
+        self.class_names = class_names
+        self.columns = first.columns
         self.dtype = np.result_type(*(reader.dtype for reader in readers))
         self.has_labels = bool(label_files) or first.has_labels
         self.has_weight = first.has_weight
         self.label_dtype = label_files[0].dtype if label_files else first.label_dtype
-        self.columns = first.columns
-        self._counted: int | None = None
+        self.skip_unreadable = skip_unreadable
+        self._label_files = tuple(label_files)
+        self._labels_as = labels_as
+        self._ignore_index = ignore_index
+        self._reordered = reordered
+        self._options = options or ReadOptions()
+        self._unopened = tuple(unopened)
+        self._broken: tuple[LeftOut, ...] = ()
+        self._n_counted: int | None = None
         self.class_axis = self._find_class_axis(class_axis)
         self.n_classes = self._count_classes()
-        self._labels_as, self._ignore, self._turned = labels_as, ignore_index, reordered
         self.ignore_index = self._coder().ignored
-        self._reading = reading or ReadOptions()
         self.notes = (*notes, *self._make_notes())
         self._check_rows()
 
     @property
     def n_samples(self) -> int | None:
         """Number of samples, where it is known."""
-        if self._counted is None:
-            self._counted = _total(self.readers)
-        return self._counted
+        if self._n_counted is None:
+            self._n_counted = _total(self.readers)
+        return self._n_counted
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -534,10 +580,14 @@ class ScoreFile:
             return
         where = "an array 'labels'" if self.format in ("npz", "zarr") else "a column 'label'"
         inside = "" if self.format == "npy" else f", or {where}"
-        there = f" It has {few(self.columns)}." if self.columns else ""
+        columns = f" It has {few(self.columns)}." if self.columns else ""
         raise LabelsError(
-            f"`labels` must be given. {os.fspath(self.paths[0])!r} has none.{there} "
-            f"Pass labels in a file of their own{inside}."
+            argument="labels",
+            rule="must be given",
+            remedy=(
+                f"{os.fspath(self.paths[0])!r} has none.{columns} "
+                f"Pass labels in a file of their own{inside}."
+            ),
         )
 
     def chunks(
@@ -554,35 +604,43 @@ class ScoreFile:
         """
         if max_bytes < 1:
             raise OptionError(
-                f"`max_bytes` must be positive. Got {max_bytes}. Leave it out, or raise it."
+                argument="max_bytes",
+                rule="must be positive",
+                got=f"{max_bytes}",
+                remedy="Leave it out, or raise it.",
             )
         row_bytes = self.dtype.itemsize * _size(self.readers[0].row_shape)
         rows = max(1, min(max_bytes // max(1, row_bytes), MAX_ROWS))
         walk = Walk(
-            self._groups(), self._coder(), rows=rows, dtype=self.dtype, after=after,
-            check_labels=self._check_label_shape, class_axis=self.class_axis,
-            skip=self.skip_unreadable, look=look,
-        )  # fmt: skip
+            self._groups(),
+            self._coder(),
+            rows=rows,
+            dtype=self.dtype,
+            after=after,
+            check_labels=self._check_label_shape,
+            class_axis=self.class_axis,
+            skip=self.skip_unreadable,
+            look=look,
+        )
         chunks = walk.chunks()
-        alone = self.n_samples is not None and self.n_samples <= rows
-        yield from chunks if alone else read_ahead(chunks)
+        is_one_chunk = self.n_samples is not None and self.n_samples <= rows
+        yield from chunks if is_one_chunk else read_ahead(chunks)
         if walk.start == 0:
-            gone = (*self._unopened, *walk.left_out)
-            raise none_left(self.paths, gone) if gone else no_rows(self.paths[0])
-        self._counted, self._broken = walk.start, tuple(walk.left_out)
+            left_out = (*self._unopened, *walk.left_out)
+            raise none_left(self.paths, left_out) if left_out else no_rows(self.paths[0])
+        self._n_counted = walk.start
+        self._broken = tuple(walk.left_out)
 
     @property
     def reading(self) -> dict[str, Any]:
         """What decides which samples are read of the files, and what they mean."""
-        names, ignored = (
-            ("label_column", "weight_column", "scores_name", "labels_name"),
-            self._ignore,
-        )
+        names = ("label_column", "weight_column", "scores_name", "labels_name")
+        ignored = None if self._ignore_index is None else str(self._ignore_index)
         return {
-            **{name: getattr(self._reading, name) for name in names},
+            **{name: getattr(self._options, name) for name in names},
             "labels_as": self._labels_as,
             "class_names": None if self.class_names is None else list(self.class_names),
-            "ignored label": None if ignored is None else str(ignored),
+            "ignored label": ignored,
             "skip_unreadable": self.skip_unreadable,
         }
 
@@ -599,25 +657,28 @@ class ScoreFile:
 
     def _coder(self) -> LabelCoder:
         return LabelCoder(
-            self.class_names, self.n_classes, self._ignore, self._labels_as, self._turned
+            self.class_names, self.n_classes, self._ignore_index, self._labels_as, self._reordered
         )
 
     def _find_class_axis(self, given: int | None) -> int:
-        ndim = 1 + len(self.readers[0].row_shape)
         shape = self.readers[0].row_shape
+        ndim = 1 + len(shape)
         inside = given is None or -ndim <= given < ndim
         if ndim > 1 and given is not None and not (inside and given % ndim in (1, ndim - 1)):
             raise OptionError(
-                f"`class_axis` must be 1 or -1 for scores of shape {_shape_of_all(shape)}. "
-                f"Got {given!r}. Samples come first; classes are second or last."
+                argument="class_axis",
+                rule=f"must be 1 or -1 for scores of shape {_shape_of_all(shape)}",
+                got=f"{given!r}",
+                remedy="Samples come first; classes are second or last.",
             )
         if len(shape) < 2:
             return -1
         if given is not None:
             return 1 if given % ndim == 1 else -1
-        labels, names = self._label_shape(), self.class_names
-        if labels is not None:
-            return -1 if labels == shape[:-1] != shape[1:] else 1
+        names = self.class_names
+        label_shape = self._label_shape()
+        if label_shape is not None:
+            return -1 if label_shape == shape[:-1] != shape[1:] else 1
         return -1 if names is not None and shape[-1] == len(names) != shape[0] else 1
 
     def _label_shape(self) -> tuple[int, ...] | None:
@@ -633,15 +694,21 @@ class ScoreFile:
         n = shape[self.class_axis if self.class_axis == -1 else 0] if shape else 1
         if n == 0 or 0 in shape:
             raise ScoresError(
-                f"`scores` must have a number per class. Got shape {self.shape} in {path!r}. "
-                f"Save an array of shape (samples, classes)."
+                argument="scores",
+                rule="must have a number per class",
+                got=f"shape {self.shape} in {path!r}",
+                remedy="Save an array of shape (samples, classes).",
             )
         n = 2 if n == 1 else n
         if self.class_names is not None and len(self.class_names) != n:
             raise FileFormatError(
-                f"`classes` must name every class once. Got {len(self.class_names)} names "
-                f"({few(self.class_names)}) and scores of {n} classes in {path!r}. "
-                f"Name them in the order of the scores."
+                argument="classes",
+                rule="must name every class once",
+                got=(
+                    f"{len(self.class_names)} names ({few(self.class_names)}) and scores of {n} "
+                    f"classes in {path!r}"
+                ),
+                remedy="Name them in the order of the scores.",
             )
         expected = shape[1:] if self.class_axis == 1 else shape[:-1]
         labels = self._label_shape()
@@ -649,39 +716,45 @@ class ScoreFile:
             self._check_label_shape(labels)
         return n
 
-    def _check_label_shape(self, found: tuple[int, ...]) -> None:
+    def _check_label_shape(self, label_shape: tuple[int, ...]) -> None:
         shape = self.readers[0].row_shape
         expected = shape[1:] if self.class_axis == 1 else shape[:-1]
-        if tuple(found) != tuple(expected):
+        if tuple(label_shape) != tuple(expected):
             raise LabelsError(
-                f"`labels` must have the shape of the scores without the class axis, "
-                f"{_shape_of_all(expected)}. Got {_shape_of_all(found)} and scores of shape "
-                f"{_shape_of_all(shape)} in {os.fspath(self.paths[0])!r}. "
-                f"Save one class index per sample, or per pixel."
+                argument="labels",
+                rule=(
+                    f"must have the shape of the scores without the class axis, "
+                    f"{_shape_of_all(expected)}"
+                ),
+                got=(
+                    f"{_shape_of_all(label_shape)} and scores of shape {_shape_of_all(shape)} in "
+                    f"{os.fspath(self.paths[0])!r}"
+                ),
+                remedy="Save one class index per sample, or per pixel.",
             )
 
     def _check_rows(self) -> None:
-        scores = self.n_samples
-        if scores == 0:
+        if self.n_samples == 0:
             raise no_rows(self.paths[0])
         for group in self._groups():
-            scores, labels = _total(group.readers), _total(group.files)
-            if group.files and scores is not None and labels is not None and scores != labels:
-                raise LabelsError(label_mismatch(labels, scores, group))
+            n_rows = _total(group.readers)
+            n_labels = _total(group.files)
+            if group.files and n_rows is not None and n_labels is not None and n_rows != n_labels:
+                raise group.mismatch(n_labels, n_rows)
 
-    def _reordered(self) -> Reader | None:
+    def _first_reordered(self) -> Reader | None:
         """The first file by the order of whose columns integer labels would mean other classes."""
         if self.format not in ("csv", "parquet"):
             return None
         names = self.class_names or ()
         known = set(names)
         for reader in self.readers:
-            there = tuple(name for name in reader.columns if name in known)
-            if len(there) == len(names) and there != names:
-                return None if self._named() else reader
+            columns = tuple(name for name in reader.columns if name in known)
+            if len(columns) == len(names) and columns != names:
+                return None if self._labels_are_names() else reader
         return None
 
-    def _named(self) -> bool:
+    def _labels_are_names(self) -> bool:
         """Whether labels are written as names: the first of them tell it, as all are alike."""
         first = self.readers[0]
         try:
@@ -689,7 +762,7 @@ class ScoreFile:
                 labels = next(self._label_files[0].blocks(FIRST_ROWS), None)
             else:
                 labels = first.first_labels(FIRST_ROWS) if isinstance(first, TableReader) else None
-        except RepriorError:  # said when they are read, or left out
+        except RepriorError:  # raised when they are read, or left out
             return False
         return labels is not None and self._coder().are_names(labels)
 
@@ -708,13 +781,14 @@ class ScoreFile:
             )
         if self._label_files and self.readers[0].has_labels:
             yield "Labels were read from their own file; those beside the scores were left aside."
-        odd = [(a, b) for a, b in zip(self.paths, self.label_paths, strict=False) if odd_pair(a, b)]
+        pairs = zip(self.paths, self.label_paths, strict=False)
+        odd = [(a, b) for a, b in pairs if _numbers_differ(a, b)]
         if odd and len(self.paths) == len(self.label_paths) > 1:
             yield (
                 f"Labels go with scores in the order given: {os.fspath(odd[0][1])!r} with "
                 f"{os.fspath(odd[0][0])!r}. Check that they belong together."
             )
-        reordered = self._reordered() if self.has_labels and self._turned is None else None
+        reordered = self._first_reordered() if self.has_labels and self._reordered is None else None
         if reordered is not None:
             yield (
                 f"The class columns of {os.fspath(reordered.path)!r} stand in another order; "
@@ -742,16 +816,18 @@ def _shape_of_all(row_shape: Sequence[int]) -> str:
     return f"(samples, {inner})" if row_shape else "(samples,)"
 
 
-def odd_pair(scores: Path, labels: Path) -> bool:
+def _numbers_differ(scores: Path, labels: Path) -> bool:
     """Whether the numbers in two names do not go together.
 
     Examples
     --------
-    >>> odd_pair(Path("resnet50-2.npy"), Path("labels-002.csv"))
+    >>> _numbers_differ(Path("resnet50-2.npy"), Path("labels-002.csv"))
     False
-    >>> odd_pair(Path("scores-2.npy"), Path("labels-3.npy"))
+    >>> _numbers_differ(Path("scores-2.npy"), Path("labels-3.npy"))
     True
     """
-    mine, theirs = ([int(n) for n in re.findall(r"\d+", path.stem)] for path in (scores, labels))
-    common = min(len(mine), len(theirs))
-    return common > 0 and mine[-common:] != theirs[-common:]
+    of_scores, of_labels = (
+        [int(n) for n in re.findall(r"\d+", path.stem)] for path in (scores, labels)
+    )
+    common = min(len(of_scores), len(of_labels))
+    return common > 0 and of_scores[-common:] != of_labels[-common:]
