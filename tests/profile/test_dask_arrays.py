@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tuning.shared import assert_same_counts, random_case, switch_multiset
 
+from reprior.core.logspace import FEW_SCORES
 from reprior.core.threads import shares_out
 from reprior.exceptions import (
     LabelsError,
@@ -23,10 +24,10 @@ from reprior.exceptions import (
     RepriorWarning,
     ScoresError,
 )
-from reprior.profile import dask_arrays as lazy
 from reprior.profile.dask_arrays import (
-    EXACT,
+    FAN_IN,
     Bins,
+    DaskArrays,
     is_lazy_frame,
     join_profiles,
     lazy_column,
@@ -98,25 +99,33 @@ def test_chunks_of_unknown_sizes_go_with_labels_of_the_same(rng):
     assert_same(found, case.rows(kept).profile())
 
 
-def test_work_is_one_task_per_chunk_and_a_tree(rng, monkeypatch):
-    case, seen, joined = random_case(rng, 100, 3), [], []
-    add, join = lazy.ProfileTally.add, lazy.join_counted
+class Sizes:
+    """A pass that notes what its blocks are, and how many results are merged at once."""
 
-    def watched(self, data):
-        seen.append((len(data.labels), type(data.scores), shares_out()))
-        add(self, data)
+    def __init__(self):
+        self.blocks, self.merged = [], []
 
-    def counted(found, bins=EXACT):
-        joined.append(len(found))
-        return join(found, bins)
+    def begin(self):
+        return self
 
-    monkeypatch.setattr(lazy.ProfileTally, "add", watched)
-    monkeypatch.setattr(lazy, "join_counted", counted)
-    StrengthProfile.from_scores(
-        cut(case.scores, 5, 3), cut(case.labels, 5), source_prior=case.source
-    )
-    assert seen == [(5, np.ndarray, False)] * 20  # in one thread each
-    assert sorted(joined) == [3, 4, 8, 8]  # 20 results by 8, 8 and 4, and these three
+    def add(self, samples):
+        self.blocks.append((samples.labels.size, type(samples.scores), shares_out()))
+
+    def result(self):
+        return 1
+
+    def merge(self, results):
+        self.merged.append(len(results))
+        return sum(results)
+
+
+def test_work_is_one_task_per_chunk_and_a_tree(rng):
+    case, sizes = random_case(rng, 100, 3), Sizes()
+    arrays = DaskArrays(cut(case.scores, 5, 3), cut(case.labels, 5), None, n_classes=3)
+    with dask.config.set(scheduler="synchronous"):
+        assert arrays.run(sizes) == 20
+    assert sizes.blocks == [(5, np.ndarray, False)] * 20  # in one thread each
+    assert sorted(sizes.merged) == [3, 4, 8, 8]  # 20 results by 8, 8 and 4, and these three
 
 
 def test_tasks_run_on_the_scheduler_that_is_active(rng):
@@ -152,7 +161,7 @@ def test_a_tree_has_every_item_once_and_in_order(n):
 
     with dask.config.set(scheduler="synchronous"):
         assert tree(items, join).compute() == list(range(n))
-    assert all(size <= lazy.FAN_IN for size in sizes)
+    assert all(size <= FAN_IN for size in sizes)
 
 
 # ---------------------------------------------------------------------------- bins
@@ -282,7 +291,7 @@ def test_single_logits_that_look_like_probabilities(n):
         profile, da.full(n, 0.5, chunks=6), da.zeros(n, dtype=int, chunks=6),
         source_prior=[0.6, 0.4],
     )  # fmt: skip
-    if n < lazy.FEW_SCORES:
+    if n < FEW_SCORES:
         ask()
     else:
         with pytest.warns(RepriorWarning, match="every one of them lies in"):

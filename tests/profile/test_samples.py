@@ -107,9 +107,9 @@ def test_the_first_bad_score_is_named_as_the_user_has_it(kind, value):
 
 def test_a_row_that_no_target_class_can_take_is_named():
     scores = np.array([[0.0, 0.0, 0.0], [1.0, -np.inf, -np.inf]])
-    rows = rows_of(scores, [0, 0], possible=np.array([False, True, True]))
+    rows = rows_of(scores, [0, 0])
     with pytest.raises(ScoresError, match=r"Got scores\[1, :\], whose every possible class"):
-        rows.refuse()
+        rows.refuse(np.array([False, True, True]))
 
 
 def test_a_single_sample_is_named_without_an_axis_of_samples():
@@ -121,7 +121,6 @@ def test_a_single_sample_is_named_without_an_axis_of_samples():
         [0],
         class_axis=0,
         one_sample=True,
-        possible=np.array([0, 1]) > 0,
     )
     with pytest.raises(ScoresError, match=r"Got scores\[:\], whose every possible class"):
-        rows.refuse()
+        rows.refuse(np.array([False, True]))

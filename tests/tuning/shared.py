@@ -14,7 +14,7 @@ from reprior.core.prior import slopes as slopes_of
 from reprior.profile.constants import AFTER_ZERO
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
-from reprior.profile.samples import Rows
+from reprior.profile.samples import Samples
 
 ROUNDING = 1e-12
 """Values are means of ratios in float64 and 2**-50 fixed point: off by some 1e-15."""
@@ -90,14 +90,14 @@ class ExactCase:
         return np.unique(beside[(beside >= low) & (beside <= high)])
 
 
-def rows_of(scores: Any, labels: Any, weights: Any = None, **options: Any) -> Rows:
+def rows_of(scores: Any, labels: Any, weights: Any = None, **options: Any) -> Samples:
     settings: dict[str, Any] = {
         "kind": "logits",
         "ignore_index": None,
         "n_classes": scores.shape[-1],
         "xp": np_compat,
     }
-    return Rows(
+    return Samples(
         scores=scores,
         labels=np.asarray(labels, np.int64),
         weights=None if weights is None else np.asarray(weights, np.float64),

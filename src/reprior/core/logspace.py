@@ -23,9 +23,10 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.checks import check_kind, first_index
-from reprior.exceptions import Argument, Element, ScoresError, Setting, Text, render
+from reprior.exceptions import Argument, Element, ScoresError, Setting, render
 
 __all__ = [
+    "are_distributions",
     "as_scores",
     "log_scores",
     "log_softmax",
@@ -39,6 +40,7 @@ __all__ = [
     "sum_tolerance",
     "warn_if_probs",
     "warn_if_single_probs",
+    "warn_of_probs",
 ]
 
 FEW_SCORES = 20
@@ -179,29 +181,35 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
     if not bool((first[0] >= 0.0) & (first[0] <= 1.0)):
         return
-    if _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp):
-        warn(_declared_as_logits("row lies in [0, 1] and sums to 1", "probabilities"))
+    if are_distributions(first, 0, xp) and are_distributions(z, axis, xp):
+        warn_of_probs(single_score=False)
 
 
 def warn_if_single_probs(z: Array, *, xp: Namespace) -> None:
     """Warn where single scores of two classes, declared as logits, all lie in [0, 1]."""
     if z.shape[0] >= FEW_SCORES and bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
-        warn(_declared_as_logits("one of them lies in [0, 1]", "probabilities of the second class"))
+        warn_of_probs(single_score=True)
 
 
-def _declared_as_logits(every: str, probable: str) -> Text:
-    """Return the sentence about logits that look like probabilities."""
-    return [
-        Argument("scores"),
-        " were declared as ",
-        Setting("kind", "logits"),
-        f", but every {every}. If they are {probable}, pass ",
-        Setting("kind", "probs"),
-        ".",
-    ]
+def warn_of_probs(*, single_score: bool) -> None:
+    """Warn that what was declared as logits looks like probabilities."""
+    rule, what = "every row lies in [0, 1] and sums to 1", "probabilities"
+    if single_score:
+        rule, what = "every one of them lies in [0, 1]", "probabilities of the second class"
+    warn(
+        [
+            Argument("scores"),
+            " were declared as ",
+            Setting("kind", "logits"),
+            f", but {rule}. If they are {what}, pass ",
+            Setting("kind", "probs"),
+            ".",
+        ]
+    )
 
 
-def _are_distributions(z: Array, axis: int, xp: Namespace) -> bool:
+def are_distributions(z: Array, axis: int, xp: Namespace) -> bool:
+    """Return whether all rows lie in [0, 1] and sum to 1."""
     if not bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
         return False
     off = xp.abs(_sum(z, axis, xp) - 1.0)

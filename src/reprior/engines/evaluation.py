@@ -27,7 +27,7 @@ from reprior.files.scores import ScoreFile
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.reliability import Reliability
-from reprior.profile.samples import Block, Rows
+from reprior.profile.samples import Block, Samples
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -258,17 +258,17 @@ def _add(found: Iterable[tuple[_Sums, ...]], sides: Sequence[_Tally]) -> None:
             side.add(sums)
 
 
-def _judged(sides: Sequence[_Tally], part: Part, rows: Rows, index: Any) -> tuple[_Sums, ...]:
+def _judged(sides: Sequence[_Tally], part: Part, rows: Samples, index: Any) -> tuple[_Sums, ...]:
     """What each side does to a block of rows; bad scores are named by their place in the whole."""
     with part.located():
         try:
             block, kind = _read(rows, index)
             return tuple(side.judged(block, kind) for side in sides if block.labels.size)
         except ScoresError:
-            rows.refuse()
+            rows.refuse(part.data.target_prior > 0)
 
 
-def _read(rows: Rows, index: Any) -> tuple[Block, str]:
+def _read(rows: Samples, index: Any) -> tuple[Block, str]:
     """Scores of what counts of a block, (n, K) on the host, with their kind.
 
     They are as they were given, so that their posterior is that of ``predict_proba``. But
@@ -276,7 +276,7 @@ def _read(rows: Rows, index: Any) -> tuple[Block, str]:
     """
     coarse = rows.tolerance > ROW_SUM_TOLERANCE
     raw = replace(rows, kind="logits")
-    block = rows.read(index) if coarse else raw.read(index, look=False)
+    block = rows.read(index) if coarse else raw.read(index, check=False)
     return block._replace(scores=to_numpy(block.scores)), "logits" if coarse else rows.kind
 
 

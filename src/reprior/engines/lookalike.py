@@ -7,7 +7,7 @@ from typing import Any
 
 from reprior.core.logspace import FEW_SCORES, ROW_SUM_TOLERANCE
 from reprior.exceptions import RepriorWarning
-from reprior.profile.samples import Rows
+from reprior.profile.samples import Samples
 
 __all__ = ["Lookalike"]
 
@@ -19,7 +19,7 @@ class Lookalike:
         self.possible = kind == "logits"
         self.single, self.n_samples = False, 0
 
-    def see(self, rows: Rows, single: bool) -> None:
+    def see(self, rows: Samples, single: bool) -> None:
         """Look at one more part; ``single`` tells of one score per sample, expanded to two."""
         z = rows.scores[..., 1:] if single else rows.scores
         self.look(z, rows.labels.size, single, rows.xp)

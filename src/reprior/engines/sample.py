@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import constant, is_numpy_namespace, to_numpy
-from reprior.profile.samples import Rows
+from reprior.profile.samples import Samples
 
 __all__ = ["RowSample"]
 
@@ -28,7 +28,7 @@ class RowSample:
         self._columns: list[tuple[Vector, ...]] = []
         self._limit, self._n = 1.0, 0
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Samples) -> None:
         """Let the samples that count take part in the draw."""
         left_out = rows.left_out()
         key = self._draw.random(rows.labels.size)
@@ -79,7 +79,7 @@ class RowSample:
         self._columns, self._n = [(key, *rest)], key.size
 
 
-def _gathered(rows: Rows, index: Vector) -> Any:
+def _gathered(rows: Samples, index: Vector) -> Any:
     """Scores (n, K) of some samples; the others, which may lie strided, are not copied."""
     where = np.unravel_index(index, rows.labels.shape)
     if is_numpy_namespace(rows.xp):

@@ -11,24 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import namespace
 from reprior.core.binary import is_single_score
-from reprior.core.checks import check_class_axis
+from reprior.core.checks import check_class_axis, check_kind
 from reprior.core.logspace import (
     FEW_SCORES,
-    _are_distributions,
+    are_distributions,
     warn_if_probs,
     warn_if_single_probs,
 )
 from reprior.core.threads import one_thread
 from reprior.exceptions import LabelsError, RepriorError, ScoresError, require
-from reprior.profile.merging import PackedProfile, ProfileSum, merged
-from reprior.profile.reading import anything_counts, check_problem, refuse_nothing
+from reprior.profile.merging import PackedProfile, ProfileSum
+from reprior.profile.reading import anything_counts
+from reprior.profile.samples import Priors, Samples
+from reprior.profile.source import EXACT, Bins, Pass, ProfilePass, join_profiles
 
 if TYPE_CHECKING:
     from reprior.profile.data import TuningData
@@ -40,6 +42,7 @@ __all__ = [
     "ArrayPieces",
     "Bins",
     "Counted",
+    "DaskArrays",
     "Found",
     "LazyPart",
     "Pieces",
@@ -53,7 +56,7 @@ __all__ = [
     "lazy_columns",
     "lazy_names",
     "lazy_parts",
-    "lazy_profile",
+    "profile_of",
     "profiled",
     "same_partitions",
     "tree",
@@ -154,6 +157,7 @@ def _place(where: tuple[int, ...], edges: Sequence[Vector]) -> str:
 
 
 Delayed: TypeAlias = Any
+Result = TypeVar("Result")
 Join: TypeAlias = Callable[[list[Any]], Any]
 
 #: How many results one task joins. More would hold as many in one worker's memory; fewer make the
@@ -161,22 +165,6 @@ Join: TypeAlias = Callable[[list[Any]], Any]
 FAN_IN = 8
 
 _INDEX = re.compile(r"\b(scores|labels|sample_weight)\[")
-
-
-class Bins(NamedTuple):
-    """From how many switches on they are summed in bins (None: never), and how wide these are."""
-
-    exact_up_to: int | None
-    resolution: float
-
-    @classmethod
-    def of(cls, resolution: float | None) -> Bins:
-        """Bins of this width from the first switch on; none for None."""
-        return EXACT if resolution is None else cls(0, resolution)
-
-
-EXACT = Bins(None, 0.0)
-"""Every switch is kept."""
 
 
 class Tally(Protocol):
@@ -220,29 +208,65 @@ class Counted(NamedTuple):
         return Found(None if self.packed is None else self.packed.unpacked(), *self[1:])
 
 
-def lazy_profile(
-    scores: Any, labels: Any, sample_weight: Any, options: dict[str, Any]
-) -> StrengthProfile | None:
-    """The profile of Dask arrays, made where their chunks are; None for any other arrays.
+@dataclass(frozen=True, eq=False)
+class DaskArrays:
+    """Labelled scores as Dask arrays, a block per chunk of the samples: a source.
 
-    Equal to the profile of the same arrays in memory, however they are cut. ``options`` are those
-    of :func:`reprior.profile.reading.read`.
+    Labels and weights are Dask's too, or NumPy's. Blocks are checked where they are.
     """
-    if not array_api_compat.is_dask_array(scores):
-        return None
-    from reprior.profile.data import TuningData
 
-    given = {name: options[name] for name in ("kind", "class_axis", "ignore_index")}
-    names = ("source_prior", "target_prior", "kind", "bounds", "resolution")
-    source, target, bounds, grid = check_problem(**{name: options[name] for name in names})
-    data = TuningData(
-        scores, labels, sample_weight, source_prior=source, target_prior=target, **given
-    )
-    found = profiled(ArrayPieces(data), bounds, Bins.of(grid))
-    if found.profile is None:
-        refuse_nothing(found.n_samples)
-    warner_of_probs(found)()
-    return found.profile
+    scores: Any
+    labels: Any
+    weights: Any
+    n_classes: int
+    kind: str = "logits"
+    class_axis: int = -1
+    ignore_index: int | None = None
+
+    def run(self, pass_: Pass[Result]) -> Result:
+        """Run a pass over all chunks, by Dask's threads or cluster, and merge what comes back."""
+        check_kind(self.kind)  # before any task
+        parts = lazy_parts(self.scores, self.labels, self.weights, class_axis=self.class_axis)
+        like = replace(self, scores=None, labels=None, weights=None)
+        shared = delayed((pass_, like), traverse=False)
+        work = delayed(_pass_on_chunk)
+        result: Result = tree([work(shared, *part) for part in parts], pass_.merge).compute()
+        return result
+
+    def samples(self, scores: Any, labels: Any, weights: Any) -> Samples:
+        """The samples of one chunk, whose arrays are computed."""
+        return Samples.of(
+            np.asarray(scores),
+            np.asarray(labels),
+            None if weights is None else np.asarray(weights),
+            n_classes=self.n_classes,
+            kind=self.kind,
+            class_axis=self.class_axis,
+            ignore_index=self.ignore_index,
+            part=True,
+        )
+
+
+def profile_of(arrays: DaskArrays, priors: Priors) -> StrengthProfile:
+    """The profile of Dask arrays, made where their chunks are.
+
+    Equal to the profile of the same arrays in memory, however they are cut.
+    """
+    profiled = arrays.run(ProfilePass(priors, Bins.of(priors.resolution)))
+    profile = profiled.required()
+    profiled.detector.warn()
+    return profile
+
+
+def _pass_on_chunk(
+    shared: tuple[Pass[Result], DaskArrays], place: str, scores: Any, labels: Any, weights: Any
+) -> Result:
+    """Run a pass over one chunk."""
+    pass_, arrays = shared
+    accumulator = pass_.begin()
+    with _placed(place), one_thread():  # the others have chunks of their own
+        accumulator.add(arrays.samples(scores, labels, weights))
+    return accumulator.result()
 
 
 def profiled(pieces: Pieces, bounds: tuple[float, float], bins: Bins) -> Found:
@@ -320,28 +344,6 @@ def join_counted(counted: Sequence[Counted], bins: Bins = EXACT) -> Counted:
     )
 
 
-def join_profiles(
-    profiles: Sequence[PackedProfile | None], bins: Bins = EXACT
-) -> PackedProfile | None:
-    """The sum of profiles, None standing for no samples.
-
-    Where there are too many switches they are summed in bins, and so is all to which such a sum
-    is added: whether the sum of all is binned does not depend on how they are joined.
-    """
-    known = [packed for packed in profiles if packed is not None]
-    if not known:
-        return None
-    limit, width = bins
-    plain = [packed.profile for packed in known]
-    binned = any(profile.resolution is not None for profile in plain)
-    if limit is None or not (binned or sum(profile.n_switches for profile in plain) > limit):
-        return PackedProfile(merged(plain))
-    total = ProfileSum(exact_up_to=0, resolution=width)
-    for packed in known:
-        total.bin_packed(packed)
-    return total.packed()
-
-
 def delayed(what: Any, *, traverse: bool = True) -> Any:
     """Dask's ``delayed``."""
     dask = require("dask", extra="dask", purpose="To work on Dask's arrays or cluster")
@@ -393,7 +395,7 @@ def _like_probs(data: TuningData, single: bool) -> bool:
     axis, xp = data.class_axis % z.ndim, namespace(z)
     # Most logits are told by one sample; all of them would be another read of the memory.
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
-    return _are_distributions(first, 0, xp) and _are_distributions(z, axis, xp)
+    return are_distributions(first, 0, xp) and are_distributions(z, axis, xp)
 
 
 def is_lazy_frame(values: Any) -> bool:

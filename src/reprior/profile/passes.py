@@ -18,7 +18,7 @@ from reprior.core.arrays import is_numpy_namespace
 from reprior.core.row_passes import cut, n_shares
 from reprior.core.threads import in_threads, n_cores, shares_out
 from reprior.profile.envelope import Envelope, Screen, envelope, screen, walk
-from reprior.profile.samples import Block, Rows
+from reprior.profile.samples import Block, Samples
 from reprior.profile.switches import Switches
 
 __all__ = ["PART_SCORES", "Counted", "Table", "run_parts", "run_pass"]
@@ -123,7 +123,7 @@ Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
 """Counts (5, K), the same weighted or None, and switches."""
 
 
-def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted:
+def run_pass(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> Counted:
     """Count all rows, and find their switches.
 
     Samples of a class that is ruled out have no part in it but their support, which says how many
@@ -131,48 +131,48 @@ def run_pass(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Counted
 
     Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
     """
-    native, blocks = _plan(rows)
-    counts, sums, switches = _run(rows, slopes, bounds, native, blocks)
-    if rows.ruled_out:
-        number, weight = rows.of_ruled_out()
+    native, blocks = _plan(samples)
+    counts, sums, switches = _run(samples, slopes, bounds, native, blocks)
+    if samples.excluded:
+        number, weight = samples.excluded_support()
         counts[Table.SUPPORT] += number
         if sums is not None:
             sums[Table.SUPPORT] += weight
     return counts, sums, switches
 
 
-def run_parts(rows: Rows, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
+def run_parts(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
     """Give what :func:`run_pass` finds, of some rows after the others; all at once if any are out.
 
     To be summed up at once: the switches of one are gone when the next is asked for. All of them
     together can be as large as the scores, and memory that is new to a process is slow.
     """
-    if rows.ruled_out:
-        yield run_pass(rows, slopes, bounds)
+    if samples.excluded:
+        yield run_pass(samples, slopes, bounds)
         return
-    native, blocks = _plan(rows)
-    crosses, weighted = bounds[0] < 0.0 < bounds[1], rows.weights is not None
+    native, blocks = _plan(samples)
+    crosses, weighted = bounds[0] < 0.0 < bounds[1], samples.weights is not None
     again = native and not crosses
     room = FIRST_ROOM + slopes.size
     rooms = [_SwitchTable(room, weighted) for _ in range(n_cores() if again else 0)]
     for start in range(0, len(blocks), BLOCKS_PER_PART):
         some = blocks[start : start + BLOCKS_PER_PART]
         if not again:
-            yield _run(rows, slopes, bounds, native, some)
+            yield _run(samples, slopes, bounds, native, some)
             continue
-        for ledger in _ledgers(rows, slopes, bounds, native, some, rooms):
+        for ledger in _ledgers(samples, slopes, bounds, native, some, rooms):
             yield ledger.counts, ledger.sums if weighted else None, ledger.closed()
 
 
-def _plan(rows: Rows) -> tuple[bool, Sequence[Any]]:
+def _plan(samples: Samples) -> tuple[bool, Sequence[Any]]:
     """Return whether the kernel takes the rows, and the blocks to read them in."""
-    on_host = is_numpy_namespace(rows.xp) or rows.view is not None
+    on_host = is_numpy_namespace(samples.xp) or samples.view is not None
     native = on_host and kernels.native is not None
-    return native, rows.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
+    return native, samples.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
 
 
 def _run(
-    rows: Rows,
+    samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
     native: bool,
@@ -180,16 +180,16 @@ def _run(
 ) -> Counted:
     low, high = bounds
     if low < 0.0 < high:
-        counts, sums, before = _run(rows, slopes, (low, 0.0), native, blocks)
-        return counts, sums, before.plus(_run(rows, slopes, (0.0, high), native, blocks)[2])
-    ledgers = _ledgers(rows, slopes, bounds, native, blocks)
+        counts, sums, before = _run(samples, slopes, (low, 0.0), native, blocks)
+        return counts, sums, before.plus(_run(samples, slopes, (0.0, high), native, blocks)[2])
+    ledgers = _ledgers(samples, slopes, bounds, native, blocks)
     counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
-    sums = None if rows.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
+    sums = None if samples.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
     return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
 
 
 def _ledgers(
-    rows: Rows,
+    samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
     native: bool,
@@ -197,13 +197,13 @@ def _ledgers(
     rooms: Sequence[_SwitchTable] = (),
 ) -> list[_Ledger]:
     """Return what each thread has counted, in a room of its own where such are given."""
-    work = partial(_count_native if native else _count_arrays, rows, slopes, bounds)
+    work = partial(_count_native if native else _count_arrays, samples, slopes, bounds)
     n_threads = 1
-    if (native or is_numpy_namespace(rows.xp)) and shares_out():
-        n_threads = n_shares(len(blocks), rows.n_scores)
+    if (native or is_numpy_namespace(samples.xp)) and shares_out():
+        n_threads = n_shares(len(blocks), samples.n_scores)
     # Made before another thread is woken: NumPy lets go of the interpreter when it clears
     # memory, and would wait until the other has no more need of it.
-    ledgers = [_Ledger.empty(slopes.size, rows.weights is not None) for _ in range(n_threads)]
+    ledgers = [_Ledger.empty(slopes.size, samples.weights is not None) for _ in range(n_threads)]
     for ledger, room in zip(ledgers, rooms, strict=False):
         ledger.room = room
     shares = [blocks[part] for part in cut(len(blocks), n_threads)]
@@ -212,7 +212,7 @@ def _ledgers(
 
 
 def _count_native(
-    rows: Rows,
+    samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
     ledger: _Ledger,
@@ -227,7 +227,7 @@ def _count_native(
         room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
         table = _SwitchTable(room + slopes.size, ledger.weighted)
     for index in blocks:
-        block = rows.read_strided(index)
+        block = samples.read_strided(index)
         row = 0
         while row < block.labels.size:
             row, used = profile(
@@ -245,14 +245,14 @@ def _count_native(
                 used,
             )
             if row < 0:
-                rows.refuse()
+                samples.refuse(np.isfinite(slopes))
             if row < block.labels.size:
                 table.double()
     ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
 
 
 def _count_arrays(
-    rows: Rows,
+    samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
     ledger: _Ledger,
@@ -263,17 +263,17 @@ def _count_arrays(
     screens: list[Screen] = []
     seen: list[Block] = []
     for index in blocks:
-        block = rows.read(index)
+        block = samples.read(index)
         if not block.labels.size:
             continue
         if everyone_plays:
-            screens.append(screen(block.scores, slopes, bounds, rows.xp))
+            screens.append(screen(block.scores, slopes, bounds, samples.xp))
             seen.append(block._replace(scores=None))
             if screens[-1].hopeless:
-                rows.refuse()
+                samples.refuse(np.isfinite(slopes))
         else:
-            found = envelope(block.scores, slopes, bounds, rows.xp)
-            ledger.add(rows.refuse() if found is None else found, block)
+            found = envelope(block.scores, slopes, bounds, samples.xp)
+            ledger.add(samples.refuse(np.isfinite(slopes)) if found is None else found, block)
     if screens:
         labels = np.concatenate([block.labels for block in seen])
         weights = None

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import Any, TypeAlias
 
+import array_api_compat
 import numpy as np
 
-from reprior.core.checks import check_finite_number
+from reprior.core.checks import check_finite_number, column_names
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
-from reprior.profile.dask_arrays import lazy_profile
 from reprior.profile.merging import ProfileSum, combined
 from reprior.profile.objective import (
     Best,
@@ -28,7 +28,7 @@ from reprior.profile.objective import (
     refuse_unlabelled,
 )
 from reprior.profile.passes import PART_SCORES, Counted, Table, run_parts, run_pass
-from reprior.profile.reading import Reading, read, rules_out
+from reprior.profile.samples import Priors, Samples, ruled_out
 from reprior.profile.sweep import Steps, sweep, value_of
 from reprior.profile.switches import Switches, SwitchTable, switch_table
 
@@ -133,39 +133,72 @@ class StrengthProfile:
             and the sum of any number of such profiles, stays small. Values at multiples of it stay
             exact.
         """
-        options: dict[str, Any] = {
-            "source_prior": source_prior, "target_prior": target_prior, "kind": kind,
-            "bounds": bounds, "class_axis": class_axis, "ignore_index": ignore_index,
-            "resolution": resolution,
-        }  # fmt: skip
-        lazy = lazy_profile(scores, labels, sample_weight, options)
-        if lazy is not None:
-            return lazy
-        return cls._of(read(scores, labels, sample_weight, **options))
+        priors = Priors.of(
+            source_prior, target_prior, bounds, resolution=resolution, classes=column_names(scores)
+        )
+        if array_api_compat.is_dask_array(scores):
+            from reprior.profile.dask_arrays import DaskArrays, profile_of
+
+            arrays = DaskArrays(
+                scores,
+                labels,
+                sample_weight,
+                n_classes=priors.n_classes,
+                kind=kind,
+                class_axis=class_axis,
+                ignore_index=ignore_index,
+            )
+            return profile_of(arrays, priors)
+        samples = Samples.of(
+            scores,
+            labels,
+            sample_weight,
+            n_classes=priors.n_classes,
+            kind=kind,
+            class_axis=class_axis,
+            ignore_index=ignore_index,
+            excluded=priors.excluded,
+        )
+        return cls.of(samples, priors)
 
     @classmethod
-    def _of(cls, reading: Reading) -> StrengthProfile:
-        width = reading.resolution
-        if width is None or reading.rows.n_scores <= PART_SCORES:
-            found = cls._counted(reading, run_pass(reading.rows, reading.slopes, reading.bounds))
-            return found if width is None else found.binned(width)
+    def of(cls, samples: Samples, priors: Priors) -> StrengthProfile:
+        """Profile samples that are checked."""
+        width = priors.resolution
+        if width is None or samples.n_scores <= PART_SCORES:
+            profile = cls._counted(priors, run_pass(samples, priors.slopes, priors.bounds))
+            return profile if width is None else profile.binned(width)
         total = ProfileSum(exact_up_to=0, resolution=width)
-        for part in cls._parts(reading):
+        for part in cls.parts(samples, priors):
             total.bin(part)
         return total.total()
 
     @classmethod
-    def _parts(cls, reading: Reading) -> Iterator[StrengthProfile]:
+    def parts(cls, samples: Samples, priors: Priors) -> Iterator[StrengthProfile]:
         """Give exact profiles of some rows after the others, each to be binned before the next."""
-        for part in run_parts(reading.rows, reading.slopes, reading.bounds):
-            yield cls._counted(reading, part)
+        for part in run_parts(samples, priors.slopes, priors.bounds):
+            yield cls._counted(priors, part)
 
     @classmethod
-    def _counted(cls, reading: Reading, found: Counted) -> StrengthProfile:
+    def _of(cls, reading: Any) -> StrengthProfile:
+        return cls.of(reading.rows, reading.priors)
+
+    @classmethod
+    def _parts(cls, reading: Any) -> Iterator[StrengthProfile]:
+        return cls.parts(reading.rows, reading.priors)
+
+    @classmethod
+    def _counted(cls, priors: Priors, counted: Counted) -> StrengthProfile:
+        counts, sums, switches = counted
         return cls(
-            source_prior=reading.source_prior, target_prior=reading.target_prior, resolution=None,
-            bounds=reading.bounds, counts=found[0], sums=found[1], switches=found[2],
-        )  # fmt: skip
+            source_prior=priors.source,
+            target_prior=priors.target,
+            resolution=None,
+            bounds=priors.bounds,
+            counts=counts,
+            sums=sums,
+            switches=switches,
+        )
 
     @property
     def n_classes(self) -> int:
@@ -376,7 +409,7 @@ class StrengthProfile:
 
     def _support(self, table: Vector) -> Vector:
         """Of the classes that there are."""
-        gone = rules_out(self.target_prior, self.bounds)
+        gone = ruled_out(self.target_prior, self.bounds)
         return np.where(gone, 0, table[Table.SUPPORT]) if gone.any() else table[Table.SUPPORT]
 
     def _metric(self, metric: str | CountMetric, name: str = "metric") -> CountMetric:

@@ -1,30 +1,63 @@
-"""Scores and labels of any layout, read as blocks of rows that a pass can count on.
+"""The container of labelled scores that every fit works on, and the priors beside it.
 
-A row that comes out of :meth:`Rows.read` is one sample with a positive weight and log-scores
-without NaN or +inf. Labels were checked before.
+:meth:`Samples.of` checks scores, labels and weights once, where they enter. From there on they keep
+this type: a pass reads them block by block, as log-scores for array code (:meth:`Samples.read`) or
+in place for the kernels (:meth:`Samples.read_strided`). Both give :class:`Block`: samples with a
+positive weight, and log-scores without NaN and +inf.
+
+:class:`Priors` holds what is not about the samples: source and target prior, slopes, bounds and
+resolution. It is checked once too, and passed beside the samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+import array_api_compat
 import numpy as np
 
 from reprior.core import kernels
-from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
-from reprior.core.checks import first_index
+from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, namespace, to_numpy
+from reprior.core.binary import expand, is_single_score, resolve_class_axis
+from reprior.core.checks import (
+    check_bounds,
+    check_finite_number,
+    check_kind,
+    check_labels,
+    check_sample_weight,
+    first_index,
+)
+from reprior.core.importance import class_support, importance_ratio
 from reprior.core.kernels import strided_rows
-from reprior.core.logspace import ROW_SUM_TOLERANCE, log_scores, refuse_scores, row_name
-from reprior.exceptions import ScoresError
+from reprior.core.labelled import Labelled
+from reprior.core.logspace import (
+    FEW_SCORES,
+    ROW_SUM_TOLERANCE,
+    are_distributions,
+    as_scores,
+    log_scores,
+    refuse_scores,
+    row_name,
+    sum_tolerance,
+    warn_if_probs,
+    warn_if_single_probs,
+    warn_of_probs,
+)
+from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.exceptions import Argument, Element, LabelsError, OptionError, ScoresError
+from reprior.profile.constants import AFTER_ZERO
 
-__all__ = ["Block", "Rows"]
+__all__ = ["Block", "Priors", "ProbabilityDetector", "Samples", "refuse_nothing", "ruled_out"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Index: TypeAlias = tuple[Any, ...]
+
+#: Scores of one kind that pass every check, for samples that are left out.
+_HARMLESS = {"logits": 0.0, "probs": 0.0, "log_probs": -1.0}
 
 
 class Block(NamedTuple):
@@ -36,31 +69,227 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Scores with the class axis last, and NumPy labels and weights of the samples' shape."""
+class Priors:
+    """The priors that scores are corrected between, and the strengths that are looked at.
+
+    Parameters
+    ----------
+    source, target : array of shape (K,)
+        P_s and P_t.
+    slopes : array of shape (K,)
+        w = log P_t − log P_s; −inf for a class of target prior 0.
+    bounds : (float, float)
+        The strengths.
+    resolution : float, optional
+        Width of the bins in which switches are summed; None keeps each.
+    label : array of shape (K,), optional
+        P_l, what the labels follow, where that is known better than by their frequencies.
+    """
+
+    source: Vector
+    target: Vector
+    slopes: Vector
+    bounds: tuple[float, float]
+    resolution: float | None = None
+    label: Vector | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source_prior: Any,
+        target_prior: Any,
+        bounds: Any,
+        *,
+        resolution: float | None = None,
+        classes: Sequence[Any] | None = None,
+    ) -> Priors:
+        """Check what does not depend on the samples: both priors, bounds and resolution.
+
+        ``classes`` are the names of the scores' columns, where they have names.
+        """
+        low, high = check_bounds(bounds)
+        if resolution is not None:
+            resolution = check_finite_number("resolution", resolution, positive=True)
+        source = as_prior(source_prior, name="source_prior", classes=classes)
+        target = as_target_prior(target_prior, n_classes=source.size, classes=classes)
+        if low < 0 and (target == 0).any():
+            gone = int(np.argmax(target == 0))
+            raise OptionError(
+                argument="bounds",
+                rule=["must not reach below 0 where ", Argument("target_prior"), " has a 0"],
+                got=[
+                    Element("bounds", (), f"({low:g}, {high:g})"),
+                    " and ",
+                    Element("target_prior", (gone,), 0),
+                ],
+                remedy="Start the bounds at 0.",
+            )
+        return cls(source, target, slopes(source, target), (low, high), resolution)
+
+    @classmethod
+    def between(
+        cls,
+        source: Vector,
+        target: Vector,
+        bounds: tuple[float, float],
+        *,
+        label: Vector | None = None,
+    ) -> Priors:
+        """Take priors and bounds that are checked already."""
+        return cls(source, target, slopes(source, target), bounds, None, label)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.source.size)
+
+    @property
+    def excluded(self) -> tuple[int, ...]:
+        """Classes whose samples are left out: see :func:`ruled_out`."""
+        return tuple(np.flatnonzero(ruled_out(self.target, self.bounds)).tolist())
+
+
+def ruled_out(target_prior: Vector, bounds: tuple[float, float]) -> Vector:
+    """Which classes do not exist: those of target prior 0, within bounds from just after 0 on.
+
+    At λ = 0 such a class is predicted as the model has it, at any strength above 0 it is not.
+    Bounds that begin just after 0 say that it never is to be, and its samples are left out.
+    """
+    gone: Vector = (target_prior == 0) & (bounds[0] == AFTER_ZERO)
+    return gone
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Labelled scores, checked: the class axis last, labels and weights in the host's memory.
+
+    Make them with :meth:`of`.
+
+    Parameters
+    ----------
+    scores : array of shape (..., K)
+        In the host's memory as NumPy, on a device of their own in their library.
+    labels : int64 array of the shape of the scores without the class axis
+        Class indices.
+    weights : float64 array of the labels' shape, or None
+        A weight per sample.
+    kind : {"logits", "probs", "log_probs"}
+        What the scores are.
+    n_classes : int
+        K.
+    ignore_index : int or None
+        The label of samples that are left out.
+    xp : namespace
+        The library of the scores.
+    class_axis : int
+        Where the class axis was: errors name indices as the user has them.
+    tolerance : float
+        How far a row of probabilities may be from 1.
+    single_score : bool
+        Whether there was one score per sample, of the second of two classes.
+    one_sample : bool
+        Whether the scores were given without an axis of samples.
+    excluded : tuple of int
+        Classes whose samples are left out, because no prediction could be right for them.
+    """
 
     scores: Array
     labels: Vector
     weights: Vector | None
     kind: str
-    ignore_index: int | None
     n_classes: int
-    xp: Namespace
-    possible: Vector | bool = True
-    """Which classes have a positive target prior."""
-    tolerance: float = ROW_SUM_TOLERANCE
-    """How far a row of probabilities may be from 1."""
+    ignore_index: int | None = None
+    xp: Namespace = np
     class_axis: int = -1
-    """Where the class axis was: errors name indices as the user has them."""
+    tolerance: float = ROW_SUM_TOLERANCE
+    single_score: bool = False
     one_sample: bool = False
-    """Whether the scores were given without an axis of samples."""
-    ruled_out: tuple[int, ...] = ()
-    """Classes whose samples are left out."""
+    excluded: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        scores: Any,
+        labels: Any,
+        sample_weight: Any = None,
+        *,
+        n_classes: int,
+        kind: str = "logits",
+        class_axis: int = -1,
+        ignore_index: int | None = None,
+        excluded: tuple[int, ...] = (),
+        part: bool = False,
+    ) -> Samples:
+        """Check everything that can be checked without a pass over the scores.
+
+        Parameters
+        ----------
+        scores, labels, sample_weight, kind, class_axis, ignore_index
+            As :meth:`reprior.StrengthProfile.from_scores` takes them.
+        n_classes : int
+            K, by the prior.
+        excluded : tuple of int
+            Classes whose samples are left out.
+        part : bool
+            Whether these are a part of a whole. Then all of them may be left out, and nothing is
+            said of logits that look like probabilities: that is a question to all parts together,
+            for :class:`ProbabilityDetector`.
+
+        Examples
+        --------
+        >>> samples = Samples.of(np.eye(2), np.array([0, 1]), n_classes=2, kind="probs")
+        >>> samples.read().labels
+        array([0, 1])
+        """
+        check_kind(kind)
+        xp, z, host_labels, weights = _one_library(
+            scores, labels, sample_weight, keep=kind == "logits"
+        )
+        z = as_scores(z, xp)
+        axis = resolve_class_axis(z.shape, n_classes, class_axis)
+        one_sample = z.ndim == 1 and n_classes != 2
+        if one_sample:
+            host_labels, weights = _at_least_1d(host_labels), _at_least_1d(weights)
+        shape = _samples_shape(z.shape, axis, one_sample)
+        check_labels(host_labels, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
+        if weights is not None:
+            if not part or weights.any() or weights.shape != shape:
+                check_sample_weight(weights, shape)
+            weights = np.ascontiguousarray(weights, dtype=np.float64)
+        samples = cls(
+            scores=z,
+            labels=np.ascontiguousarray(host_labels, dtype=np.int64),
+            weights=weights,
+            kind=kind,
+            n_classes=n_classes,
+            ignore_index=ignore_index,
+            xp=xp,
+            class_axis=max(axis, 1) if z.ndim == 1 and not one_sample else axis,
+            tolerance=sum_tolerance(getattr(scores, "dtype", z.dtype), kind, n_classes),
+            single_score=not one_sample and is_single_score(z.shape, n_classes, axis),
+            one_sample=one_sample,
+            excluded=excluded,
+        )
+        if not part and not samples.any_counts:
+            refuse_nothing(samples.labels.size)
+        samples = replace(samples, scores=_class_axis_last(samples, axis, part))
+        if not part and kind == "logits":
+            warn_if_probs(samples.scores, axis=-1, xp=xp)
+        return samples
 
     @property
     def n_scores(self) -> int:
         """How many scores there are, of all samples and classes."""
         return self.labels.size * self.n_classes
+
+    @property
+    def any_counts(self) -> bool:
+        """Whether a sample is neither ignored nor of weight 0."""
+        weighs = None if self.weights is None else self.weights != 0
+        if self.ignore_index is None:
+            return bool(self.labels.size if weighs is None else weighs.any())
+        counts = self.labels != self.ignore_index
+        return bool(np.any(counts if weighs is None else counts & weighs))
 
     @cached_property
     def view(self) -> Vector | None:
@@ -79,7 +308,7 @@ class Rows:
         """
         view = self.view
         if view is None:
-            block = self.read(index, look=False)
+            block = self.read(index, check=False)
             labels, weights = block.labels.astype(np.int64, copy=False), block.weights
             scores = strided_rows(block.scores)
         else:
@@ -93,10 +322,10 @@ class Rows:
             weights = np.ascontiguousarray(weights, np.float64)
         return Block(scores, np.ascontiguousarray(labels), weights)
 
-    def read(self, index: Index, *, look: bool = True) -> Block:
-        """The samples of one block; those that do not count are left out.
+    def read(self, index: Index = (slice(None),), *, check: bool = True) -> Block:
+        """The samples of one block, or all; those that do not count are left out.
 
-        Without ``look`` the caller finds NaN and +inf among logits itself.
+        Without ``check`` the caller finds NaN and +inf among logits itself.
         """
         labels = self.labels[index].reshape(-1)
         weights = None if self.weights is None else self.weights[index].reshape(-1)
@@ -109,10 +338,14 @@ class Rows:
             scores = self.xp.take(scores, where, axis=0)
         if not labels.size:
             return Block(scores, labels, weights)
-        return Block(self._log_scores(scores, look), labels, weights)
+        return Block(self._log_scores(scores, check), labels, weights)
 
-    def refuse(self) -> NoReturn:
-        """Find the first score that is wrong, and raise it."""
+    def refuse(self, possible: Vector | bool = True) -> NoReturn:
+        """Find the first score that is wrong, and raise it.
+
+        ``possible`` tells which classes have a positive target prior: a row that leaves none of
+        them possible is wrong too.
+        """
         host, axis = to_numpy(self.scores), self.class_axis
         left_out = self.left_out()
         if left_out is not None:
@@ -120,40 +353,83 @@ class Rows:
             fill = {"logits": 0.0, "probs": even, "log_probs": np.log(even)}
             host = np.where(left_out[..., None], fill[self.kind], host)
         gone = host == (0.0 if self.kind == "probs" else -np.inf)
-        gone = (gone | ~self.possible).all(axis=-1)
+        gone = (gone | ~np.asarray(possible)).all(axis=-1)
         host = host[0] if self.one_sample else np.moveaxis(host, -1, axis)
         refuse_scores(host, self.kind, axis=axis, tolerance=self.tolerance)
         where = () if self.one_sample else first_index(gone)
         raise ScoresError(
-            f"`scores` must leave some class of positive `target_prior` possible in every row. "
-            f"Got {row_name(where, host.ndim, axis)}, whose every possible class has target "
-            f"prior 0. Give one of them a positive target prior, or drop the sample."
+            argument="scores",
+            rule=[
+                "must leave some class of positive ",
+                Argument("target_prior"),
+                " possible in every row",
+            ],
+            got=f"{row_name(where, host.ndim, axis)}, whose every possible class has target prior "
+            f"0",
+            remedy="Give one of them a positive target prior, or drop the sample.",
         )
 
     def left_out(self) -> Vector | None:
-        """Which samples are ignored, of weight 0 or of no class in play; None where none can be."""
+        """Samples that are ignored, of weight 0 or of an excluded class; None where none can be."""
         return self._left_out(self.labels, self.weights)
 
-    def of_ruled_out(self) -> tuple[Vector, Vector]:
-        """How many samples of each class are left out as ruled out, (K,), and their weight."""
-        kept = replace(self, ruled_out=())._left_out(self.labels, self.weights)
-        there = np.isin(self.labels, self.ruled_out)
+    def excluding(self, classes: tuple[int, ...]) -> Samples:
+        """The same without the samples of some classes."""
+        return self if classes == self.excluded else replace(self, excluded=classes)
+
+    def excluded_support(self) -> tuple[Vector, Vector]:
+        """How many samples of each class are left out as excluded, (K,), and their weight."""
+        kept = self.excluding(())._left_out(self.labels, self.weights)
+        there = np.isin(self.labels, self.excluded)
         there = there if kept is None else there & ~kept
         labels, weights = self.labels[there], self.weights
         amounts = None if weights is None else weights[there]
         number = np.bincount(labels, minlength=self.n_classes)
         return number, np.bincount(labels, amounts, minlength=self.n_classes)
 
+    def reweighted(self, weights: Vector) -> Samples:
+        """The same samples with other weights, of the labels' shape."""
+        return replace(self, weights=weights)
+
+    def importance(self, target_prior: Vector, label_prior: Vector | None = None) -> Vector:
+        """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i).
+
+        Without a ``label_prior`` P_l is the labels' own frequencies.
+        """
+        weights = np.ones(self.labels.shape) if self.weights is None else self.weights
+        weights = np.where(self.labels == self.ignore_index, 0.0, weights)
+        if label_prior is None:
+            label_prior = class_support(self.labels, weights, self.n_classes)
+        ratio = importance_ratio(target_prior, label_prior)
+        return np.asarray(weights * ratio[np.where(weights > 0, self.labels, 0)])
+
+    def labelled(self, target_prior: Vector, label_prior: Vector | None) -> Labelled:
+        """The log-scores for fits by log-loss, the labels weighted to the target prior."""
+        arrays = (self.labels, self.weights)
+        labels, weights = (
+            None if each is None else constant(each, self.xp, like=self.scores) for each in arrays
+        )
+        return Labelled.read(
+            self.scores,
+            labels,
+            sample_weight=weights,
+            kind=self.kind,
+            class_axis=-1,
+            ignore_index=self.ignore_index,
+            target_prior=target_prior,
+            label_prior=label_prior,
+        )
+
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
         out = None if self.ignore_index is None else labels == self.ignore_index
         if weights is not None:
             out = weights == 0 if out is None else out | (weights == 0)
-        if self.ruled_out:
-            gone = np.isin(labels, self.ruled_out)
+        if self.excluded:
+            gone = np.isin(labels, self.excluded)
             out = gone if out is None else out | gone
         return out
 
-    def _log_scores(self, scores: Array, look: bool) -> Array:
+    def _log_scores(self, scores: Array, check: bool) -> Array:
         """Logits in their own precision; logarithms of probabilities in float64."""
         xp = self.xp
         if self.kind != "logits":
@@ -165,9 +441,114 @@ class Rows:
         if scores.dtype not in (xp.float32, xp.float64):
             small = str(scores.dtype).endswith("float16")
             scores = xp.astype(scores, xp.float32 if small else xp.float64)
-        if look and not float(xp.max(scores)) < np.inf:
+        if check and not float(xp.max(scores)) < np.inf:
             self.refuse()
         return scores
+
+
+class ProbabilityDetector:
+    """Tells whether scores declared as logits look like probabilities in all parts of a whole."""
+
+    def __init__(self) -> None:
+        self.possible, self.single_score, self.n_samples = True, False, 0
+
+    def add(self, samples: Samples) -> None:
+        """Look at one more part."""
+        z = samples.scores[..., 1:] if samples.single_score else samples.scores
+        self.look(z, samples.kind, samples.single_score, samples.labels.size, samples.xp)
+
+    def look(self, z: Array, kind: str, single_score: bool, n_samples: int, xp: Namespace) -> None:
+        """The same for scores as they are given, the classes last."""
+        self.possible = self.possible and kind == "logits"
+        if not self.possible:
+            return
+        self.single_score = single_score
+        self.n_samples += n_samples
+        # The first row settles nearly every case, without a pass over the rest.
+        first = z[(0,) * (z.ndim - 1)]
+        self.possible = _like_probs(first, single_score, xp) and _like_probs(z, single_score, xp)
+
+    def merge(self, other: ProbabilityDetector) -> None:
+        """Take in what another one has seen."""
+        self.possible = self.possible and other.possible
+        self.single_score = self.single_score or other.single_score
+        self.n_samples += other.n_samples
+
+    def warn(self) -> None:
+        """Warn where every part looks like probabilities."""
+        if self.possible and self.n_samples >= (FEW_SCORES if self.single_score else 1):
+            warn_of_probs(single_score=self.single_score)
+
+
+def refuse_nothing(n_samples: int) -> NoReturn:
+    """Raise that no sample is left."""
+    raise LabelsError(
+        argument="labels",
+        rule="must leave at least one sample to count",
+        got=f"{n_samples} samples, all of them ignored or of weight 0",
+        remedy=["Check ", Argument("ignore_index"), " and ", Argument("sample_weight"), "."],
+    )
+
+
+def _like_probs(z: Array, single_score: bool, xp: Namespace) -> bool:
+    if single_score:
+        return bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0))
+    return are_distributions(z, -1, xp)
+
+
+def _at_least_1d(values: Vector | None) -> Any:
+    return None if values is None else np.atleast_1d(values)
+
+
+def _samples_shape(shape: Any, axis: int, one_sample: bool) -> tuple[int, ...]:
+    """The shape that labels must have."""
+    if one_sample:
+        return (1,)
+    if len(shape) == 1:
+        return tuple(shape)
+    return tuple(length for i, length in enumerate(shape) if i != axis)
+
+
+def _is_bfloat16(scores: Any) -> bool:
+    view = kernels.host_view(scores)
+    return view is not None and view.dtype == np.uint16
+
+
+def _one_library(
+    scores: Any, labels: Any, sample_weight: Any, *, keep: bool
+) -> tuple[Namespace, Array, Vector, Vector | None]:
+    """Scores where they are best read, labels and weights as NumPy.
+
+    Arrays in the host's memory are read as NumPy whatever their library; scores on a device of
+    their own stay there, and bfloat16, which NumPy has not, in its library where the kernels read
+    it.
+    """
+    xp = namespace(scores, labels, sample_weight)
+    on_host = array_api_compat.is_jax_array(scores) or (
+        array_api_compat.is_torch_array(scores) and scores.device.type == "cpu"
+    )
+    if on_host and not (keep and _is_bfloat16(scores)):
+        scores = to_numpy(scores)
+        xp = namespace(scores)
+    weights = None if sample_weight is None else to_numpy(sample_weight)
+    return xp, scores, to_numpy(labels), weights
+
+
+def _class_axis_last(samples: Samples, axis: int, part: bool) -> Array:
+    """The scores with all K classes on the last axis; single scores of two classes expanded."""
+    z, xp = samples.scores, samples.xp
+    if samples.one_sample:
+        return z[None, :]
+    if not samples.single_score:
+        return z if axis == z.ndim - 1 else xp.moveaxis(z, axis, -1)
+    if not part and samples.kind == "logits":
+        warn_if_single_probs(z, xp=xp)
+    left_out = samples.left_out()
+    if left_out is not None and left_out.any():
+        mask = left_out if z.ndim == 1 else np.expand_dims(left_out, axis)
+        harmless = xp.full_like(z, _HARMLESS[samples.kind])
+        z = xp.where(constant(mask, xp, like=z), harmless, z)
+    return xp.moveaxis(expand(z, samples.kind, xp=xp, class_axis=axis), samples.class_axis, -1)
 
 
 def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:

@@ -23,8 +23,7 @@ from reprior.exceptions import RepriorError
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Block
-from reprior.profile.samples import Rows as ScoreRows
+from reprior.profile.samples import Block, Samples
 from reprior.report.thinning import RowBuffer, Rows, grouped, summed_per_class
 
 if TYPE_CHECKING:
@@ -159,14 +158,14 @@ def _terms(calibrator: PosteriorCalibrator) -> Terms:
 
 
 def _winners(
-    rows: ScoreRows, w: Vector, bounds: tuple[float, float]
+    rows: Samples, w: Vector, bounds: tuple[float, float]
 ) -> Iterator[tuple[Block, Envelope]]:
     """The samples block by block, and which class wins them at which strength."""
     for index in rows.blocks(BLOCK):
         block = rows.read(index)
         if block.labels.size:
             found = envelope(block.scores, w, bounds, rows.xp)
-            yield block, rows.refuse() if found is None else found
+            yield block, rows.refuse(np.isfinite(w)) if found is None else found
 
 
 def _rows(block: Block, found: Envelope) -> Rows:

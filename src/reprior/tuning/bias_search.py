@@ -66,7 +66,7 @@ class Columns:
     Parameters
     ----------
     block : Block
-        What :meth:`reprior.profile.samples.Rows.read` gives.
+        What :meth:`reprior.profile.samples.Samples.read` gives.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading, read
-from reprior.profile.samples import Block, Rows
+from reprior.profile.samples import Block, Samples
 from reprior.profile.sweep import value_of
 from reprior.tuning.bias_search import Ascent, Columns, Goal
 from reprior.tuning.crossval import (
@@ -438,7 +438,7 @@ class _Work:
         named = [metric.of_class for metric in metrics if metric.of_class is not None]
         if not np.isin(named, data.labels).all():
             return self.strength
-        rows = Rows(
+        rows = Samples(
             scores=data.rows, labels=data.labels.astype(np.int64), weights=data.weights,
             kind="logits", ignore_index=None, n_classes=data.n_classes, xp=namespace(),
         )  # fmt: skip
@@ -571,10 +571,9 @@ def _tuned(
     The strength is that ``of_all`` where these lack a class that is asked for by name, and so are
     the constraints on it, which nothing here can keep or break, left out.
     """
-    rows = Rows(
+    rows = Samples(
         scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
         ignore_index=None, n_classes=reading.rows.n_classes, xp=namespace(),
-        possible=reading.rows.possible,
     )  # fmt: skip
     part = replace(reading, rows=rows)
     strength, labelled = of_all, np.bincount(block.labels, minlength=rows.n_classes) > 0

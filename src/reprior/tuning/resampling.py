@@ -18,7 +18,7 @@ from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.passes import HOST_BLOCK, Table
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
-from reprior.profile.samples import Block, Rows
+from reprior.profile.samples import Block, Samples
 from reprior.profile.switches import Switches, grouped
 
 __all__ = ["SamplePaths", "sample_paths"]
@@ -158,10 +158,12 @@ def _blocks(reading: Reading) -> Iterator[tuple[Envelope, Block]]:
         block = rows.read(index)
         if block.labels.size:
             found = envelope(block.scores, reading.slopes, reading.bounds, rows.xp)
-            yield (rows.refuse() if found is None else found), block._replace(scores=None)
+            if found is None:
+                rows.refuse(np.isfinite(reading.slopes))
+            yield found, block._replace(scores=None)
 
 
-def _group_numbers(groups: Any, rows: Rows) -> Vector:
+def _group_numbers(groups: Any, rows: Samples) -> Vector:
     """0 … G−1 for each sample that counts."""
     given = to_numpy(groups)
     if given.shape != rows.labels.shape:
