@@ -41,7 +41,7 @@ from reprior.core.logspace import (
     as_scores,
     log_scores,
     refuse_scores,
-    row_name,
+    row_element,
     sum_tolerance,
     warn_if_probs,
     warn_if_single_probs,
@@ -364,8 +364,10 @@ class Samples:
                 Argument("target_prior"),
                 " possible in every row",
             ],
-            got=f"{row_name(where, host.ndim, axis)}, whose every possible class has target prior "
-            f"0",
+            got=[
+                row_element(where, host.ndim, axis),
+                ", whose every possible class has target prior 0",
+            ],
             remedy="Give one of them a positive target prior, or drop the sample.",
         )
 
