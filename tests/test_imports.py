@@ -61,7 +61,7 @@ def test_import_does_not_load_every_corner_of_numpy(module, there):
         "reprior.tuning",
         "reprior.calibrator",
         "reprior.files",
-        "reprior.loading",
+        "reprior.calibrator.load",
         "reprior.engines",
     ],
 )

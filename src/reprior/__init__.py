@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
     from reprior import engines, metrics
     from reprior._versions import show_versions
     from reprior.calibrator import PosteriorCalibrator
+    from reprior.calibrator.load import load
     from reprior.calibrator.tracker import PriorTracker
     from reprior.core.decision import decide, expected_costs
     from reprior.core.flatten import EntropyReference, flatten
@@ -46,7 +47,6 @@ if _typing.TYPE_CHECKING:
         ScoresError,
     )
     from reprior.fusion import ModalityFusion
-    from reprior.loading import load
     from reprior.metrics import ClassCounts, CountMetric
     from reprior.profile.objective import Best, ParetoFront
     from reprior.profile.profile import StrengthProfile
@@ -153,7 +153,7 @@ _MODULES = {
     "RepriorWarning": "reprior.exceptions",
     "ScoresError": "reprior.exceptions",
     "ModalityFusion": "reprior.fusion",
-    "load": "reprior.loading",
+    "load": "reprior.calibrator.load",
     "ClassCounts": "reprior.metrics",
     "CountMetric": "reprior.metrics",
     "PriorTracker": "reprior.calibrator.tracker",

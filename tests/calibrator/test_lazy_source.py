@@ -177,7 +177,7 @@ def test_counts_leave_out_chunks_in_which_nothing_counts():
     labels = data.labels.copy()
     labels[:26] = 9
     encoded = data.with_options(ignore_index=9).calibrator()
-    from reprior.encoding import encode
+    from reprior.calibrator.encoding import encode
 
     part = encode(encoded, lazy(data.scores), lazy(labels), None).data
     found = ArrayPieces(part).run(lambda: CountTally(ScoreMap(0.5)), join_sums)

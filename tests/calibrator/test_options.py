@@ -7,8 +7,8 @@ import pytest
 from tests.calibrator.shared import PRIOR, VALID, case, fit
 
 import reprior as rp
+from reprior.calibrator.encoding import read_terms
 from reprior.calibrator.options import check_map, check_options, full_problem, seed_of
-from reprior.encoding import read_terms
 from reprior.tuning.problem import DEFAULT_SELECTION
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.calibrator.shared import PRIOR, VALID, K, case, fit
 
 import reprior as rp
+from reprior.calibrator.encoding import encode
 from reprior.calibrator.options import full_problem
 from reprior.calibrator.sources import InMemory
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import encode
 
 
 def source(**options):

@@ -13,11 +13,11 @@ import reprior as rp
 from reprior.core.threads import _pool
 from reprior.engines import chunked, fit
 from reprior.engines.checkpoints import Checkpoint
+from reprior.engines.chunk_source import Stream, settle_terms
 from reprior.engines.chunked import profile_sum
 from reprior.engines.fingerprint import Digest
 from reprior.engines.lean_sum import LeanSum
 from reprior.engines.profiling import Profiler
-from reprior.engines.stream import Stream, settle_terms
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.files.scores import open_scores
 from reprior.profile.merging import ProfileSum

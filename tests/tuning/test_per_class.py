@@ -12,8 +12,8 @@ from tests.tuning.bias_cases import ROUNDING, arrays_only, random_biases
 from tests.tuning.shared import assert_same_counts, cases, random_case
 
 import reprior as rp
+from reprior.calibrator.encoding import read_terms
 from reprior.calibrator.options import full_problem
-from reprior.encoding import read_terms
 from reprior.exceptions import InfeasibleError, LabelsError, OptionError, ScoresError
 from reprior.metrics.count_metrics import find_metric
 from reprior.metrics.counts import ClassCounts

@@ -7,7 +7,7 @@ import pytest
 from tests.tuning.shared import random_case
 
 import reprior as rp
-from reprior.encoding import read_terms, state_problem
+from reprior.calibrator.encoding import read_terms, state_problem
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.objective import Constraint
 from reprior.tuning.problem import best_widened, best_within

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reprior.calibrator.encoding import is_range
 from reprior.calibrator.options import is_log_loss
+from reprior.calibrator.summary import metric_name
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import is_range
-from reprior.summary import metric_name
 
 if TYPE_CHECKING:
     from reprior.calibrator.posterior import PosteriorCalibrator

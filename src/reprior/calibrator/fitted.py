@@ -7,11 +7,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior.calibrator.encoding import is_range, score_array
 from reprior.calibrator.fitting import Tuned
 from reprior.calibrator.options import check_map
 from reprior.core.arrays import is_traced, to_numpy
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import is_range, score_array
 from reprior.exceptions import NotFittedError
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.profile import StrengthProfile

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from reprior.calibrator.encoding import Terms, state_problem
 from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.scaling import SCALINGS
-from reprior.encoding import Terms, state_problem
 from reprior.exceptions import OptionError
 from reprior.profile.constants import AFTER_ZERO
 from reprior.profile.objective import Constraint

@@ -9,15 +9,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior.calibrator.encoding import as_mapping, cost_array, encode
 from reprior.calibrator.fitted import Fitted
 from reprior.calibrator.lazy_source import tuned_on
 from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
+from reprior.calibrator.summary import metric_name, summary_text
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import as_mapping, cost_array, encode
 from reprior.metrics.count_metrics import CountMetric
-from reprior.summary import metric_name, summary_text
 from reprior.tuning.problem import DEFAULT_SELECTION
 
 __all__ = ["PosteriorCalibrator"]

@@ -78,8 +78,8 @@ def costs_of(
 ) -> Costs:
     """Read costs for a calibrator's classes; say in which order, and what they rest on."""
     from reprior.calibrator.options import is_log_loss
+    from reprior.calibrator.summary import metric_name
     from reprior.files.costs import read_costs
-    from reprior.summary import metric_name
 
     names = class_names(calibrator) or scores.class_names
     costs = read_costs(path, calibrator.classes_.tolist() if names is None else names)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reprior.calibrator.options import is_log_loss
+from reprior.calibrator.summary import (
+    counted_metrics,
+    map_lines,
+    metric_name,
+    trust_lines,
+    tuned_for,
+)
 from reprior.cli.honesty import note_mix_of_the_metric, note_no_strength
 from reprior.cli.session import Session, plain
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.exceptions import NotFittedError
 from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
-from reprior.summary import counted_metrics, map_lines, metric_name, trust_lines, tuned_for
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

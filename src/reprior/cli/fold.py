@@ -63,7 +63,7 @@ def command(
     follow, labels included. The result is compared with the calibrator in ONNX Runtime, and nothing
     is written where they disagree.
     """
-    from reprior.loading import load_calibrator
+    from reprior.calibrator.load import load_calibrator
     from reprior.onnx import fold_report
 
     if not output:

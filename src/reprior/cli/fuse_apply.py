@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import click
 
+from reprior.calibrator.encoding import is_range
 from reprior.cli.applying import decide
 from reprior.cli.examples import shows
 from reprior.cli.fuse_inputs import load_fusion, modalities_argument, named_files, open_known
 from reprior.cli.options import PATH, Names, Reading, output_option, reading_options
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
-from reprior.encoding import is_range
 from reprior.fusion.modality import MISSING
 
 __all__ = ["command", "missing_option"]

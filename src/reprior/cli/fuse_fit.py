@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reprior.calibrator.summary import metric_name
 from reprior.cli.examples import shows
 from reprior.cli.fuse_inputs import (
     Modalities,
@@ -42,7 +43,6 @@ from reprior.fusion import ModalityFusion
 from reprior.fusion.modality import FLATTEN_BY, MISSING, ORDERS, STRENGTHS
 from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
 from reprior.profile.objective import Constraint
-from reprior.summary import metric_name
 
 if TYPE_CHECKING:
     from reprior.metrics.counts import ClassCounts

@@ -195,7 +195,7 @@ def as_calibrator(fusion: ModalityFusion) -> PosteriorCalibrator:
 
 def load_fusion(path: str, missing: str | None) -> ModalityFusion:
     """Read what fuse fit wrote; say so where the arguments may be in the wrong order."""
-    from reprior import loading
+    from reprior.calibrator import load
     from reprior.fusion import ModalityFusion
 
     if "=" in path and not Path(path).exists():
@@ -204,7 +204,7 @@ def load_fusion(path: str, missing: str | None) -> ModalityFusion:
             f"the file that fuse fit wrote."
         )
     try:
-        found = loading.load(path)
+        found = load.load(path)
     except FileFormatError as error:
         if Path(path).suffix.lower() == ".json":
             raise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 import numpy as np
 
+from reprior.calibrator.encoding import is_range
 from reprior.cli.agreement import (
     class_axis_of,
     few,
@@ -23,7 +24,6 @@ from reprior.cli.messages import name_classes
 from reprior.cli.options import PriorChoice, Reading
 from reprior.cli.session import Session
 from reprior.core.prior import as_prior, prior_from_counts
-from reprior.encoding import is_range
 from reprior.exceptions import FileFormatError, OptionError, PriorError
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ KINDS_EXPLAINED = (
 
 def load_calibrator(path: str) -> PosteriorCalibrator:
     """Read what fit wrote; say so where the arguments may be in the wrong order."""
-    from reprior import loading
+    from reprior.calibrator import load
 
     try:
-        return loading.load_calibrator(path)
+        return load.load_calibrator(path)
     except FileFormatError as error:
         if Path(path).suffix.lower() == ".json":
             raise

@@ -14,10 +14,10 @@ from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_finite_number
 from reprior.engines.bin_width import refuse_wide_bins
 from reprior.engines.checkpoints import Checkpoint
+from reprior.engines.chunk_source import Progress, Stream, settle_terms
 from reprior.engines.lean_sum import LeanSum
 from reprior.engines.passes import ChunkedSource
 from reprior.engines.profiling import LOG_LOSS, Profiler
-from reprior.engines.stream import Progress, Stream, settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.profile.merging import ProfileSum

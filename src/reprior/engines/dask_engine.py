@@ -12,17 +12,17 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import array_api_compat
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.encoding import Terms, encode
 from reprior.calibrator.fitting import tuned
 from reprior.calibrator.lazy_source import AUTO_BINS, LazySource, gathered
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
-from reprior.encoding import Terms, encode
 from reprior.engines.bin_width import refuse_wide_bins
+from reprior.engines.chunk_source import settle_terms
 from reprior.engines.dask_cluster import running_on
 from reprior.engines.dask_pieces import NAMED, FilePieces, ShardJob
 from reprior.engines.dask_shards import Shard, ShardOptions, expand_urls, pair_labels, read_head
 from reprior.engines.lookalike import Lookalike
-from reprior.engines.stream import settle_terms
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.scores import refuse_repeated_files
 from reprior.profile.dask_arrays import (

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from reprior.calibrator.encoding import Terms
 from reprior.core.threads import one_thread
-from reprior.encoding import Terms
+from reprior.engines.chunk_source import Stream
 from reprior.engines.dask_shards import (
     FileState,
     Head,
@@ -18,7 +19,6 @@ from reprior.engines.dask_shards import (
     open_shard,
 )
 from reprior.engines.file_states import refuse_other_samples
-from reprior.engines.stream import Stream
 from reprior.exceptions import FileFormatError, RepriorWarning, require
 from reprior.profile.dask_arrays import Join, Tally, delayed, tree
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.encoding import Terms, cost_array, is_range
 from reprior.core.arrays import to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.decision import cost_matrix, decide
 from reprior.core.logspace import ROW_SUM_TOLERANCE
 from reprior.core.score_map import ScoreMap
-from reprior.encoding import Terms, cost_array, is_range
-from reprior.engines.in_order import InOrder
+from reprior.engines.chunk_source import Part, Progress, Stream
+from reprior.engines.concurrency import InOrder
 from reprior.engines.lookalike import Lookalike
-from reprior.engines.stream import Part, Progress, Stream
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import ScoreFile

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.engines.stream import as_chunk
+from reprior.engines.chunk_source import as_chunk
 from reprior.files.chunks import Chunk
 
 __all__ = ["Digest", "Known", "digest"]

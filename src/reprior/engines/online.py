@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.encoding import are_indices, read_terms
 from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
 from reprior.calibrator.sources import InMemory
@@ -19,12 +20,11 @@ from reprior.core.joint import LogLossFit
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit
-from reprior.encoding import are_indices, read_terms
 from reprior.engines.bin_width import refuse_wide_bins
+from reprior.engines.chunk_source import Part, Stream
 from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.sample import RowSample
-from reprior.engines.stream import Part, Stream
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.data import TuningData

@@ -18,7 +18,7 @@ from reprior.core.joint import JointLoss
 from reprior.core.labelled import Labelled
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.engines.stream import Stream
+from reprior.engines.chunk_source import Stream
 from reprior.exceptions import OptionError
 from reprior.files.scores import ScoreFile
 from reprior.metrics.counts import ClassCounts

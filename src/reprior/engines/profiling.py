@@ -12,9 +12,10 @@ import numpy as np
 from reprior.core.binary import is_single_score
 from reprior.engines.aside import Aside
 from reprior.engines.checkpoints import Checkpoint, Saved, options_of
+from reprior.engines.chunk_source import Part, Stream
+from reprior.engines.concurrency import InOrder
 from reprior.engines.file_states import sources_of
 from reprior.engines.fingerprint import Digest, Known
-from reprior.engines.in_order import InOrder
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.refine import RefinedProfile, refined
 from reprior.engines.resuming import (
@@ -27,7 +28,6 @@ from reprior.engines.resuming import (
     taken,
     tell,
 )
-from reprior.engines.stream import Part, Stream
 from reprior.files.chunks import Chunk, FileChunk, LeftOut, Place
 from reprior.files.scores import ScoreFile
 from reprior.profile.binning import GrossTable, n_cells

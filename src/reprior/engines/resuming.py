@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from reprior.engines.checkpoints import Checkpoint
+from reprior.engines.chunk_source import Progress, as_chunk
 from reprior.engines.fingerprint import Digest, Known
-from reprior.engines.stream import Progress, as_chunk
 from reprior.exceptions import OptionError
 from reprior.files.chunks import Chunk, LeftOut, Place
 from reprior.files.scores import ScoreFile

@@ -20,10 +20,10 @@ from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
 from reprior.core.shift.em import Likelihood
 from reprior.core.shift.estimate import Estimate, Known, by_em, by_moments, know
+from reprior.engines.chunk_source import Progress, as_chunk, located, refuse_paths
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.engines.lookalike import Lookalike
 from reprior.engines.passes import KEPT_SCORES
-from reprior.engines.stream import Progress, as_chunk, located, refuse_paths
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import Chunk, describe_left_out
 from reprior.files.scores import ScoreFile

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.encoding import state_problem
 from reprior.core.arrays import constant
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import slopes
-from reprior.encoding import state_problem
 from reprior.exceptions import InfeasibleError, OptionError, RepriorWarning, ScoresError
 from reprior.fusion.blocks import Moments, Tally, merged
 from reprior.fusion.inputs import warn_of_probabilities

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.encoding import score_array
 from reprior.core.arrays import (
     Array,
     Namespace,
@@ -26,7 +27,6 @@ from reprior.core.logspace import (
     row_name,
     sum_tolerance,
 )
-from reprior.encoding import score_array
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
 from reprior.fusion.posterior import Recipe
 

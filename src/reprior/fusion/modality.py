@@ -9,12 +9,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior.calibrator.encoding import is_range
+from reprior.calibrator.summary import metric_name
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.flatten import EntropyReference
 from reprior.core.fuse import RULES
 from reprior.core.prior import slopes
-from reprior.encoding import is_range
 from reprior.exceptions import NotFittedError, OptionError
 from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
@@ -24,7 +25,6 @@ from reprior.fusion.posterior import Recipe, References
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.summary import metric_name
 
 __all__ = [
     "FLATTEN_BY",

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.encoding import Terms, encode_labels, encode_part, read_terms
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
-from reprior.encoding import Terms, encode_labels, encode_part, read_terms
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.fusion.blocks import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs

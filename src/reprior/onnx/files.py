@@ -15,9 +15,9 @@ import onnx
 from onnx import external_data_helper
 
 import reprior as rp
+from reprior.calibrator.load import load_calibrator
 from reprior.exceptions import FileFormatError, FoldError
 from reprior.files.atomic import atomic_paths, atomic_write, output_target
-from reprior.loading import load_calibrator
 from reprior.onnx.graph import has_weights, reads
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.encoding import as_mapping
 from reprior.core.arrays import to_numpy
-from reprior.encoding import as_mapping
 from reprior.exceptions import PriorError
 from reprior.metrics.groups import shot_groups
 

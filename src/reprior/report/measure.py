@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.encoding import Terms, is_range
 from reprior.core.prior import slopes
-from reprior.encoding import Terms, is_range
+from reprior.engines.chunk_source import Stream
 from reprior.engines.chunked import MOST_SWITCHES, profile_sum
 from reprior.engines.fingerprint import Digest
-from reprior.engines.stream import Stream
 from reprior.exceptions import RepriorError
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.envelope import Envelope, envelope

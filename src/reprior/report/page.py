@@ -13,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from reprior.calibrator.summary import lone_bin, metric_name
 from reprior.exceptions import NotFittedError, OptionError, require
 from reprior.files.atomic import atomic_write
 from reprior.report.classes import Classes, describe_classes
 from reprior.report.headline import change_sentence, judged_sentence
 from reprior.report.measure import Measured, measure
 from reprior.report.payload import MOST_BYTES, fitting_data
-from reprior.summary import lone_bin, metric_name
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

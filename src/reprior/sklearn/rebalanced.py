@@ -18,10 +18,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
+from reprior.calibrator.encoding import cost_array
 from reprior.calibrator.options import check_options, is_log_loss
 from reprior.core.checks import check_choice
 from reprior.core.heard import heard
-from reprior.encoding import cost_array
 from reprior.sklearn.cross_validation import (
     KIND_OF,
     OutOfFold,

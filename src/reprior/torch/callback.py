@@ -16,14 +16,14 @@ import numpy as np
 from torch import Tensor, distributed
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.encoding import is_range
+from reprior.calibrator.load import load_calibrator
 from reprior.calibrator.options import is_log_loss
-from reprior.encoding import is_range
+from reprior.calibrator.summary import metric_name
 from reprior.engines import OnlineFit
 from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
-from reprior.loading import load_calibrator
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.profile import StrengthProfile
-from reprior.summary import metric_name
 from reprior.torch.loader import Unpack, scores_in, without_class_axis
 from reprior.tuning.problem import DEFAULT_SELECTION
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.encoding import encode_labels, is_range, score_array
 from reprior.core.arrays import to_numpy
-from reprior.encoding import encode_labels, is_range, score_array
 from reprior.exceptions import OptionError
 from reprior.metrics.counts import ClassCounts
 

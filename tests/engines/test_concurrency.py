@@ -8,7 +8,7 @@ import time
 import pytest
 
 from reprior.core.threads import one_thread
-from reprior.engines.in_order import InOrder
+from reprior.engines.concurrency import InOrder
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 import reprior as rp
-from reprior.encoding import as_classes, as_mapping, encode, encode_labels, is_range, score_array
+from reprior.calibrator.encoding import (
+    as_classes,
+    as_mapping,
+    encode,
+    encode_labels,
+    is_range,
+    score_array,
+)
 
 NAMES = ["ant", "bee", "cow"]
 PRIOR = [0.5, 0.3, 0.2]

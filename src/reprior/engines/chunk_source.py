@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 import array_api_compat
 import numpy as np
 
+from reprior.calibrator.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
-from reprior.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.files.chunks import Chunk

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reprior as rp
-from reprior.loading import load, load_calibrator
+from reprior.calibrator.load import load, load_calibrator
 
 
 @pytest.fixture

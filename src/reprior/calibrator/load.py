@@ -10,9 +10,9 @@ import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.document import map_of, options_of
+from reprior.calibrator.encoding import as_classes
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
-from reprior.encoding import as_classes
 from reprior.exceptions import FileFormatError
 from reprior.files.documents import (
     CALIBRATOR_FORMAT,
