@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -67,13 +66,3 @@ def test_a_checkpoint_is_taken_up(data, tmp_path, caplog):
         found = rp.engines.fit(rp.PosteriorCalibrator(PRIOR), chunks, checkpoint=folder)
     assert "20 samples were counted before" in caplog.text
     assert [found.strength_, found.best_score_] == list(EXPECTED["checkpoint"].values())
-
-
-def test_a_pickled_classifier():
-    joblib = pytest.importorskip("joblib")
-    pytest.importorskip("sklearn")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of scikit-learn, about models of its other versions
-        loaded = joblib.load(WRITTEN / "classifier.joblib")
-    predicted = loaded.predict(np.array(EXPECTED["classifier"]["x"]))
-    assert predicted.tolist() == EXPECTED["classifier"]["predictions"]
