@@ -29,7 +29,7 @@ if _typing.TYPE_CHECKING:
     from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
     from reprior.core.scaling import ScalingFit, fit_scaling
     from reprior.core.score_map import ScoreMap
-    from reprior.core.shift import estimate_target_prior, estimate_target_prior_report
+    from reprior.core.shift.estimate import estimate_target_prior, estimate_target_prior_report
     from reprior.core.shift.report import TargetPriorReport
     from reprior.core.temperature import TemperatureFit, fit_temperature
     from reprior.exceptions import (
@@ -135,8 +135,8 @@ _MODULES = {
     "ScalingFit": "reprior.core.scaling",
     "fit_scaling": "reprior.core.scaling",
     "ScoreMap": "reprior.core.score_map",
-    "estimate_target_prior": "reprior.core.shift",
-    "estimate_target_prior_report": "reprior.core.shift",
+    "estimate_target_prior": "reprior.core.shift.estimate",
+    "estimate_target_prior_report": "reprior.core.shift.estimate",
     "TargetPriorReport": "reprior.core.shift.report",
     "TemperatureFit": "reprior.core.temperature",
     "fit_temperature": "reprior.core.temperature",

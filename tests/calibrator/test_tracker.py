@@ -12,7 +12,7 @@ from tests.core.backends import WIDE_BACKENDS
 from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift.calibration import every_second
+from reprior.core.shift.calibration import every_second_label
 
 EXACT = 1e-10
 """The same sums, cut in other places."""
@@ -115,7 +115,7 @@ def test_rebase_measures_again():
     fresh = rp.PriorTracker(
         here.source, reference_prior=here.target, half_life=100, validation=validation
     )
-    np.testing.assert_array_equal(tracker._setting.ratios.mean, fresh._setting.ratios.mean)
+    np.testing.assert_array_equal(tracker._options.ratios.mean, fresh._options.ratios.mean)
     tracker.update(scores)
 
 
@@ -166,7 +166,7 @@ def test_ignored_labels_are_left_out():
     assert np.bincount(labels[30:], minlength=3).all()
     found = rp.PriorTracker(here.source, validation=(scores, marked), ignore_index=255)
     known = rp.PriorTracker(here.source, validation=(scores[30:], labels[30:]))
-    np.testing.assert_allclose(found._setting.ratios.mean, known._setting.ratios.mean)
+    np.testing.assert_allclose(found._options.ratios.mean, known._options.ratios.mean)
 
 
 def test_summary_and_repr():
@@ -285,7 +285,7 @@ def test_it_calibrates_as_an_estimate_does():
     raw.update(wrong(scores))
     off, without = (np.abs(each.prior - known.prior).max() for each in (tracker, raw))
     assert off < 0.02 < 0.05 < without
-    halved = every_second(labels)
+    halved = every_second_label(labels)
     fitted = rp.estimate_target_prior_report(
         wrong(scores[:100]),
         source_prior=here.source,
@@ -329,7 +329,7 @@ def test_rebase_keeps_the_fitted_calibration_and_its_half_of_the_labels(tmp_path
         np.testing.assert_array_equal(each._calibration.bias, before.bias)
     fresh = rp.PriorTracker(here.source, reference_prior=here.target, validation=validation)
     for each in (tracker, loaded):
-        np.testing.assert_allclose(each._setting.ratios.mean, fresh._setting.ratios.mean)
+        np.testing.assert_allclose(each._options.ratios.mean, fresh._options.ratios.mean)
 
 
 def test_frames_name_the_classes():

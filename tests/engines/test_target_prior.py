@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.engines.shared import cuts, quietly
 
 import reprior as rp
-from reprior.core.shift import METHODS, newton
+from reprior.core.shift import newton
+from reprior.core.shift.estimate import METHODS
 from reprior.engines import estimate_target_prior, target_prior
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.files.chunks import Chunk
@@ -61,7 +62,7 @@ def test_any_chunking_is_the_whole(seed, where, method, keeps, short):
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_newtons_method_over_chunks(monkeypatch, keeps):
-    monkeypatch.setattr(newton, "PATIENCE", 3)
+    monkeypatch.setattr(newton, "EM_PATIENCE", 3)
     monkeypatch.setattr(target_prior, "KEPT_SCORES", 1 << 20 if keeps else 10)
     scores, _ = world(3, 500, gap=0.6)
     found, said = quietly(estimate_target_prior, cut(scores, [7, 100]), source_prior=SOURCE)

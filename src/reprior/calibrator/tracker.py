@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,29 +16,32 @@ from reprior.core.checks import (
     index_of,
     refuse_reordered,
 )
-from reprior.core.heard import heard
 from reprior.core.prior import as_prior
-from reprior.core.shift.calibration import every_second, fitted_calibration
-from reprior.core.shift.predictions import (
-    Affine,
-    Validation,
+from reprior.core.shift.calibration import (
+    AffineCalibration,
     as_calibration,
-    is_empty,
-    labelled_rows,
-    log_rows,
-    names_of,
+    every_second_label,
+    fit_calibration,
 )
-from reprior.core.shift.report import SHOWN
+from reprior.core.shift.predictions import (
+    Validation,
+    each_warning_once,
+    is_empty_batch,
+    read_log_scores,
+    read_validation_rows,
+    validation_columns,
+)
+from reprior.core.shift.report import SHOWN_CLASSES
 from reprior.core.shift.tracking import (
-    Ratios,
-    Setting,
-    Tracked,
-    measured_ratios,
-    posteriors,
-    refuse_few_labels,
+    MeanRatios,
+    TrackerState,
+    TrackingOptions,
+    check_label_counts,
+    measure_ratios,
+    reference_posteriors,
     track,
 )
-from reprior.exceptions import OptionError, RepriorWarning
+from reprior.exceptions import OptionError
 from reprior.files.documents import read_tracker, write_tracker
 
 __all__ = ["PriorTracker"]
@@ -121,8 +123,8 @@ class PriorTracker:
     (272, array([0.28, 0.72]))
     """
 
-    _setting: Setting
-    _state: Tracked
+    _options: TrackingOptions
+    _state: TrackerState
 
     def __init__(
         self,
@@ -138,24 +140,22 @@ class PriorTracker:
         ignore_index: int | None = None,
     ) -> None:
         check_kind(kind)
-        columns = names_of(validation)
+        columns = validation_columns(validation)
         self.source_prior = as_prior(source_prior, name="source_prior", classes=columns)
         self._columns = columns or index_of(source_prior)
-        self.kind, self.class_axis = kind, class_axis
+        self.kind = kind
+        self.class_axis = class_axis
         self.half_life = check_finite_number("half_life", half_life, positive=True)
-        self.false_alarm_rate = _rate(false_alarm_rate)
+        self.false_alarm_rate = _check_rate(false_alarm_rate)
         self._calibration = as_calibration(calibration, self.source_prior.size)
-        # Whether the calibration is the tracker's own, fitted to the validation labels.
-        self._fits = calibration is None and validation is not None
-        said: list[str] = []
-        with heard(said):
-            self._begin(
-                self.source_prior if reference_prior is None else reference_prior,
-                None,
-                validation,
-                ignore_index,
-            )
-        _say(said)
+        # Whether the tracker fits the calibration itself, to the validation labels.
+        self._fits_calibration = calibration is None and validation is not None
+        self._begin(
+            self.source_prior if reference_prior is None else reference_prior,
+            None,
+            validation,
+            ignore_index,
+        )
 
     def update(self, scores: Any) -> bool:
         """Take a batch of unlabelled scores in, and return whether there is an alarm.
@@ -166,30 +166,27 @@ class PriorTracker:
             The model's outputs, in the order in which they came. A batch without samples
             changes nothing.
         """
-        if is_empty(scores, self.source_prior.size, self.class_axis):
+        if is_empty_batch(scores, self.source_prior.size, self.class_axis):
             return self.alarm
         columns = column_names(scores)
         refuse_reordered(columns, self._columns, name="scores", of="those that were given first")
-        said: list[str] = []
-        with heard(said):
-            rows = self._rows(scores)
+        rows = self._log_scores(scores)
         self._columns = self._columns or columns
-        _say(said)
-        posterior = posteriors(rows, self.source_prior, self._setting.reference)
-        self._state = track(self._state, posterior, self._setting)
+        posterior = reference_posteriors(rows, self.source_prior, self._options.reference)
+        self._state = track(self._state, posterior, self._options)
         return self.alarm
 
     @property
     def prior(self) -> Vector:
         """The class mix as it is now, (K,): a target prior for ``calibrator.retarget``."""
-        prior = self._state.current(self.half_life)
-        found: Vector = prior / prior.sum()
-        return found
+        prior = self._state.current_prior(self.half_life)
+        normalised: Vector = prior / prior.sum()
+        return normalised
 
     @property
     def reference_prior(self) -> Vector:
         """The mix without a shift."""
-        return self._setting.reference
+        return self._options.reference
 
     @property
     def n_samples(self) -> int:
@@ -224,20 +221,21 @@ class PriorTracker:
         it is, and so does a calibration that was fitted. A tracker that was made with
         ``validation`` needs it again.
         """
-        if self._setting.ratios is not None and validation is None:
+        if self._options.ratios is not None and validation is None:
             raise OptionError(
-                "`validation` must be given again: what the scores are worth without a shift "
-                "depends on the reference. Got None. Pass the labelled scores of the start."
+                argument="validation",
+                rule="must be given again: what the scores are worth without a shift depends on "
+                "the reference",
+                got="None",
+                remedy="Pass the labelled scores of the start.",
             )
-        current, said = self.prior, list[str]()
-        with heard(said):
-            self._begin(
-                current if reference_prior is None else reference_prior,
-                current,
-                validation,
-                ignore_index,
-            )
-        _say(said)
+        current = self.prior
+        self._begin(
+            current if reference_prior is None else reference_prior,
+            current,
+            validation,
+            ignore_index,
+        )
 
     def summary(self) -> str:
         """Return the state as text."""
@@ -250,22 +248,29 @@ class PriorTracker:
             "",
             f"{'class':<8}{'reference':>11}{'now':>9}",
         ]
-        old, new = self.reference_prior, self.prior
-        order = np.sort(np.argsort(-np.abs(new - old), kind="stable")[:SHOWN])
-        lines += [f"{k:<8}{old[k]:>11.4f}{new[k]:>9.4f}" for k in order]
-        if order.size < new.size:
-            lines.append(f"… and {new.size - order.size:,} classes whose shares change less")
+        reference = self.reference_prior
+        prior = self.prior
+        order = np.sort(np.argsort(-np.abs(prior - reference), kind="stable")[:SHOWN_CLASSES])
+        lines += [f"{k:<8}{reference[k]:>11.4f}{prior[k]:>9.4f}" for k in order]
+        if order.size < prior.size:
+            lines.append(f"… and {prior.size - order.size:,} classes whose shares change less")
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write settings and state to a JSON file, atomically. :meth:`load` goes on from there."""
-        how = self._calibration
-        if how is not None and not isinstance(how, Affine):
+        calibration = self._calibration
+        if calibration is not None and not isinstance(calibration, AffineCalibration):
             raise OptionError(
-                "`calibration` must be (scale, bias) for a tracker that is saved. Got a function. "
-                "Calibrate the scores before update(), or pass a map that JSON can hold."
+                argument="calibration",
+                rule="must be (scale, bias) for a tracker that is saved",
+                got="a function",
+                remedy="Calibrate the scores before update(), or pass a map that JSON can hold.",
             )
-        state, ratios = self._state, self._setting.ratios
+        affine = None
+        if calibration is not None:
+            affine = [calibration.scale.tolist(), calibration.bias.tolist()]
+        state = self._state
+        ratios = self._options.ratios
         write_tracker(
             path,
             {
@@ -275,9 +280,9 @@ class PriorTracker:
                 "false_alarm_rate": self.false_alarm_rate,
                 "kind": self.kind,
                 "class_axis": self.class_axis,
-                "calibration": None if how is None else [how.scale.tolist(), how.bias.tolist()],
-                "fitted": self._fits,
-                "ratios": None if ratios is None else _plain(ratios),
+                "calibration": affine,
+                "fitted": self._fits_calibration,
+                "ratios": None if ratios is None else _ratio_fields(ratios),
                 "prior": state.prior.tolist(),
                 "mass": state.mass.tolist(),
                 "waiting": state.waiting,
@@ -314,13 +319,13 @@ class PriorTracker:
             class_axis=fields["class_axis"],
             calibration=fields["calibration"],
         )
-        tracker._fits = fields.get("fitted") is True  # unknown of files that are older
+        tracker._fits_calibration = fields.get("fitted") is True  # older files lack it
         if fields["ratios"] is not None:
             ratios = {name: np.asarray(x, np.float64) for name, x in fields["ratios"].items()}
-            tracker._setting = replace(
-                tracker._setting, ratios=Ratios(ratios["mean"], ratios["covariance"])
+            tracker._options = replace(
+                tracker._options, ratios=MeanRatios(ratios["mean"], ratios["covariance"])
             )
-        tracker._state = Tracked(
+        tracker._state = TrackerState(
             prior=np.asarray(fields["prior"], np.float64),
             mass=np.asarray(fields["mass"], np.float64),
             waiting=fields["waiting"],
@@ -342,58 +347,65 @@ class PriorTracker:
     ) -> None:
         """Set the reference, and begin at ``prior``, or at the reference, without samples."""
         reference = as_prior(
-            reference_prior, name="reference_prior", n_classes=self.source_prior.size,
+            reference_prior,
+            name="reference_prior",
+            n_classes=self.source_prior.size,
             classes=self._columns,
-        )  # fmt: skip
+        )
         ratios = None
         if validation is not None:
-            known = labelled_rows(
-                validation, reference.size, kind=self.kind, class_axis=self.class_axis,
-                calibration=None if self._fits else self._calibration, ignore_index=ignore_index,
-            )  # fmt: skip
-            rows, labels = self._measured(known)
-            seen = posteriors(rows, self.source_prior, reference)
-            ratios = measured_ratios(seen, labels, reference)
-        self._setting = Setting(reference, self.half_life, self.false_alarm_rate, ratios)
-        self._state = Tracked.at(reference if prior is None else prior)
+            with each_warning_once():
+                samples = read_validation_rows(
+                    validation,
+                    reference.size,
+                    kind=self.kind,
+                    class_axis=self.class_axis,
+                    calibration=None if self._fits_calibration else self._calibration,
+                    ignore_index=ignore_index,
+                )
+                rows, labels = self._calibrated(samples)
+            posterior = reference_posteriors(rows, self.source_prior, reference)
+            ratios = measure_ratios(posterior, labels, reference)
+        self._options = TrackingOptions(reference, self.half_life, self.false_alarm_rate, ratios)
+        self._state = TrackerState.start(reference if prior is None else prior)
 
-    def _measured(self, known: Validation[Vector]) -> Validation[Vector]:
+    def _calibrated(self, samples: Validation[Vector]) -> Validation[Vector]:
         """Return the calibrated rows by which ratios are measured, and their labels.
 
         A calibration that the tracker fits is fitted to every second label, and the others measure.
         """
-        rows = known.rows.astype(np.float64)
-        refuse_few_labels(known.labels, 3 if self._fits else 2)
-        if not self._fits:
-            return Validation(rows, known.labels)
-        fit = every_second(known.labels)
+        rows = samples.rows.astype(np.float64)
+        check_label_counts(samples.labels, 3 if self._fits_calibration else 2)
+        if not self._fits_calibration:
+            return Validation(rows, samples.labels)
+        fits = every_second_label(samples.labels)
         if self._calibration is None:
-            half = Validation(rows[fit], known.labels[fit])
-            self._calibration = fitted_calibration(half, self.source_prior)
-        return Validation(self._calibration(rows[~fit]), known.labels[~fit])
+            half = Validation(rows[fits], samples.labels[fits])
+            self._calibration = fit_calibration(half, self.source_prior)
+        return Validation(self._calibration(rows[~fits]), samples.labels[~fits])
 
-    def _rows(self, scores: Any) -> Vector:
-        rows = log_rows(
-            scores, self.source_prior.size, kind=self.kind, class_axis=self.class_axis,
+    def _log_scores(self, scores: Any) -> Vector:
+        rows = read_log_scores(
+            scores,
+            self.source_prior.size,
+            kind=self.kind,
+            class_axis=self.class_axis,
             calibration=self._calibration,
-        )  # fmt: skip
+        )
         return rows.astype(np.float64, copy=False)
 
 
-def _say(sentences: list[str]) -> None:
-    for sentence in sentences:  # of the third frame: this, the method, its caller
-        warnings.warn(sentence, RepriorWarning, stacklevel=3)
-
-
-def _plain(ratios: Ratios) -> dict[str, Any]:
+def _ratio_fields(ratios: MeanRatios) -> dict[str, Any]:
     return {"mean": ratios.mean.tolist(), "covariance": ratios.covariance.tolist()}
 
 
-def _rate(value: Any) -> float:
+def _check_rate(value: Any) -> float:
     rate = check_finite_number("false_alarm_rate", value, positive=True, hint="Pass 1e-6.")
     if rate >= 1:
         raise OptionError(
-            f"`false_alarm_rate` must be below 1: it is a chance per sample. Got {rate:g}. Pass "
-            f"for example 1e-6."
+            argument="false_alarm_rate",
+            rule="must be below 1: it is a chance per sample",
+            got=f"{rate:g}",
+            remedy="Pass for example 1e-6.",
         )
     return rate

@@ -26,8 +26,8 @@ from reprior.cli.prior_output import Share, shortened, write_prior
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid
 from reprior.cli.target import sample_rows
-from reprior.core.shift import METHODS, estimate_target_prior_report
-from reprior.core.shift.newton import MOST_CLASSES
+from reprior.core.shift.estimate import METHODS, estimate_target_prior_report
+from reprior.core.shift.newton import MAX_CLASSES
 from reprior.exceptions import LabelsError, OptionError
 
 if TYPE_CHECKING:
@@ -222,9 +222,9 @@ def _show(
     heads = ("class", "source prior", "target prior", "from", "to")
     session.say(Grid(heads, shortened(rows), title).rich())
     session.say(*report.facts())
-    if report.calibration is not None and report.prior.size > MOST_CLASSES:
+    if report.calibration is not None and report.prior.size > MAX_CLASSES:
         session.note(
-            f"the intervals of more than {MOST_CLASSES} classes take the calibration as given: "
+            f"the intervals of more than {MAX_CLASSES} classes take the calibration as given: "
             f"with few validation labels they are too narrow"
         )
     condition, fitted = report.conditioning, report.calibration

@@ -107,7 +107,7 @@ def _by_em(
     rows: Vector, source_prior: Vector, kind: str, validation: tuple[Vector, Vector]
 ) -> tuple[Vector, str]:
     """The estimate, and whose probabilities it trusts: VAL may lack what a calibration needs."""
-    from reprior.core.shift import estimate_target_prior
+    from reprior.core.shift.estimate import estimate_target_prior
 
     try:
         estimate = estimate_target_prior(

@@ -14,12 +14,13 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.calibrator.lazy_source import GATHERED_SCORES
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
 from reprior.core.shift.em import Likelihood
-from reprior.core.shift.estimate import Estimate, Known, by_em, by_moments, know
+from reprior.core.shift.estimate import Estimate, PriorEstimator, prepare_estimator
 from reprior.engines.chunk_source import Progress, as_chunk, located, refuse_paths
 from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
 from reprior.engines.lookalike import Lookalike
@@ -86,26 +87,29 @@ def estimate_target_prior(
     refuse_paths(chunks)
     _check_files(chunks, kind, "chunks")
     _check_files(validation, kind, "validation")
-    known = know(
+    estimator = prepare_estimator(
         source_prior, method=method, kind=kind, validation=_gathered(validation, class_axis),
         calibration=calibration, class_axis=class_axis, ignore_index=ignore_index,
     )  # fmt: skip
-    target = _Target(chunks, known, progress)
-    found = _by_em(known, target) if method == "em" else _by_moments(known, target)
+    target = _Target(chunks, estimator, progress)
+    found = _by_em(estimator, target) if method == "em" else _by_moments(estimator, target)
     target.lookalike.warn(stacklevel=2)
     left_out = [each for given in (chunks, validation) for each in getattr(given, "left_out", ())]
-    for sentence in (*found.doubts(), *([describe_left_out(left_out)] if left_out else [])):
-        warnings.warn(sentence, RepriorWarning, stacklevel=2)
+    for text in (
+        *found.reliability_warnings(),
+        *([describe_left_out(left_out)] if left_out else []),
+    ):
+        warn(text)
     return found.prior
 
 
 class _Target:
     """Unlabelled scores, gone through chunk by chunk."""
 
-    def __init__(self, chunks: Any, known: Known, progress: Progress) -> None:
+    def __init__(self, chunks: Any, estimator: PriorEstimator, progress: Progress) -> None:
         self.chunks = [chunks] if array_api_compat.is_array_api_obj(chunks) else chunks
-        self.known, self.progress = known, progress
-        self.lookalike, self._looked = Lookalike(known.kind), False
+        self.estimator, self.progress = estimator, progress
+        self.lookalike, self._looked = Lookalike(estimator.kind), False
         self._sources = sources_of(self.chunks)
 
     def each(self, read: Callable[[Any], Read]) -> Iterator[Read]:
@@ -114,7 +118,7 @@ class _Target:
         for given in self.chunks:
             bare = array_api_compat.is_array_api_obj(given)
             chunk = Chunk(given, start=done) if bare else as_chunk(given, done)
-            axis = chunk.sample_axis(self.known.class_axis)
+            axis = chunk.sample_axis(self.estimator.class_axis)
             shape = np.shape(chunk.scores)
             if not np.prod(shape, dtype=np.int64):
                 continue
@@ -135,8 +139,8 @@ class _Target:
             )
 
     def _look(self, scores: Any, n: int) -> None:
-        xp, axis, shape = namespace(scores), self.known.class_axis, np.shape(scores)
-        single = is_single_score(shape, self.known.source.size, axis)
+        xp, axis, shape = namespace(scores), self.estimator.class_axis, np.shape(scores)
+        single = is_single_score(shape, self.estimator.source_prior.size, axis)
         z = xp.asarray(scores) if single else xp.moveaxis(xp.asarray(scores), axis, -1)
         self.lookalike.look(z, n, single, xp)
 
@@ -172,15 +176,8 @@ class _Ratios:
         return rows
 
 
-class _Read(Likelihood):
-    """A likelihood whose rows may be read anew for every pass."""
-
-    def __init__(self, ratio: Any) -> None:
-        self.ratio, self.counts = ratio, None
-
-
-def _by_em(known: Known, target: _Target) -> Estimate:
-    chunks, source = target.chunks, known.source
+def _by_em(estimator: PriorEstimator, target: _Target) -> Estimate:
+    chunks, source = target.chunks, estimator.source_prior
     if iter(chunks) is chunks:
         raise OptionError(
             f"`chunks` must be something that can be gone through several times for method='em'. "
@@ -189,7 +186,7 @@ def _by_em(known: Known, target: _Target) -> Estimate:
         )
 
     def ratios() -> Iterator[Vector]:
-        return (Likelihood(rows, source).ratio for rows in target.each(known.rows))
+        return (Likelihood(rows, source).ratio for rows in target.each(estimator.log_scores))
 
     kept: list[Vector] = []
     n = 0
@@ -199,14 +196,15 @@ def _by_em(known: Known, target: _Target) -> Estimate:
         if n * source.size > KEPT_SCORES:
             kept.clear()
     few = n * source.size <= KEPT_SCORES
-    return by_em(known, _Read(np.concatenate(kept) if few else _Ratios(ratios, (n, source.size))))
+    ratio = np.concatenate(kept) if few else _Ratios(ratios, (n, source.size))
+    return estimator.by_likelihood(Likelihood.from_ratio(ratio))
 
 
-def _by_moments(known: Known, target: _Target) -> Estimate:
-    total = np.zeros(known.source.size)
-    for part in target.each(known.predicted):
+def _by_moments(estimator: PriorEstimator, target: _Target) -> Estimate:
+    total = np.zeros(estimator.source_prior.size)
+    for part in target.each(estimator.predictions):
         total += part.sum()
-    return by_moments(known, total)
+    return estimator.by_moments(total)
 
 
 def _gathered(validation: Any, class_axis: int) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from reprior.core.checks import KINDS
-from reprior.core.shift.tracking import block_of
+from reprior.core.shift.tracking import block_size
 from reprior.exceptions import FileFormatError
 from reprior.files.archive import check_header
 from reprior.files.atomic import atomic_write
@@ -415,7 +415,7 @@ def _tracker_rules(document: Mapping[str, Any]) -> dict[str, Rule]:
     positive = Rule("a positive number", lambda value: is_number(value) and value > 0)
     half_life: Any = document.get("half_life")
     seen: Any = document.get("n_samples")
-    block = block_of(half_life) if is_number(half_life) and half_life > 0 else 0
+    block = block_size(half_life) if is_number(half_life) and half_life > 0 else 0
     return {
         "source_prior": Rule(
             "a list of at least two positive numbers that sum to 1",

@@ -9,12 +9,13 @@ import pytest
 from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift import METHODS, bootstrap
-from reprior.core.shift.bootstrap import Nearby, Redrawn, em_replicates
-from reprior.core.shift.calibration import Recalibrated
+from reprior.core.shift import bootstrap
+from reprior.core.shift.bootstrap import ReplicateSolver, Resample, em_replicates
+from reprior.core.shift.calibration import Refits
 from reprior.core.shift.em import Likelihood
-from reprior.core.shift.newton import most_likely
-from reprior.core.shift.predictions import SoftPredictions, predictions
+from reprior.core.shift.estimate import METHODS
+from reprior.core.shift.newton import maximum_likelihood
+from reprior.core.shift.predictions import SoftPredictions, predict
 
 
 def problem(seed=0, n=200, n_labels=150, separation=2.5):
@@ -60,7 +61,7 @@ def test_how_replicates_are_grouped_makes_no_difference(method, monkeypatch):
 def test_of_very_many_classes_replicates_are_by_em(monkeypatch):
     here, scores, validation = problem()
     known = report(scores, here, validation, "em").replicates
-    monkeypatch.setattr(bootstrap, "MOST_CLASSES", 2)
+    monkeypatch.setattr(bootstrap, "MAX_CLASSES", 2)
     told = []
     found = report(scores, here, validation, "em", progress=told.append).replicates
     np.testing.assert_allclose(found, known, atol=1e-5)
@@ -137,17 +138,17 @@ def test_a_class_whose_estimate_is_0_may_come_back():
 def test_soft_predictions_are_multiplied_out_a_class_at_a_time(monkeypatch):
     rng = np.random.default_rng(0)
     labels = rng.permutation(np.arange(60) % 3)
-    found = predictions(rng.normal(size=(60, 3)), soft=True)
+    found = predict(rng.normal(size=(60, 3)), soft=True)
     expected = [found.probabilities()[labels == k] for k in range(3)]
     sizes, whole = [], SoftPredictions.probabilities
     monkeypatch.setattr(
         SoftPredictions, "probabilities", lambda self: sizes.append(len(self)) or whole(self)
     )
-    means = bootstrap._class_means(found, labels, 7, np.random.default_rng(1))
+    means = bootstrap._resampled_class_means(found, labels, 7, np.random.default_rng(1))
     assert sizes == [20, 20, 20]
     again = np.random.default_rng(1)
     for k in range(3):
-        column = bootstrap._weighted_means(expected[k], 7, again)
+        column = bootstrap._row_means(expected[k], 7, again)
         np.testing.assert_array_equal(means[:, :, k], column)
 
 
@@ -159,7 +160,7 @@ def em_problem(seed, n, n_classes, separation):
     rng = np.random.default_rng(seed)
     here = world(rng, n_classes, separation)
     likelihood = Likelihood(here.draw(rng, n, here.target)[0], here.source)
-    return likelihood, most_likely(likelihood, here.source).priors[0], here.source, rng
+    return likelihood, maximum_likelihood(likelihood, here.source).priors[0], here.source, rng
 
 
 def drawn(rng, n):
@@ -188,10 +189,10 @@ CASES = [(60, 3, 2.0), (500, 4, 4.0), (60, 6, 1.0), (800, 8, 2.0)]
 @pytest.mark.parametrize("n, n_classes, separation", CASES)
 def test_a_replicate_is_where_em_ends(seed, n, n_classes, separation):
     likelihood, estimate, source, rng = em_problem(seed, n, n_classes, separation)
-    nearby = Nearby(likelihood, estimate, source)
+    solve = ReplicateSolver(likelihood, estimate, source)
     for _ in range(5):
         counts = drawn(rng, n)
-        found = nearby(Redrawn(likelihood.ratio, counts))
+        found = solve(Resample(likelihood.ratio, counts))
         expected = by_em(likelihood.ratio, counts, source)
         np.testing.assert_allclose(found, expected, atol=SAME)
         assert found.min() >= 0
@@ -217,7 +218,7 @@ def test_where_steps_do_not_end_damped_ones_come_to_the_same(monkeypatch, why):
     else:
         monkeypatch.setattr(bootstrap, "NEWTON_MAX_STEPS", 1)
     counts = drawn(rng, 60)
-    found = Nearby(likelihood, estimate, source)(Redrawn(likelihood.ratio, counts))
+    found = ReplicateSolver(likelihood, estimate, source)(Resample(likelihood.ratio, counts))
     np.testing.assert_allclose(found, by_em(likelihood.ratio, counts, source), atol=SAME)
 
 
@@ -227,33 +228,33 @@ def test_a_start_that_is_far_off_comes_to_the_same():
         means=np.array([[0.0, 0.0], [1.0, 0.0], [6.0, 0.0]]), source=np.full(3, 1 / 3)
     )
     likelihood = Likelihood(here.draw(rng, 60, np.array([0.97, 0.0, 0.03]))[0], here.source)
-    nearby = Nearby(likelihood, here.source, here.source)
+    solve = ReplicateSolver(likelihood, here.source, here.source)
     for _ in range(40):
         counts = drawn(rng, 60)
-        found = nearby(Redrawn(likelihood.ratio, counts))
+        found = solve(Resample(likelihood.ratio, counts))
         expected = by_em(likelihood.ratio, counts, here.source)
         np.testing.assert_allclose(found, expected, atol=SAME)
 
 
 def test_a_curvature_of_its_own_that_cannot_be_is_left(monkeypatch):
     likelihood, estimate, source, rng = em_problem(0, 30, 4, 0.7)
-    nearby = Nearby(likelihood, estimate, source)
+    solve = ReplicateSolver(likelihood, estimate, source)
     monkeypatch.setattr(bootstrap, "COST_OF_CURVATURE", -1.0)
     counts = drawn(rng, 30)
     expected = by_em(likelihood.ratio, counts, source)
-    np.testing.assert_allclose(nearby(Redrawn(likelihood.ratio, counts)), expected, atol=SAME)
+    np.testing.assert_allclose(solve(Resample(likelihood.ratio, counts)), expected, atol=SAME)
     monkeypatch.setattr(bootstrap, "_curvature", lambda *_: np.full((4, 4), np.inf))
-    np.testing.assert_allclose(nearby(Redrawn(likelihood.ratio, counts)), expected, atol=SAME)
+    np.testing.assert_allclose(solve(Resample(likelihood.ratio, counts)), expected, atol=SAME)
 
 
 def test_classes_that_cannot_be_told_apart():
     likelihood, _, _, rng = em_problem(2, 200, 3, 2.0)
     ratio = likelihood.ratio[:, [0, 1, 2, 2]]
     source = np.full(4, 0.25)
-    twice = Likelihood.of_ratio(ratio)
-    estimate = most_likely(twice, source).priors[0]
+    twice = Likelihood.from_ratio(ratio)
+    estimate = maximum_likelihood(twice, source).priors[0]
     counts = drawn(rng, 200)
-    found = Nearby(twice, estimate, source)(Redrawn(ratio, counts))
+    found = ReplicateSolver(twice, estimate, source)(Resample(ratio, counts))
     expected = by_em(ratio, counts, source)
     np.testing.assert_allclose(
         [*found[:2], found[2:].sum()], [*expected[:2], expected[2:].sum()], atol=SAME
@@ -264,10 +265,10 @@ def test_classes_that_cannot_be_told_apart():
 def test_a_calibration_of_its_own(dtype):
     likelihood, estimate, source, rng = em_problem(3, 300, 4, 2.0)
     likelihood.ratio = likelihood.ratio.astype(dtype)
-    seen = Recalibrated(np.array([0.8, 1.3]), rng.normal(scale=0.5, size=(2, 4)))
+    seen = Refits(np.array([0.8, 1.3]), rng.normal(scale=0.5, size=(2, 4)))
     told = []
     found = em_replicates(
-        likelihood, estimate, source, 2, np.random.default_rng(7), seen=seen, progress=told.append
+        likelihood, estimate, source, 2, np.random.default_rng(7), refits=seen, progress=told.append
     )
     again = np.random.default_rng(7)
     for i in range(2):
@@ -287,6 +288,6 @@ def test_replicates_of_a_large_sample_take_seconds():
     timid = 0.4 * (2 * rng.normal(size=(n, k)) + 4 * np.eye(k)[labels] + np.log(source))
     likelihood = Likelihood(timid.astype(np.float32), source)
     start = time.process_time()
-    estimate = most_likely(likelihood, source).priors[0]
+    estimate = maximum_likelihood(likelihood, source).priors[0]
     em_replicates(likelihood, estimate, source, 200, rng)
     assert time.process_time() - start < 20

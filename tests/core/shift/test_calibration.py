@@ -11,8 +11,13 @@ from tests.core.shift.shifted import world
 import reprior as rp
 from reprior.core.scaling import fit_scaling
 from reprior.core.shift import calibration
-from reprior.core.shift.calibration import _within_classes, fitted_calibration, recalibrated
-from reprior.core.shift.predictions import Affine, Validation
+from reprior.core.shift.calibration import (
+    AffineCalibration,
+    fit_calibration,
+    refit_calibration,
+    within_class_resampler,
+)
+from reprior.core.shift.predictions import Validation
 from reprior.exceptions import LabelsError, ScoresError
 
 
@@ -35,9 +40,9 @@ def off(prior, truth):
 def test_it_is_bcts_moved_to_the_source_prior():
     here, _, (scores, labels), rng = problem()
     source = rng.dirichlet(np.full(3, 5.0))  # not what the labels follow
-    found = fitted_calibration(Validation(wrong(scores), labels), source)
+    found = fit_calibration(Validation(wrong(scores), labels), source)
     mix = np.bincount(labels) / labels.size
-    assert isinstance(found, Affine)
+    assert isinstance(found, AffineCalibration)
     # Under the labels' mix it is as good as the model that knows: the densities are true.
     under_mix = found(wrong(scores)) + np.log(mix) - np.log(source)
     each = np.full(labels.size, 1 / labels.size)
@@ -52,7 +57,7 @@ def test_the_mix_of_the_labels_is_of_no_consequence():
     here, _, (scores, labels), rng = problem(1, 20_000)
     kept = rng.random(labels.size) < np.array([1.0, 0.3, 0.1])[labels]
     all_, some = (
-        fitted_calibration(Validation(wrong(scores[at]), labels[at]), here.source)
+        fit_calibration(Validation(wrong(scores[at]), labels[at]), here.source)
         for at in (slice(None), kept)
     )
     posterior = [softmax(map_(wrong(scores)), axis=1) for map_ in (all_, some)]
@@ -140,12 +145,12 @@ def test_probabilities_with_zeros():
 def test_words():
     here, scores, (known, labels), _ = problem(6, 300)
     with pytest.raises(ScoresError, match=r"`validation\[0\]` must rise .* best scale of -") as e:
-        fitted_calibration(Validation(-known, labels), here.source)
+        fit_calibration(Validation(-known, labels), here.source)
     assert "pass calibration=(1, 0)" in str(e.value)
     impossible = log_softmax(known, axis=1)
     impossible[0, labels[0]] = -np.inf
     with pytest.raises(ScoresError, match=r"`validation\[0\]` must leave every sample's own class"):
-        fitted_calibration(Validation(impossible, labels), here.source)
+        fit_calibration(Validation(impossible, labels), here.source)
     with pytest.raises(LabelsError, match="Got none of class 2"):
         rp.estimate_target_prior(
             scores, source_prior=here.source, validation=(known, np.minimum(labels, 1))
@@ -162,7 +167,7 @@ def refit_problem(seed=0, n=600, n_classes=3, separation=1.5):
     here = world(rng, n_classes, separation)
     scores, labels = here.validation(rng, n)
     known = Validation(2 * scores + np.arange(n_classes), labels)
-    fit = fitted_calibration(known, here.source)
+    fit = fit_calibration(known, here.source)
     return here, known, fit, known._replace(rows=fit(known.rows))
 
 
@@ -173,11 +178,11 @@ def centred(x):
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_the_fit_to_the_samples_drawn_again(seed):
     here, known, fit, calibrated = refit_problem(seed)
-    found = recalibrated(calibrated, here.source, 5, np.random.default_rng(seed))
-    rng, draw = np.random.default_rng(seed), _within_classes(known.labels)
+    found = refit_calibration(calibrated, here.source, 5, np.random.default_rng(seed))
+    rng, draw = np.random.default_rng(seed), within_class_resampler(known.labels)
     for i in range(5):
         again = np.repeat(np.arange(known.labels.size), draw(rng))
-        refit = fitted_calibration(Validation(known.rows[again], known.labels[again]), here.source)
+        refit = fit_calibration(Validation(known.rows[again], known.labels[again]), here.source)
         scale = fit.scale * found.scales[i]
         np.testing.assert_allclose(scale, refit.scale, rtol=CENTRES)
         # The map is of likelihoods: log-posteriors less the log of the source prior.
@@ -188,11 +193,11 @@ def test_it_is_the_fit_to_the_samples_drawn_again(seed):
 
 def test_one_step_is_nearly_that_where_there_are_many_labels(monkeypatch):
     here, _, _, calibrated = refit_problem(1, 20_000)
-    steps = recalibrated(calibrated, here.source, 10, np.random.default_rng(0))
+    steps = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
     monkeypatch.setattr(calibration, "SMALL_STEP", 0.0)
-    all_ = recalibrated(calibrated, here.source, 10, np.random.default_rng(0))
+    all_ = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
     monkeypatch.setattr(calibration, "REFIT_MAX_CLASSES", 2)
-    one = recalibrated(calibrated, here.source, 10, np.random.default_rng(0))
+    one = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
     spread = all_.scales.std()
     for found in (steps, one):
         np.testing.assert_allclose(found.scales, all_.scales, atol=0.1 * spread)
@@ -201,7 +206,7 @@ def test_one_step_is_nearly_that_where_there_are_many_labels(monkeypatch):
 
 def test_samples_are_drawn_within_their_classes():
     labels = np.array([1, 0, 1, 2, 1, 0])
-    draw, rng = _within_classes(labels), np.random.default_rng(0)
+    draw, rng = within_class_resampler(labels), np.random.default_rng(0)
     counts = np.array([draw(rng) for _ in range(2000)])
     for k in range(3):
         assert (counts[:, labels == k].sum(axis=1) == (labels == k).sum()).all()
@@ -214,13 +219,15 @@ def test_impossible_classes_and_separable_ones_stay_finite():
     away = softmax(rows, axis=1) < 1e-9
     rows[away] = -np.inf
     assert away.any()
-    found = recalibrated(calibrated._replace(rows=rows), here.source, 50, np.random.default_rng(0))
+    found = refit_calibration(
+        calibrated._replace(rows=rows), here.source, 50, np.random.default_rng(0)
+    )
     assert np.isfinite(found.scales).all()
     assert (found.scales > 0).all()
     assert np.isfinite(found.biases).all()
     np.testing.assert_allclose(
         found.scales,
-        recalibrated(calibrated, here.source, 50, np.random.default_rng(0)).scales,
+        refit_calibration(calibrated, here.source, 50, np.random.default_rng(0)).scales,
         rtol=1e-3,
     )
 

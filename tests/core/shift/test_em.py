@@ -8,7 +8,7 @@ from scipy.special import softmax
 from tests.core.shift.shifted import world
 
 from reprior.core.shift import em
-from reprior.core.shift.em import Likelihood, climb
+from reprior.core.shift.em import Likelihood, run_em
 
 CLOSE = 1e-8
 """EM ends where less than 1e-9 is to come, by an estimate of what is to come."""
@@ -33,10 +33,10 @@ def test_replicates_side_by_side_are_each_alone(seed):
     scores, _ = here.draw(rng, 60, here.target)
     counts = rng.multinomial(60, np.full(60, 1 / 60), size=5).astype(np.uint8)
     likelihood = Likelihood(scores, here.source)
-    found = climb(likelihood.of(counts), np.tile(here.source, (5, 1)))
-    assert (found.left <= em.CHANGE_TOLERANCE).all()
+    found = run_em(likelihood.resampled(counts), np.tile(here.source, (5, 1)))
+    assert (found.remaining_change <= em.CHANGE_TOLERANCE).all()
     for row, prior in zip(counts, found.priors, strict=True):
-        alone = climb(likelihood.of(row[None]), here.source[None])
+        alone = run_em(likelihood.resampled(row[None]), here.source[None])
         np.testing.assert_allclose(prior, alone.priors[0], atol=CLOSE)
         expected = plain_em(softmax(scores, axis=1), here.source, row)
         np.testing.assert_allclose(prior, expected, atol=1e-6)  # plain EM creeps towards a 0
@@ -46,9 +46,9 @@ def test_counts_of_one_are_no_counts():
     rng = np.random.default_rng(3)
     here = world(rng, 4)
     scores, _ = here.draw(rng, 300, here.target)
-    whole = climb(Likelihood(scores, here.source), here.source[None])
+    whole = run_em(Likelihood(scores, here.source), here.source[None])
     ones = Likelihood(scores, here.source, np.ones((1, 300), np.uint8))
-    np.testing.assert_allclose(climb(ones, here.source[None]).priors, whole.priors, atol=CLOSE)
+    np.testing.assert_allclose(run_em(ones, here.source[None]).priors, whole.priors, atol=CLOSE)
 
 
 def test_a_slow_direction_is_not_overlooked():
@@ -61,7 +61,7 @@ def test_a_slow_direction_is_not_overlooked():
     labels[:4] = np.arange(4)
     x = means[labels] + rng.normal(size=(500, 2))
     scores = -0.5 * ((x[:, None] - means) ** 2).sum(axis=-1) + np.log(source)
-    found = climb(Likelihood(scores, source), source[None])
+    found = run_em(Likelihood(scores, source), source[None])
     expected = plain_em(softmax(scores, axis=1), source, np.ones(500))
     np.testing.assert_allclose(found.priors[0], expected, atol=CLOSE)
 
@@ -84,9 +84,9 @@ def test_steps_and_passes_are_counted():
     rng = np.random.default_rng(6)
     here = world(rng, 4, 1.0)
     scores, _ = here.draw(rng, 200, here.target)
-    short = climb(Likelihood(scores, here.source), here.source[None], max_iterations=6)
+    short = run_em(Likelihood(scores, here.source), here.source[None], max_iterations=6)
     assert short.iterations.tolist() == [6]
-    assert short.left[0] > em.CHANGE_TOLERANCE
-    long = climb(Likelihood(scores, here.source), here.source[None])
+    assert short.remaining_change[0] > em.CHANGE_TOLERANCE
+    long = run_em(Likelihood(scores, here.source), here.source[None])
     assert long.iterations[0] > 6
-    assert long.change[0] < short.change[0]
+    assert long.last_change[0] < short.last_change[0]

@@ -15,7 +15,8 @@ from tests.core.backends import EPS, WIDE_BACKENDS
 from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift import METHODS, em, newton
+from reprior.core.shift import em, newton
+from reprior.core.shift.estimate import METHODS
 
 CLOSE = 3e-5
 """Where the likelihood is flat, scipy stops within its own tolerance of the gradient."""
@@ -153,7 +154,7 @@ def test_nothing_is_mutated():
 def test_where_it_does_not_come_to_rest_it_says_so(monkeypatch):
     scores, source, _, _ = drawn(5, 300, 4, 0.5)
     monkeypatch.setattr(em, "MAX_ITERATIONS", 3)
-    monkeypatch.setattr(newton, "MOST_CLASSES", 3)
+    monkeypatch.setattr(newton, "MAX_CLASSES", 3)
     words = "has not come to rest after 3 passes of EM over the scores: it may still move"
     with pytest.warns(rp.RepriorWarning, match=words) as caught:
         rp.estimate_target_prior(scores, source_prior=source)
@@ -162,7 +163,7 @@ def test_where_it_does_not_come_to_rest_it_says_so(monkeypatch):
 
 def test_where_newton_takes_over_and_does_not_come_to_rest_either_it_says_that(monkeypatch):
     scores, source, _, _ = drawn(0, 60, 4, 0.7)
-    monkeypatch.setattr(newton, "PATIENCE", 6)
+    monkeypatch.setattr(newton, "EM_PATIENCE", 6)
     monkeypatch.setattr(newton, "MAX_STEPS", 1)
     words = "not come to rest after 8 passes of EM and Newton's method over the scores"
     with pytest.warns(rp.RepriorWarning, match=words):
@@ -405,7 +406,7 @@ class TestReport:
         assert report.iterations > 2
         assert 0 <= report.last_change < 1e-6
         monkeypatch.setattr(em, "MAX_ITERATIONS", 3)
-        monkeypatch.setattr(newton, "MOST_CLASSES", 2)
+        monkeypatch.setattr(newton, "MAX_CLASSES", 2)
         with pytest.warns(rp.RepriorWarning, match="not come to rest") as caught:
             report = rp.estimate_target_prior_report(
                 scores, source_prior=here.source, n_replicates=2

@@ -12,18 +12,18 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from tests.core.shift.shifted import world
 
-from reprior.core.shift import estimate_target_prior
+from reprior.core.shift.estimate import estimate_target_prior
 from reprior.core.shift.moments import (
     Moments,
     _BoundedRidge,
     bbse,
+    clipped_prior,
     conditioning,
+    penalty_factor,
+    regularised_weights,
     rlls,
-    strength_of_penalty,
-    truncated,
-    weights,
 )
-from reprior.core.shift.predictions import predictions
+from reprior.core.shift.predictions import predict
 from reprior.exceptions import RepriorWarning
 
 EXACT = 1e-12
@@ -56,7 +56,7 @@ def test_it_is_the_published_definition(seed, n_classes, soft):
     seen = softmax(target, axis=1) if soft else np.eye(n_classes)[target.argmax(axis=1)]
     weights = np.linalg.inv(C) @ seen.mean(axis=0)
     expected = weights * np.bincount(labels) / labels.size
-    predicted, known = (predictions(z, soft=soft) for z in (target, scores))
+    predicted, known = (predict(z, soft=soft) for z in (target, scores))
     found = Moments(predicted.mean(), known.class_means(labels), labels.size)
     np.testing.assert_allclose(bbse(found, source), expected, atol=1e-9 * np.abs(weights).max())
 
@@ -153,15 +153,17 @@ def test_classes_that_look_alike_share_equally():
 
 def test_truncation():
     source = np.array([0.5, 0.3, 0.2])
-    np.testing.assert_allclose(truncated(np.array([1.1, -0.2, 0.1]), source), [11 / 12, 0, 1 / 12])
-    np.testing.assert_array_equal(truncated(np.array([-0.1, 0.0, 0.0]), source), source)
-    stack = truncated(np.array([[0.2, 0.3, 0.5], [0.0, 0.0, 0.0]]), source)
+    np.testing.assert_allclose(
+        clipped_prior(np.array([1.1, -0.2, 0.1]), source), [11 / 12, 0, 1 / 12]
+    )
+    np.testing.assert_array_equal(clipped_prior(np.array([-0.1, 0.0, 0.0]), source), source)
+    stack = clipped_prior(np.array([[0.2, 0.3, 0.5], [0.0, 0.0, 0.0]]), source)
     np.testing.assert_allclose(stack, [[0.2, 0.3, 0.5], source])
 
 
 class TestConditioning:
     def of(self, scores, labels, soft=False):
-        seen = predictions(scores, soft=soft)
+        seen = predict(scores, soft=soft)
         return conditioning(seen, labels, seen.class_means(labels))
 
     def test_a_perfect_model(self):
@@ -193,7 +195,7 @@ class TestConditioning:
         rng = np.random.default_rng(5)
         left, right = (np.linalg.qr(rng.normal(size=(4, 4)))[0] for _ in range(2))
         matrix = left * [1.0, 0.7, 0.5, smallest] @ right.T
-        seen, labels = predictions(rng.normal(size=(40, 4)), soft=True), np.arange(40) % 4
+        seen, labels = predict(rng.normal(size=(40, 4)), soft=True), np.arange(40) % 4
         found = conditioning(seen, labels, matrix)
         assert found.smallest_singular_value == pytest.approx(smallest, rel=1e-8, abs=1e-15)
         expected = 1 / smallest if smallest else np.inf
@@ -292,7 +294,7 @@ def generic(joint, excess, rho):
 def test_no_generic_optimiser_finds_less(seed, n_classes, told_apart, exponent):
     joint, excess = regularised_problem(seed, n_classes, told_apart)
     rho = 10.0**exponent
-    theta = weights(joint, excess, rho)
+    theta = regularised_weights(joint, excess, rho)
     assert theta.min() >= -1
     ours = objective(theta, joint, excess, rho)
     assert ours <= objective(generic(joint, excess, rho), joint, excess, rho) + ROUNDING
@@ -302,7 +304,7 @@ def test_no_generic_optimiser_finds_less(seed, n_classes, told_apart, exponent):
 def test_where_both_norms_are_smooth_the_slope_is_0(seed):
     joint, excess = regularised_problem(seed, 5, 0.2)
     rho = 0.05
-    theta = weights(joint, excess, rho)
+    theta = regularised_weights(joint, excess, rho)
     residual = np.linalg.norm(joint @ theta - excess)
     if residual < 1e-6 or np.linalg.norm(theta) < 1e-6:
         return  # a corner, where there is no slope
@@ -317,7 +319,7 @@ def test_some_of_these_are_bounded_and_some_are_corners():
     bounded = exact = nothing = 0
     for seed in range(60):
         joint, excess = regularised_problem(seed, 5, (0.0, 0.5, 0.9)[seed % 3])
-        theta = weights(joint, excess, 10.0 ** (-3 + seed % 4))
+        theta = regularised_weights(joint, excess, 10.0 ** (-3 + seed % 4))
         bounded += bool((theta == -1).any())
         exact += bool(np.linalg.norm(joint @ theta - excess) < 1e-12)
         nothing += bool((theta == 0).all())
@@ -334,19 +336,21 @@ def test_a_small_penalty_changes_nothing():
 
 def test_a_large_penalty_leaves_the_source():
     joint, excess = regularised_problem(0, 4, 0.5)
-    np.testing.assert_array_equal(weights(joint, excess, 10.0), np.zeros(4))
+    np.testing.assert_array_equal(regularised_weights(joint, excess, 10.0), np.zeros(4))
 
 
 def test_nothing_to_explain():
     joint, _ = regularised_problem(0, 4, 0.5)
-    np.testing.assert_allclose(weights(joint, np.zeros(4), 0.01), 0, atol=1e-12)
+    np.testing.assert_allclose(regularised_weights(joint, np.zeros(4), 0.01), 0, atol=1e-12)
 
 
 def test_regularised_stacks_are_solved_one_by_one():
     each = [regularised_problem(seed, 4, 0.3) for seed in range(12)]
-    found = weights(np.stack([a for a, _ in each]), np.stack([b for _, b in each]), 0.02)
+    found = regularised_weights(
+        np.stack([a for a, _ in each]), np.stack([b for _, b in each]), 0.02
+    )
     for (joint, excess), theta in zip(each, found, strict=True):
-        np.testing.assert_allclose(theta, weights(joint, excess, 0.02), atol=1e-9)
+        np.testing.assert_allclose(theta, regularised_weights(joint, excess, 0.02), atol=1e-9)
     assert (found == -1).any()  # some need the bounds
 
 
@@ -363,7 +367,7 @@ def test_penalty():
     n, k = 1000, 3
     log_term = 2 * math.log(2 * k / 0.05)
     expected = 0.01 * 3 * (log_term / (3 * n) + math.sqrt(log_term / n))
-    assert strength_of_penalty(k, n) == pytest.approx(expected)
+    assert penalty_factor(k, n) == pytest.approx(expected)
 
 
 def test_pivoting_that_goes_round_in_circles_ends():

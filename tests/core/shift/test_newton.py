@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from tests.core.shift.shifted import world
 
 from reprior.core.shift import em, newton
-from reprior.core.shift.em import CHANGE_TOLERANCE, Climb, Likelihood, climb
-from reprior.core.shift.newton import derivatives, most_likely, newton_climb, nonnegative
+from reprior.core.shift.em import CHANGE_TOLERANCE, EMResult, Likelihood, run_em
+from reprior.core.shift.newton import (
+    derivatives,
+    maximum_likelihood,
+    minimise_nonnegative,
+    run_newton,
+)
 
 GAP = 1e-9
 """By how much the likelihood may be below its maximum, which the slopes bound from above."""
@@ -23,7 +28,7 @@ CLOSE = 1e-8
 
 def at(prior):
     """As if EM had led there."""
-    return Climb(prior[None], np.array([1.0]), np.array([1.0]), np.array([0]))
+    return EMResult(prior[None], np.array([1.0]), np.array([1.0]), np.array([0]))
 
 
 def gap(likelihood, prior):
@@ -46,9 +51,9 @@ def likelihood_of(seed, n, n_classes, separation, dtype=np.float64):
 )
 def test_it_is_the_maximum(seed, n, n_classes, separation):
     likelihood, source = likelihood_of(seed, n, n_classes, separation)
-    found = newton_climb(likelihood, at(source))
+    found = run_newton(likelihood, at(source))
     assert gap(likelihood, found.priors[0]) <= GAP
-    assert found.left[0] <= CHANGE_TOLERANCE
+    assert found.remaining_change[0] <= CHANGE_TOLERANCE
     assert found.priors.min() >= 0
     assert found.priors.sum() == pytest.approx(1)
 
@@ -56,16 +61,16 @@ def test_it_is_the_maximum(seed, n, n_classes, separation):
 @pytest.mark.parametrize("seed", range(5))
 def test_em_ends_at_the_same(seed):
     likelihood, source = likelihood_of(seed, 400, 4, 2.0)
-    expected = climb(likelihood, source[None])
-    found = newton_climb(likelihood, at(source))
+    expected = run_em(likelihood, source[None])
+    found = run_newton(likelihood, at(source))
     np.testing.assert_allclose(found.priors, expected.priors, atol=CLOSE)
     assert found.iterations[0] < expected.iterations[0]
 
 
 def test_a_class_that_em_has_given_up_comes_back():
     likelihood, source = likelihood_of(1, 400, 4, 2.0)
-    expected = climb(likelihood, source[None]).priors
-    found = newton_climb(likelihood, at(np.array([0.0, 0.5, 0.5, 0.0])))
+    expected = run_em(likelihood, source[None]).priors
+    found = run_newton(likelihood, at(np.array([0.0, 0.5, 0.5, 0.0])))
     np.testing.assert_allclose(found.priors, expected, atol=CLOSE)
 
 
@@ -73,7 +78,7 @@ def test_an_impossible_sample_is_not_stepped_into():
     # All of the mass on class 1 would make the last sample impossible.
     likelihood = Likelihood(np.log([[0.5, 0.5], [0.01, 0.99], [0.01, 0.99]]), np.full(2, 0.5))
     likelihood.ratio = np.array([[1e-3, 1.0]] * 500 + [[1.0, 0.0]])
-    found = newton_climb(likelihood, at(np.array([0.999, 0.001])))
+    found = run_newton(likelihood, at(np.array([0.999, 0.001])))
     assert gap(likelihood, found.priors[0]) <= GAP
     assert 0 < found.priors[0, 0] < 0.01
 
@@ -81,16 +86,16 @@ def test_an_impossible_sample_is_not_stepped_into():
 def test_blocks_and_float32(monkeypatch):
     whole, source = likelihood_of(2, 300, 3, 1.5)
     narrow, _ = likelihood_of(2, 300, 3, 1.5, np.float32)
-    expected = newton_climb(whole, at(source)).priors
+    expected = run_newton(whole, at(source)).priors
     monkeypatch.setattr(em, "BLOCK_ITEMS", 50)
-    np.testing.assert_allclose(newton_climb(whole, at(source)).priors, expected, atol=CLOSE)
-    np.testing.assert_allclose(newton_climb(narrow, at(source)).priors, expected, atol=1e-4)
+    np.testing.assert_allclose(run_newton(whole, at(source)).priors, expected, atol=CLOSE)
+    np.testing.assert_allclose(run_newton(narrow, at(source)).priors, expected, atol=1e-4)
 
 
 def test_an_interrupted_climb_says_so(monkeypatch):
     likelihood, source = likelihood_of(0, 60, 4, 0.7)
     monkeypatch.setattr(newton, "MAX_STEPS", 1)
-    assert newton_climb(likelihood, at(source)).left[0] > CHANGE_TOLERANCE
+    assert run_newton(likelihood, at(source)).remaining_change[0] > CHANGE_TOLERANCE
 
 
 @given(st.integers(0, 1000), st.integers(1, 5))
@@ -99,7 +104,7 @@ def test_the_quadratic_model_is_minimised_on_the_positive_numbers(seed, size):
     root = rng.normal(size=(size + 1, size))
     curvature, target = root.T @ root + 1e-3 * np.eye(size), rng.normal(size=size)
     start = np.maximum(rng.normal(size=size), 0)
-    found = nonnegative(curvature, target, start)
+    found = minimise_nonnegative(curvature, target, start)
     best = 0.0
     for n_free in range(1, size + 1):  # every choice of what is held at 0
         for free in map(list, combinations(range(size), n_free)):
@@ -113,36 +118,36 @@ def test_the_quadratic_model_is_minimised_on_the_positive_numbers(seed, size):
 class TestMostLikely:
     def test_em_alone_where_it_comes_to_rest(self):
         likelihood, source = likelihood_of(3, 400, 3, 3.0)
-        found, expected = most_likely(likelihood, source), climb(likelihood, source[None])
+        found, expected = maximum_likelihood(likelihood, source), run_em(likelihood, source[None])
         np.testing.assert_array_equal(found.priors, expected.priors)
         assert found.iterations == expected.iterations
 
     def test_newton_where_em_crawls(self, monkeypatch):
         likelihood, source = likelihood_of(0, 60, 4, 0.7)
-        monkeypatch.setattr(newton, "PATIENCE", 6)
-        found = most_likely(likelihood, source)
+        monkeypatch.setattr(newton, "EM_PATIENCE", 6)
+        found = maximum_likelihood(likelihood, source)
         assert gap(likelihood, found.priors[0]) <= GAP
         assert 6 < found.iterations[0] < 50
 
     def test_em_goes_on_where_classes_are_many(self, monkeypatch):
         likelihood, source = likelihood_of(3, 400, 3, 3.0)
-        monkeypatch.setattr(newton, "PATIENCE", 6)
-        monkeypatch.setattr(newton, "MOST_CLASSES", 2)
-        found = most_likely(likelihood, source)
-        expected = climb(likelihood, source[None])
+        monkeypatch.setattr(newton, "EM_PATIENCE", 6)
+        monkeypatch.setattr(newton, "MAX_CLASSES", 2)
+        found = maximum_likelihood(likelihood, source)
+        expected = run_em(likelihood, source[None])
         np.testing.assert_allclose(found.priors, expected.priors, atol=CLOSE)
         assert found.iterations[0] > 6
         monkeypatch.setattr(em, "MAX_ITERATIONS", 6)
-        assert most_likely(likelihood, source).iterations.tolist() == [6]
+        assert maximum_likelihood(likelihood, source).iterations.tolist() == [6]
 
 
 def test_a_class_next_to_0_that_should_be_far_from_it_comes_back():
     # Each step doubles it at most: small steps are not the end.
     likelihood, source = likelihood_of(1, 60, 3, 6.0)
     start = np.array([1.0, 1e-12, 1e-12])
-    found = newton_climb(likelihood, at(start))
-    np.testing.assert_allclose(found.priors, climb(likelihood, source[None]).priors, atol=CLOSE)
-    assert found.left[0] <= CHANGE_TOLERANCE
+    found = run_newton(likelihood, at(start))
+    np.testing.assert_allclose(found.priors, run_em(likelihood, source[None]).priors, atol=CLOSE)
+    assert found.remaining_change[0] <= CHANGE_TOLERANCE
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -13,8 +13,8 @@ from scipy.special import softmax
 from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift.moments import Moments, strength_of_penalty
-from reprior.core.shift.predictions import predictions
+from reprior.core.shift.moments import Moments, penalty_factor
+from reprior.core.shift.predictions import predict
 
 pytestmark = [
     pytest.mark.heavy,
@@ -105,7 +105,7 @@ class TestAbstention:
         expected = problem.of_weights(found.multipliers)
         np.testing.assert_allclose(problem.ours(method), expected, atol=SOLVER)
         rho = adapter.compute_3deltaC(problem.n_classes, problem.labels.size, 0.05)
-        ours = strength_of_penalty(problem.n_classes, problem.labels.size)
+        ours = penalty_factor(problem.n_classes, problem.labels.size)
         assert ours == pytest.approx(adapter.alpha * rho)
 
 
@@ -114,11 +114,11 @@ def test_rlls_by_a_cone_solver_that_is_made_to_go_on(problem, method):
     # The objective of both peers, solved as exactly as can be.
     cp = pytest.importorskip("cvxpy", reason="cvxpy is not installed")
     soft = method.endswith("soft")
-    target, source = (predictions(z, soft=soft) for z in (problem.scores, problem.seen))
+    target, source = (predict(z, soft=soft) for z in (problem.scores, problem.seen))
     labels = problem.labels
     found = Moments(target.mean(), source.class_means(labels), labels.size)
     joint, excess = found.confusion * problem.mix, found.predicted - source.mean()
-    rho = strength_of_penalty(problem.n_classes, problem.labels.size)
+    rho = penalty_factor(problem.n_classes, problem.labels.size)
     theta = cp.Variable(problem.n_classes)
     objective = cp.norm2(joint @ theta - excess) + rho * cp.norm2(theta)
     cp.Problem(cp.Minimize(objective), [theta >= -1]).solve(

@@ -10,13 +10,12 @@ from tests.oracles import confusion
 
 import reprior as rp
 from reprior.core import probability_rows
+from reprior.core.shift.calibration import AffineCalibration, as_calibration
 from reprior.core.shift.predictions import (
-    Affine,
-    as_calibration,
-    labelled_rows,
-    log_rows,
-    predictions,
+    predict,
+    read_log_scores,
     read_predictions,
+    read_validation_rows,
 )
 from reprior.exceptions import ScoresError
 
@@ -58,14 +57,16 @@ def assert_same(found, expected, labels):
     confused = expected.class_means(labels)
     np.testing.assert_allclose(found.class_means(labels), confused, atol=EXACT)
     direction = np.linspace(-1, 1, confused.shape[0])
-    np.testing.assert_allclose(found.along(direction), expected.along(direction), atol=EXACT)
+    np.testing.assert_allclose(
+        found.projected(direction), expected.projected(direction), atol=EXACT
+    )
     assert len(found) == len(expected)
 
 
 @SOFT
 def test_class_means_are_the_confusion_matrix(soft):
     scores, labels = draw()
-    found = predictions(scores, soft=soft).class_means(labels)
+    found = predict(scores, soft=soft).class_means(labels)
     if soft:
         means = [softmax(scores[labels == k], axis=1).mean(axis=0) for k in range(4)]
         expected = np.stack(means, axis=1)
@@ -78,7 +79,7 @@ def test_class_means_are_the_confusion_matrix(soft):
 
 def test_short_floats_are_summed_in_long_ones():
     scores = np.tile(np.array([[0.1, 0.2, 0.3]], np.float32), (70_000, 1))
-    mean = predictions(scores, soft=True).mean()
+    mean = predict(scores, soft=True).mean()
     np.testing.assert_allclose(mean, softmax([0.1, 0.2, 0.3]), rtol=1e-6)
     assert mean.dtype == np.float64
     assert mean.sum() == pytest.approx(1, abs=1e-15)
@@ -89,8 +90,8 @@ def test_short_floats_are_summed_in_long_ones():
 def test_what_is_read_is_what_log_scores_say(kind, soft):
     logits, labels = draw()
     scores = as_kind(logits, kind)
-    rows = log_rows(scores, 4, kind=kind, class_axis=-1, calibration=None)
-    assert_same(read(scores, kind=kind, soft=soft), predictions(rows, soft=soft), labels)
+    rows = read_log_scores(scores, 4, kind=kind, class_axis=-1, calibration=None)
+    assert_same(read(scores, kind=kind, soft=soft), predict(rows, soft=soft), labels)
 
 
 @SOFT
@@ -98,10 +99,10 @@ def test_what_is_read_is_what_log_scores_say(kind, soft):
 def test_a_calibration_is_applied_first(kind, soft):
     logits, labels = draw()
     scores = as_kind(logits, kind)
-    how = Affine(0.5, [0.0, 2.0, 0.0, -1.0])
-    rows = log_rows(scores, 4, kind=kind, class_axis=-1, calibration=how)
+    how = AffineCalibration(0.5, [0.0, 2.0, 0.0, -1.0])
+    rows = read_log_scores(scores, 4, kind=kind, class_axis=-1, calibration=how)
     found = read(scores, kind=kind, soft=soft, calibration=how)
-    assert_same(found, predictions(rows, soft=soft), labels)
+    assert_same(found, predict(rows, soft=soft), labels)
 
 
 @SOFT
@@ -112,9 +113,9 @@ def test_many_rows_are_shared_among_threads(monkeypatch, kind, soft, n_classes):
     logits, labels = draw(1_300_000 // n_classes, n_classes)
     scores = as_kind(logits, kind)
     assert scores.size > 4 * probability_rows.BLOCK_ITEMS
-    rows = log_rows(scores, n_classes, kind=kind, class_axis=-1, calibration=None)
+    rows = read_log_scores(scores, n_classes, kind=kind, class_axis=-1, calibration=None)
     found = read(scores, n_classes, kind=kind, soft=soft)
-    assert_same(found, predictions(rows, soft=soft), labels)
+    assert_same(found, predict(rows, soft=soft), labels)
 
 
 @SOFT
@@ -258,12 +259,14 @@ Y = np.array([1, 0, 2, 0])
 
 
 def labelled(scores, labels, n_classes=3, *, ignore_index=None, **how):
-    return labelled_rows((scores, labels), n_classes, ignore_index=ignore_index, **{**HOW, **how})
+    return read_validation_rows(
+        (scores, labels), n_classes, ignore_index=ignore_index, **{**HOW, **how}
+    )
 
 
 def test_maps_become_rows():
     maps = np.random.default_rng(0).normal(size=(2, 3, 4, 5))
-    rows = log_rows(maps, 3, **{**HOW, "class_axis": 1})
+    rows = read_log_scores(maps, 3, **{**HOW, "class_axis": 1})
     np.testing.assert_array_equal(rows, np.moveaxis(maps, 1, -1).reshape(-1, 3))
 
 
@@ -288,19 +291,21 @@ def test_single_scores_have_two_columns(shape, kind):
 
 
 def test_one_sample_of_many_classes():
-    assert log_rows([1.0, 2.0, 3.0], 3, **HOW).shape == (1, 3)
+    assert read_log_scores([1.0, 2.0, 3.0], 3, **HOW).shape == (1, 3)
 
 
 def test_source_and_target_are_calibrated_alike():
     calibration = as_calibration((0.5, [0.0, 1.0, 2.0]), 3)
     expected = 0.5 * Z + [0.0, 1.0, 2.0]
-    np.testing.assert_allclose(log_rows(Z, 3, **{**HOW, "calibration": calibration}), expected)
+    np.testing.assert_allclose(
+        read_log_scores(Z, 3, **{**HOW, "calibration": calibration}), expected
+    )
     np.testing.assert_allclose(labelled(Z, Y, calibration=calibration).rows, expected)
 
 
 def test_calibration_by_a_factor_per_class_a_function_and_as_it_is():
     assert as_calibration(None, 3) is None
-    affine = Affine([1.0, 2.0, 3.0], 0.0)
+    affine = AffineCalibration([1.0, 2.0, 3.0], 0.0)
     assert as_calibration(affine, 3) is affine
     np.testing.assert_allclose(affine(Z), Z * [1, 2, 3])
     calibration = as_calibration(lambda rows: log_softmax(rows / 2, axis=1), 3)
@@ -308,11 +313,13 @@ def test_calibration_by_a_factor_per_class_a_function_and_as_it_is():
 
 
 def test_the_dtype_stays():
-    assert Affine(0.5, 1.0)(Z.astype(np.float32)).dtype == np.float32
+    assert AffineCalibration(0.5, 1.0)(Z.astype(np.float32)).dtype == np.float32
 
 
 def test_a_class_of_probability_0_stays_so():
-    rows = log_rows([[1.0, 0.0]], 2, kind="probs", class_axis=-1, calibration=Affine(0.5, 1.0))
+    rows = read_log_scores(
+        [[1.0, 0.0]], 2, kind="probs", class_axis=-1, calibration=AffineCalibration(0.5, 1.0)
+    )
     assert rows[0, 1] == -np.inf
 
 
@@ -337,7 +344,7 @@ def test_a_class_of_probability_0_stays_so():
 )
 def test_words_about_calibration(calibration, words):
     with pytest.raises(rp.OptionError, match=words):
-        log_rows(Z, 3, **{**HOW, "calibration": as_calibration(calibration, 3)})
+        read_log_scores(Z, 3, **{**HOW, "calibration": as_calibration(calibration, 3)})
 
 
 @pytest.mark.parametrize(
@@ -356,4 +363,4 @@ def test_words_about_calibration(calibration, words):
 )
 def test_words_about_validation(validation, error, words):
     with pytest.raises(error, match=words):
-        labelled_rows(validation, 3, ignore_index=None, **HOW)
+        read_validation_rows(validation, 3, ignore_index=None, **HOW)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.core.shift.shifted import World, world
 
 from reprior.core.shift.tracking import (
-    CAUTION,
-    KEPT,
-    Ratios,
-    Setting,
-    Tracked,
-    block_of,
-    measured_ratios,
-    posteriors,
+    REFERENCE_SHARE,
+    STANDARD_ERRORS,
+    MeanRatios,
+    TrackerState,
+    TrackingOptions,
+    block_size,
+    measure_ratios,
+    reference_posteriors,
     track,
 )
 
@@ -26,29 +26,29 @@ EXACT = 1e-10
 """Sums of a few hundred terms in two orders, and logarithms of them."""
 
 
-def setting_of(reference, half_life=48.0, rate=1e-4, ratios=None):
-    return Setting(reference, half_life, rate, ratios)
+def options_for(reference, half_life=48.0, rate=1e-4, ratios=None):
+    return TrackingOptions(reference, half_life, rate, ratios)
 
 
-def one_by_one(posterior, setting):
+def one_by_one(posterior, options):
     """The definitions, a sample at a time."""
-    prior, evidence, alarm_at = setting.reference, 0.0, None
+    prior, evidence, alarm_at = options.reference, 0.0, None
     believed, block = prior, []
     for i, row in enumerate(posterior):
         if not block:
-            believed = (1 - KEPT) * prior + KEPT * setting.reference
-        ratio = sum(row * believed / setting.reference)
-        error = np.sqrt(believed @ setting.ratios.covariance @ believed)
-        fair = sum(believed * setting.ratios.mean) + CAUTION * error
+            believed = (1 - REFERENCE_SHARE) * prior + REFERENCE_SHARE * options.reference
+        ratio = sum(row * believed / options.reference)
+        error = np.sqrt(believed @ options.ratios.covariance @ believed)
+        fair = sum(believed * options.ratios.mean) + STANDARD_ERRORS * error
         evidence = (1 + evidence) * ratio / fair
-        if alarm_at is None and evidence >= 1 / setting.false_alarm_rate:
+        if alarm_at is None and evidence >= 1 / options.false_alarm_rate:
             alarm_at = i + 1
-        block.append(row * believed / setting.reference / ratio)
-        if len(block) == setting.block:
-            old = 2 ** (-len(block) / setting.half_life)
+        block.append(row * believed / options.reference / ratio)
+        if len(block) == options.block_size:
+            old = 2 ** (-len(block) / options.half_life)
             prior, block = old * prior + (1 - old) * np.mean(block, axis=0), []
     if block:
-        old = 2 ** (-len(block) / setting.half_life)
+        old = 2 ** (-len(block) / options.half_life)
         prior = old * prior + (1 - old) * np.mean(block, axis=0)
     return prior, evidence, alarm_at
 
@@ -58,61 +58,61 @@ def test_batches_are_samples_one_by_one(seed, sizes):
     rng = np.random.default_rng(seed)
     here = world(rng, 3, 2.0)
     root = 0.02 * rng.normal(size=(3, 3))
-    setting = setting_of(here.source, ratios=Ratios(rng.uniform(0.9, 1.1, 3), root @ root.T))
+    options = options_for(here.source, ratios=MeanRatios(rng.uniform(0.9, 1.1, 3), root @ root.T))
     scores, _ = here.draw(rng, sum(sizes), here.target)
-    posterior = posteriors(scores, here.source, here.source)
-    state = Tracked.at(here.source)
+    posterior = reference_posteriors(scores, here.source, here.source)
+    state = TrackerState.start(here.source)
     for part in np.split(posterior, np.cumsum(sizes)[:-1]):
-        state = track(state, part, setting)
-    prior, evidence, alarm_at = one_by_one(posterior, setting)
-    np.testing.assert_allclose(state.current(setting.half_life), prior, atol=EXACT)
+        state = track(state, part, options)
+    prior, evidence, alarm_at = one_by_one(posterior, options)
+    np.testing.assert_allclose(state.current_prior(options.half_life), prior, atol=EXACT)
     assert state.log_evidence == pytest.approx(math.log1p(evidence), abs=1e-8)
     assert state.alarm_at == alarm_at
     assert state.n_samples == sum(sizes)
-    assert state.waiting == sum(sizes) % setting.block
+    assert state.waiting == sum(sizes) % options.block_size
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_mix_is_followed(n_classes):
     rng = np.random.default_rng(n_classes)
     here = world(rng, n_classes, 8.0)
-    setting = setting_of(here.source, 500.0)
-    state = Tracked.at(here.source)
+    options = options_for(here.source, 500.0)
+    state = TrackerState.start(here.source)
     for mix in (here.target, here.source):
         scores, _ = here.draw(rng, 5000, mix)
-        state = track(state, posteriors(scores, here.source, here.source), setting)
+        state = track(state, reference_posteriors(scores, here.source, here.source), options)
         # The spread of weights that halve every 500 samples is that of 1443 alike: 0.013.
-        np.testing.assert_allclose(state.current(500.0), mix, atol=0.05)
+        np.testing.assert_allclose(state.current_prior(500.0), mix, atol=0.05)
 
 
 def test_a_half_life_is_one_for_a_model_that_is_sure():
     reference = np.array([0.5, 0.5])
-    setting = setting_of(reference, 160.0)
+    options = options_for(reference, 160.0)
     sure = np.tile([1.0, 0.0], (160, 1))
-    state = track(Tracked.at(reference), sure, setting)
-    np.testing.assert_allclose(state.current(160.0), [0.75, 0.25])
+    state = track(TrackerState.start(reference), sure, options)
+    np.testing.assert_allclose(state.current_prior(160.0), [0.75, 0.25])
     np.testing.assert_allclose(state.prior.sum(), 1)
 
 
 def test_a_class_that_was_gone_comes_back():
     reference = np.array([0.5, 0.5])
-    setting = setting_of(reference, 16.0)
+    options = options_for(reference, 16.0)
     likely = np.array([[0.8, 0.2], [0.2, 0.8]])
-    state = track(Tracked.at(reference), np.tile(likely[:1], (16 * 200, 1)), setting)
-    assert state.current(16.0)[1] < 0.01
-    state = track(state, np.tile(likely[1:], (16 * 12, 1)), setting)
-    assert state.current(16.0)[1] > 0.9
+    state = track(TrackerState.start(reference), np.tile(likely[:1], (16 * 200, 1)), options)
+    assert state.current_prior(16.0)[1] < 0.01
+    state = track(state, np.tile(likely[1:], (16 * 12, 1)), options)
+    assert state.current_prior(16.0)[1] > 0.9
 
 
 def test_posteriors_under_another_prior():
     rng = np.random.default_rng(0)
     here = world(rng)
     scores, _ = here.draw(rng, 50, here.source)
-    found = posteriors(scores, here.source, here.target)
+    found = reference_posteriors(scores, here.source, here.target)
     mass = np.exp(scores) / here.source * here.target
     np.testing.assert_allclose(found, mass / mass.sum(axis=1, keepdims=True))
     # Differences that no exponential could hold:
-    far = posteriors(np.array([[3000.0, 0.0], [-np.inf, 0.0]]), *np.full((2, 2), 0.5))
+    far = reference_posteriors(np.array([[3000.0, 0.0], [-np.inf, 0.0]]), *np.full((2, 2), 0.5))
     np.testing.assert_array_equal(far, [[1, 0], [0, 1]])
 
 
@@ -120,8 +120,8 @@ def test_measured_ratios_are_1_for_a_model_that_is_right():
     rng = np.random.default_rng(1)
     here = world(rng, 3, 1.5)
     scores, labels = here.draw(rng, 100_000, here.source)
-    seen = posteriors(scores, here.source, here.target)
-    found = measured_ratios(seen, labels, here.target)
+    seen = reference_posteriors(scores, here.source, here.target)
+    found = measure_ratios(seen, labels, here.target)
     errors = np.sqrt(np.diag(found.covariance))
     assert (errors < 0.02).all()
     np.testing.assert_array_less(np.abs(found.mean - 1), 4 * errors)
@@ -140,28 +140,30 @@ def test_the_covariance_of_measured_ratios():
     for _ in range(300):
         x = here.means[labels] + rng.normal(size=(200, 2))
         scores = -0.5 * ((x[:, None] - here.means) ** 2).sum(axis=-1) + np.log(here.source)
-        found.append(measured_ratios(posteriors(scores, here.source, here.target), labels,
+        found.append(measure_ratios(reference_posteriors(scores, here.source, here.target), labels,
                                      here.target))  # fmt: skip
     spread = np.cov(np.array([each.mean for each in found]).T)
     mean = np.mean([each.covariance for each in found], axis=0)
     # A variance of 300 is known to √(2/300) = 8 %: three times that.
     np.testing.assert_allclose(mean, spread, atol=0.25 * np.abs(spread).max())
     # The reference itself has the ratio 1, and no error.
-    assert found[0].at_most(here.target) == pytest.approx(1)
-    assert found[0].at_most(here.source) > found[0].mean @ here.source
+    assert found[0].upper_bound(here.target) == pytest.approx(1)
+    assert found[0].upper_bound(here.source) > found[0].mean @ here.source
 
 
 def test_blocks():
-    assert [block_of(h) for h in (0.5, 16, 160, 10_000)] == [1, 1, 10, 625]
+    assert [block_size(h) for h in (0.5, 16, 160, 10_000)] == [1, 1, 10, 625]
 
 
-def runs(here: World, rng, n_runs, n, setting, mix, wrong=0.0):
+def runs(here: World, rng, n_runs, n, options, mix, wrong=0.0):
     """Tell how many of some streams of n samples of a mix end in an alarm."""
     alarms = 0
     for _ in range(n_runs):
         scores, _ = here.draw(rng, n, mix)
-        posterior = posteriors(scores + wrong, here.source, setting.reference)
-        alarms += track(Tracked.at(setting.reference), posterior, setting).alarm_at is not None
+        posterior = reference_posteriors(scores + wrong, here.source, options.reference)
+        alarms += (
+            track(TrackerState.start(options.reference), posterior, options).alarm_at is not None
+        )
     return alarms
 
 
@@ -175,8 +177,8 @@ def test_false_alarms_are_as_rare_as_stated(n_classes, half_life, separation, le
     # stated, 48 would be expected. The noisier the tracked mix, the more of the rate is used up.
     rng = np.random.default_rng(n_classes)
     here = world(rng, n_classes, separation)
-    setting = setting_of(here.source, half_life, 2e-4)
-    found = runs(here, rng, 120, 1000, setting, here.source)
+    options = options_for(here.source, half_life, 2e-4)
+    found = runs(here, rng, 120, 1000, options, here.source)
     assert least <= found <= 24 + 3 * 4.4
 
 
@@ -187,13 +189,13 @@ def test_false_alarms_of_a_model_that_is_wrong():
     rng = np.random.default_rng(8)
     here = world(rng, 3, 2.0)._replace(source=np.full(3, 1 / 3))
     wrong = np.array([0.0, 0.0, 0.7])
-    trusting = setting_of(here.source, 200.0, 1e-5)
+    trusting = options_for(here.source, 200.0, 1e-5)
     assert runs(here, rng, 40, 1000, trusting, here.source, wrong) > 20
     alarms = 0
     for _ in range(100):
         scores, labels = here.validation(rng, 150)
-        seen = posteriors(scores + wrong, here.source, here.source)
-        measured = setting_of(here.source, 200.0, 1e-5, measured_ratios(seen, labels, here.source))
+        seen = reference_posteriors(scores + wrong, here.source, here.source)
+        measured = options_for(here.source, 200.0, 1e-5, measure_ratios(seen, labels, here.source))
         alarms += runs(here, rng, 1, 1000, measured, here.source, wrong)
     assert alarms <= 8
 
@@ -203,13 +205,13 @@ def test_a_shift_of_a_model_that_is_wrong_is_found():
     here = world(rng, 3, 2.5)
     wrong = np.array([0.0, 0.0, 0.7])
     scores, labels = here.validation(rng, 1000)
-    seen = posteriors(scores + wrong, here.source, here.source)
-    setting = setting_of(here.source, 300.0, 1e-6, measured_ratios(seen, labels, here.source))
-    assert runs(here, rng, 20, 3000, setting, here.target, wrong) == 20
+    seen = reference_posteriors(scores + wrong, here.source, here.source)
+    options = options_for(here.source, 300.0, 1e-6, measure_ratios(seen, labels, here.source))
+    assert runs(here, rng, 20, 3000, options, here.target, wrong) == 20
 
 
 def test_a_shift_is_found():
     rng = np.random.default_rng(4)
     here = world(rng, 3, 2.5)
-    setting = setting_of(here.source, 300.0, 1e-6)
-    assert runs(here, rng, 20, 1500, setting, here.target) == 20
+    options = options_for(here.source, 300.0, 1e-6)
+    assert runs(here, rng, 20, 1500, options, here.target) == 20

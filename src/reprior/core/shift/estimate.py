@@ -1,19 +1,19 @@
 r"""The target prior of unlabelled scores: how much of each class there is where a model is used.
 
-The only thing that is assumed is that classes look the same there as in training: P(x|y) is
-unchanged, and P(y) alone has shifted.
+The only assumption is that classes look the same there as in training: P(x|y) is unchanged, and
+P(y) alone has shifted.
 """
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.core.checks import (
     check_choice,
     check_finite_number,
@@ -21,50 +21,60 @@ from reprior.core.checks import (
     column_names,
     refuse_reordered,
 )
-from reprior.core.heard import heard
 from reprior.core.prior import as_prior
 from reprior.core.shift import bootstrap, em
 from reprior.core.shift.bootstrap import Progress
-from reprior.core.shift.calibration import fitted_calibration, recalibrated
-from reprior.core.shift.em import Likelihood
-from reprior.core.shift.moments import Conditioning, Moments, bbse, conditioning, rlls, truncated
-from reprior.core.shift.newton import most_likely
-from reprior.core.shift.predictions import (
-    Affine,
-    Calibration,
-    Predicted,
-    Validation,
+from reprior.core.shift.calibration import (
+    AffineCalibration,
     as_calibration,
-    labelled,
-    log_rows,
-    names_of,
-    predictions,
+    fit_calibration,
+    refit_calibration,
+)
+from reprior.core.shift.em import Likelihood
+from reprior.core.shift.moments import (
+    Conditioning,
+    Moments,
+    bbse,
+    clipped_prior,
+    conditioning,
+    rlls,
+)
+from reprior.core.shift.newton import maximum_likelihood
+from reprior.core.shift.predictions import (
+    Calibration,
+    Predictions,
+    Validation,
+    each_warning_once,
+    predict,
+    read_log_scores,
     read_predictions,
+    read_validation,
+    validation_columns,
 )
 from reprior.core.shift.report import (
-    Held,
+    PenaltyEffect,
     TargetPriorReport,
-    held_back,
-    of_conditioning,
-    of_few_samples,
-    of_penalty,
-    of_rest,
+    conditioning_warning,
+    convergence_warning,
+    few_samples_warning,
+    penalty_effect,
+    penalty_warning,
 )
-from reprior.exceptions import OptionError, RepriorWarning
+from reprior.exceptions import Argument, OptionError, Setting, Text
 
 __all__ = [
     "METHODS",
     "Estimate",
-    "Known",
-    "by_em",
-    "by_moments",
+    "PriorEstimator",
     "estimate_target_prior",
     "estimate_target_prior_report",
-    "know",
-    "solver",
+    "prepare_estimator",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+METHODS = ("em", "bbse", "bbse_soft", "rlls", "rlls_soft")
+"""How a target prior can be estimated."""
 
 
 def estimate_target_prior(
@@ -188,15 +198,17 @@ def estimate_target_prior(
     ... )
     array([0., 1.])
     """
-    said: list[str] = []
-    with heard(said):
-        known = know(
-            source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
-            class_axis=class_axis, ignore_index=ignore_index, columns=column_names(scores),
-        )  # fmt: skip
-        estimate, _ = _solved(known, scores)
-    for sentence in (*said, *estimate.doubts()):
-        warnings.warn(sentence, RepriorWarning, stacklevel=2)
+    estimator = prepare_estimator(
+        source_prior,
+        method=method,
+        kind=kind,
+        validation=validation,
+        calibration=calibration,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        columns=column_names(scores),
+    )
+    estimate, _ = _estimated(estimator, scores)
     return estimate.prior
 
 
@@ -264,126 +276,226 @@ def estimate_target_prior_report(
     level = check_finite_number("confidence", confidence, positive=True, hint="Pass 0.9.")
     if level >= 1:
         raise OptionError(
-            f"`confidence` must be below 1. Got {level:g}. Pass 0.9 for intervals of 90 %."
+            argument="confidence",
+            rule="must be below 1",
+            got=f"{level:g}",
+            remedy="Pass 0.9 for intervals of 90 %.",
         )
     if isinstance(n_replicates, bool) or int(n_replicates) != n_replicates or n_replicates < 2:
         raise OptionError(
-            f"`n_replicates` must be an integer of at least 2. Got {n_replicates!r}. Pass 200."
+            argument="n_replicates",
+            rule="must be an integer of at least 2",
+            got=repr(n_replicates),
+            remedy="Pass 200.",
         )
-    said: list[str] = []
-    with heard(said):
-        known = know(
-            source_prior, method=method, kind=kind, validation=validation, calibration=calibration,
-            class_axis=class_axis, ignore_index=ignore_index, columns=column_names(scores),
-        )  # fmt: skip
-        estimate, target = _solved(known, scores)
-    for sentence in (*said, *estimate.doubts()):
-        warnings.warn(sentence, RepriorWarning, stacklevel=2)
+    estimator = prepare_estimator(
+        source_prior,
+        method=method,
+        kind=kind,
+        validation=validation,
+        calibration=calibration,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        columns=column_names(scores),
+    )
+    estimate, target = _estimated(estimator, scores)
     rng = np.random.default_rng(random_state)
     replicates = _replicates(
-        known, estimate, target, int(n_replicates), rng, progress or bootstrap.ignored
+        estimator, estimate, target, int(n_replicates), rng, progress or bootstrap.no_progress
     )
-    return _reported(known, estimate, len(target), replicates, level)
+    return _report(estimator, estimate, len(target), replicates, level)
 
 
-def _reported(
-    known: Known,
-    estimate: Estimate,
-    n_samples: int,
-    replicates: NDArray[np.float64],
-    confidence: float,
-) -> TargetPriorReport:
-    return TargetPriorReport(
-        prior=estimate.prior,
-        intervals=bootstrap.intervals(replicates, confidence),
-        confidence=confidence,
-        replicates=replicates,
-        source_prior=known.source,
-        method=known.method,
-        n_samples=n_samples,
-        n_labels=None if known.labelled is None else known.labelled.labels.size,
-        iterations=estimate.iterations,
-        last_change=estimate.last_change,
-        converged=estimate.converged,
-        negative_mass=estimate.negative_mass,
-        conditioning=estimate.conditioning,
-        calibration=None if known.fitted is None else (known.fitted.scale, known.fitted.bias),
-        held_back=None if estimate.held is None else estimate.held.share,
-    )
-
-
-def _solved(known: Known, scores: Any) -> tuple[Estimate, Likelihood | Predicted]:
-    """Return the estimate, and what it was made from."""
-    if known.method == "em":
-        likelihood = Likelihood(known.rows(scores), known.source)
-        return by_em(known, likelihood), likelihood
-    predicted = known.predicted(scores)
-    return by_moments(known, predicted.sum()), predicted
+def _estimated(estimator: PriorEstimator, scores: Any) -> tuple[Estimate, Likelihood | Predictions]:
+    """Return the estimate from scores in memory, and what it was made from; warn of its limits."""
+    target: Likelihood | Predictions
+    if estimator.method == "em":
+        target = Likelihood(estimator.log_scores(scores), estimator.source_prior)
+        estimate = estimator.by_likelihood(target)
+    else:
+        target = estimator.predictions(scores)
+        estimate = estimator.by_moments(target.sum())
+    for text in estimate.reliability_warnings():
+        warn(text)
+    return estimate, target
 
 
 def _replicates(
-    known: Known,
+    estimator: PriorEstimator,
     estimate: Estimate,
-    target: Likelihood | Predicted,
+    target: Likelihood | Predictions,
     n: int,
     rng: np.random.Generator,
     progress: Progress,
 ) -> NDArray[np.float64]:
     """Return the estimates of samples drawn again."""
-    seen, few = None, known.source.size <= bootstrap.MOST_CLASSES
+    source = estimator.source_prior
+    validation = estimator.validation
     if isinstance(target, Likelihood):
-        if few and known.fitted is not None and known.labelled is not None:
-            seen = recalibrated(known.labelled, known.source, n, rng)
+        refits = None
+        few_classes = source.size <= bootstrap.MAX_CLASSES
+        if few_classes and estimator.fitted is not None and validation is not None:
+            refits = refit_calibration(validation, source, n, rng)
         return bootstrap.em_replicates(
-            target, estimate.prior, known.source, n, rng, seen=seen, progress=progress
+            target, estimate.prior, source, n, rng, refits=refits, progress=progress
         )
-    assert known.labelled is not None  # noqa: S101 - all methods but EM have labels
+    assert validation is not None  # noqa: S101 - all methods but EM have labels
     return bootstrap.moment_replicates(
-        target, *known.labelled, solver(known.method), known.source, n, rng, progress=progress
+        target, *validation, estimator.solve, source, n, rng, progress=progress
     )
 
 
-METHODS = ("em", "bbse", "bbse_soft", "rlls", "rlls_soft")
-"""How a target prior can be estimated."""
+def _report(
+    estimator: PriorEstimator,
+    estimate: Estimate,
+    n_samples: int,
+    replicates: NDArray[np.float64],
+    confidence: float,
+) -> TargetPriorReport:
+    validation = estimator.validation
+    fitted = estimator.fitted
+    return TargetPriorReport(
+        prior=estimate.prior,
+        intervals=bootstrap.percentile_intervals(replicates, confidence),
+        confidence=confidence,
+        replicates=replicates,
+        source_prior=estimator.source_prior,
+        method=estimator.method,
+        n_samples=n_samples,
+        n_labels=None if validation is None else validation.labels.size,
+        iterations=estimate.iterations,
+        last_change=estimate.last_change,
+        converged=estimate.converged,
+        negative_mass=estimate.negative_mass,
+        conditioning=estimate.conditioning,
+        calibration=None if fitted is None else (fitted.scale, fitted.bias),
+        held_back=None if estimate.penalty is None else estimate.penalty.share,
+    )
 
 
-class Known(NamedTuple):
-    """What is known before the target is looked at.
+# ------------------------------------------------------------------- for scores in memory or chunks
 
-    ``labelled`` are the validation samples: for EM calibrated log-scores, for all other methods
-    what is predicted on them. ``fitted`` is the calibration that was fitted to them, if any, and
-    ``calibration`` the one by which the target is read.
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """An estimated target prior, by any method, and what tells how reliable it is."""
+
+    prior: NDArray[np.float64]
+    conditioning: Conditioning | None
+    negative_mass: float = 0.0
+    iterations: int = 1
+    last_change: float = 0.0
+    remaining_change: float = 0.0
+    penalty: PenaltyEffect | None = None
+    n_samples: int | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether EM, or Newton's method after it, has come to rest."""
+        return self.remaining_change <= em.CHANGE_TOLERANCE
+
+    def reliability_warnings(self) -> list[Text]:
+        """Return what the user should be warned of."""
+        n_classes = self.prior.size
+        texts = [few_samples_warning(n_classes, self.n_samples)]
+        if not self.converged:
+            texts.append(convergence_warning(n_classes, self.iterations, self.remaining_change))
+        # Beside a singular matrix there is nothing to compare a penalised solution with.
+        texts.append(conditioning_warning(self.conditioning) or penalty_warning(self.penalty))
+        return [text for text in texts if text]
+
+
+@dataclass(frozen=True, eq=False)
+class PriorEstimator:
+    """Estimates target priors by one method; its arguments are checked, its calibration is fitted.
+
+    The target's scores may be in memory or come in chunks: an estimate by moments needs the sum of
+    the predictions on them, and one by EM a likelihood that can be evaluated again and again.
+
+    Attributes
+    ----------
+    source_prior : ndarray of shape (K,)
+        P_s.
+    method, kind, class_axis
+        As in :func:`estimate_target_prior`.
+    calibration : callable or None
+        The calibration of the target's log-scores.
+    validation : Validation or None
+        The validation samples: calibrated log-scores for EM, predictions for all other methods.
+    fitted : AffineCalibration or None
+        ``calibration``, where it was fitted to the validation labels.
     """
 
-    source: NDArray[np.float64]
+    source_prior: NDArray[np.float64]
     method: str
     kind: str
     class_axis: int
     calibration: Calibration | None
-    labelled: Validation[Any] | None = None
-    fitted: Affine | None = None
+    validation: Validation[Any] | None = None
+    fitted: AffineCalibration | None = None
+
+    def log_scores(self, scores: Any) -> NDArray[Any]:
+        """Return calibrated log-scores (N, K), which EM needs."""
+        return read_log_scores(
+            scores,
+            self.source_prior.size,
+            kind=self.kind,
+            class_axis=self.class_axis,
+            calibration=self.calibration,
+        )
+
+    def predictions(self, scores: Any, *, summed: bool = True) -> Predictions:
+        """Return predictions on scores, which all other methods need."""
+        return read_predictions(
+            scores,
+            self.source_prior.size,
+            kind=self.kind,
+            class_axis=self.class_axis,
+            calibration=self.calibration,
+            soft=self.method.endswith("soft"),
+            summed=summed,
+        )
+
+    def by_likelihood(self, likelihood: Likelihood) -> Estimate:
+        """Return the prior of the largest likelihood of the target's samples."""
+        result = maximum_likelihood(likelihood, self.source_prior)
+        matrix_conditioning = None
+        if self.validation is not None:
+            labels = self.validation.labels
+            predicted = predict(self.validation.rows, soft=True)
+            matrix_conditioning = conditioning(predicted, labels, predicted.class_means(labels))
+        return Estimate(
+            prior=result.priors[0],
+            conditioning=matrix_conditioning,
+            iterations=int(result.iterations[0]),
+            last_change=float(result.last_change[0]),
+            remaining_change=float(result.remaining_change[0]),
+            n_samples=len(likelihood),
+        )
+
+    def by_moments(self, total: Vector) -> Estimate:
+        """Return the prior that explains the sum (K,) of the predictions on the target."""
+        assert self.validation is not None  # noqa: S101 - checked where the arguments are
+        predicted, labels = self.validation
+        moments = Moments(total / total.sum(), predicted.class_means(labels), labels.size)
+        solution = self.solve(moments, self.source_prior)
+        prior = clipped_prior(solution, self.source_prior)
+        is_penalised = self.solve is rlls
+        return Estimate(
+            prior=prior,
+            conditioning=conditioning(predicted, labels, moments.confusion),
+            negative_mass=float(-np.minimum(solution, 0.0).sum()),
+            penalty=penalty_effect(prior, moments, self.source_prior) if is_penalised else None,
+            n_samples=round(float(total.sum())),
+        )
 
     @property
-    def soft(self) -> bool:
-        """Whether probabilities are predicted, and not classes."""
-        return self.method.endswith("soft")
-
-    def rows(self, scores: Any) -> NDArray[Any]:
-        """Return calibrated log-scores (N, K), which EM works on."""
-        return log_rows(
-            scores, self.source.size, kind=self.kind, class_axis=self.class_axis,
-            calibration=self.calibration,
-        )  # fmt: skip
-
-    def predicted(self, scores: Any, *, summed: bool = True) -> Predicted:
-        """Return what is predicted on scores, which all other methods work on."""
-        return read_predictions(
-            scores, self.source.size, kind=self.kind, class_axis=self.class_axis,
-            calibration=self.calibration, soft=self.soft, summed=summed,
-        )  # fmt: skip
+    def solve(self) -> Any:
+        """The function that solves moments for a prior."""
+        return rlls if self.method.startswith("rlls") else bbse
 
 
-def know(
+def prepare_estimator(
     source_prior: Any,
     *,
     method: str,
@@ -393,94 +505,42 @@ def know(
     class_axis: int,
     ignore_index: int | None,
     columns: list[Any] | None = None,
-) -> Known:
+) -> PriorEstimator:
     """Check the arguments, read the validation samples, and fit the calibration that EM needs.
 
-    ``columns`` are the names of the target's, where they have names.
+    ``columns`` are the names of the target's columns, if they have names.
     """
     check_choice("method", method, METHODS)
     check_kind(kind)
     if validation is None and method != "em":
         raise OptionError(
-            f"`validation` must be (scores, labels) for method={method!r}, which learns from them "
-            f"how the model sees each class. Got None. Pass labelled scores, or method='em'."
+            argument="validation",
+            rule=[
+                "must be (scores, labels) for ",
+                Setting("method", method),
+                ", which learns from them how the model sees each class",
+            ],
+            got="None",
+            remedy=["Pass labelled scores, or ", Setting("method", "em"), "."],
         )
     source = as_prior(source_prior, name="source_prior", classes=columns)
-    refuse_reordered(columns, names_of(validation), name="scores", of="`validation[0]`")
-    how = as_calibration(calibration, source.size)
-    found = Known(source, method, kind, class_axis, how)
+    refuse_reordered(
+        columns,
+        validation_columns(validation),
+        name="scores",
+        of=Argument("validation", (0,)),
+    )
+    given = as_calibration(calibration, source.size)
+    estimator = PriorEstimator(source, method, kind, class_axis, given)
     if validation is None:
-        return found
-    read = found.rows if method == "em" else partial(found.predicted, summed=False)
-    seen = labelled(validation, source.size, read, class_axis=class_axis, ignore_index=ignore_index)
-    if method != "em" or how is not None:
-        return found._replace(labelled=seen)
-    fitted = fitted_calibration(seen, source)
-    seen = seen._replace(rows=fitted(seen.rows))
-    return found._replace(calibration=fitted, labelled=seen, fitted=fitted)
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """What was found, by any method."""
-
-    prior: NDArray[np.float64]
-    conditioning: Conditioning | None
-    negative_mass: float = 0.0
-    iterations: int = 1
-    last_change: float = 0.0
-    left: float = 0.0
-    held: Held | None = None
-    n_samples: int | None = None
-
-    @property
-    def converged(self) -> bool:
-        """Whether it has come to rest."""
-        return self.left <= em.CHANGE_TOLERANCE
-
-    def doubts(self) -> list[str]:
-        """Return what the user should know."""
-        rest = "" if self.converged else of_rest(self.prior.size, self.iterations, self.left)
-        # Beside a singular matrix there is nothing to compare a penalised solution with.
-        of_moments = of_conditioning(self.conditioning) or of_penalty(self.held)
-        few = of_few_samples(self.prior.size, self.n_samples)
-        return [sentence for sentence in (few, rest, of_moments) if sentence]
-
-
-def by_em(known: Known, likelihood: em.Likelihood) -> Estimate:
-    """Return the prior of the largest likelihood of the target's samples."""
-    found = most_likely(likelihood, known.source)
-    condition = None
-    if known.labelled is not None:
-        seen, labels = predictions(known.labelled.rows, soft=True), known.labelled.labels
-        condition = conditioning(seen, labels, seen.class_means(labels))
-    return Estimate(
-        prior=found.priors[0],
-        conditioning=condition,
-        iterations=int(found.iterations[0]),
-        last_change=float(found.change[0]),
-        left=float(found.left[0]),
-        n_samples=len(likelihood),
-    )
-
-
-def by_moments(known: Known, total: Vector) -> Estimate:
-    """Return the prior that explains the sum (K,) of what is predicted on the target."""
-    assert known.labelled is not None  # noqa: S101 - checked where the arguments are
-    (seen, labels), source = known.labelled, known.source
-    found = Moments(total / total.sum(), seen.class_means(labels), labels.size)
-    solve = solver(known.method)
-    solution = solve(found, source)
-    prior = truncated(solution, source)
-    return Estimate(
-        prior=prior,
-        conditioning=conditioning(seen, labels, found.confusion),
-        negative_mass=float(-np.minimum(solution, 0.0).sum()),
-        held=held_back(prior, found, source) if solve is rlls else None,
-        n_samples=round(float(total.sum())),
-    )
-
-
-def solver(method: str) -> Any:
-    """Return what solves moments for a prior."""
-    return rlls if method.startswith("rlls") else bbse
+        return estimator
+    read = estimator.log_scores if method == "em" else partial(estimator.predictions, summed=False)
+    with each_warning_once():
+        samples = read_validation(
+            validation, source.size, read, class_axis=class_axis, ignore_index=ignore_index
+        )
+        if method != "em" or given is not None:
+            return replace(estimator, validation=samples)
+        fitted = fit_calibration(samples, source)
+    calibrated = samples._replace(rows=fitted(samples.rows))
+    return replace(estimator, calibration=fitted, validation=calibrated, fitted=fitted)

@@ -1,7 +1,15 @@
-r"""The target prior by matching moments: black-box shift estimation, hard and soft (BBSE).
+r"""The target prior by matching moments: black-box shift estimation (BBSE), and regularised (RLLS).
 
 What a model predicts on the target is a mixture, by the target prior, of what it predicts on each
-class; labelled validation scores say what that is, and the mixture is then solved for.
+class. Labelled validation scores measure the latter; the mixture is then solved for. BBSE solves
+it as it is, and RLLS with a penalty on the weights 1 + θ = P_t / P_s,
+
+.. math:: \min_{θ ≥ -1} ‖C θ - b‖_2 + ρ ‖θ‖_2
+
+where neither norm is squared. With squares and a factor, ½‖Cθ − b‖² + ½λ‖θ‖², the minimum is that
+of a bounded ridge problem; let r and t be the two norms there. As λ grows they trace the convex
+curve of all best pairs (r, t), whose slope is −λt/r. So the wanted minimum is where λt/r = ρ, and
+λt/r grows with λ: RLLS is solved exactly, by a root in one number.
 """
 
 import math
@@ -12,33 +20,33 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift.predictions import Predicted
+from reprior.core.shift.predictions import Predictions
 
 __all__ = [
     "Conditioning",
     "Moments",
     "bbse",
+    "clipped_prior",
     "conditioning",
+    "penalty_factor",
+    "regularised_weights",
     "rlls",
-    "strength_of_penalty",
-    "truncated",
-    "weights",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 
-CERTAIN = 2.0
+STANDARD_ERRORS = 2.0
 """Standard errors of the smallest singular value by which it must differ from 0, or the matrix is
-taken as near-singular: of matrices that truly are singular, 95 % are then recognised."""
+near-singular: of matrices that truly are singular, 95 % are then recognised."""
 
 WELL_CONDITIONED = 1e-6
 """Of squares of singular values that are further apart, the smallest loses more than six digits."""
 
-TOLD_APART = 1e8
-"""A solution for a random right side that is not this much larger leaves no doubt that a matrix has
-an inverse: of one that is singular but for rounding it is larger by 1e15 or so, and would have to
-miss the direction that is not seen by seven digits."""
+MAX_GROWTH = 1e8
+"""A matrix has an inverse for certain if its solution for a random right side grows by less than
+this. With a matrix that is singular but for rounding it grows by 1e15 or so, unless the right side
+is orthogonal to the singular direction to seven digits."""
 
 ROUNDINGS = 8.0
 """Units of rounding per class, relative to the largest singular value, that a smallest one of 0
@@ -46,10 +54,10 @@ may turn into: by the division that made the matrix, and by the decomposition.""
 
 
 class Moments(NamedTuple):
-    """What the mixture is solved from.
+    """The moments that the mixture is solved from.
 
     ``predicted`` (K,) is the mean prediction on the target, ``confusion`` (K, K) that on the
-    validation samples of each class, a column each; both may have B replicates in front.
+    validation samples of each class, a column each; both may have an axis of B replicates first.
     ``n_labels`` is the number of validation labels.
     """
 
@@ -83,7 +91,7 @@ class Conditioning:
     near_singular: bool
 
 
-def bbse(found: Moments, source: Vector) -> Vector:
+def bbse(moments: Moments, source: Vector) -> Vector:
     r"""Solve M p = μ for the prior p; entries may be negative.
 
     μ is the mean prediction on the target, and column j of M that on validation samples of class
@@ -93,70 +101,73 @@ def bbse(found: Moments, source: Vector) -> Vector:
     of replicates, each by itself.
     """
     K = source.size
-    matrices, predicted = found.confusion.reshape(-1, K, K), found.predicted.reshape(-1, K)
-    priors, told = _solved(matrices, predicted)
-    if not told.all():
-        priors[~told] = _nearest(matrices[~told], predicted[~told], source)
-    return priors.reshape(found.predicted.shape)
+    matrices = moments.confusion.reshape(-1, K, K)
+    predicted = moments.predicted.reshape(-1, K)
+    priors, regular = _regular_solutions(matrices, predicted)
+    if not regular.all():
+        priors[~regular] = _nearest_solutions(matrices[~regular], predicted[~regular], source)
+    return priors.reshape(moments.predicted.shape)
 
 
-def _solved(matrices: Vector, predicted: Vector) -> tuple[Vector, NDArray[np.bool_]]:
-    """Solve the systems (B, K, K), (B, K) that are not singular, or so but for rounding.
+def _regular_solutions(matrices: Vector, predicted: Vector) -> tuple[Vector, NDArray[np.bool_]]:
+    """Solve the systems (B, K, K), (B, K) that are not singular to rounding.
 
-    Returns the solutions, and which these are.
+    Returns the solutions, and a mask of the systems that have one.
     """
-    # A quotient by a pivot that is rounding alone may have any size; one of numbers that have
-    # nothing to do with the matrix does not.
+    # The solution for `predicted` may be small by chance even of a singular matrix; one for numbers
+    # that have nothing to do with the matrix is not.
     probe = np.random.default_rng(0).normal(size=predicted.shape[1])
     sides = np.stack([predicted, np.broadcast_to(probe, predicted.shape)], axis=2)
     solutions = np.full(sides.shape, np.inf)
     # A class that is never predicted has a row of zeros.
-    told: NDArray[np.bool_] = np.abs(matrices).sum(axis=2).min(axis=1) > 0
+    regular: NDArray[np.bool_] = np.abs(matrices).sum(axis=2).min(axis=1) > 0
     with suppress(np.linalg.LinAlgError):  # raised for all where one pivot is exactly 0
-        solutions[told] = np.linalg.solve(matrices[told], sides[told])
+        solutions[regular] = np.linalg.solve(matrices[regular], sides[regular])
     size = np.linalg.norm(solutions[..., 1], axis=1)
-    doubtful = told & ~(size < TOLD_APART * np.linalg.norm(probe))
+    doubtful = regular & ~(size < MAX_GROWTH * np.linalg.norm(probe))
     if doubtful.any():
         sigma = np.linalg.svd(matrices[doubtful], compute_uv=False)
-        told[doubtful] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
-        again = told & doubtful
+        regular[doubtful] = sigma[:, -1] > _rounding(sigma.shape[1]) * sigma[:, 0]
+        again = regular & doubtful
         solutions[again] = np.linalg.solve(matrices[again], sides[again])
-    return solutions[..., 0], told
+    return solutions[..., 0], regular
 
 
-def _nearest(matrices: Vector, predicted: Vector, source: Vector) -> Vector:
+def _nearest_solutions(matrices: Vector, predicted: Vector, source: Vector) -> Vector:
     """Return the solutions nearest to the source prior of singular systems (B, K, K), (B, K)."""
     missing = predicted - matrices @ source
     balanced = np.eye(source.size) - 1.0 / source.size  # changes that leave the sum at 1
     left, sigma, right = np.linalg.svd(matrices @ balanced)
     # As small as rounding of the matrix itself, of which only the balanced part is left here.
     largest = np.linalg.norm(matrices, ord=2, axis=(1, 2))[:, None]
-    seen = sigma > _rounding(source.size) * largest
+    determined = sigma > _rounding(source.size) * largest
     along = np.einsum("bij,bi->bj", left, missing)
-    along = np.divide(along, sigma, out=np.zeros_like(along), where=seen)
-    found: Vector = source + np.einsum("bji,bj->bi", right, along) @ balanced
-    return found
+    along = np.divide(along, sigma, out=np.zeros_like(along), where=determined)
+    priors: Vector = source + np.einsum("bji,bj->bi", right, along) @ balanced
+    return priors
 
 
-def truncated(priors: Vector, source: Vector) -> Vector:
-    """Return priors with negative entries made 0, of sum 1; the source prior if nothing is left."""
+def clipped_prior(priors: Vector, source: Vector) -> Vector:
+    """Return priors with negative entries set to 0, of sum 1; the source prior if all are."""
     kept = np.maximum(priors, 0.0)
     total = kept.sum(axis=-1, keepdims=True)
     return np.where(total > 0, kept / np.where(total > 0, total, 1.0), source)
 
 
-def conditioning(source: Predicted, labels: NDArray[np.int64], confusion: Vector) -> Conditioning:
-    r"""Return how far a confusion matrix of validation samples is from a singular one.
+def conditioning(
+    predictions: Predictions, labels: NDArray[np.int64], confusion: Vector
+) -> Conditioning:
+    r"""Return how far the confusion matrix of validation predictions is from a singular one.
 
     To first order the smallest singular value :math:`σ = u^⊤ M v` has the variance
     :math:`\sum_j v_j^2 \operatorname{var}_j(u^⊤ f) / n_j` with the predictions f of the n_j samples
     of class j, whose variance is estimated with n_j − 1.
     """
-    left, smallest, right, largest = _least_seen(confusion)
-    along = source.along(left)
+    left, smallest, right, largest = _smallest_singular(confusion)
+    projected = predictions.projected(left)
     counts = np.bincount(labels).astype(np.float64)
-    mean = np.bincount(labels, weights=along) / counts
-    spread = np.bincount(labels, weights=(along - mean[labels]) ** 2)
+    mean = np.bincount(labels, weights=projected) / counts
+    spread = np.bincount(labels, weights=(projected - mean[labels]) ** 2)
     error = float("inf")
     if counts.min() > 1:
         error = float(np.sqrt((right**2 * spread / (counts * (counts - 1))).sum()))
@@ -165,13 +176,13 @@ def conditioning(source: Predicted, labels: NDArray[np.int64], confusion: Vector
         condition_number=float("inf") if singular else largest / smallest,
         smallest_singular_value=smallest,
         standard_error=error,
-        near_singular=bool(singular or smallest < CERTAIN * error),
+        near_singular=bool(singular or smallest < STANDARD_ERRORS * error),
     )
 
 
-def _least_seen(matrix: Vector) -> tuple[Vector, float, Vector, float]:
+def _smallest_singular(matrix: Vector) -> tuple[Vector, float, Vector, float]:
     """Return the smallest singular value between its vectors, left and right, and the largest."""
-    # Sooner than a decomposition, and as good where squares leave enough digits.
+    # Faster than a decomposition, and as good where squares leave enough digits.
     squares, vectors = np.linalg.eigh(matrix.T @ matrix)
     if squares[0] > WELL_CONDITIONED * squares[-1]:
         smallest, largest = float(np.sqrt(squares[0])), float(np.sqrt(squares[-1]))
@@ -184,7 +195,8 @@ def _rounding(n_classes: int) -> float:
     return ROUNDINGS * n_classes * float(np.finfo(np.float64).eps)
 
 
-ALPHA, DELTA = 0.01, 0.05
+ALPHA = 0.01
+DELTA = 0.05
 """Azizzadenesheli et al.'s own choice: a hundredth of the bound that holds with 95 %."""
 
 SMALLEST_RIDGE = 1e-10
@@ -203,31 +215,34 @@ PIVOT_TOLERANCE = 1e-12
 """How far a weight may be below 0, or a slope, beside the largest, by rounding alone."""
 
 
-def rlls(found: Moments, source: Vector) -> Vector:
-    """Return source ∘ (1 + θ), the prior that regularised weights amount to; not negative.
+# ------------------------------------------------------------------------------ regularised: RLLS
+
+
+def rlls(moments: Moments, source: Vector) -> Vector:
+    """Return source ∘ (1 + θ), the prior of the regularised weights; not negative.
 
     C = M·diag(source) with the confusion matrix M of validation samples, and b = μ − M·source
     with the mean prediction μ on the target. Works on stacks of replicates.
     """
-    joint = found.confusion * source
-    excess = found.predicted - found.confusion @ source
-    rho = strength_of_penalty(source.size, found.n_labels)
-    return source * (1.0 + weights(joint, excess, rho))
+    joint = moments.confusion * source
+    excess = moments.predicted - moments.confusion @ source
+    rho = penalty_factor(source.size, moments.n_labels)
+    return source * (1.0 + regularised_weights(joint, excess, rho))
 
 
-def strength_of_penalty(n_classes: int, n_labels: int) -> float:
+def penalty_factor(n_classes: int, n_labels: int) -> float:
     r"""Return ρ = α·3(2 log(2K/δ)/(3n) + √(2 log(2K/δ)/n)): what n labels leave open.
 
     Examples
     --------
-    >>> strength_of_penalty(3, 1000)
+    >>> penalty_factor(3, 1000)
     0.0030
     """
     log_term = 2.0 * math.log(2 * n_classes / DELTA)
     return ALPHA * 3.0 * (log_term / (3 * n_labels) + math.sqrt(log_term / n_labels))
 
 
-def weights(joint: Vector, excess: Vector, rho: float) -> Vector:
+def regularised_weights(joint: Vector, excess: Vector, rho: float) -> Vector:
     """Return the minimiser θ ≥ −1 of ‖joint·θ − excess‖ + rho·‖θ‖; stacks give stacks."""
     theta = _unbounded(joint, excess, rho)
     if joint.ndim == 2:
@@ -238,7 +253,7 @@ def weights(joint: Vector, excess: Vector, rho: float) -> Vector:
 
 
 def _unbounded(joint: Vector, excess: Vector, rho: float) -> Vector:
-    """Return the minimiser where no bound is in the way.
+    """Return the minimiser without bounds.
 
     With singular values σ and β = Uᵀb, λt/r is the root mean square of σ, weighted by
     (β/(σ² + λ))².
@@ -251,48 +266,57 @@ def _unbounded(joint: Vector, excess: Vector, rho: float) -> Vector:
         share = beta / (sigma**2 + (factor * largest) ** 2)
         size = np.linalg.norm(share, axis=-1, keepdims=True)
         steep = np.linalg.norm(sigma * share, axis=-1, keepdims=True)
-        found: Vector = np.divide(steep, size, out=np.full_like(size, np.inf), where=size > 0)
-        return found
+        ratio: Vector = np.divide(steep, size, out=np.full_like(size, np.inf), where=size > 0)
+        return ratio
 
-    low, high = (np.full_like(largest, math.log(end)) for end in (SMALLEST_RIDGE, LARGEST_RIDGE))
+    low = np.full_like(largest, math.log(SMALLEST_RIDGE))
+    high = np.full_like(largest, math.log(LARGEST_RIDGE))
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         below = slope(np.exp(middle)) < rho
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low = np.where(below, middle, low)
+        high = np.where(below, high, middle)
     penalty = (np.exp(low) * largest) ** 2
     theta = np.swapaxes(right, -1, -2) @ (sigma * beta / (sigma**2 + penalty))[..., None]
-    nothing = slope(np.full_like(largest, LARGEST_RIDGE)) <= rho
-    return np.where(nothing, 0.0, theta[..., 0])
+    is_zero = slope(np.full_like(largest, LARGEST_RIDGE)) <= rho
+    return np.where(is_zero, 0.0, theta[..., 0])
 
 
 def _bounded(joint: Vector, excess: Vector, rho: float) -> Vector:
     """Return the minimiser of one problem some of whose bounds hold."""
     ridge = _BoundedRidge(joint, excess)
-    low, high = math.log(ridge.smallest), math.log(ridge.largest)
+    low = math.log(ridge.smallest)
+    high = math.log(ridge.largest)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if ridge.slope(middle) < rho else (low, middle)
+        if ridge.slope(middle) < rho:
+            low = middle
+        else:
+            high = middle
     return ridge(low)
 
 
 class _BoundedRidge:
-    """Minimisers of ½‖Cθ − b‖² + ½λ‖θ‖² over θ ≥ −1, one after the other for near λ."""
+    """Minimisers of ½‖Cθ − b‖² + ½λ‖θ‖² over θ ≥ −1, each started from the last one's bounds."""
 
     def __init__(self, joint: Vector, excess: Vector) -> None:
-        self.joint, self.excess = joint, excess
+        self.joint = joint
+        self.excess = excess
         # In w = 1 + θ ≥ 0 the quadratic is ½wᵀHw − hᵀw.
         self.square = joint.T @ joint
         self.linear = joint.T @ (excess + joint.sum(axis=1))
         self.free = np.ones(excess.size, dtype=bool)
         size = float(np.trace(self.square))
-        self.smallest, self.largest = SMALLEST_BOUNDED_RIDGE * size, LARGEST_RIDGE**2 * size
+        self.smallest = SMALLEST_BOUNDED_RIDGE * size
+        self.largest = LARGEST_RIDGE**2 * size
 
     def __call__(self, log_penalty: float) -> Vector:
         """Return θ at log λ, by block principal pivoting from the last free set on."""
         penalty = math.exp(log_penalty)
         matrix = self.square + penalty * np.eye(self.excess.size)
         linear = self.linear + penalty
-        fewest, patience = self.free.size + 1, 3
+        fewest = self.free.size + 1
+        patience = 3
         for _ in range(10 * self.free.size + 100):
             inside = np.flatnonzero(self.free)
             w = np.zeros(self.free.size)
@@ -304,10 +328,11 @@ class _BoundedRidge:
             if not n_wrong:
                 break
             if n_wrong < fewest:
-                fewest, patience = n_wrong, 3
+                fewest = n_wrong
+                patience = 3
             elif patience:
                 patience -= 1
-            else:  # pragma: no cover - one at a time, the last first, never goes round in circles
+            else:  # pragma: no cover - one at a time, the last first, never cycles
                 wrong = np.arange(wrong.size) == np.flatnonzero(wrong)[-1]
             self.free = self.free ^ wrong
         return np.maximum(w, 0.0) - 1.0

@@ -1,7 +1,7 @@
-r"""The last way to the largest likelihood of a target prior, where EM crawls: Newton's method.
+r"""The target prior by maximum likelihood where EM is slow: Newton's method.
 
 Where the scores hardly tell some classes apart, the likelihood is nearly flat between them, and
-EM's steps shrink by a factor next to 1. Second derivatives see the whole way at once.
+EM's steps shrink by a factor next to 1. Second derivatives tell how far the maximum is.
 """
 
 from collections.abc import Iterator
@@ -11,60 +11,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.shift import em
-from reprior.core.shift.em import CHANGE_TOLERANCE, Climb, Likelihood, climb
+from reprior.core.shift.em import CHANGE_TOLERANCE, EMResult, Likelihood, run_em
 
 __all__ = [
-    "GAIN",
-    "blocks",
+    "MIN_GAIN",
+    "add_ridge",
     "derivatives",
-    "most_likely",
-    "newton_climb",
-    "nonnegative",
-    "with_ridge",
+    "maximum_likelihood",
+    "minimise_nonnegative",
+    "row_blocks",
+    "run_newton",
 ]
 
-PATIENCE = 300
-"""Passes of EM before it is taken to crawl."""
+EM_PATIENCE = 300
+"""Passes of EM after which Newton's method takes over."""
 
-MOST_CLASSES = 256
-"""A pass for second derivatives of K classes costs as up to K/2 of EM: beyond, EM goes on."""
+MAX_CLASSES = 256
+"""A pass for second derivatives of K classes costs up to K/2 of EM's. With more, EM goes on."""
 
 MAX_STEPS = 100
 """Steps; about ten are usual."""
 
 DESCENT = 1e-4
-"""The least share of the promised descent that a step must bring (Armijo)."""
+"""The smallest share of the promised descent that a step must bring (Armijo)."""
 
-GAIN = 1e-8
-"""Steps end where they are small and promise no more likelihood than this: from a class next to 0
-that should be far from it they are small too, as each doubles it at most."""
+MIN_GAIN = 1e-8
+"""Steps end where they are small and promise no more likelihood than this. Small steps alone are
+no proof: from next to 0 they are small too, as each at most doubles a class."""
 
 ROUNDING = 1e-14
-"""How exactly a mean over the samples is known."""
+"""The rounding of a mean over the samples."""
 
 RIDGE = 1e-12
-"""What is added to the curvatures, relative to the largest: enough to solve by where there are
-none, and along such a direction every point is as good."""
+"""What is added to the curvatures, relative to the largest: enough to solve by along directions
+without curvature, where every point is as good."""
 
 
-def most_likely(likelihood: Likelihood, start: NDArray[np.float64]) -> Climb:
+def maximum_likelihood(likelihood: Likelihood, start: NDArray[np.float64]) -> EMResult:
     """Return the most likely prior (1, K) of samples as they are: by EM, from ``start`` (K,) on.
 
-    Where EM crawls, Newton's method goes the rest of the way, if the classes are not too many.
+    Where EM is slow, Newton's method takes over, if the classes are not too many.
     """
     limit = em.MAX_ITERATIONS
-    found = climb(likelihood, start[None], max_iterations=min(PATIENCE, limit))
-    if found.left[0] <= CHANGE_TOLERANCE:
-        return found
-    if start.size <= MOST_CLASSES:
-        return newton_climb(likelihood, found)
-    done = int(found.iterations[0])
-    rest = climb(likelihood, found.priors, max_iterations=limit - done)
-    return rest._replace(iterations=rest.iterations + done) if limit - done >= 3 else found
+    result = run_em(likelihood, start[None], max_iterations=min(EM_PATIENCE, limit))
+    if result.remaining_change[0] <= CHANGE_TOLERANCE:
+        return result
+    if start.size <= MAX_CLASSES:
+        return run_newton(likelihood, result)
+    done = int(result.iterations[0])
+    if limit - done < 3:
+        return result
+    rest = run_em(likelihood, result.priors, max_iterations=limit - done)
+    return rest._replace(iterations=rest.iterations + done)
 
 
-def newton_climb(likelihood: Likelihood, start: Climb) -> Climb:
-    r"""Return the maximum of the likelihood of samples as they are, from where EM has led.
+def run_newton(likelihood: Likelihood, start: EMResult) -> EMResult:
+    r"""Return the maximum of the likelihood of samples as they are, from EM's last prior on.
 
     .. math:: \min_{p ≥ 0} \; f(p) = \sum_k p_k - \frac1N \sum_i \log \sum_k r_{ik} p_k
 
@@ -79,31 +81,40 @@ def newton_climb(likelihood: Likelihood, start: Climb) -> Climb:
        of Mixture Proportions Using Sequential Quadratic Programming", Journal of Computational and
        Graphical Statistics 29, 2020.
     """
-    ratio, p, n, moved, left = likelihood.ratio, start.priors[0], 0, np.inf, np.inf
-    while n < MAX_STEPS and left > CHANGE_TOLERANCE:
+    ratio = likelihood.ratio
+    p = start.priors[0]
+    n_steps = 0
+    last_change = np.inf
+    remaining = np.inf
+    while n_steps < MAX_STEPS and remaining > CHANGE_TOLERANCE:
         slope, curvature = derivatives(ratio, p)
-        curvature = with_ridge(curvature)
-        best = nonnegative(curvature, curvature @ p - slope, p)
-        n, promised = n + 1, float(slope @ (best - p))
-        if promised >= -ROUNDING:  # the likelihood can tell no more: the last step is taken blind
-            p, moved, left = best, 0.0, 0.0
+        curvature = add_ridge(curvature)
+        best = minimise_nonnegative(curvature, curvature @ p - slope, p)
+        n_steps += 1
+        promised = float(slope @ (best - p))
+        if promised >= -ROUNDING:  # no line search can tell whether this step is better
+            p = best
+            last_change = 0.0
+            remaining = 0.0
             break
-        further = _descended(ratio, p, best - p, promised)
-        p, moved = further, float(np.abs(further - p).max())
-        left = moved if promised >= -GAIN else max(moved, -promised)
-    passes = start.iterations + 2 * n
-    return Climb(p[None] / p.sum(), np.array([left]), np.array([moved]), passes)
+        following = _line_search(ratio, p, best - p, promised)
+        last_change = float(np.abs(following - p).max())
+        remaining = last_change if promised >= -MIN_GAIN else max(last_change, -promised)
+        p = following
+    passes = start.iterations + 2 * n_steps
+    return EMResult(p[None] / p.sum(), np.array([remaining]), np.array([last_change]), passes)
 
 
-def nonnegative(
+def minimise_nonnegative(
     curvature: NDArray[np.float64], target: NDArray[np.float64], start: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the q ≥ 0 that makes ½·q·curvature·q − target·q smallest, from some q ≥ 0 on.
+    """Return the q ≥ 0 that minimises ½·q·curvature·q − target·q, from some q ≥ 0 on.
 
-    Lawson and Hanson's: one class after the other is let free, and one that would become negative
-    is held at 0 again.
+    By Lawson and Hanson's active sets: one class after the other is freed, and one that would
+    become negative is held at 0 again.
     """
-    q, free = start.copy(), start > 0.0
+    q = start.copy()
+    free = start > 0.0
     for _ in range(3 * q.size):
         while True:
             inner = np.zeros_like(q)
@@ -111,7 +122,7 @@ def nonnegative(
             below = free & (inner <= 0.0)
             if not below.any():
                 break
-            # As far towards it as nothing is negative; what is 0 there is held.
+            # As far towards it as nothing is negative; what reaches 0 is held.
             share = q[below] / (q[below] - inner[below])
             q += float(share.min()) * (inner - q)
             free[np.flatnonzero(below)[share == share.min()]] = False
@@ -124,11 +135,12 @@ def nonnegative(
     return q
 
 
-def _descended(
+def _line_search(
     ratio: NDArray[Any], p: NDArray[np.float64], step: NDArray[np.float64], promised: float
 ) -> NDArray[np.float64]:
-    """Go along a step, half as far whenever the function does not fall as it should."""
-    value, share = _value(ratio, p), 1.0
+    """Return the end of a step, halved until f decreases as it should."""
+    value = _value(ratio, p)
+    share = 1.0
     while share > ROUNDING:
         point: NDArray[np.float64] = p + share * step
         if _value(ratio, point) <= value + DESCENT * share * promised + ROUNDING:
@@ -141,30 +153,31 @@ def derivatives(
     ratio: NDArray[Any], p: NDArray[np.float64], counts: NDArray[np.uint8] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the first and second derivatives of f, where sample i counts ``counts[i]`` times."""
-    total, product = np.zeros(p.size), np.zeros((p.size, p.size))
-    for part, block in blocks(ratio):
+    total = np.zeros(p.size)
+    product = np.zeros((p.size, p.size))
+    for part, block in row_blocks(ratio):
         share = 1.0 / (block @ p)
         times = np.ones(len(block)) if counts is None else counts[part].astype(np.float64)
         total += (share * times) @ block
         scaled = block * (share * np.sqrt(times))[:, None]
-        product += scaled.T @ scaled  # of one matrix, which takes half the time of any other
+        product += scaled.T @ scaled  # a matrix times itself takes half the time of any other
     return 1.0 - total / len(ratio), product / len(ratio)
 
 
-def with_ridge(curvature: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return curvatures that can be solved by."""
+def add_ridge(curvature: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return curvatures that have an inverse."""
     return curvature + RIDGE * float(np.diag(curvature).max()) * np.eye(len(curvature))
 
 
 def _value(ratio: NDArray[Any], p: NDArray[np.float64]) -> float:
     """Return f, which is infinite where some sample would be impossible."""
     with np.errstate(divide="ignore"):
-        logs = sum(float(np.log(block @ p).sum()) for _, block in blocks(ratio))
+        logs = sum(float(np.log(block @ p).sum()) for _, block in row_blocks(ratio))
     return float(p.sum()) - logs / len(ratio)
 
 
-def blocks(ratio: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Give the rows in float64, some at a time, and where they are."""
+def row_blocks(ratio: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield blocks of rows in float64, and where they are."""
     step = max(1, em.BLOCK_ITEMS // ratio.shape[1])
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)

@@ -1,9 +1,10 @@
-"""What a model predicts for samples, as estimates of a target prior by moments need it.
+"""Target and validation scores as rows of log-scores, or as predictions of a model.
 
-Classes, or their probabilities; their means, over all samples and over those of each label.
+Both go through the same reading and the same calibration: what is measured on validation samples
+then holds for target samples too. Predictions are classes or probabilities, with their means over
+all samples and over those of each label.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,10 +13,10 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import collect_warnings, warn
 from reprior.core.arrays import Array, Namespace, namespace, to_numpy
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.checks import check_labels, column_names, few
-from reprior.core.heard import heard
 from reprior.core.logspace import (
     as_scores,
     log_scores,
@@ -34,119 +35,112 @@ from reprior.core.probability_rows import (
     totals,
     weighted_sum,
 )
-from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    OptionError,
+    RepriorWarning,
+    ScoresError,
+    Text,
+)
 
 __all__ = [
-    "Affine",
     "Calibration",
     "HardPredictions",
-    "Predicted",
+    "Predictions",
     "SoftPredictions",
     "Validation",
-    "about_validation",
-    "as_calibration",
-    "is_empty",
-    "labelled",
-    "labelled_rows",
-    "log_rows",
-    "names_of",
-    "predictions",
+    "each_warning_once",
+    "is_empty_batch",
+    "naming_validation",
+    "predict",
+    "read_log_scores",
     "read_predictions",
+    "read_validation",
+    "read_validation_rows",
+    "relative_probabilities",
+    "validation_columns",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-
 Calibration: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
-"""What is done to rows of log-scores (n, K) before anything else, source and target alike."""
+"""A map from rows (n, K) of log-scores to calibrated ones, for target and validation alike."""
 
 Rows = TypeVar("Rows")
-"""One entry per sample, of which those of some can be taken by a mask."""
+"""One entry per sample; a mask selects the entries of some samples."""
 
 
-def names_of(validation: Any) -> list[Any] | None:
-    """Return the names of the columns of validation scores, if they have names."""
-    pair = isinstance(validation, tuple | list) and len(validation) > 0
-    return column_names(validation[0]) if pair else None
+# ---------------------------------------------------------------------------------- log-scores
 
 
-def is_empty(scores: Any, n_classes: int, class_axis: int) -> bool:
+def read_log_scores(
+    scores: Any, n_classes: int, *, kind: str, class_axis: int, calibration: Calibration | None
+) -> NDArray[Any]:
+    """Return checked, calibrated log-scores as NumPy rows (N, K) of the compute dtype."""
+    xp = namespace(scores)
+    columns = as_scores(scores, xp)
+    axis = resolve_class_axis(columns.shape, n_classes, class_axis)
+    if is_single_score(columns.shape, n_classes, axis):
+        ndim = columns.ndim
+        columns = _two_columns(columns, kind, axis, xp)
+        axis = expanded_axis(ndim, axis)
+    else:
+        columns = log_scores(columns, kind, axis=axis, xp=xp)
+    rows = to_numpy(xp.moveaxis(columns, axis, -1)).reshape(-1, n_classes)
+    return rows if calibration is None else calibration(rows)
+
+
+def _two_columns(scores: Array, kind: str, axis: int, xp: Namespace) -> Array:
+    """Return the log-scores of both classes from one score per sample."""
+    if kind == "logits":
+        warn_if_single_probs(scores, xp=xp)
+    columns = expand(scores, kind, xp=xp, class_axis=axis)
+    if kind == "logits":
+        return columns
+    return log_scores(columns, kind, axis=expanded_axis(scores.ndim, axis), xp=xp)
+
+
+def relative_probabilities(rows: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Return exp(rows − row maxima): the softmax of log-scores, up to a factor per row.
+
+    Examples
+    --------
+    >>> relative_probabilities(np.log([[0.2, 0.8]]))
+    array([[0.25, 1.  ]])
+    """
+    mass: NDArray[Any] = np.subtract(rows, rows.max(axis=1, keepdims=True), out=out)
+    np.exp(mass, out=mass)
+    return mass
+
+
+def is_empty_batch(scores: Any, n_classes: int, class_axis: int) -> bool:
     """Whether a batch has no samples; one of another number of classes is refused all the same."""
-    nothing = isinstance(scores, list | tuple) and not scores
-    shape = tuple(getattr(scores, "shape", (0,) if nothing else ()))
+    is_empty_list = isinstance(scores, list | tuple) and not scores
+    shape = tuple(getattr(scores, "shape", (0,) if is_empty_list else ()))
     if 0 in shape and shape != (0,):
         resolve_class_axis(shape, n_classes, class_axis)
     return 0 in shape
 
 
-class Affine:
-    """The calibration z → scale·z + bias of log-scores z.
-
-    Parameters
-    ----------
-    scale : float, or array-like of shape (K,)
-        1/T of a temperature T, or a factor per class. Positive.
-    bias : float, or array-like of shape (K,)
-        Added afterwards.
-
-    Examples
-    --------
-    >>> Affine(0.5, [1.0, 0.0])(np.array([[2.0, 4.0]]))
-    array([[2., 2.]])
-    """
-
-    def __init__(self, scale: Any, bias: Any, n_classes: int | None = None) -> None:
-        self.scale = _numbers("calibration[0]", scale, n_classes)
-        self.bias = _numbers("calibration[1]", bias, n_classes)
-        if (self.scale <= 0).any():
-            raise OptionError(
-                f"`calibration[0]` must be positive: it is 1/T, or a factor per class. Got "
-                f"{float(self.scale.min()):g}. Pass (scale, bias) of a fitted map."
-            )
-
-    def __call__(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the calibrated rows, of the rows' dtype."""
-        scaled: NDArray[Any] = rows * self.scale.astype(rows.dtype) + self.bias.astype(rows.dtype)
-        return scaled
+# ---------------------------------------------------------------------------------- validation
 
 
 class Validation(NamedTuple, Generic[Rows]):
-    """Log-scores (n, K), or what is read from them, and the labels (n,) of validation samples."""
+    """Log-scores (n, K) of validation samples, or what is read from them, and their labels (n,)."""
 
     rows: Rows
     labels: NDArray[np.int64]
 
 
-def as_calibration(calibration: Any, n_classes: int) -> Calibration | None:
-    """Return ``calibration``, a function, (scale, bias) or None, as a function or None."""
-    if calibration is None or isinstance(calibration, Affine):
-        return calibration
-    if isinstance(calibration, tuple | list) and len(calibration) == 2:
-        return Affine(calibration[0], calibration[1], n_classes)
-    if callable(calibration):
-        return _checked(calibration)
-    raise OptionError(
-        f"`calibration` must be (scale, bias), or a function of log-scores (n, K). Got "
-        f"{type(calibration).__name__}. Pass for example calibration=(1 / temperature, 0.0)."
-    )
+def validation_columns(validation: Any) -> list[Any] | None:
+    """Return the names of the columns of validation scores, if they have names."""
+    is_pair = isinstance(validation, tuple | list) and len(validation) > 0
+    return column_names(validation[0]) if is_pair else None
 
 
-def log_rows(
-    scores: Any, n_classes: int, *, kind: str, class_axis: int, calibration: Calibration | None
-) -> NDArray[Any]:
-    """Return checked, calibrated log-scores as NumPy rows (N, K) of the compute dtype."""
-    xp = namespace(scores)
-    given = as_scores(scores, xp)
-    axis = resolve_class_axis(given.shape, n_classes, class_axis)
-    if is_single_score(given.shape, n_classes, axis):
-        given, axis = _two_columns(given, kind, axis, xp), expanded_axis(given.ndim, axis)
-    else:
-        given = log_scores(given, kind, axis=axis, xp=xp)
-    rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, n_classes)
-    return rows if calibration is None else calibration(rows)
-
-
-def labelled_rows(
+def read_validation_rows(
     validation: Any,
     n_classes: int,
     *,
@@ -155,14 +149,20 @@ def labelled_rows(
     calibration: Calibration | None,
     ignore_index: int | None,
 ) -> Validation[NDArray[Any]]:
-    """Return the rows and labels of ``validation=(scores, labels)``, the ignored left out."""
+    """Return the log-scores and labels of ``validation=(scores, labels)``."""
     read = partial(
-        log_rows, n_classes=n_classes, kind=kind, class_axis=class_axis, calibration=calibration
+        read_log_scores,
+        n_classes=n_classes,
+        kind=kind,
+        class_axis=class_axis,
+        calibration=calibration,
     )
-    return labelled(validation, n_classes, read, class_axis=class_axis, ignore_index=ignore_index)
+    return read_validation(
+        validation, n_classes, read, class_axis=class_axis, ignore_index=ignore_index
+    )
 
 
-def labelled(
+def read_validation(
     validation: Any,
     n_classes: int,
     read: Callable[[Any], Any],
@@ -170,56 +170,58 @@ def labelled(
     class_axis: int,
     ignore_index: int | None,
 ) -> Validation[Any]:
-    """Return what is read from the scores of ``validation=(scores, labels)``, and the labels.
+    """Return ``read(scores)`` and the labels of ``validation=(scores, labels)``.
 
-    Samples to be ignored are left out; every class has labels.
+    Samples to be ignored are left out. Every class must have labels.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
+        length = f" of {len(validation)}" if isinstance(validation, tuple | list) else ""
         raise OptionError(
-            f"`validation` must be (scores, labels). Got {type(validation).__name__}"
-            f"{f' of {len(validation)}' if isinstance(validation, tuple | list) else ''}. "
-            f"Pass labelled scores that the model was not trained on."
+            argument="validation",
+            rule="must be (scores, labels)",
+            got=f"{type(validation).__name__}{length}",
+            remedy="Pass labelled scores that the model was not trained on.",
         )
     scores, labels = validation
-    with about_validation():
+    with naming_validation():
         rows = read(scores)
-        host = _indices(labels, column_names(scores))
+        indices = _label_indices(labels, column_names(scores))
         shape = _sample_shape(np.shape(scores), n_classes, class_axis)
-        check_labels(host, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
-    keep = np.ones(host.size, bool) if ignore_index is None else host.reshape(-1) != ignore_index
-    kept = host.reshape(-1)[keep].astype(np.int64)
-    counts = np.bincount(kept, minlength=n_classes)
+        check_labels(indices, n_classes=n_classes, shape=shape, ignore_index=ignore_index)
+    indices = indices.reshape(-1)
+    keep = np.ones(indices.size, bool) if ignore_index is None else indices != ignore_index
+    kept_labels = indices[keep].astype(np.int64)
+    counts = np.bincount(kept_labels, minlength=n_classes)
     if not counts.all():
         raise LabelsError(
-            f"`validation` must have labels of every class: how a class is seen is learnt from "
-            f"them. Got none of class {int(np.argmin(counts))}. Add some, leave the class out of "
-            f"prior and scores, or leave `validation` out, which EM and PriorTracker do without."
+            argument="validation",
+            rule="must have labels of every class: how a class is seen is learnt from them",
+            got=f"none of class {int(np.argmin(counts))}",
+            remedy=[
+                "Add some, leave the class out of prior and scores, or leave ",
+                Argument("validation"),
+                " out, which EM and PriorTracker do without.",
+            ],
         )
-    return Validation(rows if keep.all() else rows[keep], kept)
+    return Validation(rows if keep.all() else rows[keep], kept_labels)
 
 
-def _indices(labels: Any, columns: list[Any] | None) -> NDArray[Any]:
-    """Return class indices; of names, where the scores' columns have these, their columns."""
+def _label_indices(labels: Any, columns: list[Any] | None) -> NDArray[Any]:
+    """Return class indices; for names, the indices of the scores' columns of these names."""
     host = to_numpy(labels)
     if columns is None or host.dtype.kind in "iufb":
         return host
-    place = {name: i for i, name in enumerate(columns)}
-    flat = host.reshape(-1).tolist()
-    unknown = next((i for i, name in enumerate(flat) if name not in place), None)
+    places = {name: i for i, name in enumerate(columns)}
+    names = host.reshape(-1).tolist()
+    unknown = next((i for i, name in enumerate(names) if name not in places), None)
     if unknown is not None:
         raise LabelsError(
-            f"`labels` must be among the columns of the scores, {few(columns)}. Got "
-            f"labels[{unknown}]={flat[unknown]!r}. Correct or drop it, or pass class indices."
+            argument="labels",
+            rule=f"must be among the columns of the scores, {few(columns)}",
+            got=Element("labels", (unknown,), repr(names[unknown])),
+            remedy="Correct or drop it, or pass class indices.",
         )
-    return np.array([place[name] for name in flat], np.int64).reshape(host.shape)
-
-
-def _two_columns(scores: Array, kind: str, axis: int, xp: Namespace) -> Array:
-    """Return the log-scores of both classes from one score per sample."""
-    if kind == "logits":
-        warn_if_single_probs(scores, xp=xp)
-    columns, axis = expand(scores, kind, xp=xp, class_axis=axis), expanded_axis(scores.ndim, axis)
-    return columns if kind == "logits" else log_scores(columns, kind, axis=axis, xp=xp)
+    return np.array([places[name] for name in names], np.int64).reshape(host.shape)
 
 
 def _sample_shape(shape: tuple[int, ...], n_classes: int, class_axis: int) -> tuple[int, ...]:
@@ -230,70 +232,56 @@ def _sample_shape(shape: tuple[int, ...], n_classes: int, class_axis: int) -> tu
     return shape[:axis] + shape[axis + 1 :]
 
 
-def _checked(calibration: Calibration) -> Calibration:
-    """Return the function with a check that it gives log-scores back."""
-
-    def calibrated(rows: NDArray[Any]) -> NDArray[Any]:
-        found = np.asarray(calibration(rows))
-        if found.shape != rows.shape or found.dtype.kind != "f":
-            raise OptionError(
-                f"`calibration` must return log-scores of the shape it was given, {rows.shape}. "
-                f"Got {found.dtype} of shape {found.shape}. Let it map rows of log-scores to rows "
-                f"of log-scores."
-            )
-        if np.isnan(found).any() or not (found.max(axis=1) < np.inf).all():
-            raise OptionError(
-                "`calibration` must return log-scores without NaN and +inf. Got some. Check what "
-                "it does to the smallest scores."
-            )
-        return found
-
-    return calibrated
-
-
-def _numbers(name: str, values: Any, n_classes: int | None) -> NDArray[np.float64]:
-    host = to_numpy(values)
-    shapes = ((), (n_classes,)) if n_classes is not None else (host.shape,)
-    if host.dtype.kind not in "iuf" or host.shape not in shapes or not np.isfinite(host).all():
-        raise OptionError(
-            f"`{name}` must be a finite number, or one per class. Got {host.dtype} of shape "
-            f"{host.shape}. Pass (scale, bias) of a fitted map."
-        )
-    return host.astype(np.float64)
+@contextmanager
+def naming_validation() -> Iterator[None]:
+    """Let errors and warnings about scores and labels name them as parts of ``validation``."""
+    collected: list[RepriorWarning] = []
+    try:
+        with collect_warnings(collected):
+            yield
+    except (ScoresError, LabelsError) as error:
+        raise error.mapped(_of_validation) from error
+    for warning in collected:
+        warn(warning.mapped(_of_validation))
 
 
 @contextmanager
-def about_validation() -> Iterator[None]:
-    """Let errors and warnings about scores and labels say that they are those of ``validation``."""
-    said: list[str] = []
-    try:
-        with heard(said):
-            yield
-    except (ScoresError, LabelsError) as error:
-        raise type(error)(_of_validation(str(error))) from error
-    for sentence in said:
-        warnings.warn(_of_validation(sentence), RepriorWarning, stacklevel=3)
+def each_warning_once() -> Iterator[None]:
+    """Issue equal warnings once: of scores that are first read and then calibrated, for one."""
+    collected: list[RepriorWarning] = []
+    with collect_warnings(collected):
+        yield
+    for warning in collected:
+        warn(warning)
 
 
-def _of_validation(sentence: str) -> str:
-    for i, name in enumerate(("scores", "labels")):
-        sentence = sentence.replace(f"`{name}`", f"`validation[{i}]`")
-        sentence = sentence.replace(f"Got {name}[", f"Got validation[{i}][")
-    return sentence
+def _of_validation(part: Any) -> Text:
+    """Return the reference to the same scores or labels as a part of ``validation``."""
+    places = {"scores": 0, "labels": 1}
+    if isinstance(part, Argument) and part.name in places:
+        return Argument("validation", (places[part.name], *part.place))
+    if isinstance(part, Element) and part.name in places:
+        return Element(f"validation[{places[part.name]}]", part.index, part.value)
+    text: Text = part
+    return text
+
+
+# --------------------------------------------------------------------------------- predictions
 
 
 class HardPredictions:
-    """The class that is predicted for every sample."""
+    """The predicted class of every sample."""
 
     def __init__(self, classes: NDArray[np.intp], n_classes: int) -> None:
-        self.classes, self.n_classes = classes, n_classes
+        self.classes = classes
+        self.n_classes = n_classes
 
     def __len__(self) -> int:
         return self.classes.size
 
-    def __getitem__(self, some: NDArray[np.bool_]) -> "HardPredictions":
-        """Return those of some samples."""
-        return HardPredictions(self.classes[some], self.n_classes)
+    def __getitem__(self, mask: NDArray[np.bool_]) -> "HardPredictions":
+        """Return the predictions of some samples."""
+        return HardPredictions(self.classes[mask], self.n_classes)
 
     def mean(self) -> Vector:
         """Return how often each class is predicted."""
@@ -304,20 +292,20 @@ class HardPredictions:
         return np.bincount(self.classes, minlength=self.n_classes)
 
     def class_means(self, labels: NDArray[np.int64]) -> Vector:
-        """Return how often each class is predicted where another is true: row, column."""
+        """Return the confusion matrix P(predicted|class), one column per class."""
         k = self.n_classes
         counts = np.bincount(self.classes * k + labels, minlength=k * k).reshape(k, k)
-        found: Vector = counts / counts.sum(axis=0)
-        return found
+        frequencies: Vector = counts / counts.sum(axis=0)
+        return frequencies
 
-    def along(self, direction: Vector) -> Vector:
+    def projected(self, direction: Vector) -> Vector:
         """Return the direction's entry of every sample's class."""
-        found: Vector = direction[self.classes]
-        return found
+        values: Vector = direction[self.classes]
+        return values
 
 
 class SoftPredictions:
-    """The model's probabilities: rows (N, K) of such, each times a factor of its own.
+    """The model's probabilities: rows (N, K), each to be multiplied by a factor of its own.
 
     ``total`` is their sum, if it is known.
     """
@@ -325,20 +313,25 @@ class SoftPredictions:
     def __init__(
         self, rows: NDArray[Any], factors: NDArray[np.float64], total: Vector | None = None
     ) -> None:
-        self.rows, self.factors, self._total = rows, factors, total
+        self.rows = rows
+        self.factors = factors
+        self._total = total
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, some: NDArray[np.bool_]) -> "SoftPredictions":
-        """Return those of some samples."""
-        return SoftPredictions(self.rows[some], self.factors[some])
+    def __getitem__(self, mask: NDArray[np.bool_]) -> "SoftPredictions":
+        """Return the predictions of some samples."""
+        return SoftPredictions(self.rows[mask], self.factors[mask])
 
     def probabilities(self) -> Vector:
-        """Return rows that sum to 1, multiplied out: those of some samples cost less."""
+        """Return the rows multiplied by their factors, which sum to 1.
+
+        They take memory of their own: select the samples that are needed first.
+        """
         dtype = np.result_type(self.rows.dtype, np.float32)
-        found: Vector = np.multiply(self.rows, self.factors[:, None], dtype=dtype)
-        return found
+        probabilities: Vector = np.multiply(self.rows, self.factors[:, None], dtype=dtype)
+        return probabilities
 
     def mean(self) -> Vector:
         """Return the mean probability of every class."""
@@ -349,28 +342,27 @@ class SoftPredictions:
         return weighted_sum(self.factors, self.rows) if self._total is None else self._total
 
     def class_means(self, labels: NDArray[np.int64]) -> Vector:
-        """Return the mean probabilities of the samples of each label, a column each."""
+        """Return the mean probabilities of the samples of each class, one column per class."""
         return _normalised(class_sums(self.factors, self.rows, labels)).T
 
-    def along(self, direction: Vector) -> Vector:
+    def projected(self, direction: Vector) -> Vector:
         """Return the mean of the direction under every sample's probabilities."""
-        found: Vector = (self.rows @ direction) * self.factors
-        return found
+        values: Vector = (self.rows @ direction) * self.factors
+        return values
 
 
-Predicted: TypeAlias = HardPredictions | SoftPredictions
+Predictions: TypeAlias = HardPredictions | SoftPredictions
 """What a model predicts for samples: classes, or their probabilities."""
 
 
-def predictions(rows: NDArray[Any], *, soft: bool) -> Predicted:
+def predict(rows: NDArray[Any], *, soft: bool) -> Predictions:
     """Return the hard or soft predictions of rows (N, K) of log-scores.
 
-    The class that is predicted is the first of the largest score.
+    The predicted class is the first one of the largest score.
     """
     if not soft:
         return HardPredictions(rows.argmax(axis=1), rows.shape[1])
-    mass = rows - rows.max(axis=1, keepdims=True)
-    np.exp(mass, out=mass)
+    mass = relative_probabilities(rows)
     return SoftPredictions(mass, 1.0 / row_sums(mass))
 
 
@@ -383,24 +375,23 @@ def read_predictions(
     calibration: Calibration | None,
     soft: bool,
     summed: bool = False,
-) -> Predicted:
-    """Return the predictions of checked scores.
+) -> Predictions:
+    """Return the predictions of checked scores: those of their calibrated log-scores.
 
-    They are those of their calibrated log-scores. These are not made where decisions can be read
-    from the scores as they are (more finely: logarithms of neighbouring numbers may be equal), or
-    probabilities are what was given. If they are to be ``summed`` later, that is done while they
-    are at hand.
+    Log-scores are not computed where decisions can be read from the scores as they are (more
+    finely: logarithms of neighbouring numbers may be equal), or where the scores are probabilities.
+    ``summed`` sums the predictions in the same pass, for a later ``sum()``.
     """
     xp = namespace(scores)
     given = as_scores(scores, xp)
     axis = resolve_class_axis(given.shape, n_classes, class_axis)
-    direct = kind == "probs" or (kind == "logits" and not soft)
-    single = is_single_score(given.shape, n_classes, axis)
-    if not direct or single or calibration is not None:
-        rows = log_rows(
+    is_direct = kind == "probs" or (kind == "logits" and not soft)
+    is_single = is_single_score(given.shape, n_classes, axis)
+    if not is_direct or is_single or calibration is not None:
+        log_rows = read_log_scores(
             scores, n_classes, kind=kind, class_axis=class_axis, calibration=calibration
         )
-        return predictions(rows, soft=soft)
+        return predict(log_rows, soft=soft)
     rows = to_numpy(xp.moveaxis(given, axis, -1)).reshape(-1, n_classes)
     tolerance = sum_tolerance(given.dtype, kind, n_classes)
 
@@ -414,9 +405,9 @@ def read_predictions(
             return normalised_sum(block, tolerance)
         return totals(block, tolerance)
 
-    found = by_blocks(read, rows.shape)
-    good = [part for part in found if part is not None]
-    if len(good) < len(found):
+    blocks = by_blocks(read, rows.shape)
+    good = [block for block in blocks if block is not None]
+    if len(good) < len(blocks):
         refuse_scores(given, kind, axis=axis, tolerance=tolerance)
     if kind == "logits":
         warn_if_probs(rows, axis=-1, xp=namespace(rows))
@@ -429,5 +420,5 @@ def read_predictions(
 
 
 def _normalised(mass: Vector) -> Vector:
-    found: Vector = mass / mass.sum(axis=-1, keepdims=True)
-    return found
+    shares: Vector = mass / mass.sum(axis=-1, keepdims=True)
+    return shares

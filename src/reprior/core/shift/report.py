@@ -1,4 +1,4 @@
-"""What an estimate of the target prior is worth: intervals, convergence, conditioning."""
+"""How reliable an estimated target prior is: the report with intervals, and warnings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,30 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.shift import newton
-from reprior.core.shift.moments import Conditioning, Moments, bbse, truncated
-from reprior.exceptions import OptionError
+from reprior.core.shift.moments import Conditioning, Moments, bbse, clipped_prior
+from reprior.exceptions import OptionError, Setting, Text
 
 __all__ = [
-    "SHARE",
-    "Held",
+    "DECISIVE_SHARE",
+    "SHOWN_CLASSES",
+    "PenaltyEffect",
     "TargetPriorReport",
-    "held_back",
-    "of_conditioning",
-    "of_few_samples",
-    "of_penalty",
-    "of_rest",
+    "conditioning_warning",
+    "convergence_warning",
+    "few_samples_warning",
+    "penalty_effect",
+    "penalty_warning",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 
-SHOWN = 20
-"""Classes of a summary: where there are more, those whose share changes most."""
+SHOWN_CLASSES = 20
+"""Classes in a summary: where there are more, those whose share changes most."""
 
 
 @dataclass(frozen=True, eq=False)
 class TargetPriorReport:
-    """What :func:`reprior.estimate_target_prior_report` found.
+    """The result of :func:`reprior.estimate_target_prior_report`.
 
     Attributes
     ----------
@@ -61,8 +62,8 @@ class TargetPriorReport:
     converged : bool
         Whether EM came to rest.
     negative_mass : float
-        What was negative in the solution of BBSE, and made 0. More than sampling explains means
-        that the classes do not look as they did in validation.
+        The negative part of the solution of BBSE, which was set to 0. More than sampling explains
+        means that the classes do not look as they did in validation.
     conditioning : Conditioning or None
         How well the confusion matrix of the validation samples tells the classes apart; None
         without validation.
@@ -70,9 +71,9 @@ class TargetPriorReport:
         The map that EM fitted to the validation labels, for further estimates, and for a
         :class:`reprior.PriorTracker` without these labels; None where none was fitted.
     held_back : float or None
-        How much of the mix would be elsewhere without the penalty of RLLS; None of other methods.
-        Where it is large the penalty decides, and the intervals, which are of the penalised
-        estimate, do not tell.
+        How much of the mix would be elsewhere without the penalty of RLLS; None for other methods.
+        Where it is large the penalty decides, which the intervals do not show: they are those of
+        the penalised estimate.
     """
 
     prior: NDArray[np.float64]
@@ -109,13 +110,15 @@ class TargetPriorReport:
         names = [str(name) for name in (range(self.prior.size) if classes is None else classes)]
         if len(names) != self.prior.size:
             raise OptionError(
-                f"`classes` must name every class. Got {len(names)} names for {self.prior.size} "
-                f"classes. Pass one name per class, or none."
+                argument="classes",
+                rule="must name every class",
+                got=f"{len(names)} names for {self.prior.size} classes",
+                remedy="Pass one name per class, or none.",
             )
         return "\n".join([*self.facts(), "", *self._table(names)])
 
     def facts(self) -> list[str]:
-        """Return the summary's lines about the estimate as a whole."""
+        """Return the lines of the summary that are about the estimate as a whole."""
         labels = "" if self.n_labels is None else f", {self.n_labels:,} labels"
         lines = [
             f"method       {self.method}  ({self.n_samples:,} samples{labels})",
@@ -125,11 +128,11 @@ class TargetPriorReport:
             temperature = 1.0 / float(self.calibration[0].mean())
             lines.append(f"calibration  fitted: temperature {temperature:.3g} and biases")
         if self.held_back is not None:
-            word = "DECIDES: " if self.held_back > SHARE else ""
+            word = "DECIDES: " if self.held_back > DECISIVE_SHARE else ""
             share = f"{word}{self.held_back:.1%} of the mix is elsewhere without it"
             lines.append(f"penalty      {share}; intervals are with it")
         if self.conditioning is not None:
-            lines.append(_condition(self.conditioning))
+            lines.append(_conditioning_line(self.conditioning))
         if self.negative_mass > 0:
             lines.append(f"negative     {self.negative_mass:.4f} of the solution was made 0")
         return lines
@@ -145,9 +148,9 @@ class TargetPriorReport:
 
     def _table(self, names: list[str]) -> list[str]:
         order = np.arange(len(names))
-        if order.size > SHOWN:
+        if order.size > SHOWN_CLASSES:
             moved = np.abs(self.prior - self.source_prior)
-            order = np.sort(np.argsort(-moved, kind="stable")[:SHOWN])
+            order = np.sort(np.argsort(-moved, kind="stable")[:SHOWN_CLASSES])
         width = max(len("class"), *(len(names[k]) for k in order))
         share = f"{100 * self.confidence:g} % interval"
         lines = [f"{'class':<{width}}{'source':>9}{'target':>9}   {share}"]
@@ -162,68 +165,80 @@ class TargetPriorReport:
         return lines
 
 
-def _condition(found: Conditioning) -> str:
-    word = "NEAR-SINGULAR: " if found.near_singular else ""
+def _conditioning_line(conditioning: Conditioning) -> str:
+    word = "NEAR-SINGULAR: " if conditioning.near_singular else ""
     return (
-        f"confusion    {word}condition number {found.condition_number:.3g}, smallest singular "
-        f"value {found.smallest_singular_value:.3g} ± {found.standard_error:.1g}"
+        f"confusion    {word}condition number {conditioning.condition_number:.3g}, smallest "
+        f"singular value {conditioning.smallest_singular_value:.3g} ± "
+        f"{conditioning.standard_error:.1g}"
     )
 
 
-SHARE = 0.05
-"""Of a mix: where the penalty of RLLS moves more than this, it decides and not the data."""
+# ------------------------------------------------------------------------------------ warnings
 
+
+DECISIVE_SHARE = 0.05
+"""Where the penalty of RLLS moves more of the mix than this, it decides and not the data."""
 
 SAMPLES_PER_CLASS = 4
 """With n samples even their true labels tell the share of an average class, 1/K, only with a
 standard error of 1/√(nK): half of the share itself at n = 4K."""
 
 
-class Held(NamedTuple):
-    """How far the penalty of RLLS holds an estimate back.
+class PenaltyEffect(NamedTuple):
+    """How far the penalty of RLLS moves an estimate.
 
-    ``share`` is how much of the mix is elsewhere without the penalty; ``where`` is the class of
-    the largest difference, ``prior`` its estimate and ``free`` the one without.
+    ``share`` is how much of the mix is elsewhere without the penalty; ``class_index`` is the class
+    of the largest difference, ``prior`` its estimate and ``unpenalised`` the one without.
     """
 
     share: float
-    where: int
+    class_index: int
     prior: float
-    free: float
+    unpenalised: float
 
 
-def of_penalty(held: Held | None) -> str:
-    """Say that the penalty of RLLS decides, or nothing where the data do."""
-    if held is None or held.share <= SHARE:
-        return ""
-    return (
-        f"the penalty of RLLS decides, and not the data alone: without it {held.share:.0%} of the "
-        f"mix would be elsewhere, and class {held.where} would have {held.free:.2g} and not "
-        f"{held.prior:.2g}. Intervals are of the penalised estimate, and do not know of it. "
-        f"Compare method='bbse_soft' and method='em', or use more labels."
-    )
-
-
-def held_back(prior: Vector, found: Moments, source: Vector) -> Held:
+def penalty_effect(prior: Vector, moments: Moments, source: Vector) -> PenaltyEffect:
     """Compare an estimate by RLLS with that of the same moments without a penalty."""
-    free = truncated(bbse(found, source), source)
-    away = np.abs(free - prior)
-    where = int(np.argmax(away))
-    return Held(float(0.5 * away.sum()), where, float(prior[where]), float(free[where]))
-
-
-def of_rest(n_classes: int, passes: int, left: float) -> str:
-    """Say that a likelihood was not climbed to its top."""
-    by = "EM and Newton's method" if n_classes <= newton.MOST_CLASSES else "EM"
-    return (
-        f"the target prior has not come to rest after {passes} passes of {by} over the scores: it "
-        f"may still move by {left:.1g}. The scores hardly tell some classes apart; join these, or "
-        f"use more data."
+    unpenalised = clipped_prior(bbse(moments, source), source)
+    difference = np.abs(unpenalised - prior)
+    class_index = int(np.argmax(difference))
+    return PenaltyEffect(
+        share=float(0.5 * difference.sum()),
+        class_index=class_index,
+        prior=float(prior[class_index]),
+        unpenalised=float(unpenalised[class_index]),
     )
 
 
-def of_few_samples(n_classes: int, n_samples: int | None) -> str:
-    """Say that samples are too few to have a mix, or nothing where they are not, or unknown."""
+def penalty_warning(effect: PenaltyEffect | None) -> Text:
+    """Return that the penalty of RLLS decides, or nothing where the data do."""
+    if effect is None or effect.share <= DECISIVE_SHARE:
+        return ""
+    return [
+        f"the penalty of RLLS decides, and not the data alone: without it {effect.share:.0%} of "
+        f"the mix would be elsewhere, and class {effect.class_index} would have "
+        f"{effect.unpenalised:.2g} and not {effect.prior:.2g}. Intervals are of the penalised "
+        f"estimate, and do not know of it. Compare ",
+        Setting("method", "bbse_soft"),
+        " and ",
+        Setting("method", "em"),
+        ", or use more labels.",
+    ]
+
+
+def convergence_warning(n_classes: int, passes: int, remaining_change: float) -> Text:
+    """Return that a likelihood was not maximised."""
+    solvers = "EM and Newton's method" if n_classes <= newton.MAX_CLASSES else "EM"
+    return (
+        f"the target prior has not come to rest after {passes} passes of {solvers} over the "
+        f"scores: it may still move by {remaining_change:.1g}. The scores hardly tell some classes "
+        f"apart; join these, or use more data."
+    )
+
+
+def few_samples_warning(n_classes: int, n_samples: int | None) -> Text:
+    """Return that samples are too few to have a mix, or nothing where they are not, or unknown."""
     if n_samples is None or n_samples >= SAMPLES_PER_CLASS * n_classes:
         return ""
     return (
@@ -234,11 +249,11 @@ def of_few_samples(n_classes: int, n_samples: int | None) -> str:
     )
 
 
-def of_conditioning(found: Conditioning | None) -> str:
-    """Say that a confusion matrix may be singular, or nothing where it is not."""
-    if found is None or not found.near_singular:
+def conditioning_warning(conditioning: Conditioning | None) -> Text:
+    """Return that a confusion matrix may be singular, or nothing where it is not."""
+    if conditioning is None or not conditioning.near_singular:
         return ""
-    if np.isinf(found.standard_error):
+    if np.isinf(conditioning.standard_error):
         return (
             "some class has a single validation label, which does not tell how much its samples "
             "differ: the confusion matrix may be singular for all that the labels say, and "
@@ -246,7 +261,7 @@ def of_conditioning(found: Conditioning | None) -> str:
         )
     return (
         f"the confusion matrix of the validation samples is singular for all that their labels "
-        f"say: its smallest singular value is {found.smallest_singular_value:.2g}, with a standard "
-        f"error of {found.standard_error:.2g}. Some classes can hardly be told apart, or are never "
-        f"predicted. Join these, or use more labels."
+        f"say: its smallest singular value is {conditioning.smallest_singular_value:.2g}, with a "
+        f"standard error of {conditioning.standard_error:.2g}. Some classes can hardly be told "
+        f"apart, or are never predicted. Join these, or use more labels."
     )
