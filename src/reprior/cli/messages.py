@@ -148,6 +148,10 @@ class CommandLineFace:
 
     def words(self, words: Words) -> str:
         """Return the words of the command line."""
+        from reprior.files.archive import SAVE
+
+        if words == SAVE and self._fitted == "fusion":
+            return "reprior fuse fit"
         return words.command_line
 
     def _name(self, argument: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Named arrays with a small JSON header in one npz file."""
+"""Versioned archives: named arrays with a small JSON header in one npz file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,36 @@ from typing import IO, Any
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, Words
 from reprior.files.atomic import atomic_write
 
-__all__ = ["pack_archive", "read_archive", "unpack_archive", "write_archive"]
+__all__ = [
+    "DAMAGE",
+    "SAVE",
+    "check_header",
+    "pack_archive",
+    "read_archive",
+    "unpack_archive",
+    "write_archive",
+]
 
 _HEADER = "header"
 
 #: What reading a damaged archive was seen to raise.
 DAMAGE = (
-    AttributeError, EOFError, KeyError, NotImplementedError, OSError, TypeError, ValueError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+    AttributeError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+SAVE = Words(python="save()", command_line="reprior fit")
+"""What writes a file of reprior's again."""
 
 
 def write_archive(
@@ -71,7 +89,8 @@ def _read(
     except DAMAGE as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} file. It is truncated, damaged or "
-            f"something else. Check the path, or write it again with save()."
+            f"something else.",
+            remedy=["Check the path, or write it again with ", SAVE, "."],
         ) from error
     check_header(path, header, format_name=format_name, version=version)
     return header, arrays
@@ -83,17 +102,21 @@ def check_header(
     """Refuse another format, or a version this reprior does not know."""
     if not isinstance(header, dict) or header.get("format") != format_name:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must be a {format_name} file. Got a file without that mark. "
-            f"Check the path, or write it again with save()."
+            f"{os.fspath(path)!r} must be a {format_name} file.",
+            got="a file without that mark",
+            remedy=["Check the path, or write it again with ", SAVE, "."],
         )
-    found = header.get("format_version")
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+    written_version = header.get("format_version")
+    is_boolean = isinstance(written_version, bool)
+    if not isinstance(written_version, int) or is_boolean or written_version < 1:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must have an integer format_version. Got {found!r}. "
-            f"Write it again with save()."
+            f"{os.fspath(path)!r} must have an integer format_version.",
+            got=f"{written_version!r}",
+            remedy=["Write it again with ", SAVE, "."],
         )
-    if found > version:
+    if written_version > version:
         raise FileFormatError(
-            f"{os.fspath(path)!r} has format_version {found}; this reprior reads up to {version}. "
-            f"Install a newer reprior to read it."
+            f"{os.fspath(path)!r} has format_version {written_version}; this reprior reads up to "
+            f"{version}.",
+            remedy="Install a newer reprior to read it.",
         )

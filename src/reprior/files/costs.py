@@ -75,7 +75,8 @@ def read_costs(path: str | os.PathLike[str], classes: Sequence[Any]) -> Costs:
     Costs(matrix=array([[0. , 5. , 0.5],
            [1. , 0. , 0.5]]), decisions=('cat', 'dog', 'ask'), by_class=True)
     """
-    path, wanted = Path(path), [str(name) for name in classes]
+    path = Path(path)
+    wanted = [str(name) for name in classes]
     text = text_of(path, f"hold costs: {_FORMS}")
     table = _from_json(path, text) if is_json(text) else _from_csv(path, text, wanted)
     matrix = np.array(_checked(path, table, wanted), dtype=np.float64)
@@ -85,7 +86,8 @@ def read_costs(path: str | os.PathLike[str], classes: Sequence[Any]) -> Costs:
     if table.decisions is None:
         return Costs(matrix, None, by_class)
     refuse_twice(path, table.decisions, "decision")
-    column, known = {name: k for k, name in enumerate(table.decisions)}, set(wanted)
+    column = {name: k for k, name in enumerate(table.decisions)}
+    known = set(wanted)
     names = table.decisions
     if known <= set(names):
         names = [*wanted, *(name for name in names if name not in known)]
@@ -98,18 +100,20 @@ def _from_json(path: Path, text: str) -> _Table:
         return _Table(document)
     if not isinstance(document, tuple) or not all(isinstance(row, tuple) for _, row in document):
         raise FileFormatError(
-            f"{os.fspath(path)!r} must hold costs. Got JSON that is no table. Write {_FORMS}."
+            f"{os.fspath(path)!r} must hold costs.",
+            got="JSON that is no table",
+            remedy=f"Write {_FORMS}.",
         )
     decisions = [name for name, _ in document[0][1]] if document else []
     rows = []
     for true, costs in document:
-        found = [name for name, _ in costs]
-        refuse_twice(path, found, f"decision of {true!r}")
-        if set(found) != set(decisions):
+        names = [name for name, _ in costs]
+        refuse_twice(path, names, f"decision of {true!r}")
+        if set(names) != set(decisions):
             raise FileFormatError(
-                f"{os.fspath(path)!r} must have the same decisions for every class. Got "
-                f"{few(found)} for {true!r} and {few(decisions)} for {document[0][0]!r}. Give each "
-                f"of them a cost."
+                f"{os.fspath(path)!r} must have the same decisions for every class.",
+                got=f"{few(names)} for {true!r} and {few(decisions)} for {document[0][0]!r}",
+                remedy="Give each of them a cost.",
             )
         by_name = dict(costs)
         rows.append([by_name[name] for name in decisions])
@@ -127,10 +131,12 @@ def _from_csv(path: Path, text: str, wanted: Sequence[str]) -> _Table:
     corner = len(head) > 2 and len(firsts) == len(wanted) and set(firsts) == set(wanted)
     if all(head) and numbers and corner:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must say whether its first column has the classes or costs. Got "
-            f"the numbers {few(firsts)} there, under {head[0]!r}, which may be either. If "
-            f"they are classes, empty the cell above them; if they are costs, put a column with "
-            f"the classes before them, with an empty cell above."
+            f"{os.fspath(path)!r} must say whether its first column has the classes or costs.",
+            got=f"the numbers {few(firsts)} there, under {head[0]!r}, which may be either",
+            remedy=(
+                "If they are classes, empty the cell above them; if they are costs, put a column "
+                "with the classes before them, with an empty cell above."
+            ),
         )
     if rest and all(head) and not corner and all(_number(cell) is not None for cell in firsts):
         return _Table(rest, None, head)
@@ -139,22 +145,27 @@ def _from_csv(path: Path, text: str, wanted: Sequence[str]) -> _Table:
 
 def _checked(path: Path, table: _Table, wanted: Sequence[str]) -> list[list[float]]:
     """Return the costs as numbers; refuse other shapes than (K, D), and what is not finite."""
-    n, widths = len(table.rows), [len(row) for row in table.rows]
+    n_rows = len(table.rows)
+    widths = [len(row) for row in table.rows]
     if table.decisions is not None:
         widths.append(len(table.decisions))
-    if n == 0 or (table.classes is None and n != len(wanted)):
-        turned = set(widths) == {len(wanted)}
-        hint = " It has a column for each: turn it round if its rows are decisions."
+    if n_rows == 0 or (table.classes is None and n_rows != len(wanted)):
+        is_transposed = set(widths) == {len(wanted)}
+        hint = "It has a column for each: turn it round if its rows are decisions. "
         raise OptionError(
-            f"`costs` must have a row for each of the {len(wanted)} classes {few(wanted)}. Got {n} "
-            f"in {os.fspath(path)!r}.{hint if turned else ''} Rows are the true classes, columns "
-            f"the decisions."
+            argument="costs",
+            rule=f"must have a row for each of the {len(wanted)} classes {few(wanted)}",
+            got=f"{n_rows} in {os.fspath(path)!r}",
+            remedy=(
+                f"{hint if is_transposed else ''}Rows are the true classes, columns the decisions."
+            ),
         )
     if len(set(widths)) > 1 or widths[0] < 2:
         raise OptionError(
-            f"`costs` must have a number for each of at least two decisions in every row. Got "
-            f"{' and '.join(map(str, sorted(set(widths))))} in {os.fspath(path)!r}. Give every row "
-            f"as many, 0 where a decision costs nothing."
+            argument="costs",
+            rule="must have a number for each of at least two decisions in every row",
+            got=f"{' and '.join(map(str, sorted(set(widths))))} in {os.fspath(path)!r}",
+            remedy="Give every row as many, 0 where a decision costs nothing.",
         )
     names = table.classes or wanted
     return [
@@ -167,9 +178,13 @@ def _cost(path: Path, true: str, decision: int, cell: Any) -> float:
     number = _number(cell)
     if number is None or not math.isfinite(number):
         raise OptionError(
-            f"`costs` must be finite numbers. Got {cell!r} in {os.fspath(path)!r}, where {true!r} "
-            f"is true and decision {decision} is taken. Give a decision that must not be taken a "
-            f"cost far above the others."
+            argument="costs",
+            rule="must be finite numbers",
+            got=(
+                f"{cell!r} in {os.fspath(path)!r}, where {true!r} is true and decision "
+                f"{decision} is taken"
+            ),
+            remedy="Give a decision that must not be taken a cost far above the others.",
         )
     return number
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.checks import check_choice
-from reprior.exceptions import FileFormatError, LabelsError, PriorError
+from reprior.exceptions import FileFormatError, LabelsError, PriorError, Setting
 from reprior.files.formats.interface import NamedLabels, ReadOptions, few
 from reprior.files.labels import (
     LabelCoder,
@@ -95,15 +95,14 @@ def read_prior(
     values, names = _read(path, classes, what="probabilities")
     total = math.fsum(values)
     if abs(total - 1) > SUM_TOLERANCE:
-        whole = bool((values == np.floor(values)).all())
-        hint = (
-            "These look like counts: divide them by their sum, or pass them as counts."
-            if whole or total > 2
-            else "Divide them by their sum."
-        )
+        are_whole = bool((values == np.floor(values)).all())
+        remedy = "Divide them by their sum."
+        if are_whole or total > 2:
+            remedy = "These look like counts: divide them by their sum, or pass them as counts."
         raise PriorError(
-            f"{os.fspath(path)!r} must hold probabilities that sum to 1. Got a sum of {total:g}. "
-            f"{hint}"
+            f"{os.fspath(path)!r} must hold probabilities that sum to 1.",
+            got=f"a sum of {total:g}",
+            remedy=remedy,
         )
     return values, names
 
@@ -168,7 +167,7 @@ def _tally(
     files: Sequence[LabelFile], ignore_index: int | str | None
 ) -> tuple[Vector, tuple[str, ...] | None]:
     """Count labels of classes that nobody has named."""
-    found: dict[str, int] = {}
+    tallies: dict[str, int] = {}
     for file in files:
         row = 0
         for labels in file.blocks(_LABELS_AT_ONCE):
@@ -181,24 +180,29 @@ def _tally(
                 )
                 values = map(str, numbers.tolist())
             for name, n in zip(values, tally.tolist(), strict=True):
-                found[name] = found.get(name, 0) + n
+                tallies[name] = tallies.get(name, 0) + n
             row += len(labels)
-    found.pop(plain_label(str(ignore_index)), None)
-    found = {name: n for name, n in found.items() if n}
-    if not found:
+    tallies.pop(plain_label(str(ignore_index)), None)
+    tallies = {name: n for name, n in tallies.items() if n}
+    if not tallies:
         raise LabelsError(
-            f"{os.fspath(files[0].path)!r} must have labels. Got none. Check the file."
+            f"{os.fspath(files[0].path)!r} must have labels.", got="none", remedy="Check the file."
         )
     try:
-        index = {int(name): n for name, n in found.items()}
+        index = {int(name): n for name, n in tallies.items()}
     except ValueError:
-        names = tuple(sorted(found))
-        return np.array([float(found[name]) for name in names]), names
+        names = tuple(sorted(tallies))
+        return np.array([float(tallies[name]) for name in names]), names
     if min(index) < 0:
         raise LabelsError(
-            f"`labels` must be class indices from 0. Got {min(index)} in "
-            f"{os.fspath(files[0].path)!r}. Correct it, or pass ignore_index={min(index)} to leave "
-            f"such samples out."
+            argument="labels",
+            rule="must be class indices from 0",
+            got=f"{min(index)} in {os.fspath(files[0].path)!r}",
+            remedy=[
+                "Correct it, or pass ",
+                Setting("ignore_index", min(index)),
+                " to leave such samples out.",
+            ],
         )
     counts = np.zeros(max(index) + 1)
     counts[list(index)] = list(index.values())
@@ -210,16 +214,17 @@ def _read(
 ) -> tuple[Vector, tuple[str, ...] | None]:
     path = Path(path)
     wanted = None if classes is None else as_class_names(classes)
-    hint = "Labels are counted by --counts-from-labels."
-    text = text_of(path, f"hold {what}: {_FORMS}", hint)
+    remedy = "Labels are counted by --counts-from-labels."
+    text = text_of(path, f"hold {what}: {_FORMS}", remedy)
     if is_json(text):
         names, values = _from_json(path, text, what)
     else:
         names, values = _from_csv(path, text, what)
     if len(values) < 2:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must hold {what} of at least two classes. Got {len(values)}. "
-            f"Write {_FORMS}."
+            f"{os.fspath(path)!r} must hold {what} of at least two classes.",
+            got=f"{len(values)}",
+            remedy=f"Write {_FORMS}.",
         )
     return _ordered(path, names, np.array(values, dtype=np.float64), wanted, what)
 
@@ -240,8 +245,9 @@ def _from_csv(path: Path, text: str, what: str) -> tuple[list[str] | None, list[
     if not widths <= {1} and not widths <= {2}:
         line = next(line for line, row in rows if len(row) != len(rows[0][1]) or len(row) > 2)
         raise FileFormatError(
-            f"{os.fspath(path)!r} must hold {what}: {_FORMS}. Got another number of columns in "
-            f"line {line}. Correct that line; write numbers without separators of thousands."
+            f"{os.fspath(path)!r} must hold {what}: {_FORMS}.",
+            got=f"another number of columns in line {line}",
+            remedy="Correct that line; write numbers without separators of thousands.",
         )
     if delimiter == "," and widths == {2}:
         _refuse_thousands(path, rows)
@@ -254,9 +260,12 @@ def _refuse_thousands(path: Path, rows: Sequence[tuple[int, list[str]]]) -> None
     for line, (name, number) in rows:
         if name.isdecimal() and len(number) == 3 and number[0] == "0" and number.isdecimal():
             raise FileFormatError(
-                f"{os.fspath(path)!r} must have numbers without separators of thousands. Got "
-                f"{name},{number} in line {line}, which is class {name} and {float(number):g} in "
-                f"csv. Write {name}{number}, or the class and the number."
+                f"{os.fspath(path)!r} must have numbers without separators of thousands.",
+                got=(
+                    f"{name},{number} in line {line}, which is class {name} and "
+                    f"{float(number):g} in csv"
+                ),
+                remedy=f"Write {name}{number}, or the class and the number.",
             )
 
 
@@ -276,8 +285,9 @@ def _number(path: Path, place: str, value: Any, what: str) -> float:
         number = math.nan
     if not math.isfinite(number) or number < 0:
         raise PriorError(
-            f"{os.fspath(path)!r} must hold {what}, finite and not negative. Got {value!r} at "
-            f"{place}. Correct it."
+            f"{os.fspath(path)!r} must hold {what}, finite and not negative.",
+            got=f"{value!r} at {place}",
+            remedy="Correct it.",
         )
     return number
 
@@ -297,8 +307,9 @@ def _ordered(
         return _by_index(names, values)
     if wanted is not None and len(values) != len(wanted):
         raise PriorError(
-            f"{os.fspath(path)!r} must hold {what} of the {len(wanted)} classes. "
-            f"Got {len(values)} numbers. Give one per class, in the order {few(wanted)}."
+            f"{os.fspath(path)!r} must hold {what} of the {len(wanted)} classes.",
+            got=f"{len(values)} numbers",
+            remedy=f"Give one per class, in the order {few(wanted)}.",
         )
     return values, None
 

@@ -1,4 +1,4 @@
-"""Versioned JSON documents: written atomically, read with every field checked."""
+"""Calibrators, fusions and trackers as versioned JSON: every field is checked when it is read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from reprior.core.checks import KINDS
 from reprior.core.shift.tracking import block_size
-from reprior.exceptions import FileFormatError
-from reprior.files.archive import check_header
+from reprior.exceptions import FileFormatError, Words
+from reprior.files.archive import SAVE, check_header
 from reprior.files.atomic import atomic_write
 
 __all__ = [
@@ -39,9 +39,9 @@ __all__ = [
 
 
 class Rule(NamedTuple):
-    """What a field must be, in words and as a test."""
+    """What a field must be, as a text and as a test."""
 
-    words: str
+    text: str
     holds: Callable[[Any], bool]
 
 
@@ -64,12 +64,18 @@ def parsed(path: str | os.PathLike[str], format_name: str) -> Any:
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} in JSON. It is truncated, damaged or not "
-            f"a text file. Check the path; profiles are read by StrengthProfile.load."
+            f"a text file.",
+            remedy=[
+                "Check the path",
+                Words(python="; profiles are read by StrengthProfile.load", command_line=""),
+                ".",
+            ],
         ) from error
     except (ValueError, RecursionError) as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} in JSON. It is truncated, damaged or "
-            f"something else ({error}). Write it again with save()."
+            f"something else ({error}).",
+            remedy=["Write it again with ", SAVE, "."],
         ) from error
 
 
@@ -79,10 +85,10 @@ def check_fields(
     """Refuse the first field that is missing or breaks its rule."""
     for name, rule in rules.items():
         if name not in document or not rule.holds(document[name]):
-            found = _shown(document[name]) if name in document else "nothing"
             raise FileFormatError(
-                f"{os.fspath(path)!r} must have {rule.words} as {name!r}. Got {found}. "
-                f"Write it again with save()."
+                f"{os.fspath(path)!r} must have {rule.text} as {name!r}.",
+                got=_shown(document[name]) if name in document else "nothing",
+                remedy=["Write it again with ", SAVE, "."],
             )
 
 
@@ -138,8 +144,9 @@ def _check_writable(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> 
         except (TypeError, ValueError, RecursionError) as error:
             raise FileFormatError(
                 f"{os.fspath(path)!r} must have as {name!r} what JSON can hold: strings, finite "
-                f"numbers or null. Got {_shown(value)} ({error}). Convert it first, for example "
-                f"dates to strings; nothing was written."
+                f"numbers or null.",
+                got=f"{_shown(value)} ({error})",
+                remedy="Convert it first, for example dates to strings; nothing was written.",
             ) from error
 
 
@@ -152,7 +159,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as error sentences show it, however long or deep it is."""
+    """Return a value as errors show it, however long or deep it is."""
     return reprlib.repr(value)
 
 
@@ -404,8 +411,8 @@ def read_tracker(path: str | os.PathLike[str]) -> dict[str, Any]:
     document = parsed(path, TRACKER_FORMAT)
     check_header(path, document, format_name=TRACKER_FORMAT, version=TRACKER_VERSION)
     check_fields(path, document, _tracker_rules(document))
-    found: dict[str, Any] = document
-    return found
+    fields: dict[str, Any] = document
+    return fields
 
 
 def _tracker_rules(document: Mapping[str, Any]) -> dict[str, Rule]:

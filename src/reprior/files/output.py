@@ -1,4 +1,4 @@
-"""Outputs of ``apply``: posterior and prediction, streamed, whole or not at all."""
+"""Outputs of ``apply``: posteriors and predictions, streamed, whole or not at all."""
 
 from __future__ import annotations
 
@@ -119,8 +119,10 @@ def output_format(path: str | os.PathLike[str], like: ScoreFile) -> str:
     named = format_of_name(path)
     if named is None and path.suffix and like.format != "zarr":
         raise OptionError(
-            f"`output` must have the extension of a format ({', '.join(FORMATS)}), or none. "
-            f"Got {path.suffix!r} in {os.fspath(path)!r}. Rename it to '{path.stem}.{like.format}'."
+            argument="output",
+            rule=f"must have the extension of a format ({', '.join(FORMATS)}), or none",
+            got=f"{path.suffix!r} in {os.fspath(path)!r}",
+            remedy=f"Rename it to '{path.stem}.{like.format}'.",
         )
     return named or like.format
 
@@ -167,8 +169,10 @@ def _score_columns(
     shape = like.shape[1:]
     if len(shape) > 1:
         raise OptionError(
-            f"`output` must be npy, npz or zarr for scores of shape {like.shape}. Got {name}: "
-            f"{os.fspath(target)!r}. A table holds one row per sample."
+            argument="output",
+            rule=f"must be npy, npz or zarr for scores of shape {like.shape}",
+            got=f"{name}: {os.fspath(target)!r}",
+            remedy="A table holds one row per sample.",
         )
     if not shape or shape[0] == 1:
         return (names[1] if names else "score",)
@@ -178,8 +182,10 @@ def _score_columns(
     clash += [c for c in columns if c.endswith(SCORE_SUFFIX) and c[: -len(SCORE_SUFFIX)] in columns]
     if clash:
         raise FileFormatError(
-            f"`classes` must leave the column names {few(sorted(taken))} free in a table. "
-            f"Got a class {clash[0]!r}. Rename the class, or write npz."
+            argument="classes",
+            rule=f"must leave the column names {few(sorted(taken))} free in a table",
+            got=f"a class {clash[0]!r}",
+            remedy="Rename the class, or write npz.",
         )
     return columns
 
@@ -191,8 +197,9 @@ def _refuse_other_columns(readers: Sequence[Reader]) -> None:
         alone = apart({first.path: first.columns, other.path: other.columns})
         if alone and isinstance(first, TableReader):
             raise FileFormatError(
-                f"Several tables must have the same columns where these are kept. Got {alone}. "
-                f"Make them alike, write a file for each, or keep none."
+                "Several tables must have the same columns where these are kept.",
+                got=alone,
+                remedy="Make them alike, write a file for each, or keep none.",
             )
 
 
@@ -203,8 +210,10 @@ def _refuse_inputs(targets: Sequence[Path], like: ScoreFile) -> None:
             relation = _relation(target, path)
             if relation is not None:
                 raise OptionError(
-                    f"`output` must not be an input. Got {os.fspath(target)!r}, which "
-                    f"{relation} {os.fspath(path)!r}. Choose another name."
+                    argument="output",
+                    rule="must not be an input",
+                    got=f"{os.fspath(target)!r}, which {relation} {os.fspath(path)!r}",
+                    remedy="Choose another name.",
                 )
 
 
@@ -223,8 +232,10 @@ def _refuse_other_folders(targets: Sequence[Path], name: str) -> None:
         output_target(target, argument="output", folder=name == "zarr")
         if target.is_dir() and not is_store(target) and not _is_empty(target):
             raise OptionError(
-                f"`output` must be a new name, a regular file or a zarr store. Got "
-                f"{os.fspath(target)!r}, which is a folder and no zarr store. Choose another name."
+                argument="output",
+                rule="must be a new name, a regular file or a zarr store",
+                got=f"{os.fspath(target)!r}, which is a folder and no zarr store",
+                remedy="Choose another name.",
             )
 
 
@@ -236,7 +247,8 @@ class _CountedWriter:
     """A writer that knows how many samples it was given."""
 
     def __init__(self, writer: Writer) -> None:
-        self._writer, self.n_samples = writer, 0
+        self._writer = writer
+        self.n_samples = 0
 
     @property
     def notes(self) -> list[str]:
@@ -248,8 +260,10 @@ class _CountedWriter:
         for name, values in (("posterior", posterior), ("prediction", prediction)):
             if len(values) != len(chunk):
                 raise OptionError(
-                    f"`{name}` must have one entry per sample of its chunk, {len(chunk)}. "
-                    f"Got {len(values)}. Write each chunk with its own results."
+                    argument=name,
+                    rule=f"must have one entry per sample of its chunk, {len(chunk)}",
+                    got=f"{len(values)}",
+                    remedy="Write each chunk with its own results.",
                 )
         self._writer.write(chunk, posterior, prediction)
         self.n_samples += len(chunk)
@@ -267,6 +281,8 @@ class _CountedWriter:
         if self.n_samples == 0 or expected not in (None, self.n_samples):
             all_of = "at least one sample" if not expected else f"all {expected} samples"
             raise FileFormatError(
-                f"`output` must have {all_of} of the input. Got {self.n_samples} for "
-                f"{os.fspath(target)!r}. Write every chunk of the input once."
+                argument="output",
+                rule=f"must have {all_of} of the input",
+                got=f"{self.n_samples} for {os.fspath(target)!r}",
+                remedy="Write every chunk of the input once.",
             )

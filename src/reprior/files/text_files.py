@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reprior.exceptions import FileFormatError, OptionError, RepriorError
+from reprior.exceptions import FileFormatError, OptionError, RepriorError, Text
 from reprior.files.formats.interface import few
 
 __all__ = [
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 
-def text_of(path: Path, must: str, hint: str = "Check the path.") -> str:
-    """Read a text file; ``must`` says what it must do, for the sentence that refuses another."""
+def text_of(path: Path, must: str, remedy: Text = "Check the path.") -> str:
+    """Read a text file; ``must`` says what it must do, and ``remedy`` what to do with another."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must {must}. Got binary data. {hint}"
+            f"{os.fspath(path)!r} must {must}.", got="binary data", remedy=remedy
         ) from error
 
 
@@ -50,8 +50,8 @@ def json_of(path: Path, text: str, what: str) -> Any:
         return json.loads(text, object_pairs_hook=tuple)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}). "
-            f"Write it again."
+            f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}).",
+            remedy="Write it again.",
         ) from error
 
 
@@ -84,8 +84,9 @@ def order_of(
         parts = [f"missing: {few(missing)}"] if missing else []
         parts += [f"unknown: {few(unknown)}"] if unknown else []
         raise error(
-            f"{os.fspath(path)!r} must name the classes {few(wanted)}. "
-            f"Got {'; '.join(parts)}. Use the same names in both."
+            f"{os.fspath(path)!r} must name the classes {few(wanted)}.",
+            got="; ".join(parts),
+            remedy="Use the same names in both.",
         )
     index = {name: i for i, name in enumerate(names)}
     return [index[name] for name in wanted]
@@ -96,8 +97,9 @@ def refuse_twice(path: Path, names: Sequence[str], what: str = "class") -> None:
     repeated = [name for name, n in Counter(names).items() if n > 1]
     if repeated:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must name every {what} once. Got {repeated[0]!r} twice. "
-            f"Drop one of them."
+            f"{os.fspath(path)!r} must name every {what} once.",
+            got=f"{repeated[0]!r} twice",
+            remedy="Drop one of them.",
         )
 
 
@@ -112,32 +114,27 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     ('cat', 'dog')
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{os.fspath(path)!r} must be a text file of class names, one per line, or a JSON "
-            f"list. Got binary data. Check the path."
-        ) from error
-    if text.lstrip().startswith(("[", "{")):
+    text = text_of(path, "be a text file of class names, one per line, or a JSON list")
+    if is_json(text):
         values = _names_from_json(path, text)
     else:
         values = [line.strip() for line in text.splitlines() if line.strip()]
-    return _checked_names(values, f"{os.fspath(path)!r}", FileFormatError)
+    return _checked_names(values, path)
 
 
 def _names_from_json(path: Path, text: str) -> list[Any]:
+    rule = f"{os.fspath(path)!r} must be a JSON list of class names."
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must be a JSON list of class names. It is truncated or damaged "
-            f"({error}). Write it again."
+            f"{rule} It is truncated or damaged ({error}).", remedy="Write it again."
         ) from error
     if not isinstance(values, list) or not all(isinstance(v, str | int) for v in values):
         raise FileFormatError(
-            f"{os.fspath(path)!r} must be a JSON list of class names. Got something else. "
-            f'Write ["first", "second", …] in the order of the scores.'
+            rule,
+            got="something else",
+            remedy='Write ["first", "second", …] in the order of the scores.',
         )
     return values
 
@@ -153,23 +150,28 @@ def as_class_names(classes: Sequence[Any] | str | os.PathLike[str]) -> tuple[str
     if isinstance(classes, str | os.PathLike):
         return read_class_names(classes)
     values = classes.tolist() if hasattr(classes, "tolist") else list(classes)
-    return _checked_names(values, "`classes`", OptionError)
+    return _checked_names(values)
 
 
-def _checked_names(
-    values: Sequence[Any], what: str, error: type[FileFormatError] | type[OptionError]
-) -> tuple[str, ...]:
+def _checked_names(values: Sequence[Any], path: Path | None = None) -> tuple[str, ...]:
+    """Return names as strings; refuse too few, and one that is there twice."""
     names = tuple(str(value) for value in values)
     if len(names) < 2:
-        raise error(
-            f"{what} must name at least two classes. Got {len(names)}. "
-            f"Name every class, in the order of the scores."
+        raise _wrong_names(
+            path,
+            "must name at least two classes",
+            f"{len(names)}",
+            "Name every class, in the order of the scores.",
         )
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise error(
-                f"{what} must name every class once. Got {name!r} twice. Rename one of them."
-            )
-        seen.add(name)
+    repeated = [name for name, n in Counter(names).items() if n > 1]
+    if repeated:
+        raise _wrong_names(
+            path, "must name every class once", f"{repeated[0]!r} twice", "Rename one of them."
+        )
     return names
+
+
+def _wrong_names(path: Path | None, rule: str, got: str, remedy: str) -> RepriorError:
+    if path is None:
+        return OptionError(argument="classes", rule=rule, got=got, remedy=remedy)
+    return FileFormatError(f"{os.fspath(path)!r} {rule}.", got=got, remedy=remedy)
