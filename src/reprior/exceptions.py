@@ -227,6 +227,18 @@ class _Parted:
             copy.argument = new if isinstance(new, Argument) else self.argument
         return copy
 
+    def with_sentence(self, more: Text) -> Self:
+        """Return a copy with one more sentence at its end.
+
+        Examples
+        --------
+        >>> print(RepriorError("It is too long.").with_sentence(["See ", Argument("bounds"), "."]))
+        It is too long. See `bounds`.
+        """
+        copy = self.mapped(lambda part: part)
+        copy.remedy = [*parts(self.remedy), " ", *parts(more)] if self.remedy else more
+        return copy
+
 
 def _made(kind: type[Any], state: dict[str, Any]) -> Any:
     """An error or warning with this state: for pickle and copies, whatever its signature."""

@@ -9,7 +9,6 @@ A round evaluates all its strengths in one pass over the data; what was evaluate
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,11 +16,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator.encoding import state_problem
 from reprior.core.arrays import constant
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import slopes
-from reprior.exceptions import InfeasibleError, OptionError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    InfeasibleError,
+    OptionError,
+    ScoresError,
+)
 from reprior.fusion.blocks import Moments, Tally, merged
 from reprior.fusion.inputs import warn_of_probabilities
 from reprior.fusion.posterior import NoPosteriorError, Recipe, References
@@ -168,9 +174,13 @@ class Grid:
             values, before = self._limited(indices, rule)
             rule.refuse(Steps(strengths, values), before)
         raise InfeasibleError(
-            "`subject_to` must be possible within the bounds. Got constraints that none of the "
-            "strengths tried satisfies together, though each can be satisfied alone. Loosen one of "
-            "them."
+            argument="subject_to",
+            rule="must be possible within the bounds",
+            got=(
+                "constraints that none of the strengths tried satisfies together, though "
+                "each can be satisfied alone"
+            ),
+            remedy="Loosen one of them.",
         )
 
 
@@ -311,17 +321,15 @@ class Tuner:
         return Found(setting, value, "grid", curves, profile.baseline, after)
 
     def warn(self, profile: Any) -> None:
-        """Say what deserves attention. Call it from the function that the user calls."""
+        """Warn of classes without labels, likely probabilities, and binned switches."""
         if profile is not None:
             self.problem.warn_of_absent(profile, stacklevel=3)
         if self.stream.looks_like_probabilities:
-            warn_of_probabilities(stacklevel=3)
+            warn_of_probabilities()
         if getattr(profile, "resolution", None) is not None:
-            warnings.warn(
+            warn(
                 f"There are more than {MOST_SWITCHES:,} switches, too many to keep: they are "
-                f"summed in bins of {RESOLUTION:g}, and the strength is known to one of them.",
-                RepriorWarning,
-                stacklevel=3,
+                f"summed in bins of {RESOLUTION:g}, and the strength is known to one of them."
             )
 
     # ---------------------------------------------------------------------------------- references
@@ -364,11 +372,17 @@ class Tuner:
             with part.refusing(self.recipe):
                 for scores, labels, weights, options in self._lines(part):
                     reading = read(
-                        scores, labels, weights, bounds=bounds, warn=False, resolution=None,
+                        scores,
+                        labels,
+                        weights,
+                        bounds=bounds,
+                        warn=False,
+                        resolution=None,
                         source_prior=self.problem.source_prior,
                         target_prior=self.problem.target_prior,
-                        ignore_index=IGNORED, **options,
-                    )  # fmt: skip
+                        ignore_index=IGNORED,
+                        **options,
+                    )
                     try:
                         total.add(StrengthProfile._of(reading))
                     except ScoresError as error:
@@ -413,8 +427,10 @@ class Tuner:
                 )
             if total is not None and (total.sums is None) != (found.sums is None):
                 raise OptionError(
-                    "`sample_weight` must be given for all chunks or for none. Got chunks with "
-                    "and chunks without weights. Give the others weights of 1."
+                    argument="sample_weight",
+                    rule="must be given for all chunks or for none",
+                    got="chunks with and chunks without weights",
+                    remedy="Give the others weights of 1.",
                 )
             total = found if total is None else total.merged(found)
             y = part.labels[part.keep]
@@ -432,9 +448,10 @@ class Tuner:
         for metric in (self.problem.metric, *limited):
             if metric.average == "one" and not support[metric.of_class]:
                 raise OptionError(
-                    f"`metric` must be of a class that has labels. Got {metric.name!r}, and no "
-                    f"sample of class {metric.of_class}. Add labelled samples, or choose another "
-                    f"metric."
+                    argument="metric",
+                    rule="must be of a class that has labels",
+                    got=f"{metric.name!r}, and no sample of class {metric.of_class}",
+                    remedy="Add labelled samples, or choose another metric.",
                 )
 
     def _shared(self, strengths: Sequence[float]) -> list[ClassCounts]:
@@ -478,8 +495,13 @@ def _as_reference(name: str, what: str, moments: Moments | None) -> EntropyRefer
         if what != "entropy":
             hint = "Pass several passes with dropout switched on, or uncertainty='entropy'."
         raise ScoresError(
-            f"`scores[{name!r}]` must have some {what} on the images it is fitted on, or there is "
-            f"nothing to refer to. Got a mean {what} of 0. {hint}"
+            argument=Argument("scores", (repr(name),)),
+            rule=(
+                f"must have some {what} on the images it is fitted on, or there is nothing "
+                "to refer to"
+            ),
+            got=f"a mean {what} of 0",
+            remedy=hint,
         )
     return EntropyReference(moments.mean, moments.std)
 
@@ -500,8 +522,10 @@ def fixed_strengths(strength: Any, names: tuple[str, ...]) -> tuple[float, ...] 
         return (float(strength),) * len(names)
     if set(strength) != set(names):
         raise OptionError(
-            f"`strength` must have one number for every modality, {', '.join(map(repr, names))}. "
-            f"Got {', '.join(map(repr, strength)) or 'none'}. Name the modalities as in the scores."
+            argument="strength",
+            rule=f"must have one number for every modality, {', '.join(map(repr, names))}",
+            got=f"{', '.join(map(repr, strength)) or 'none'}",
+            remedy="Name the modalities as in the scores.",
         )
     return tuple(float(strength[name]) for name in names)
 
@@ -511,6 +535,13 @@ def refuse_negative(lowest: float, target_prior: np.ndarray[Any, Any]) -> None:
     if lowest < 0 and (target_prior == 0).any():
         where = int(np.argmax(target_prior == 0))
         raise OptionError(
-            f"Strengths must not reach below 0 where `target_prior` has a 0. Got {lowest:g} and "
-            f"target_prior[{where}]=0. Start `bounds` at 0, or give the class a small prior."
+            [
+                "Strengths must not reach below 0 where ",
+                Argument("target_prior"),
+                f" has a 0. Got {lowest:g} and ",
+                Element("target_prior", (where,), 0),
+                ". Start ",
+                Argument("bounds"),
+                " at 0, or give the class a small prior.",
+            ],
         )

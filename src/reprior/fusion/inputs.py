@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator.encoding import score_array
 from reprior.core.arrays import (
     Array,
@@ -24,10 +24,10 @@ from reprior.core.logspace import (
     ROW_SUM_TOLERANCE,
     as_scores,
     refuse_scores,
-    row_name,
+    row_element,
     sum_tolerance,
 )
-from reprior.exceptions import OptionError, RepriorWarning, ScoresError
+from reprior.exceptions import Argument, OptionError, ScoresError, Setting
 from reprior.fusion.posterior import Recipe
 
 __all__ = ["Inputs", "images_axis", "named_scores", "read_inputs", "warn_of_probabilities"]
@@ -126,9 +126,17 @@ class Inputs:
             if modality in (None, i):
                 self._refuse_one(name, recipe, left_out)
         raise ScoresError(
-            "`scores` must leave some class possible in every row under rule='product'. Got a row "
-            "in which every class has probability 0 in one of the modalities. Pass "
-            "rule='noisy_or' or 'mean'."
+            argument="scores",
+            rule=[
+                "must leave some class possible in every row under ",
+                Setting("rule", "product"),
+            ],
+            got="a row in which every class has probability 0 in one of the modalities",
+            remedy=[
+                "Pass ",
+                Setting("rule", "noisy_or"),
+                " or 'mean'.",
+            ],
         )
 
     def _refuse_one(self, name: str, recipe: Recipe, left_out: Vector | None) -> None:
@@ -144,11 +152,16 @@ class Inputs:
         trailing = (1,) * (host.ndim - 1 - axis)
         removed = np.all(gone | np.isneginf(recipe.slopes).reshape(-1, *trailing), axis=axis)
         if removed.any():
-            row = row_name(first_index(removed), host.ndim, axis, called)
+            row = row_element(first_index(removed), host.ndim, axis, called)
             raise ScoresError(
-                f"`{called}` must leave some class of positive `target_prior` possible in every "
-                f"row. Got {row}, whose every possible class has target prior 0. Give one of them "
-                f"a positive target prior, or drop the sample."
+                argument=called,
+                rule=[
+                    "must leave some class of positive ",
+                    Argument("target_prior"),
+                    " possible in every row",
+                ],
+                got=[row, ", whose every possible class has target prior 0"],
+                remedy="Give one of them a positive target prior, or drop the sample.",
             )
 
 
@@ -165,40 +178,59 @@ def named_scores(
     """
     if not isinstance(scores, Mapping):
         raise ScoresError(
-            f"`scores` must be a mapping from modality to scores. Got {type(scores).__name__}. "
-            f"Pass for example {{'rgb': rgb_scores, 'depth': depth_scores}}."
+            argument="scores",
+            rule="must be a mapping from modality to scores",
+            got=type(scores).__name__,
+            remedy="Pass for example {'rgb': rgb_scores, 'depth': depth_scores}.",
         )
     for name in scores:
         if not isinstance(name, str) or not name:
             raise OptionError(
-                f"`scores` must name its modalities by words. Got {name!r}. "
-                f"Pass for example {{'rgb': rgb_scores}}."
+                argument="scores",
+                rule="must name its modalities by words",
+                got=f"{name!r}",
+                remedy="Pass for example {'rgb': rgb_scores}.",
             )
     there = {name: z for name, z in scores.items() if z is not None}
     known = list(there) if modalities is None else list(modalities)
     unknown = [name for name in scores if name not in known]
     if unknown and modalities is not None:
         raise ScoresError(
-            f"`scores` must be of the modalities that were fitted, {_listed(known)}. Got "
-            f"{unknown[0]!r}. Leave it out, or fit again with it."
+            argument="scores",
+            rule=f"must be of the modalities that were fitted, {_listed(known)}",
+            got=f"{unknown[0]!r}",
+            remedy="Leave it out, or fit again with it.",
         )
     if not there:
         raise ScoresError(
-            "`scores` must hold the scores of at least one modality. Got none. Pass for example "
-            "{'rgb': rgb_scores}."
+            argument="scores",
+            rule="must hold the scores of at least one modality",
+            got="none",
+            remedy="Pass for example {'rgb': rgb_scores}.",
         )
     absent = [name for name in known if name not in there]
     if missing == "error" and (absent or (modalities is None and len(there) < len(scores))):
         gone = absent or [name for name in scores if name not in there]
         if fitting:
             raise ScoresError(
-                f"`scores` must have every modality to be fitted on, {_listed(known + gone)}. Got "
-                f"none for {gone[0]!r}. Pass its scores, or leave its name out to fit without it: "
-                f"missing='leave_out' is for predicting."
+                argument="scores",
+                rule=f"must have every modality to be fitted on, {_listed(known + gone)}",
+                got=f"none for {gone[0]!r}",
+                remedy=[
+                    "Pass its scores, or leave its name out to fit without it: ",
+                    Setting("missing", "leave_out"),
+                    " is for predicting.",
+                ],
             )
         raise ScoresError(
-            f"`scores` must have every modality that was fitted, {_listed(known + gone)}. Got none "
-            f"for {gone[0]!r}. Pass its scores, or fuse what is there with missing='leave_out'."
+            argument="scores",
+            rule=f"must have every modality that was fitted, {_listed(known + gone)}",
+            got=f"none for {gone[0]!r}",
+            remedy=[
+                "Pass its scores, or fuse what is there with ",
+                Setting("missing", "leave_out"),
+                ".",
+            ],
         )
     return {name: there[name] for name in known if name in there}
 
@@ -223,8 +255,10 @@ def read_inputs(
     shape = _one_pass(given) if passes else _common_shape(given)
     if len(shape) == 1 and n_classes != 2:
         raise ScoresError(
-            f"`scores` must have an axis of images and one of classes. Got shape {shape}. "
-            f"Pass shape (1, K) for one sample."
+            argument="scores",
+            rule="must have an axis of images and one of classes",
+            got=f"shape {shape}",
+            remedy="Pass shape (1, K) for one sample.",
         )
     axis = resolve_class_axis(shape, n_classes, class_axis)
     if not is_single_score(shape, n_classes, axis):
@@ -238,13 +272,17 @@ def read_inputs(
     return Inputs(given, arrays, where, shape, kind, passes, xp)
 
 
-def warn_of_probabilities(stacklevel: int) -> None:
-    """Say that what was declared as logits looks like probabilities."""
-    warnings.warn(
-        "`scores` were declared as kind='logits', but every row lies in [0, 1] and sums to 1. "
-        "If they are probabilities, pass kind='probs'.",
-        RepriorWarning,
-        stacklevel=stacklevel + 1,
+def warn_of_probabilities() -> None:
+    """Warn that what was declared as logits looks like probabilities."""
+    warn(
+        [
+            Argument("scores"),
+            " were declared as ",
+            Setting("kind", "logits"),
+            ", but every row lies in [0, 1] and sums to 1. If they are probabilities, pass ",
+            Setting("kind", "probs"),
+            ".",
+        ]
     )
 
 
@@ -269,9 +307,14 @@ def _one_pass(given: Mapping[str, Array]) -> tuple[int, ...]:
     for name, z in given.items():
         if z.ndim < 3:
             raise ScoresError(
-                f"`scores` must have a leading axis of passes where the uncertainty is not "
-                f"'entropy'. Got shape {tuple(z.shape)} for {name!r}. Pass (passes, N, K, …), or "
-                f"uncertainty='entropy'."
+                argument="scores",
+                rule="must have a leading axis of passes where the uncertainty is not 'entropy'",
+                got=f"shape {tuple(z.shape)} for {name!r}",
+                remedy=[
+                    "Pass (passes, N, K, …), or ",
+                    Setting("uncertainty", "entropy"),
+                    ".",
+                ],
             )
     return _same({name: tuple(z.shape)[1:] for name, z in given.items()})
 
@@ -281,8 +324,10 @@ def _same(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     for name, other in others:
         if other != shape:
             raise ScoresError(
-                f"`scores` must have one shape, with the same classes. Got {shape} for {first!r} "
-                f"and {other} for {name!r}. Resize or align them before fusing."
+                argument="scores",
+                rule="must have one shape, with the same classes",
+                got=f"{shape} for {first!r} and {other} for {name!r}",
+                remedy="Resize or align them before fusing.",
             )
     return shape
 

@@ -265,14 +265,14 @@ class ModalityFusion:
         """
         inputs, recipe = self._read(scores)
         if inputs.look_like_probabilities():
-            warn_of_probabilities(stacklevel=2)
+            warn_of_probabilities()
         return posterior(inputs, recipe, self._strengths(recipe), log=False)
 
     def predict_log_proba(self, scores: Any) -> Any:
         """Return the logarithm of that posterior, exact where it underflows."""
         inputs, recipe = self._read(scores)
         if inputs.look_like_probabilities():
-            warn_of_probabilities(stacklevel=2)
+            warn_of_probabilities()
         return posterior(inputs, recipe, self._strengths(recipe), log=True)
 
     def predict(self, scores: Any) -> Any:
@@ -283,7 +283,7 @@ class ModalityFusion:
         """
         inputs, recipe = self._read(scores)
         if inputs.look_like_probabilities():
-            warn_of_probabilities(stacklevel=2)
+            warn_of_probabilities()
         index = decisions(inputs, recipe, self._strengths(recipe))
         return index if is_range(self.classes_) else self.classes_[to_numpy(index)]
 
@@ -395,8 +395,10 @@ def check_options(options: Any) -> None:
     check_bounds(options.bounds)
     if not isinstance(options.flatten, bool | np.bool_):
         raise OptionError(
-            f"`flatten` must be True or False. Got {options.flatten!r}. Pass True to flatten "
-            f"images that a modality is unusually unsure of."
+            argument="flatten",
+            rule="must be True or False",
+            got=f"{options.flatten!r}",
+            remedy="Pass True to flatten images that a modality is unusually unsure of.",
         )
     if isinstance(options.strength, Mapping):
         for name, number in options.strength.items():

@@ -13,7 +13,14 @@ import numpy as np
 from reprior.calibrator.encoding import Terms, encode_labels, encode_part, read_terms
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
-from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
+from reprior.exceptions import (
+    Argument,
+    LabelsError,
+    OptionError,
+    RepriorError,
+    ScoresError,
+    Setting,
+)
 from reprior.fusion.blocks import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
 from reprior.fusion.posterior import NoPosteriorError, Recipe
@@ -85,13 +92,23 @@ class Stream:
                 yield part
         if not counted:
             raise LabelsError(
-                f"`labels` must leave at least one sample to count. Got {done} samples, all of "
-                f"them ignored or of weight 0. Check `ignore_index` and `sample_weight`."
+                argument="labels",
+                rule="must leave at least one sample to count",
+                got=f"{done} samples, all of them ignored or of weight 0",
+                remedy=[
+                    "Check ",
+                    Argument("ignore_index"),
+                    " and ",
+                    Argument("sample_weight"),
+                    ".",
+                ],
             )
         if self._n_samples not in (None, done):
             raise OptionError(
-                f"`chunks` must give the same samples in every pass. Got {self._n_samples} "
-                f"samples, and then {done}. Return a fresh iterable from every call."
+                argument="chunks",
+                rule="must give the same samples in every pass",
+                got=f"{self._n_samples} samples, and then {done}",
+                remedy="Return a fresh iterable from every call.",
             )
         self._n_samples = done
 
@@ -137,18 +154,28 @@ class Stream:
             return False
         if self.options.strength is None:
             raise LabelsError(
-                "`labels` must be given for a strength to be tuned. Got none. Pass labels, or "
-                "strength=1.0 to tune nothing."
+                argument="labels",
+                rule="must be given for a strength to be tuned",
+                got="none",
+                remedy=[
+                    "Pass labels, or ",
+                    Setting("strength", 1.0),
+                    " to tune nothing.",
+                ],
             )
         if self.labelled or labels is not None:
             raise LabelsError(
-                "`labels` must be given for all chunks or for none. Got chunks with and chunks "
-                "without labels. Leave them out: the strength is given."
+                argument="labels",
+                rule="must be given for all chunks or for none",
+                got="chunks with and chunks without labels",
+                remedy="Leave them out: the strength is given.",
             )
         if weight is not None:
             raise OptionError(
-                "`sample_weight` must come with labels: it is for the metric. Got no labels. "
-                "Leave the weights out."
+                argument="sample_weight",
+                rule="must come with labels: it is for the metric",
+                got="no labels",
+                remedy="Leave the weights out.",
             )
         self.labelled = False
         return True
@@ -177,8 +204,10 @@ def stream_of_chunks(options: Any, chunks: Any) -> Stream:
     first = next(iter(again()), None)
     if first is None:
         raise LabelsError(
-            "`chunks` must give at least one chunk. Got none. Return ({name: scores}, labels) "
-            "pairs."
+            argument="chunks",
+            rule="must give at least one chunk",
+            got="none",
+            remedy="Return ({name: scores}, labels) pairs.",
         )
     _, labels, _ = _unpacked(first)
     seen = () if labels is None else labels
@@ -193,13 +222,13 @@ def stream_of_chunks(options: Any, chunks: Any) -> Stream:
 
 @contextmanager
 def located(index: int) -> Iterator[None]:
-    """Let errors tell which chunk they are in; the first needs no telling."""
+    """Add the index of the chunk to errors; those of the first chunk stay as they are."""
     try:
         yield
     except RepriorError as error:
         if not index:
             raise
-        raise type(error)(f"{error} (In chunk {index}, counted from 0.)") from error
+        raise error.with_sentence(f"(In chunk {index}, counted from 0.)") from error
 
 
 def _repeatable(chunks: Any) -> Chunks:
@@ -209,8 +238,10 @@ def _repeatable(chunks: Any) -> Chunks:
     if isinstance(chunks, Iterable) and iter(chunks) is not chunks:
         return lambda: chunks
     raise OptionError(
-        f"`chunks` must be something that can be gone through several times. Got "
-        f"{type(chunks).__name__}. Pass a function that returns a fresh iterable, or a list."
+        argument="chunks",
+        rule="must be something that can be gone through several times",
+        got=type(chunks).__name__,
+        remedy="Pass a function that returns a fresh iterable, or a list.",
     )
 
 
@@ -218,8 +249,10 @@ def _checked(chunks: Any) -> Iterable[Any]:
     if isinstance(chunks, Iterable):
         return chunks
     raise OptionError(
-        f"`chunks` must return an iterable of ({{name: scores}}, labels). Got "
-        f"{type(chunks).__name__}. Write it as a generator function, for example."
+        argument="chunks",
+        rule="must return an iterable of ({name: scores}, labels)",
+        got=type(chunks).__name__,
+        remedy="Write it as a generator function, for example.",
     )
 
 
@@ -231,8 +264,10 @@ def _unpacked(given: Any) -> tuple[Any, Any, Any]:
         scores, labels, weight = (*given, None)[:3]
         return scores, labels, weight
     raise ScoresError(
-        f"`chunks` must give ({{name: scores}}, labels) or ({{name: scores}}, labels, weight). Got "
-        f"{type(given).__name__}. Name the modalities of every chunk."
+        argument="chunks",
+        rule="must give ({name: scores}, labels) or ({name: scores}, labels, weight)",
+        got=type(given).__name__,
+        remedy="Name the modalities of every chunk.",
     )
 
 
@@ -246,8 +281,12 @@ def _refuse_priors(source_prior: Any) -> None:
     if own:
         one, other = (*map(str, source_prior), "another")[:2]
         raise OptionError(
-            f"`source_prior` must be one prior for all modalities, a number for each class. Got "
-            f"one for each of {', '.join(map(repr, source_prior))}. Bring the scores of {other!r} "
-            f"to the prior of {one!r} first, with reprior.log_rebalance(scores, own_prior, "
-            f"target_prior=prior_of_{one}), and pass that prior."
+            argument="source_prior",
+            rule="must be one prior for all modalities, a number for each class",
+            got=f"one for each of {', '.join(map(repr, source_prior))}",
+            remedy=(
+                f"Bring the scores of {other!r} to the prior of {one!r} first, with "
+                f"reprior.log_rebalance(scores, own_prior, target_prior=prior_of_{one}), "
+                "and pass that prior."
+            ),
         )

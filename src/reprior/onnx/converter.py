@@ -11,7 +11,7 @@ from skl2onnx.common.data_types import guess_proto_type
 from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 from sklearn.frozen import FrozenEstimator
 
-from reprior.exceptions import FoldError
+from reprior.exceptions import FoldError, Setting
 from reprior.onnx.files import CONVERTED, KEY, as_text
 from reprior.sklearn import RebalancedClassifierCV
 
@@ -46,8 +46,14 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     nodes = _Nodes(scope, container, guess_proto_type(operator.outputs[1].type))
     if meta.calibrator_.probability_map_ is not None:
         raise FoldError(
-            "`model` must have one map for decisions and probabilities to be converted. Got two "
-            "(separate=True). Keep one: meta.calibrator_ = meta.calibrator_.one_map('decision')."
+            argument="model",
+            rule="must have one map for decisions and probabilities to be converted",
+            got=[
+                "two (",
+                Setting("separate", True),
+                ")",
+            ],
+            remedy="Keep one: meta.calibrator_ = meta.calibrator_.one_map('decision').",
         )
     scale, bias = meta.calibrator_.as_affine()
     if meta.response_method_ != "decision_function":
@@ -81,9 +87,14 @@ def _scores_of(meta: Any, scope: Any, operator: Any, container: Any) -> str:
         inner = inner.estimator
     if not np.array_equal(np.asarray(inner.classes_), np.asarray(meta.classes_)):
         raise FoldError(
-            f"`estimator_` must know the classes of the meta-estimator, "
-            f"{meta.classes_.tolist()}. Got {inner.classes_.tolist()}. Fit with refit=True, or on "
-            f"data in which every class occurs."
+            argument="estimator_",
+            rule=f"must know the classes of the meta-estimator, {meta.classes_.tolist()}",
+            got=f"{inner.classes_.tolist()}",
+            remedy=[
+                "Fit with ",
+                Setting("refit", True),
+                ", or on data in which every class occurs.",
+            ],
         )
     options: dict[str, Any] = {"zipmap": False}
     if meta.response_method_ == "decision_function":
@@ -125,9 +136,15 @@ class _Nodes:
         return name
 
     def add(
-        self, operator: str, inputs: list[str], *, output: str | None = None, domain: str = "",
-        version: int | None = None, **options: Any,
-    ) -> str:  # fmt: skip
+        self,
+        operator: str,
+        inputs: list[str],
+        *,
+        output: str | None = None,
+        domain: str = "",
+        version: int | None = None,
+        **options: Any,
+    ) -> str:
         name = output or str(self.scope.get_unique_variable_name(f"{CONVERTED}{operator}"))
         self.container.add_node(
             operator,

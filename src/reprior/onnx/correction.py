@@ -65,9 +65,13 @@ def check_opset(graph: Graph, place: Place) -> None:
     needed = SOFTMAX_OPSET if needs_softmax(place) and not last else OLDEST_OPSET
     if graph.opset < needed:
         raise FoldError(
-            f"`model` must use operator set {needed} or newer for this correction. "
-            f"Got {graph.opset}. Export it again with a newer opset, or convert it: "
-            f"onnx.version_converter.convert_version(model, {SOFTMAX_OPSET})."
+            argument="model",
+            rule=f"must use operator set {needed} or newer for this correction",
+            got=f"{graph.opset}",
+            remedy=(
+                "Export it again with a newer opset, or convert it: "
+                f"onnx.version_converter.convert_version(model, {SOFTMAX_OPSET})."
+            ),
         )
 
 
@@ -255,8 +259,18 @@ def _look_up(chain: _Chain, names: Vector) -> int:
 
 
 #: Through these a scale and a bias per class can be taken back to the layer before.
-_PASSES = ("Identity", "Dropout", "Cast", "Resize", "Upsample", "GlobalAveragePool", "Transpose",
-           "Flatten", "Squeeze", "Reshape")  # fmt: skip
+_PASSES = (
+    "Identity",
+    "Dropout",
+    "Cast",
+    "Resize",
+    "Upsample",
+    "GlobalAveragePool",
+    "Transpose",
+    "Flatten",
+    "Squeeze",
+    "Reshape",
+)
 
 
 def change_head(graph: Graph, place: Place, affine: Affine) -> Edit | None:

@@ -54,17 +54,22 @@ def read_model(model: Any, *, name: str = "model") -> Source:
     if isinstance(model, onnx.ModelProto):
         if any(external_data_helper.uses_external_data(t) for t in _tensors(model)):
             raise FoldError(
-                f"`{name}` must have its weights in memory. Got a model whose external data were "
-                f"not loaded. Pass the path of the file, or load it with onnx.load(path)."
+                argument=name,
+                rule="must have its weights in memory",
+                got="a model whose external data were not loaded",
+                remedy="Pass the path of the file, or load it with onnx.load(path).",
             )
         own = onnx.ModelProto()
         own.CopyFrom(model)
         return Source(own, external=False)
     if not isinstance(model, str | os.PathLike):
         raise FoldError(
-            f"`{name}` must be an onnx.ModelProto or the path of an ONNX file. "
-            f"Got {type(model).__name__}. Export the model first, for example with "
-            f"torch.onnx.export or skl2onnx.to_onnx."
+            argument=name,
+            rule="must be an onnx.ModelProto or the path of an ONNX file",
+            got=type(model).__name__,
+            remedy=(
+                "Export the model first, for example with torch.onnx.export or skl2onnx.to_onnx."
+            ),
         )
     return _read_file(Path(model))
 
@@ -241,9 +246,10 @@ def _parsed(text: str) -> rp.PosteriorCalibrator:
         try:
             return load_calibrator(path)
         except FileFormatError as error:
-            reason = str(error).replace(repr(os.fspath(path)), f"metadata_props[{KEY!r}]")
             raise FileFormatError(
-                f"{reason} The entry was changed after folding: fold the original again."
+                f"metadata_props[{KEY!r}] must be what a calibrator's save() writes. It cannot be "
+                f"read. The entry was changed after folding, or is of a newer version: fold the "
+                f"original again."
             ) from error
 
 
@@ -306,7 +312,12 @@ def _refusal(mark: str) -> FoldError:
             "Fold the original export instead; calibrator_of(model) tells what is inside",
         ),
     }[mark]
-    return FoldError(f"`model` must not hold a calibrator yet. Got {got}. {remedy}.")
+    return FoldError(
+        argument="model",
+        rule="must not hold a calibrator yet",
+        got=got,
+        remedy=f"{remedy}.",
+    )
 
 
 def _near(model: onnx.ModelProto, tensors: list[str]) -> Iterator[onnx.NodeProto]:

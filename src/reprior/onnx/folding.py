@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -12,7 +11,8 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.exceptions import FoldError
+from reprior._warnings import warn
+from reprior.exceptions import Argument, FoldError, Setting
 from reprior.files.atomic import output_target
 from reprior.onnx.correction import Affine, Edit, append_correction, append_labels, change_head
 from reprior.onnx.files import check_uncorrected, read_model, stamp, write_model
@@ -216,9 +216,13 @@ def check_calibrator(calibrator: Any, which: str | None = None) -> rp.PosteriorC
     """Return a fitted calibrator of one map; refuse what is none, or cannot go into a model."""
     if isinstance(calibrator, rp.EntropyReference):
         raise FoldError(
-            "`calibrator` must be a PosteriorCalibrator. Got an EntropyReference: flattening "
-            "depends on the input, so no weights can hold it. Fold the calibrator alone, and "
-            "apply reprior.flatten to the scores where they are fused."
+            argument="calibrator",
+            rule="must be a PosteriorCalibrator",
+            got=("an EntropyReference: flattening depends on the input, so no weights can hold it"),
+            remedy=(
+                "Fold the calibrator alone, and apply reprior.flatten to the scores where "
+                "they are fused."
+            ),
         )
     if not isinstance(calibrator, rp.PosteriorCalibrator):
         inner = hasattr(calibrator, "calibrator_")
@@ -226,17 +230,35 @@ def check_calibrator(calibrator: Any, which: str | None = None) -> rp.PosteriorC
             "Pass its calibrator_." if inner else "Pass reprior.load(path), or a fitted calibrator."
         )
         raise FoldError(
-            f"`calibrator` must be a PosteriorCalibrator. Got {type(calibrator).__name__}. {remedy}"
+            argument="calibrator",
+            rule="must be a PosteriorCalibrator",
+            got=type(calibrator).__name__,
+            remedy=remedy,
         )
     try:
         one = calibrator.one_map(which)  # says so where it is not fitted
     except rp.OptionError as error:
-        raise FoldError(str(error)) from error
+        raise FoldError(
+            error.text,
+            argument=error.argument,
+            rule=error.rule,
+            got=error.got,
+            remedy=error.remedy,
+        ) from error
     if one.scales_ is not None:
         raise FoldError(
-            "`calibrator` must have one scale for all classes to go into an ONNX model. Got a "
-            "scale per class (temperature='vector'). Fit it with temperature='bcts', or apply it "
-            "behind the model."
+            argument="calibrator",
+            rule="must have one scale for all classes to go into an ONNX model",
+            got=[
+                "a scale per class (",
+                Setting("temperature", "vector"),
+                ")",
+            ],
+            remedy=[
+                "Fit it with ",
+                Setting("temperature", "bcts"),
+                ", or apply it behind the model.",
+            ],
         )
     return one
 
@@ -246,23 +268,37 @@ def _check_output(model: Any, output: Any) -> None:
         return
     if not isinstance(output, str | os.PathLike) or not os.fspath(output):
         got = repr(output) if isinstance(output, str) else type(output).__name__
-        raise FoldError(f"`output` must be the path of a file. Got {got}. Pass 'corrected.onnx'.")
+        raise FoldError(
+            argument="output",
+            rule="must be the path of a file",
+            got=got,
+            remedy="Pass 'corrected.onnx'.",
+        )
     there = os.fspath(output)
     if os.path.isdir(there) or there.endswith(("/", os.sep)):
-        raise FoldError(f"`output` must be a file. Got the folder {there!r}. Add a file name.")
+        raise FoldError(
+            argument="output",
+            rule="must be a file",
+            got=f"the folder {there!r}",
+            remedy="Add a file name.",
+        )
     output_target(there, argument="output")
     folder = os.path.dirname(there) or "."
     if not os.path.isdir(folder):
         raise FoldError(
-            f"`output` must be in a folder that exists. Got {there!r}, and there is no {folder!r}. "
-            f"Make that folder first."
+            argument="output",
+            rule="must be in a folder that exists",
+            got=f"{there!r}, and there is no {folder!r}",
+            remedy="Make that folder first.",
         )
     if not isinstance(model, str | os.PathLike) or not os.path.exists(there):
         return
     if os.path.exists(model) and os.path.samefile(model, there):
         raise FoldError(
-            f"`output` must be another file than the model. Got {there!r} for both. "
-            f"Keep the original: another calibrator needs it."
+            argument="output",
+            rule="must be another file than the model",
+            got=f"{there!r} for both",
+            remedy="Keep the original: another calibrator needs it.",
         )
 
 
@@ -346,8 +382,12 @@ class Work:
                 refusal = Runner(self.model, name="model").refusal(self._feeds[:1])
                 if refusal is not None:
                     raise FoldError(
-                        f"`inputs` must be what the model takes. It says: {refusal} Pass arrays "
-                        f"of the shapes that the model is called with."
+                        argument="inputs",
+                        rule="must be what the model takes",
+                        remedy=(
+                            f"It says: {refusal} Pass arrays of the shapes that the model is "
+                            f"called with."
+                        ),
                     )
         return self._feeds
 
@@ -397,9 +437,15 @@ class Work:
                 if parity is None or parity.ok:
                     _warn_if_blind(parity, affine)
                     return Folded(
-                        model, place.tensor, str(place.kind), edit.where, edit.changed, edit.added,
-                        parity, _notes(graph, place, self.calibrator),
-                    )  # fmt: skip
+                        model,
+                        place.tensor,
+                        str(place.kind),
+                        edit.where,
+                        edit.changed,
+                        edit.added,
+                        parity,
+                        _notes(graph, place, self.calibrator),
+                    )
                 problems = problems or parity.problems
         raise FoldError(disagreement(problems))
 
@@ -466,16 +512,20 @@ def _check_names(lists: list[Vector], calibrator: rp.PosteriorCalibrator) -> Non
         theirs = names.tolist()
         if own != theirs and set(own) == set(theirs) and own != list(range(len(own))):
             raise FoldError(
-                f"`calibrator` must have its classes in the order of the model's, {theirs}. "
-                f"Got {own}. Fit it again with classes={theirs}."
+                argument="calibrator",
+                rule=f"must have its classes in the order of the model's, {theirs}",
+                got=f"{own}",
+                remedy=f"Fit it again with classes={theirs}.",
             )
 
 
 def _warn_if_blind(parity: Parity | None, affine: Affine) -> None:
     if parity is not None and not parity.telling and not affine.is_identity:
-        warnings.warn(
-            "The inputs do not tell the folded model from the original: no posterior moves by "
-            "more than rounding. Pass real samples as `inputs`.",
-            rp.RepriorWarning,
-            stacklevel=5,
+        warn(
+            [
+                "The inputs do not tell the folded model from the original: no posterior moves by "
+                "more than rounding. Pass real samples as ",
+                Argument("inputs"),
+                ".",
+            ]
         )

@@ -18,11 +18,29 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 #: Layers that learn from what they read: outputs behind one of them are another model's.
 LAYERS = frozenset(
-    ("Gemm", "MatMul", "Conv", "ConvTranspose", "ConvInteger", "MatMulInteger", "QLinearConv",
-     "QLinearMatMul", "LSTM", "GRU", "RNN", "Attention", "Einsum", "TreeEnsembleClassifier",
-     "TreeEnsembleRegressor", "TreeEnsemble", "LinearClassifier", "LinearRegressor",
-     "SVMClassifier", "SVMRegressor")
-)  # fmt: skip
+    (
+        "Gemm",
+        "MatMul",
+        "Conv",
+        "ConvTranspose",
+        "ConvInteger",
+        "MatMulInteger",
+        "QLinearConv",
+        "QLinearMatMul",
+        "LSTM",
+        "GRU",
+        "RNN",
+        "Attention",
+        "Einsum",
+        "TreeEnsembleClassifier",
+        "TreeEnsembleRegressor",
+        "TreeEnsemble",
+        "LinearClassifier",
+        "LinearRegressor",
+        "SVMClassifier",
+        "SVMRegressor",
+    )
+)
 
 #: The first version of the file format whose initialisers need not be inputs.
 IR_INITIALISERS = 4
@@ -189,8 +207,10 @@ class Graph:
         ordered = [self.nodes[i] for i in self._order()]
         if len(ordered) < len(self.nodes):
             raise FoldError(
-                "`model` must be a graph without cycles. Got nodes that wait for each other. "
-                "Check the model with onnx.checker, and export it again."
+                argument="model",
+                rule="must be a graph without cycles",
+                got="nodes that wait for each other",
+                remedy="Check the model with onnx.checker, and export it again.",
             )
         del self.model.graph.node[:]
         self.model.graph.node.extend(ordered)

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.exceptions import FoldError, require
+from reprior.exceptions import Argument, FoldError, Setting, require
 from reprior.onnx.files import weight_bytes, write_model
 from reprior.onnx.graph import Graph, attribute, has_weights
 from reprior.onnx.score_tensors import CLASSIFIERS, FLOATS, Place, lineage
@@ -154,8 +154,13 @@ def reference(
             )
         except (rp.ScoresError, rp.RepriorWarning) as error:
             raise FoldError(
-                f"`calibrator` must fit the scores in {place.tensor!r}. It does not: {error} "
-                f"Or name the right tensor by `scores`."
+                argument="calibrator",
+                rule=f"must fit the scores in {place.tensor!r}",
+                remedy=[
+                    f"It does not: {error} Or name the right tensor by ",
+                    Argument("scores"),
+                    ".",
+                ],
             ) from error
     scale, bias = own.as_affine()
     if place.single:
@@ -336,9 +341,15 @@ class Evidence:
             names = names_nearest(self.values(output), self.refs, self.lists)
             if names is None:
                 raise FoldError(
-                    f"`scores` must be what the labels are decided by. Got {self.place.tensor!r}, "
-                    f"but output {output!r} is seldom the class of its largest score. Export the "
-                    f"model with its probabilities, and fit the calibrator on these."
+                    argument="scores",
+                    rule="must be what the labels are decided by",
+                    got=(
+                        f"{self.place.tensor!r}, but output {output!r} is seldom the class of its "
+                        "largest score"
+                    ),
+                    remedy=(
+                        "Export the model with its probabilities, and fit the calibrator on these."
+                    ),
                 )
         return names
 
@@ -449,8 +460,10 @@ def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
     wanted = evidence.graph.outputs
     if [o for o in runner.outputs if o in wanted] != wanted:
         raise FoldError(
-            f"`folded` must have the outputs of the original, {', '.join(map(repr, wanted))}. "
-            f"Got {', '.join(map(repr, runner.outputs))}. Pass the two models of one fold."
+            argument="folded",
+            rule=f"must have the outputs of the original, {', '.join(map(repr, wanted))}",
+            got=f"{', '.join(map(repr, runner.outputs))}",
+            remedy="Pass the two models of one fold.",
         )
     try:
         runs = [runner.run(feed) for feed in evidence.feeds]
@@ -656,8 +669,14 @@ class Runner:
             )
         except Exception as error:  # ONNX Runtime's own, which have no common base
             raise FoldError(
-                f"`{name}` must run in ONNX Runtime. It does not: {_first_line(error)} "
-                f"Check the model with onnx.checker, or pass verify=False."
+                [
+                    (
+                        f"`{name}` must run in ONNX Runtime. It does not: {_first_line(error)} "
+                        "Check the model with onnx.checker, or pass "
+                    ),
+                    Setting("verify", False),
+                    ".",
+                ],
             ) from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]
@@ -716,9 +735,13 @@ def generated_feeds(model: onnx.ModelProto, runner: Runner, *, seed: int = 0) ->
         if feeds:
             return feeds
     raise FoldError(
-        f"`inputs` must be given for this model: generated ones it does not take. "
-        f"{failure or 'It has no inputs of known shape.'} Pass real samples "
-        f"as `inputs`, an array per input."
+        argument="inputs",
+        rule="must be given for this model: generated ones it does not take",
+        remedy=[
+            f"{failure or 'It has no inputs of known shape.'} Pass real samples as ",
+            Argument("inputs"),
+            ", an array per input.",
+        ],
     )
 
 
@@ -798,21 +821,30 @@ def given_feeds(model: onnx.ModelProto, inputs: Any) -> Feeds:
     values = [value for value in model.graph.input if value.name not in known]
     names = [value.name for value in values]
     if isinstance(inputs, list | tuple) and not inputs:
-        raise FoldError("`inputs` must hold at least one sample. Got none. Pass real samples.")
+        raise FoldError(
+            argument="inputs",
+            rule="must hold at least one sample",
+            got="none",
+            remedy="Pass real samples.",
+        )
     if isinstance(inputs, list | tuple) and isinstance(inputs[0], Mapping):
         return [feed for part in inputs for feed in given_feeds(model, part)]
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
             raise FoldError(
-                f"`inputs` must have an array per input, by name. Got one array for a "
-                f"model of {len(names)} inputs. The inputs are {', '.join(map(repr, names))}."
+                argument="inputs",
+                rule="must have an array per input, by name",
+                got=f"one array for a model of {len(names)} inputs",
+                remedy=f"The inputs are {', '.join(map(repr, names))}.",
             )
         inputs = {names[0]: inputs}
     missing, unknown = set(names) - set(inputs), set(inputs) - set(names)
     if missing or unknown:
         raise FoldError(
-            f"`inputs` must have the model's inputs, {', '.join(map(repr, names))}. "
-            f"Got {', '.join(map(repr, inputs))}. Name each array after an input."
+            argument="inputs",
+            rule=f"must have the model's inputs, {', '.join(map(repr, names))}",
+            got=f"{', '.join(map(repr, inputs))}",
+            remedy="Name each array after an input.",
         )
     arrays = {value.name: _as_type(inputs[value.name], value) for value in values}
     return list(_split(arrays, [_dims(value) for value in values]))
@@ -827,8 +859,10 @@ def _as_type(array: Any, value: onnx.ValueInfoProto) -> Vector:
         return host.astype(onnx.helper.tensor_dtype_to_np_dtype(element), copy=False)
     except (TypeError, ValueError) as error:
         raise FoldError(
-            f"`inputs` must be what the model takes, numbers for {value.name!r}. Got {host.dtype}. "
-            f"Pass the arrays that the model is called with."
+            argument="inputs",
+            rule=f"must be what the model takes, numbers for {value.name!r}",
+            got=f"{host.dtype}",
+            remedy="Pass the arrays that the model is called with.",
         ) from error
 
 

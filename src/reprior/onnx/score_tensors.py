@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.exceptions import FoldError
+from reprior.exceptions import Argument, FoldError, Setting
 from reprior.onnx.graph import Graph, attribute
 
 __all__ = ["CLASSIFIERS", "Place", "find_places", "lineage", "softmax_axis"]
@@ -20,9 +20,13 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 Values: TypeAlias = Callable[[str], Vector]
 
 FLOATS = frozenset(
-    (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16,
-     onnx.TensorProto.BFLOAT16)
-)  # fmt: skip
+    (
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.DOUBLE,
+        onnx.TensorProto.FLOAT16,
+        onnx.TensorProto.BFLOAT16,
+    )
+)
 
 #: What labels are given in.
 _LABEL_TYPES = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
@@ -106,9 +110,13 @@ def softmax_axis(graph: Graph, node: onnx.NodeProto) -> int:
 
 
 def _step(
-    graph: Graph, node: onnx.NodeProto, is_label: bool, kind: str | None, axis: int | None,
+    graph: Graph,
+    node: onnx.NodeProto,
+    is_label: bool,
+    kind: str | None,
+    axis: int | None,
     n_classes: int,
-) -> tuple[str, bool, str | None, int | None] | None:  # fmt: skip
+) -> tuple[str, bool, str | None, int | None] | None:
     """Return the tensor above with (is_label, kind, axis), or None where scores begin."""
     operator = node.op_type
     if is_label:
@@ -257,8 +265,10 @@ def _named(graph: Graph, scores: Any, n_classes: int) -> list[Place]:
         near = difflib.get_close_matches(str(scores), known, n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else "Pass the name of an output."
         raise FoldError(
-            f"`scores` must be the name of a tensor of the model. Got {scores!r}. {remedy} "
-            f"Its outputs are {_listed(graph.outputs)}."
+            argument="scores",
+            rule="must be the name of a tensor of the model",
+            got=f"{scores!r}",
+            remedy=f"{remedy} Its outputs are {_listed(graph.outputs)}.",
         )
     chain = lineage(graph, scores, n_classes=n_classes)
     if not chain or graph.element(scores) in _LABEL_TYPES:
@@ -268,7 +278,12 @@ def _named(graph: Graph, scores: Any, n_classes: int) -> list[Place]:
             if chain
             else ("Name the tensor of logits or probabilities that it is taken from")
         )
-        raise FoldError(f"`scores` must name class scores. Got {scores!r}, which {what}. {remedy}.")
+        raise FoldError(
+            argument="scores",
+            rule="must name class scores",
+            got=f"{scores!r}, which {what}",
+            remedy=f"{remedy}.",
+        )
     return chain
 
 
@@ -280,15 +295,28 @@ def _only(
     if fitting:
         found = [names[root][0] for root in fitting]
         raise FoldError(
-            f"`scores` must be given where several outputs may be the scores. Got "
-            f"{len(found)} of {n_classes} classes: {_listed(found)}. "
-            f"Pass scores={found[0]!r} or another of them."
+            argument="scores",
+            rule="must be given where several outputs may be the scores",
+            got=f"{len(found)} of {n_classes} classes: {_listed(found)}",
+            remedy=[
+                "Pass ",
+                Setting("scores", found[0]),
+                " or another of them.",
+            ],
         )
     got = "; ".join(f"{name!r} with {width}" for name, width in wrong.values()) or "none"
     raise FoldError(
-        f"`model` must have an output of one score per class, {n_classes} as the calibrator. "
-        f"Got {got}. Check that model and calibrator belong together, or name the tensor of the "
-        f"scores by `scores`."
+        argument="model",
+        rule=f"must have an output of one score per class, {n_classes} as the calibrator",
+        got=got,
+        remedy=[
+            (
+                "Check that model and calibrator belong together, or name the tensor of "
+                "the scores by "
+            ),
+            Argument("scores"),
+            ".",
+        ],
     )
 
 
@@ -299,9 +327,10 @@ def _check_width(
     width = _width(graph, place, values)
     if width != n_classes and not place.single:
         raise FoldError(
-            f"`scores` must have one entry per class, {n_classes} as the calibrator. Got {width} "
-            f"on axis {place.axis} of {place.tensor!r}. Check that model and calibrator belong "
-            f"together."
+            argument="scores",
+            rule=f"must have one entry per class, {n_classes} as the calibrator",
+            got=f"{width} on axis {place.axis} of {place.tensor!r}",
+            remedy="Check that model and calibrator belong together.",
         )
 
 
@@ -323,8 +352,17 @@ def _check_kind(
     if other is not None and _matches(calibrator, [other]):
         remedy = f"or pass scores={other.tensor!r}, from which {name!r} is made"
     raise FoldError(
-        f"`calibrator` must be fitted on what the model gives. Got kind={calibrator.kind!r}, but "
-        f"{name!r} holds {holds}. Fit it again on this output with kind={refit!r}, {remedy}."
+        argument="calibrator",
+        rule="must be fitted on what the model gives",
+        got=[
+            Setting("kind", calibrator.kind),
+            f", but {name!r} holds {holds}",
+        ],
+        remedy=[
+            "Fit it again on this output with ",
+            Setting("kind", refit),
+            f", {remedy}.",
+        ],
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from reprior.calibrator.encoding import as_mapping
 from reprior.core.arrays import to_numpy
-from reprior.exceptions import PriorError
+from reprior.exceptions import Argument, Element, PriorError
 from reprior.metrics.groups import shot_groups
 
 if TYPE_CHECKING:
@@ -98,21 +98,31 @@ def _counts(counts: Any, classes: list[Any]) -> Vector | None:
         missing = [name for name in classes if name not in counts]
         if missing:
             raise PriorError(
-                f"`counts` must have a number for every class. Got none for {missing[0]!r}. "
-                f"Add it, or leave `counts` out."
+                argument="counts",
+                rule="must have a number for every class",
+                got=f"none for {missing[0]!r}",
+                remedy=[
+                    "Add it, or leave ",
+                    Argument("counts"),
+                    " out.",
+                ],
             )
         counts = [counts[name] for name in classes]
     host = to_numpy(counts)
     if host.shape != (len(classes),):
         raise PriorError(
-            f"`counts` must have one number per class. Got shape {host.shape} for {len(classes)} "
-            f"classes. Pass the training samples of every class, in the order of the scores."
+            argument="counts",
+            rule="must have one number per class",
+            got=f"shape {host.shape} for {len(classes)} classes",
+            remedy="Pass the training samples of every class, in the order of the scores.",
         )
     bad = ~np.isfinite(host) | (host < 0) if host.dtype.kind in "iuf" else np.ones(host.shape, bool)
     if bad.any():
         where = int(np.argmax(bad))
         raise PriorError(
-            f"`counts` must be finite and not negative for every class. Got counts[{where}]="
-            f"{host[where]}. Check how they were counted."
+            argument="counts",
+            rule="must be finite and not negative for every class",
+            got=Element("counts", (where,), str(host[where])),
+            remedy="Check how they were counted.",
         )
     return host

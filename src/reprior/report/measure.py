@@ -19,7 +19,7 @@ from reprior.core.prior import slopes
 from reprior.engines.chunk_source import Stream
 from reprior.engines.chunked import MOST_SWITCHES, profile_sum
 from reprior.engines.fingerprint import Digest
-from reprior.exceptions import RepriorError
+from reprior.exceptions import Argument, RepriorError
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.profile import StrengthProfile
@@ -83,8 +83,10 @@ class Measured:
         return ClassCounts(
             np.bincount(rows.after[right], mass[right], n) * here,
             np.bincount(rows.after, mass, n) * here,
-            base.support, n_predicted=number, n_labelled=base.n_labelled,
-        )  # fmt: skip
+            base.support,
+            n_predicted=number,
+            n_labelled=base.n_labelled,
+        )
 
 
 def page_bounds(calibrator: PosteriorCalibrator) -> tuple[float, float]:
@@ -118,7 +120,7 @@ def measure(
     try:
         return _measured(calibrator, chunks, progress, done)
     except RepriorError as error:
-        raise type(error)(f"{error} This is about `{name}`.") from error
+        raise error.with_sentence(["This is about ", Argument(name), "."]) from error
 
 
 def _measured(
@@ -144,10 +146,14 @@ def _measured(
                     before.add(*where, found.origin[:, None])
                 grid.add(*where, predictions_along(found, grid.strengths))
     return Measured(
-        profiles.total(), tally.closed(), *buffer.closed(),
-        before if tempered else grid.only(0.0), grid,
-        found_digest.value, stream.n_samples or 0,
-    )  # fmt: skip
+        profiles.total(),
+        tally.closed(),
+        *buffer.closed(),
+        before if tempered else grid.only(0.0),
+        grid,
+        found_digest.value,
+        stream.n_samples or 0,
+    )
 
 
 def _terms(calibrator: PosteriorCalibrator) -> Terms:
@@ -191,9 +197,13 @@ class _Tally:
         size = predicted.size
         nobody = np.full(size, self.n_classes)
         more = Rows(
-            np.full(size, self.low), block.labels, nobody, predicted, np.ones(size, np.int64),
+            np.full(size, self.low),
+            block.labels,
+            nobody,
+            predicted,
+            np.ones(size, np.int64),
             block.weights,
-        )  # fmt: skip
+        )
         self.rows = grouped(more if self.rows is None else Rows.joined([self.rows, more]))
 
     def closed(self) -> Rows:
@@ -262,8 +272,10 @@ class GridReliability:
         spread = np.broadcast_to(weight[:, None], sure.shape)
         hit = chosen == labels[:, None]
         for table, values in (
-            (self.weight, spread), (self.confidence, spread * sure), (self.hits, spread * hit),
-        ):  # fmt: skip
+            (self.weight, spread),
+            (self.confidence, spread * sure),
+            (self.hits, spread * hit),
+        ):
             sums = np.bincount(cell.ravel(), values.ravel(), minlength=table.size)
             table += sums.reshape(table.shape)
 

@@ -31,9 +31,21 @@ PLOTLY = "plotly/plotly-cartesian.min.js"
 
 #: In the order they need each other.
 SCRIPTS = (
-    "decode", "format", "model", "theme", "table", "headline", "curves", "classes", "confusion",
-    "tradeoff", "reliability", "priors", "controls", "main",
-)  # fmt: skip
+    "decode",
+    "format",
+    "model",
+    "theme",
+    "table",
+    "headline",
+    "curves",
+    "classes",
+    "confusion",
+    "tradeoff",
+    "reliability",
+    "priors",
+    "controls",
+    "main",
+)
 STYLES = ("page", "controls", "tables", "print")
 
 
@@ -93,8 +105,10 @@ def write_report(
     """
     if not hasattr(calibrator, "strength_"):
         raise NotFittedError(
-            "`calibrator` must be fitted. Got one that is not. Call fit(scores, labels), or "
-            "reprior.load(path), first."
+            argument="calibrator",
+            rule="must be fitted",
+            got="one that is not",
+            remedy="Call fit(scores, labels), or reprior.load(path), first.",
         )
     _refuse_more_than_a_strength(calibrator)
     jinja2 = require("jinja2", extra="cli", purpose="To write a report")
@@ -119,9 +133,13 @@ def _refuse_more_than_a_strength(calibrator: PosteriorCalibrator) -> None:
     for words, value in held.items():
         if value is not None:
             raise OptionError(
-                f"`calibrator` must correct by a strength and a temperature: the report has a "
-                f"slider over strengths. Got one with {words}. Tune without it for the report, "
-                f"and compare both by `reprior evaluate`."
+                argument="calibrator",
+                rule=(
+                    "must correct by a strength and a temperature: the report has a slider "
+                    "over strengths"
+                ),
+                got=f"one with {words}",
+                remedy="Tune without it for the report, and compare both by `reprior evaluate`.",
             )
 
 

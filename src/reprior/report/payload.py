@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.profile import StrengthProfile
 from reprior.report.classes import Classes
@@ -55,8 +55,14 @@ def fitting_data(
         if len(text.encode()) <= most_bytes:
             return text
     raise OptionError(
-        f"`calibrator` must be of so few classes that a page of {MOST_BYTES // 10**6} MB can hold "
-        f"them. Got {len(classes.names):,}. Merge rare classes, or leave `test` out."
+        argument="calibrator",
+        rule=(f"must be of so few classes that a page of {MOST_BYTES // 10**6} MB can hold them"),
+        got=f"{len(classes.names):,}",
+        remedy=[
+            "Merge rare classes, or leave ",
+            Argument("test"),
+            " out.",
+        ],
     )
 
 
@@ -312,10 +318,16 @@ ROOMS = (
     Room(letters=60),
     Room(letters=60, rows=100_000, row_bytes=2_500_000, pairs=50_000),
     Room(
-        letters=24, rows=20_000, row_bytes=500_000, pairs=5_000, group_rows=5_000,
-        curve_points=301, front_points=100, float_type="f4",
+        letters=24,
+        rows=20_000,
+        row_bytes=500_000,
+        pairs=5_000,
+        group_rows=5_000,
+        curve_points=301,
+        front_points=100,
+        float_type="f4",
     ),
-)  # fmt: skip
+)
 
 
 def packed(values: Any, dtype: str = "f8") -> dict[str, str]:

@@ -111,9 +111,11 @@ def thinned(
         for width in widths(at_least, coarser=way):
             if width is None and way is not per_class:
                 continue
-            placed = rows if width in (None, at_least) else on_grid(
-                rows, grid_points(width, edges, high)
-            )  # fmt: skip
+            placed = (
+                rows
+                if width in (None, at_least)
+                else on_grid(rows, grid_points(width, edges, high))
+            )
             summed = grouped(summed_per_class(placed, n_classes)) if way else placed
             summed = summed if way or placed is rows else grouped(summed)
             if len(summed) <= limit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 import reprior as rp
+from reprior._warnings import warn
+from reprior.exceptions import Argument, Setting, parts
 from reprior.sklearn.routing import training_weight
 
 __all__ = [
@@ -25,10 +26,10 @@ __all__ = [
     "Trained",
     "class_columns",
     "cross_validated",
+    "explain_refusals",
     "out_of_fold",
     "response_name",
     "split",
-    "told_of",
     "train_on",
 ]
 
@@ -71,8 +72,10 @@ def response_name(estimator: Any, response_method: Any) -> str:
     """Return the name of the method to take scores from, or say what is missing."""
     if response_method != "auto" and response_method not in KIND_OF:
         raise rp.OptionError(
-            f"`response_method` must be 'auto' or one of {', '.join(map(repr, KIND_OF))}. "
-            f"Got {response_method!r}. Leave it at 'auto' for the class probabilities."
+            argument="response_method",
+            rule=f"must be 'auto' or one of {', '.join(map(repr, KIND_OF))}",
+            got=f"{response_method!r}",
+            remedy="Leave it at 'auto' for the class probabilities.",
         )
     wanted = _AUTO if response_method == "auto" else (response_method,)
     found = [name for name in wanted if hasattr(estimator, name)]
@@ -85,8 +88,14 @@ def response_name(estimator: Any, response_method: Any) -> str:
             "its decision function is a log-posterior up to a constant, as a logistic model's is."
         )
     raise rp.OptionError(
-        f"`estimator` must have `fit` and {' or '.join(f'`{name}`' for name in wanted)}. "
-        f"Got {estimator!r}. {remedy}"
+        argument="estimator",
+        rule=[
+            "must have ",
+            Argument("fit"),
+            f" and {' or '.join(f'`{name}`' for name in wanted)}",
+        ],
+        got=f"{estimator!r}",
+        remedy=remedy,
     )
 
 
@@ -111,31 +120,43 @@ def class_columns(estimator: Any, X: Any, *, method: str, classes: Vector) -> Ve
 
 
 @contextmanager
-def told_of(estimator: Any, method: str, scores: Vector) -> Iterator[None]:
-    """Let refusals of scores say what can be done here, where there is no ``kind`` to pass."""
+def explain_refusals(estimator: Any, method: str, scores: Vector) -> Iterator[None]:
+    """Replace the advice to pass ``kind``: here the estimator and its method decide it."""
     try:
         yield
     except rp.ScoresError as error:
-        fault, found, _ = str(error).partition(" Normalise the rows, or pass kind=")
-        if not found:
-            fault, found, _ = str(error).partition(" Pass kind=")
-        if not found:
+        if not any(
+            isinstance(part, Setting) and part.name == "kind" for part in parts(error.remedy)
+        ):
             raise
-        remedy = f"Repair its {method}, or pass another `response_method`."
+        refusal = error.mapped(lambda part: part)
+        refusal.remedy = [
+            f"They come from {method} of {type(estimator).__name__}. Repair its {method}, or pass "
+            f"another ",
+            Argument("response_method"),
+            ".",
+        ]
         if scores.dtype.itemsize < np.dtype(np.float64).itemsize:
-            remedy = f"Pass X in double precision, X.astype(np.float64): it gave {scores.dtype}."
-        raise rp.ScoresError(
-            f"{fault} They come from {method} of {type(estimator).__name__}. {remedy}"
-        ) from error
+            refusal.remedy = (
+                f"They come from {method} of {type(estimator).__name__}. Pass X in double "
+                f"precision, X.astype(np.float64): it gave {scores.dtype}."
+            )
+        raise refusal from error
 
 
 def _check_shape(estimator: Any, values: Vector, n_classes: int, method: str) -> None:
     pairs = method == "decision_function" and n_classes > 2 and _scores_pairs(estimator)
     if values.ndim != 2 or values.shape[1] != n_classes or pairs:
         raise rp.ScoresError(
-            f"`{method}` must give one score per class. Got shape {values.shape} for {n_classes} "
-            f"classes{', a score per pair of classes' if pairs else ''}. Pass another "
-            f"`response_method`{', or decision_function_shape=ovr to the SVC' if pairs else ''}."
+            [
+                (
+                    f"`{method}` must give one score per class. Got shape {values.shape} for "
+                    f"{n_classes} classes{', a score per pair of classes' if pairs else ''}. "
+                    "Pass another "
+                ),
+                Argument("response_method"),
+                f"{', or decision_function_shape=ovr to the SVC' if pairs else ''}.",
+            ],
         )
 
 
@@ -222,13 +243,11 @@ def _warn_of_missing_classes(trained_on: tuple[Vector, ...], classes: Vector) ->
     for fold, own in enumerate(trained_on):
         missing = [name for name in classes.tolist() if name not in set(own.tolist())]
         if missing:
-            warnings.warn(
+            warn(
                 f"Fold {fold} of {len(trained_on)} trains without class {missing[0]!r}"
                 f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}, and so cannot "
                 f"predict it: its test samples count as errors at every strength. Use fewer "
-                f"folds, or stratified ones.",
-                rp.RepriorWarning,
-                stacklevel=5,
+                f"folds, or stratified ones."
             )
 
 
@@ -241,8 +260,17 @@ def cross_validated(
     )
     if not options.refit and len(splits) != 1:
         raise rp.OptionError(
-            f"`refit` must be True where there are several folds. Got refit={options.refit!r} "
-            f"and {len(splits)} folds. Pass for example cv=0.2 for a single split."
+            argument="refit",
+            rule="must be True where there are several folds",
+            got=[
+                Setting("refit", options.refit),
+                f" and {len(splits)} folds",
+            ],
+            remedy=[
+                "Pass for example ",
+                Setting("cv", 0.2),
+                " for a single split.",
+            ],
         )
     tuning = out_of_fold(
         options.estimator,

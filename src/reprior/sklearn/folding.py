@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import reprior as rp
+from reprior.exceptions import Argument, Setting
 from reprior.sklearn.rebalanced import RebalancedClassifierCV
 
 __all__ = ["fold_into"]
@@ -81,15 +82,31 @@ def fold_into(
         estimator = estimator.estimator
     if not isinstance(calibrator, rp.PosteriorCalibrator):
         raise rp.OptionError(
-            f"`calibrator` must be a PosteriorCalibrator. Got {type(calibrator).__name__}. "
-            f"Pass a fitted one, or a RebalancedClassifierCV as `estimator`."
+            argument="calibrator",
+            rule="must be a PosteriorCalibrator",
+            got=type(calibrator).__name__,
+            remedy=[
+                "Pass a fitted one, or a RebalancedClassifierCV as ",
+                Argument("estimator"),
+                ".",
+            ],
         )
     calibrator = calibrator.one_map(map)
     scale, bias = calibrator.as_affine()
     if calibrator.scales_ is not None:
         raise rp.OptionError(
-            "`calibrator` must have one scale for all classes. Got a scale per class "
-            "(temperature='vector'). Fit it with temperature='bcts'."
+            argument="calibrator",
+            rule="must have one scale for all classes",
+            got=[
+                "a scale per class (",
+                Setting("temperature", "vector"),
+                ")",
+            ],
+            remedy=[
+                "Fit it with ",
+                Setting("temperature", "bcts"),
+                ".",
+            ],
         )
     check_is_fitted(estimator)
     folded = copy.deepcopy(estimator)
@@ -117,14 +134,17 @@ def _last(estimator: Any) -> Any:
 def _check_model(model: Any) -> None:
     if hasattr(model, MARK) and np.array_equal(getattr(model, _INTERCEPT, ()), model.intercept_):
         raise rp.OptionError(
-            "`estimator` must not hold a calibrator yet. Got one that a calibrator was folded "
-            "into. Fold into the model as it was trained."
+            argument="estimator",
+            rule="must not hold a calibrator yet",
+            got="one that a calibrator was folded into",
+            remedy="Fold into the model as it was trained.",
         )
     if not isinstance(model, LinearClassifierMixin) or not hasattr(model, "coef_"):
         raise rp.OptionError(
-            f"`estimator` must be a linear model, so that its intercept_ can hold the correction. "
-            f"Got {type(model).__name__}. Keep it in a RebalancedClassifierCV, or export it and "
-            f"use reprior.onnx.fold."
+            argument="estimator",
+            rule="must be a linear model, so that its intercept_ can hold the correction",
+            got=type(model).__name__,
+            remedy=("Keep it in a RebalancedClassifierCV, or export it and use reprior.onnx.fold."),
         )
 
 
@@ -133,17 +153,27 @@ def _check_classes(model: Any, calibrator: rp.PosteriorCalibrator) -> None:
     named = theirs != list(range(len(theirs)))
     if len(own) != len(theirs) or (named and own != theirs):
         raise rp.OptionError(
-            f"`calibrator` must have the classes of the estimator, {own}. Got {theirs}. "
-            f"Fit it again with classes=estimator.classes_."
+            argument="calibrator",
+            rule=f"must have the classes of the estimator, {own}",
+            got=f"{theirs}",
+            remedy="Fit it again with classes=estimator.classes_.",
         )
 
 
 def _check_kind(model: Any, calibrator: rp.PosteriorCalibrator) -> None:
     if not hasattr(model, "predict_proba") and calibrator.kind != "logits":
         raise rp.OptionError(
-            f"`calibrator` must be fitted on the decision function of a model without "
-            f"probabilities, {type(model).__name__}. Got kind={calibrator.kind!r}. Fit it on "
-            f"decision_function(X) with kind='logits'."
+            argument="calibrator",
+            rule=(
+                "must be fitted on the decision function of a model without probabilities, "
+                f"{type(model).__name__}"
+            ),
+            got=Setting("kind", calibrator.kind),
+            remedy=[
+                "Fit it on decision_function(X) with ",
+                Setting("kind", "logits"),
+                ".",
+            ],
         )
 
 
@@ -176,9 +206,13 @@ def _check_parity(before: Any, after: Any, scale: float, bias: Vector) -> None:
         same = same and np.abs(after.predict_proba(X) - wanted).max() <= tolerance
     if not same:
         raise rp.OptionError(
-            f"`estimator` must take its probabilities from its decision function by softmax, or "
-            f"for two classes by the logistic function. Got {type(before).__name__}, which does "
-            f"not, such as one-vs-rest models. Keep it in a RebalancedClassifierCV."
+            argument="estimator",
+            rule=(
+                "must take its probabilities from its decision function by softmax, or for "
+                "two classes by the logistic function"
+            ),
+            got=f"{type(before).__name__}, which does not, such as one-vs-rest models",
+            remedy="Keep it in a RebalancedClassifierCV.",
         )
 
 

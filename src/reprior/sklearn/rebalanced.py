@@ -18,18 +18,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
+from reprior._warnings import warn
 from reprior.calibrator.encoding import cost_array
 from reprior.calibrator.options import check_options, is_log_loss
 from reprior.core.checks import check_choice
-from reprior.core.heard import heard
+from reprior.exceptions import Argument, Element, Setting
 from reprior.sklearn.cross_validation import (
     KIND_OF,
     OutOfFold,
     Trained,
     class_columns,
     cross_validated,
+    explain_refusals,
     response_name,
-    told_of,
 )
 from reprior.sklearn.routing import check_weight, route_fit
 from reprior.sklearn.source_prior import check_source_prior, class_index, resolve_source_prior
@@ -298,7 +299,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         prior = resolve_source_prior(self.source_prior, trained, classes)
         calibrator = make_calibrator(self, prior, classes, KIND_OF[method])
         labels = plain(classes)[class_index(y, classes)][tuning.index]
-        with told_of(self.estimator, method, tuning.scores):
+        with explain_refusals(self.estimator, method, tuning.scores):
             tuned = None if weight is None else weight[tuning.index]
             calibrator.fit(tuning.scores, labels, sample_weight=tuned)
         return self._keep(trained.model, calibrator, classes, method)
@@ -405,7 +406,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         check_is_fitted(self, "calibrator_")
         method, classes = self.response_method_, self.classes_
         scores = class_columns(self.estimator_, X, method=method, classes=classes)
-        with told_of(self.estimator_, method, scores):
+        with explain_refusals(self.estimator_, method, scores):
             calibrator = for_batch(self.calibrator_, scores, target_prior)
             return np.asarray(getattr(calibrator, name)(scores, map=map))
 
@@ -471,11 +472,18 @@ def rehearse(options: Any, classes: Vector) -> None:
         calibrator.fit(np.broadcast_to(np.float32(0), (n, n)), plain(classes))
 
 
-TRUSTED = (
+UNFITTED_PROBABILITIES = [
     "The class mix is estimated from the model's probabilities as they are: where these are too "
-    "sure, it is too extreme. Pass separate=True, metric='log_loss' or temperature='fit', which "
-    "fit them to the labels, or state the mix as `target_prior`."
-)
+    "sure, it is too extreme. Pass ",
+    Setting("separate", True),
+    ", ",
+    Setting("metric", "log_loss"),
+    " or ",
+    Setting("temperature", "fit"),
+    ", which fit them to the labels, or state the mix as ",
+    Argument("target_prior"),
+    ".",
+]
 
 
 def for_batch(
@@ -484,7 +492,7 @@ def for_batch(
     """Return the calibrator re-targeted to a batch; as it is where ``target_prior`` is None.
 
     "estimate" takes the prior under which the batch's scores are most likely, by
-    :func:`reprior.estimate_target_prior`, from the most honest probabilities that there are: the
+    :func:`reprior.estimate_target_prior`, from the best calibrated probabilities there are: the
     calibrator's, where it has fitted them by log-loss; the model's at the fitted temperature; or
     the model's as they are, with a warning.
     """
@@ -492,23 +500,20 @@ def for_batch(
         return calibrator
     if isinstance(target_prior, str):
         check_choice(
-            "target_prior", target_prior, ["estimate", "uniform"],
+            "target_prior",
+            target_prior,
+            ["estimate", "uniform"],
             hint="Or pass one probability per class.",
-        )  # fmt: skip
+        )
     if isinstance(target_prior, str) and target_prior == "estimate":
-        said: list[str] = []
-        with heard(said):
-            target_prior = _estimated(calibrator, scores, said)
-        for sentence in said:
-            # The caller of predict() is the fourth frame: this, _apply, predict, it.
-            warnings.warn(sentence, rp.RepriorWarning, stacklevel=4)
+        target_prior = _estimated(calibrator, scores)
     elif isinstance(target_prior, dict):
         names = plain(np.array(list(target_prior)))
         target_prior = dict(zip(names.tolist(), target_prior.values(), strict=True))
     return calibrator.retarget(target_prior)
 
 
-def _estimated(calibrator: rp.PosteriorCalibrator, scores: Vector, said: list[str]) -> Vector:
+def _estimated(calibrator: rp.PosteriorCalibrator, scores: Vector) -> Vector:
     """The class mix of a batch, by EM."""
     if is_log_loss(calibrator.metric) or calibrator.probability_map_ is not None:
         if not (calibrator.target_prior_ > 0).all():  # EM divides by the prior that it starts from
@@ -519,7 +524,7 @@ def _estimated(calibrator: rp.PosteriorCalibrator, scores: Vector, said: list[st
             kind="log_probs",
         )
     if calibrator.temperature is None:
-        said.append(TRUSTED)
+        warn(UNFITTED_PROBABILITIES)
     # Not the posterior: its strength is one for decisions, and need not make the prior P_t.
     calibration = (1.0 / calibrator.temperature_, 0.0)
     return rp.estimate_target_prior(
@@ -539,15 +544,20 @@ def find_classes(estimator: Any, y: Vector) -> Vector:
         if unknown.size:
             where = unknown[0]
             raise rp.LabelsError(
-                f"`y` must be of classes that the frozen estimator knows. "
-                f"Got y[{where}]={y.tolist()[where]!r}. Drop these samples, or train anew."
+                argument="y",
+                rule="must be of classes that the frozen estimator knows",
+                got=Element("y", (where,), repr(y.tolist()[where])),
+                remedy="Drop these samples, or train anew.",
             )
     else:
         classes = np.unique(y)
     if classes.size < 2:
         got = f"1 class, {classes.tolist()[0]!r}" if classes.size else "no samples"
         raise rp.LabelsError(
-            f"`y` must have at least two classes. Got {got}. Add samples of another class."
+            argument="y",
+            rule="must have at least two classes",
+            got=got,
+            remedy="Add samples of another class.",
         )
     return classes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, get_routing_for_object, process_routing
 from sklearn.utils.validation import _check_sample_weight, has_fit_parameter
 
-import reprior as rp
+from reprior._warnings import warn
 
 __all__ = ["check_weight", "route_fit", "training_weight"]
 
@@ -148,11 +147,9 @@ def _warn_of_unused_weight(estimator: Any) -> None:
     step = _step_name(estimator)
     if step:
         remedy = f"Pass {step}sample_weight too, or turn on scikit-learn's metadata routing."
-    warnings.warn(
+    warn(
         f"{type(estimator).__name__} does not take `sample_weight`: the weights count in the "
-        f"tuning of the strength, not in training. {remedy}",
-        rp.RepriorWarning,
-        stacklevel=4,
+        f"tuning of the strength, not in training. {remedy}"
     )
 
 
@@ -165,10 +162,8 @@ def _step_name(estimator: Any) -> str:
 
 
 def _warn_of_doubt(estimator: Any) -> None:
-    warnings.warn(
+    warn(
         f"It cannot be told whether the sample weights given to {type(estimator).__name__} reach "
         f"the classifier inside, so the source prior may be wrong. Pass the class distribution "
-        f"that the classifier learns from as an array: source_prior=[…].",
-        rp.RepriorWarning,
-        stacklevel=4,
+        f"that the classifier learns from as an array: source_prior=[…]."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +18,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import reprior as rp
+from reprior._warnings import warn
+from reprior.exceptions import Argument, Setting
 from reprior.sklearn.cross_validation import Trained
 
 __all__ = [
@@ -42,20 +43,28 @@ def check_source_prior(option: Any, classes: Vector) -> None:
     if isinstance(option, str):
         if option not in ("labels", "effective"):
             raise rp.OptionError(
-                f"`source_prior` must be 'labels', 'effective' or one probability per class. "
-                f"Got {option!r}. Pass 'labels' for a model trained on the classes as they come, "
-                f"'effective' for one trained with class weights or re-sampling."
+                argument="source_prior",
+                rule="must be 'labels', 'effective' or one probability per class",
+                got=f"{option!r}",
+                remedy=(
+                    "Pass 'labels' for a model trained on the classes as they come, "
+                    "'effective' for one trained with class weights or re-sampling."
+                ),
             )
         return
     if not isinstance(option, Mapping) and np.ndim(option) != 1:
         raise rp.PriorError(
-            f"`source_prior` must be 'labels', 'effective' or one probability per class. "
-            f"Got {option!r}. Pass an array of shape ({classes.size},)."
+            argument="source_prior",
+            rule="must be 'labels', 'effective' or one probability per class",
+            got=f"{option!r}",
+            remedy=f"Pass an array of shape ({classes.size},).",
         )
     if len(option) != classes.size:
         raise rp.PriorError(
-            f"`source_prior` must have one value per class. Got {len(option)} values for "
-            f"{classes.size} classes. Their order is that of the sorted classes."
+            argument="source_prior",
+            rule="must have one value per class",
+            got=f"{len(option)} values for {classes.size} classes",
+            remedy="Their order is that of the sorted classes.",
         )
 
 
@@ -66,8 +75,14 @@ def label_prior(y: Vector, classes: Vector, sample_weight: Vector | None) -> Vec
         name = classes.tolist()[int(np.argmin(mass > 0))]
         what = "samples" if sample_weight is None else "samples of positive weight"
         raise rp.PriorError(
-            f"`y` must have {what} of every class to take the source prior from. Got none of "
-            f"class {name!r}. Drop the class, or pass `source_prior` as an array."
+            argument="y",
+            rule=f"must have {what} of every class to take the source prior from",
+            got=f"none of class {name!r}",
+            remedy=[
+                "Drop the class, or pass ",
+                Argument("source_prior"),
+                " as an array.",
+            ],
         )
     prior: Vector = rp.prior_from_counts(mass)
     return prior
@@ -85,23 +100,18 @@ def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
         prior, from_labels = label_prior(y, classes, sample_weight), True
         found = reweighting(model)
         if found:
-            _say(
+            warn(
                 f"The estimator changes the class distribution it is trained on: "
                 f"{'; '.join(found)}. With source_prior='labels' the imbalance may be corrected "
                 f"twice. Pass source_prior='effective', or that distribution as an array."
             )
     if from_labels and is_frozen(model):
-        _say(
+        warn(
             "The source prior is taken from the labels given to `fit`, but the frozen estimator "
             "was trained on others. Pass the class distribution of its training data as "
             "`source_prior`, for example prior_from_counts(training_counts)."
         )
     return prior
-
-
-def _say(sentence: str) -> None:
-    # The caller of fit() is four frames up: _say, resolve_source_prior, fit, caller.
-    warnings.warn(sentence, rp.RepriorWarning, stacklevel=4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +150,10 @@ def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
     if not (seen.mass > 0).all():
         name = seen.classes.tolist()[int(np.argmin(seen.mass > 0))]
         raise rp.PriorError(
-            f"`source_prior` must be positive for every class. Got an effective weight of 0 for "
-            f"class {name!r}: the model cannot have learnt it. Drop the class, or correct the "
-            f"weights."
+            argument="source_prior",
+            rule="must be positive for every class",
+            got=(f"an effective weight of 0 for class {name!r}: the model cannot have learnt it"),
+            remedy="Drop the class, or correct the weights.",
         )
     return seen.mass / seen.mass.sum(), seen.from_labels
 
@@ -215,9 +226,16 @@ def _hidden(model: Any) -> Iterator[Step]:
 
 def _undetermined(words: str) -> rp.PriorError:
     return rp.PriorError(
-        f"`source_prior` must be given where the effective prior cannot be determined. "
-        f"Got source_prior='effective' and {words}. Pass the class distribution that the model "
-        f"was trained on, as an array or as {{class: probability}}."
+        argument="source_prior",
+        rule="must be given where the effective prior cannot be determined",
+        got=[
+            Setting("source_prior", "effective"),
+            f" and {words}",
+        ],
+        remedy=(
+            "Pass the class distribution that the model was trained on, as an array or "
+            "as {class: probability}."
+        ),
     )
 
 

@@ -7,7 +7,6 @@ import math
 import re
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor, distributed
 
+from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import is_range
 from reprior.calibrator.load import load_calibrator
 from reprior.calibrator.options import is_log_loss
 from reprior.calibrator.summary import metric_name
 from reprior.engines import OnlineFit
-from reprior.exceptions import OptionError, RepriorError, RepriorWarning, require
+from reprior.exceptions import OptionError, RepriorError, Setting, require
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.profile import StrengthProfile
 from reprior.torch.loader import Unpack, scores_in, without_class_axis
@@ -133,11 +133,19 @@ classes, ignore_index
     ) -> None:
         super().__init__()
         self._options = {
-            "target_prior": target_prior, "metric": metric, "subject_to": subject_to,
-            "selection": selection, "temperature": temperature, "label_prior": label_prior,
-            "separate": separate, "bounds": bounds, "kind": kind, "class_axis": class_axis,
-            "classes": classes, "ignore_index": ignore_index,
-        }  # fmt: skip
+            "target_prior": target_prior,
+            "metric": metric,
+            "subject_to": subject_to,
+            "selection": selection,
+            "temperature": temperature,
+            "label_prior": label_prior,
+            "separate": separate,
+            "bounds": bounds,
+            "kind": kind,
+            "class_axis": class_axis,
+            "classes": classes,
+            "ignore_index": ignore_index,
+        }
         self._source_prior = source_prior
         self.name, self._logged = _checked_name(name), _as_names(metric, metrics)
         self._unpack = unpack
@@ -158,8 +166,14 @@ classes, ignore_index
         others = [each for each in trainer.callbacks if isinstance(each, RebalanceCallback)]
         if any(each is not self and each.name == self.name for each in others):
             raise OptionError(
-                f"`name` must differ where a trainer has several RebalanceCallbacks. Got "
-                f"{self.name!r} twice. Pass for example name='recall' to one of them."
+                argument="name",
+                rule="must differ where a trainer has several RebalanceCallbacks",
+                got=f"{self.name!r} twice",
+                remedy=[
+                    "Pass for example ",
+                    Setting("name", "recall"),
+                    " to one of them.",
+                ],
             )
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
@@ -246,9 +260,13 @@ classes, ignore_index
             named = isinstance(outputs, Mapping)
             got = f"the keys {list(outputs)}" if named else type(outputs).__name__
             raise OptionError(
-                f"`validation_step` must return its logits for RebalanceCallback. Got {got}. "
-                f"Return {{'loss': loss, 'logits': logits, 'labels': labels}}, or pass unpack=a "
-                f"function from (outputs, batch) to (logits, labels)."
+                argument="validation_step",
+                rule="must return its logits for RebalanceCallback",
+                got=got,
+                remedy=(
+                    "Return {'loss': loss, 'logits': logits, 'labels': labels}, or pass "
+                    "unpack=a function from (outputs, batch) to (logits, labels)."
+                ),
             )
         scores = scores_in(outputs)
         if ours and "labels" in outputs:
@@ -278,11 +296,9 @@ classes, ignore_index
 
     def _warn(self, error: RepriorError) -> None:
         removed = f", and {self._file} of an earlier one is removed" if self._save else ""
-        warnings.warn(
+        warn(
             f"No calibrator for this epoch. {error} The uncorrected model is logged as before and "
-            f"after{removed}.",
-            RepriorWarning,
-            stacklevel=3,
+            f"after{removed}."
         )
 
     def _new_fit(self, seed: int = 0) -> OnlineFit:
@@ -294,13 +310,20 @@ classes, ignore_index
         axis = self._options["class_axis"]
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
             raise OptionError(
-                f"`class_axis` must be an integer. Got {axis!r}. Pass 1 for logits of shape (N, K) "
-                f"or (N, K, H, W), -1 where the classes come last."
+                argument="class_axis",
+                rule="must be an integer",
+                got=f"{axis!r}",
+                remedy=(
+                    "Pass 1 for logits of shape (N, K) or (N, K, H, W), -1 where the classes "
+                    "come last."
+                ),
             )
         if self._unpack is not None and not callable(self._unpack):
             raise OptionError(
-                f"`unpack` must be a function. Got {type(self._unpack).__name__}. Pass one from "
-                f"(outputs, batch) to (logits, labels)."
+                argument="unpack",
+                rule="must be a function",
+                got=type(self._unpack).__name__,
+                remedy="Pass one from (outputs, batch) to (logits, labels).",
             )
         classes = fit._problem.classes
         names = None if is_range(classes) else classes.tolist()
@@ -367,8 +390,14 @@ def _checked_name(name: Any) -> str:
     """A name that can be part of a file's name."""
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
         raise OptionError(
-            f"`name` must be letters, digits, '_' and '-'. Got {name!r}. Pass for example "
-            f"name='recall'."
+            argument="name",
+            rule="must be letters, digits, '_' and '-'",
+            got=f"{name!r}",
+            remedy=[
+                "Pass for example ",
+                Setting("name", "recall"),
+                ".",
+            ],
         )
     return name
 
@@ -377,8 +406,10 @@ def _as_names(metric: Any, metrics: Any) -> tuple[Any, ...]:
     """All metrics to log, each once."""
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
         raise OptionError(
-            f"`metrics` must be a sequence of names. Got {metrics!r}. Pass for example "
-            f"metrics=['accuracy']."
+            argument="metrics",
+            rule="must be a sequence of names",
+            got=f"{metrics!r}",
+            remedy="Pass for example metrics=['accuracy'].",
         )
     return tuple(dict.fromkeys([*([] if is_log_loss(metric) else [metric]), *metrics]))
 

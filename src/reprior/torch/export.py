@@ -15,10 +15,12 @@ from torch import Tensor
 
 from reprior.core.flatten import EntropyReference
 from reprior.exceptions import (
+    Argument,
     FoldError,
     MissingDependencyError,
     OptionError,
     ScoresError,
+    Setting,
     require,
 )
 from reprior.files.atomic import atomic_paths
@@ -154,8 +156,10 @@ def _require(verify: bool) -> None:
 def _checked(module: Any, inputs: Any) -> dict[str, Tensor]:
     if not isinstance(module, ModalityFusion):
         raise OptionError(
-            f"`module` must be a reprior.torch.ModalityFusion. Got {type(module).__name__}. Pass "
-            f"ModalityFusion(fusion, networks)."
+            argument="module",
+            rule="must be a reprior.torch.ModalityFusion",
+            got=type(module).__name__,
+            remedy="Pass ModalityFusion(fusion, networks).",
         )
     given: dict[str, Tensor] = module._named(inputs)
     if OUTPUT in given:
@@ -166,8 +170,12 @@ def _checked(module: Any, inputs: Any) -> dict[str, Tensor]:
     for name, value in given.items():
         if not isinstance(value, Tensor):
             raise ScoresError(
-                f"`inputs[{name!r}]` must be a tensor. Got {type(value).__name__}. Pass "
-                f"torch.as_tensor(…); a network of several inputs needs a module around it."
+                argument=Argument("inputs", (repr(name),)),
+                rule="must be a tensor",
+                got=type(value).__name__,
+                remedy=(
+                    "Pass torch.as_tensor(…); a network of several inputs needs a module around it."
+                ),
             )
     return given
 
@@ -179,9 +187,15 @@ def _refuse_unknown_to_numpy(tensors: Mapping[str, Tensor], what: str) -> None:
             torch.empty(0, dtype=z.dtype).numpy()
         except TypeError as error:
             raise ScoresError(
-                f"{what} must be of a dtype that NumPy has, to compare the file with it. Got "
-                f"{str(z.dtype).removeprefix('torch.')} for {name!r}. Pass float32, with "
-                f"module.float() where there are networks, or verify=False."
+                [
+                    (
+                        f"{what} must be of a dtype that NumPy has, to compare the file with it. "
+                        f"Got {str(z.dtype).removeprefix('torch.')} for {name!r}. Pass float32, "
+                        "with module.float() where there are networks, or "
+                    ),
+                    Setting("verify", False),
+                    ".",
+                ],
             ) from error
 
 
@@ -192,9 +206,14 @@ def _free_axes(module: ModalityFusion, given: Mapping[str, Tensor], wanted: Any)
     shared = all(isinstance(axis, int) for axis in wanted)
     if not shared and set(wanted) - set(given):
         raise OptionError(
-            f"`dynamic_axes` must be for the modalities in `inputs`, "
-            f"{', '.join(map(repr, given))}. Got {sorted(set(wanted) - set(given))[0]!r}. Pass "
-            f"{{0: 'batch'}} for all of them."
+            argument="dynamic_axes",
+            rule=[
+                "must be for the modalities in ",
+                Argument("inputs"),
+                f", {', '.join(map(repr, given))}",
+            ],
+            got=f"{sorted(set(wanted) - set(given))[0]!r}",
+            remedy="Pass {0: 'batch'} for all of them.",
         )
     free = {}
     for name, z in given.items():
@@ -202,9 +221,17 @@ def _free_axes(module: ModalityFusion, given: Mapping[str, Tensor], wanted: Any)
         for axis in axes:
             if not 0 <= axis < z.ndim or z.shape[axis] < 2:
                 raise OptionError(
-                    f"`inputs` must have at least two entries on every dynamic axis, so that the "
-                    f"exporter does not take it for a constant. Got axis {axis} and shape "
-                    f"{tuple(z.shape)} for {name!r}. Pass a larger batch, or other `dynamic_axes`."
+                    argument="inputs",
+                    rule=(
+                        "must have at least two entries on every dynamic axis, so that the "
+                        "exporter does not take it for a constant"
+                    ),
+                    got=f"axis {axis} and shape {tuple(z.shape)} for {name!r}",
+                    remedy=[
+                        "Pass a larger batch, or other ",
+                        Argument("dynamic_axes"),
+                        ".",
+                    ],
                 )
         free[name] = axes
     return free
@@ -223,13 +250,23 @@ def _exported(module: ModalityFusion, given: dict[str, Tensor], free: dict[str, 
         warnings.simplefilter("ignore")
         try:
             program: Any = torch.onnx.export(
-                module, (), kwargs={"scores": given}, input_names=list(given),
-                output_names=[OUTPUT], dynamic_shapes={"scores": free}, dynamo=True, verbose=False,
-            )  # fmt: skip
+                module,
+                (),
+                kwargs={"scores": given},
+                input_names=list(given),
+                output_names=[OUTPUT],
+                dynamic_shapes={"scores": free},
+                dynamo=True,
+                verbose=False,
+            )
         except Exception as error:  # the exporter's own, of many kinds
             raise FoldError(
-                f"`module` must go through torch.onnx.export. It does not: {_reason(error)} "
-                f"Export the networks one by one to find out which does not."
+                argument="module",
+                rule="must go through torch.onnx.export",
+                remedy=(
+                    f"It does not: {_reason(error)} Export the networks one by one to find out "
+                    "which does not."
+                ),
             ) from error
     _refuse_held(program.model_proto.graph.input, given, free)
     return program
@@ -248,9 +285,13 @@ def _refuse_held(values: Any, given: Mapping[str, Tensor], free: Mapping[str, Ax
         for axis, name in free[value.name].items():
             if value.type.tensor_type.shape.dim[axis].WhichOneof("value") != "dim_param":
                 raise FoldError(
-                    f"`dynamic_axes` must be axes that the networks leave free. Got axis {axis} "
-                    f"({name!r}) of {value.name!r}, which the graph holds at "
-                    f"{given[value.name].shape[axis]}. Leave it out."
+                    argument="dynamic_axes",
+                    rule="must be axes that the networks leave free",
+                    got=(
+                        f"axis {axis} ({name!r}) of {value.name!r}, which the graph holds at "
+                        f"{given[value.name].shape[axis]}"
+                    ),
+                    remedy="Leave it out.",
                 )
 
 
@@ -308,9 +349,12 @@ def _by_numpy(module: ModalityFusion, scores: Mapping[str, Tensor]) -> Vector:
         passes=module.passes,
     )
     read = read_inputs(
-        arrays, n_classes=module.n_classes, kind=module.kind, class_axis=module.class_axis,
+        arrays,
+        n_classes=module.n_classes,
+        kind=module.kind,
+        class_axis=module.class_axis,
         passes=module.passes,
-    )  # fmt: skip
+    )
     strengths = [float(module.strengths[m]) for m in index.values()]
     return np.asarray(posterior(read, recipe, strengths, log=False))
 
@@ -336,8 +380,14 @@ def _difference(wanted: Vector, found: Vector, allowed: float) -> float:
     worst = float(np.nan_to_num(np.abs(found - wanted), nan=np.inf).max(initial=0.0))
     if worst > allowed:
         raise FoldError(
-            f"The exported fusion must give the posteriors of NumPy, to within {allowed:g}. Got a "
-            f"difference of {worst:.3g}, and nothing was written. Where a network is large or its "
-            f"dtype coarse, pass a larger `tolerance`."
+            [
+                (
+                    "The exported fusion must give the posteriors of NumPy, to within "
+                    f"{allowed:g}. Got a difference of {worst:.3g}, and nothing was written. "
+                    "Where a network is large or its dtype coarse, pass a larger "
+                ),
+                Argument("tolerance"),
+                ".",
+            ],
         )
     return worst

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -14,8 +13,15 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized
 
+from reprior._warnings import warn
 from reprior.core.binary import is_single_score
-from reprior.exceptions import OptionError, RepriorError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    Argument,
+    OptionError,
+    RepriorError,
+    ScoresError,
+    Setting,
+)
 from reprior.torch.loader import call, evaluating, scores_in
 from reprior.torch.losses import CosineLinear
 from reprior.torch.rebalance import Affine, Rebalance, affine_of
@@ -169,9 +175,13 @@ def unfold(folded: ModuleT, *, forget: bool = False) -> ModuleT:
     layers = [module for module in _modules(plain) if hasattr(module, RECORD)]
     if not layers:
         raise OptionError(
-            f"`folded` must come from fold_into. Got a {type(folded).__name__} without a folded "
-            f"layer. The weights of before are not part of a state dict: load those of the "
-            f"original network."
+            argument="folded",
+            rule="must come from fold_into",
+            got=f"a {type(folded).__name__} without a folded layer",
+            remedy=(
+                "The weights of before are not part of a state dict: load those of the "
+                "original network."
+            ),
         )
     for layer in layers:
         if not forget:
@@ -189,14 +199,20 @@ def _refuse_corrected(model: nn.Module, head: nn.Module) -> None:
             if module is not head:
                 remedy += " Of a network with several heads fold each layer by itself."
             raise OptionError(
-                f"`model` must not be folded already. Got a layer{where} that has a correction in "
-                f"its weights. {remedy}"
+                argument="model",
+                rule="must not be folded already",
+                got=f"a layer{where} that has a correction in its weights",
+                remedy=remedy,
             )
         if isinstance(module, Rebalance):
             raise OptionError(
-                f"`model` must not correct its scores already. Got a Rebalance in it ({name!r}): "
-                f"with a folded layer the correction would be made twice. Fold into the network "
-                f"without it."
+                argument="model",
+                rule="must not correct its scores already",
+                got=(
+                    f"a Rebalance in it ({name!r}): with a folded layer the correction would be "
+                    "made twice"
+                ),
+                remedy="Fold into the network without it.",
             )
 
 
@@ -209,16 +225,31 @@ def _affine(calibrator: Any, probs_are_softmax: bool, which: str | None) -> Affi
     affine = affine_of(calibrator, which)
     if np.ndim(affine.scale) and affine.kind != "logits":
         raise OptionError(
-            f"`calibrator` must be fitted on logits where it has a scale per class "
-            f"(temperature='vector'), which the constant between logits and their log-softmax "
-            f"would change. Got one fitted on {affine.kind}. Fit it on the logits, or with "
-            f"temperature='bcts'."
+            argument="calibrator",
+            rule=[
+                "must be fitted on logits where it has a scale per class (",
+                Setting("temperature", "vector"),
+                "), which the constant between logits and their log-softmax would change",
+            ],
+            got=f"one fitted on {affine.kind}",
+            remedy=[
+                "Fit it on the logits, or with ",
+                Setting("temperature", "bcts"),
+                ".",
+            ],
         )
     if affine.kind == "probs" and not probs_are_softmax:
         raise OptionError(
-            "`calibrator` must be fitted on what the layer gives, its logits. Got one fitted on "
-            "probabilities. Fit it on the logits with kind='logits'; or, if the probabilities are "
-            "the plain softmax of this layer's outputs, pass probs_are_softmax=True."
+            argument="calibrator",
+            rule="must be fitted on what the layer gives, its logits",
+            got="one fitted on probabilities",
+            remedy=[
+                "Fit it on the logits with ",
+                Setting("kind", "logits"),
+                ("; or, if the probabilities are the plain softmax of this layer's outputs, pass "),
+                Setting("probs_are_softmax", True),
+                ".",
+            ],
         )
     return affine
 
@@ -228,13 +259,11 @@ def _warn_if_tied(network: nn.Module, layer: nn.Module, scaled: bool) -> None:
     named = network.named_parameters(remove_duplicate=False)
     ties = [name for name, weight in named if weight is layer.weight]
     if scaled and len(ties) > 1:
-        warnings.warn(
+        warn(
             f"The layer's weight is tied to another's ({', '.join(ties)}). In the folded network "
             f"it is not: loading its state dict into a network that ties them again would undo "
             f"one of the two. Untie them there, or fold a calibrator without temperature, which "
-            f"changes the bias only.",
-            RepriorWarning,
-            stacklevel=3,
+            f"changes the bias only."
         )
 
 
@@ -307,9 +336,17 @@ def _restore(layer: nn.Module, record: Fold) -> None:
         layer.register_parameter("bias", plain)
     elif not has(old_weight, old_bias):
         raise OptionError(
-            "`folded` must have the weights that fold_into gave it. Got others: it was trained, or "
-            "loaded, since. If they are an uncorrected network's, pass forget=True, which leaves "
-            "them as they are; if it was trained, train the original instead, and fold afterwards."
+            argument="folded",
+            rule="must have the weights that fold_into gave it",
+            got="others: it was trained, or loaded, since",
+            remedy=[
+                "If they are an uncorrected network's, pass ",
+                Setting("forget", True),
+                (
+                    ", which leaves them as they are; if it was trained, train the original "
+                    "instead, and fold afterwards."
+                ),
+            ],
         )
 
 
@@ -360,14 +397,17 @@ def find_head(model: Any, name: str | None, n_classes: int) -> nn.Module:
     """The layer ``name`` of the model, or the model itself; refuse one that cannot be folded."""
     if not isinstance(model, nn.Module):
         raise OptionError(
-            f"`model` must be a torch.nn.Module. Got {type(model).__name__}. Pass the last layer, "
-            f"or the network and head=the layer's name."
+            argument="model",
+            rule="must be a torch.nn.Module",
+            got=type(model).__name__,
+            remedy="Pass the last layer, or the network and head=the layer's name.",
         )
     if name is None and not isinstance(model, (*_KINDS, CosineLinear)):
         raise OptionError(
-            f"`head` must name the layer that gives the scores. Got None, and a "
-            f"{type(model).__name__}, which is no Linear or Conv layer itself. "
-            f"{_suggestion(model, n_classes)}"
+            argument="head",
+            rule="must name the layer that gives the scores",
+            got=(f"None, and a {type(model).__name__}, which is no Linear or Conv layer itself"),
+            remedy=_suggestion(model, n_classes),
         )
     if name is None:
         head = model
@@ -376,8 +416,10 @@ def find_head(model: Any, name: str | None, n_classes: int) -> nn.Module:
             head = dict(model.named_modules(remove_duplicate=False))[name or None]
         except KeyError:
             raise OptionError(
-                f"`head` must be the name of a layer of the model. Got {name!r}. "
-                f"{_suggestion(model, n_classes)}"
+                argument="head",
+                rule="must be the name of a layer of the model",
+                got=f"{name!r}",
+                remedy=_suggestion(model, n_classes),
             ) from None
     check_head(head, n_classes)
     return head
@@ -388,28 +430,48 @@ def check_head(head: nn.Module, n_classes: int) -> None:
     kind = type(head).__name__
     if isinstance(head, CosineLinear):
         raise OptionError(
-            f"`head` must be linear in its weights. Got {kind}, whose weights are normalised at "
-            f"every call: a scale would vanish, and cosines have no bias. {_REMEDY}"
+            argument="head",
+            rule="must be linear in its weights",
+            got=(
+                f"{kind}, whose weights are normalised at every call: a scale would vanish, "
+                "and cosines have no bias"
+            ),
+            remedy=_REMEDY,
         )
     if not isinstance(head, _KINDS):
-        raise OptionError(f"`head` must be a Linear or Conv layer. Got {kind}. {_REMEDY}")
+        raise OptionError(
+            argument="head",
+            rule="must be a Linear or Conv layer",
+            got=kind,
+            remedy=_REMEDY,
+        )
     base = next(each for each in _KINDS if isinstance(head, each))
     if type(head).forward is not base.forward:
         raise OptionError(
-            f"`head` must compute what {base.__name__} computes. Got {kind}, which has a forward "
-            f"of its own. {_REMEDY}"
+            argument="head",
+            rule=f"must compute what {base.__name__} computes",
+            got=f"{kind}, which has a forward of its own",
+            remedy=_REMEDY,
         )
     if is_parametrized(head) or "weight" not in head._parameters:
         raise OptionError(
-            f"`head` must own its weight. Got a {kind} whose weight is computed at every call, by "
-            f"a parametrization such as weight_norm: what is written into it would be normalised "
-            f"away. Remove that first (torch.nn.utils.parametrize.remove_parametrizations), or put "
-            f"Rebalance.from_calibrator(calibrator) behind it."
+            argument="head",
+            rule="must own its weight",
+            got=(
+                f"a {kind} whose weight is computed at every call, by a parametrization "
+                "such as weight_norm: what is written into it would be normalised away"
+            ),
+            remedy=(
+                "Remove that first (torch.nn.utils.parametrize.remove_parametrizations), "
+                "or put Rebalance.from_calibrator(calibrator) behind it."
+            ),
         )
     if isinstance(head.weight, UninitializedParameter):
         raise OptionError(
-            f"`head` must have its weights. Got a {kind} that has not seen an input yet. Run the "
-            f"model once, or load its state dict, before folding."
+            argument="head",
+            rule="must have its weights",
+            got=f"a {kind} that has not seen an input yet",
+            remedy="Run the model once, or load its state dict, before folding.",
         )
     _check_width(head, n_classes)
 
@@ -419,9 +481,15 @@ def _check_width(head: nn.Module, n_classes: int) -> None:
     if n_outputs == n_classes or (n_outputs == 1 and n_classes == 2):
         return
     raise OptionError(
-        f"`head` must have one output per class. Got a {type(head).__name__} of {n_outputs} "
-        f"outputs, and a calibrator of {n_classes} classes. Name the layer that gives the scores, "
-        f"or fit the calibrator on this layer's outputs."
+        argument="head",
+        rule="must have one output per class",
+        got=(
+            f"a {type(head).__name__} of {n_outputs} outputs, and a calibrator of "
+            f"{n_classes} classes"
+        ),
+        remedy=(
+            "Name the layer that gives the scores, or fit the calibrator on this layer's outputs."
+        ),
     )
 
 
@@ -490,11 +558,19 @@ def check_parity(
     )
     if worst > allowed:
         raise RepriorError(
-            f"The folded module must give the calibrator's posteriors on `inputs`, to within "
-            f"{allowed:g}. Got a difference of {worst:.3g}. Either something behind the layer "
-            f"changes the scores, so that Rebalance.from_calibrator(calibrator) must stand behind "
-            f"that; or the outputs are not the {' or '.join(kinds)} that the calibrator was fitted "
-            f"on; or the dtype is coarse: then pass a larger `tolerance`."
+            [
+                "The folded module must give the calibrator's posteriors on ",
+                Argument("inputs"),
+                (
+                    f", to within {allowed:g}. Got a difference of {worst:.3g}. Either "
+                    "something behind the layer changes the scores, so that "
+                    "Rebalance.from_calibrator(calibrator) must stand behind that; or the "
+                    f"outputs are not the {' or '.join(kinds)} that the calibrator was fitted "
+                    "on; or the dtype is coarse: then pass a larger "
+                ),
+                Argument("tolerance"),
+                ".",
+            ],
         )
     _check_labels(wanted, got, allowed)
 
@@ -534,9 +610,14 @@ def _check_labels(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], allow
     differ = clear & (wanted.argmax(-1) != got.argmax(-1))
     if differ.any():
         raise RepriorError(
-            f"The folded module must decide as the calibrator does on `inputs`. Got another label "
-            f"for {int(differ.sum())} of {differ.size} samples. Put "
-            f"Rebalance.from_calibrator(calibrator) behind the network instead."
+            [
+                "The folded module must decide as the calibrator does on ",
+                Argument("inputs"),
+                (
+                    f". Got another label for {int(differ.sum())} of {differ.size} samples. Put "
+                    "Rebalance.from_calibrator(calibrator) behind the network instead."
+                ),
+            ],
         )
 
 
@@ -567,6 +648,8 @@ def _class_axis(scores: Tensor, n_classes: int, *candidates: int) -> int:
             if length == n_classes or is_single_score(scores.shape, n_classes, axis):
                 return axis
     raise ScoresError(
-        f"`inputs` must lead to one score per class. Got outputs of shape {tuple(scores.shape)}, "
-        f"and {n_classes} classes. Fold into the layer alone, and pass its own inputs."
+        argument="inputs",
+        rule="must lead to one score per class",
+        got=f"outputs of shape {tuple(scores.shape)}, and {n_classes} classes",
+        remedy="Fold into the layer alone, and pass its own inputs.",
     )

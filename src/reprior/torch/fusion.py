@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.prior import slopes
-from reprior.exceptions import NotFittedError, OptionError, ScoresError
+from reprior.exceptions import Argument, NotFittedError, OptionError, ScoresError, Setting
 from reprior.torch.loader import scores_in
 from reprior.torch.rebalance import exact_buffers
 
@@ -214,8 +214,9 @@ class ModalityFusion(nn.Module):
         self.register_buffer("strengths", column([fusion.strengths_[name] for name in names]))
         self.register_buffer("slopes", column(weights))
         measures = {
-            "entropy": fusion.references_, "information": fusion.information_references_,
-        }  # fmt: skip
+            "entropy": fusion.references_,
+            "information": fusion.information_references_,
+        }
         for measure, known in measures.items():
             for part in ("mean", "std"):
                 found = [getattr(known[name], part) for name in names] if known else None
@@ -227,21 +228,31 @@ class ModalityFusion(nn.Module):
         known = ", ".join(map(repr, self.modalities))
         if not isinstance(scores, Mapping):
             raise ScoresError(
-                f"`scores` must be a mapping from modality to {what}. Got {type(scores).__name__}. "
-                f"Pass {{{self.modalities[0]!r}: …}}."
+                argument="scores",
+                rule=f"must be a mapping from modality to {what}",
+                got=type(scores).__name__,
+                remedy=f"Pass {{{self.modalities[0]!r}: …}}.",
             )
         unknown = [name for name in scores if name not in self.modalities]
         if unknown:
             raise ScoresError(
-                f"`scores` must be of the modalities that were fitted, {known}. Got "
-                f"{unknown[0]!r}. Leave it out, or fit again with it."
+                argument="scores",
+                rule=f"must be of the modalities that were fitted, {known}",
+                got=f"{unknown[0]!r}",
+                remedy="Leave it out, or fit again with it.",
             )
         there = {n: scores[n] for n in self.modalities if scores.get(n) is not None}
         absent = [name for name in self.modalities if name not in there]
         if absent and (self.missing == "error" or not there):
             raise ScoresError(
-                f"`scores` must have {what} of every modality, {known}. Got none for "
-                f"{absent[0]!r}. Pass them, or fuse what is there with missing='leave_out'."
+                argument="scores",
+                rule=f"must have {what} of every modality, {known}",
+                got=f"none for {absent[0]!r}",
+                remedy=[
+                    "Pass them, or fuse what is there with ",
+                    Setting("missing", "leave_out"),
+                    ".",
+                ],
             )
         return there
 
@@ -265,13 +276,17 @@ class ModalityFusion(nn.Module):
         for name, other in others:
             if other != shape:
                 raise ScoresError(
-                    f"`scores` must have one shape, with the same classes. Got {shape} for "
-                    f"{first!r} and {other} for {name!r}. Resize or align them before fusing."
+                    argument="scores",
+                    rule="must have one shape, with the same classes",
+                    got=f"{shape} for {first!r} and {other} for {name!r}",
+                    remedy="Resize or align them before fusing.",
                 )
         if len(shape) == 1 and self.n_classes != 2:
             raise ScoresError(
-                f"`scores` must have an axis of images and one of classes. Got shape {shape}. "
-                f"Pass shape (1, K) for one sample."
+                argument="scores",
+                rule="must have an axis of images and one of classes",
+                got=f"shape {shape}",
+                remedy="Pass shape (1, K) for one sample.",
             )
         axis = resolve_class_axis(shape, self.n_classes, self.class_axis)
         single = is_single_score(shape, self.n_classes, axis)
@@ -293,9 +308,10 @@ class ModalityFusion(nn.Module):
             for name, mine in self._options.items():
                 if found.get(name) != mine:
                     raise OptionError(
-                        f"`state_dict` must be of a ModalityFusion with {name}={mine!r}, as this "
-                        f"one has. Got {found.get(name)!r}. Make the module from that fusion "
-                        f"before loading."
+                        argument="state_dict",
+                        rule=f"must be of a ModalityFusion with {name}={mine!r}, as this one has",
+                        got=f"{found.get(name)!r}",
+                        remedy="Make the module from that fusion before loading.",
                     )
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
@@ -303,21 +319,26 @@ class ModalityFusion(nn.Module):
 def _check_fusion(fusion: Any) -> None:
     if not all(hasattr(fusion, name) for name in ("flatten_by", "missing", "predict_log_proba")):
         raise OptionError(
-            f"`fusion` must be a fitted reprior.ModalityFusion. Got {type(fusion).__name__}. Pass "
-            f"the result of fit(…) or reprior.load(path)."
+            argument="fusion",
+            rule="must be a fitted reprior.ModalityFusion",
+            got=type(fusion).__name__,
+            remedy="Pass the result of fit(…) or reprior.load(path).",
         )
     if not hasattr(fusion, "strengths_"):
         raise NotFittedError(
-            "`fusion` must be fitted. It is not. Call fit({name: scores}, labels), or "
-            "reprior.load(path), first."
+            argument="fusion",
+            rule="must be fitted",
+            remedy="It is not. Call fit({name: scores}, labels), or reprior.load(path), first.",
         )
 
 
 def _axis(axis: Any) -> int:
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise OptionError(
-            f"`class_axis` must be an integer. Got {axis!r}. Pass 1 for scores of shape "
-            f"(N, K, H, W), -1 where the classes come last."
+            argument="class_axis",
+            rule="must be an integer",
+            got=f"{axis!r}",
+            remedy="Pass 1 for scores of shape (N, K, H, W), -1 where the classes come last.",
         )
     return int(axis)
 
@@ -329,15 +350,22 @@ def _module_dict(networks: Any, modalities: Sequence[str]) -> nn.ModuleDict:
     if not isinstance(networks, Mapping) or set(networks) != set(modalities):
         got = ", ".join(map(repr, networks)) if isinstance(networks, Mapping) else networks
         raise OptionError(
-            f"`networks` must be a mapping with one network for every modality, "
-            f"{', '.join(map(repr, modalities))}. Got {got or 'none'}. Name them as in the fusion."
+            argument="networks",
+            rule=(
+                "must be a mapping with one network for every modality, "
+                f"{', '.join(map(repr, modalities))}"
+            ),
+            got=f"{got or 'none'}",
+            remedy="Name them as in the fusion.",
         )
     found = nn.ModuleDict()
     for name in modalities:
         if not isinstance(networks[name], nn.Module):
             raise OptionError(
-                f"`networks[{name!r}]` must be a torch.nn.Module. Got "
-                f"{type(networks[name]).__name__}. Pass the network itself."
+                argument=Argument("networks", (repr(name),)),
+                rule="must be a torch.nn.Module",
+                got=type(networks[name]).__name__,
+                remedy="Pass the network itself.",
             )
         try:
             found[name] = networks[name]
@@ -354,8 +382,10 @@ def _shape(name: str, z: Any) -> tuple[int, ...]:
     """The lengths of a tensor; as numbers while a trace is made, where they become constants."""
     if not isinstance(z, Tensor):
         raise ScoresError(
-            f"`scores[{name!r}]` must be a tensor. Got {type(z).__name__}. "
-            f"Pass torch.as_tensor(scores)."
+            argument=Argument("scores", (repr(name),)),
+            rule="must be a tensor",
+            got=type(z).__name__,
+            remedy="Pass torch.as_tensor(scores).",
         )
     if not torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call] # untyped in torch
         return tuple(z.shape)
@@ -367,8 +397,10 @@ def _shape(name: str, z: Any) -> tuple[int, ...]:
 def _without_passes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) < 3:
         raise ScoresError(
-            f"`scores` must have a leading axis of passes where the uncertainty is not 'entropy'. "
-            f"Got shape {shape} for {name!r}. Pass (passes, N, K, …)."
+            argument="scores",
+            rule="must have a leading axis of passes where the uncertainty is not 'entropy'",
+            got=f"shape {shape} for {name!r}",
+            remedy="Pass (passes, N, K, …).",
         )
     return shape[1:]
 

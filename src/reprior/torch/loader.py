@@ -16,7 +16,7 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.core.checks import check_bounds
 from reprior.engines import OnlineFit
 from reprior.engines.chunked import AUTO_RESOLUTION
-from reprior.exceptions import LabelsError, OptionError, RepriorError
+from reprior.exceptions import Argument, LabelsError, OptionError, RepriorError
 from reprior.files.chunks import Chunk
 from reprior.profile.binning import n_cells
 from reprior.profile.merging import MOST_CELLS
@@ -155,19 +155,33 @@ classes, ignore_index
     models: dict[str, Model] = dict(model) if isinstance(model, Mapping) else {"": model}
     _check(models, loader, autocast_dtype)
     stream = _Stream(
-        loader=loader, unpack=Unpack(unpack, input_key, label_key, weight_key),
-        output_key=output_key, autocast_dtype=autocast_dtype, class_axis=class_axis,
+        loader=loader,
+        unpack=Unpack(unpack, input_key, label_key, weight_key),
+        output_key=output_key,
+        autocast_dtype=autocast_dtype,
+        class_axis=class_axis,
         devices={name: device_of(each, device) for name, each in models.items()},
-        several=isinstance(model, Mapping), progress=progress,
-    )  # fmt: skip
+        several=isinstance(model, Mapping),
+        progress=progress,
+    )
 
     def calibrator() -> PosteriorCalibrator:
         return PosteriorCalibrator(
-            source_prior, target_prior=target_prior, metric=metric, subject_to=subject_to,
-            selection=selection, temperature=temperature, label_prior=label_prior,
-            separate=separate, bounds=bounds, kind=kind, class_axis=class_axis, classes=classes,
-            ignore_index=ignore_index, random_state=random_state,
-        )  # fmt: skip
+            source_prior,
+            target_prior=target_prior,
+            metric=metric,
+            subject_to=subject_to,
+            selection=selection,
+            temperature=temperature,
+            label_prior=label_prior,
+            separate=separate,
+            bounds=bounds,
+            kind=kind,
+            class_axis=class_axis,
+            classes=classes,
+            ignore_index=ignore_index,
+            random_state=random_state,
+        )
 
     fitted = _fit(models, stream, calibrator, bounds, resolution, random_state or 0)
     return fitted if stream.several else fitted[""]
@@ -177,25 +191,33 @@ def _check(models: Mapping[str, Any], loader: Any, autocast_dtype: Any) -> None:
     """Refuse what can be told to be wrong before the first batch."""
     if isinstance(loader, nn.Module):
         raise OptionError(
-            f"`loader` must give batches. Got a network, {type(loader).__name__}. Pass the network "
-            f"first: fit_from_loader(model, loader, …)."
+            argument="loader",
+            rule="must give batches",
+            got=f"a network, {type(loader).__name__}",
+            remedy="Pass the network first: fit_from_loader(model, loader, …).",
         )
     wrong = [each for each in models.values() if not callable(each)]
     if wrong or not models:
         got = type(wrong[0]).__name__ if wrong else "an empty mapping"
         raise OptionError(
-            f"`model` must be a network, or a mapping from modalities to networks. Got {got}. "
-            f"Pass a torch.nn.Module, or a function from inputs to scores."
+            argument="model",
+            rule="must be a network, or a mapping from modalities to networks",
+            got=got,
+            remedy="Pass a torch.nn.Module, or a function from inputs to scores.",
         )
     if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
         raise OptionError(
-            f"`loader` must give batches. Got {type(loader).__name__}. Pass a DataLoader, or any "
-            f"iterable of (inputs, labels)."
+            argument="loader",
+            rule="must give batches",
+            got=type(loader).__name__,
+            remedy="Pass a DataLoader, or any iterable of (inputs, labels).",
         )
     if autocast_dtype is not None and not isinstance(autocast_dtype, torch.dtype):
         raise OptionError(
-            f"`autocast_dtype` must be a torch.dtype. Got {autocast_dtype!r}. Pass for example "
-            f"torch.bfloat16."
+            argument="autocast_dtype",
+            rule="must be a torch.dtype",
+            got=f"{autocast_dtype!r}",
+            remedy="Pass for example torch.bfloat16.",
         )
 
 
@@ -274,8 +296,10 @@ class _Stream:
             start += len(batch.labels)
         if not start:
             raise LabelsError(
-                "`loader` must give at least one sample. Got none. Check its dataset; a generator "
-                "that was read before is empty."
+                argument="loader",
+                rule="must give at least one sample",
+                got="none",
+                remedy="Check its dataset; a generator that was read before is empty.",
             )
 
     def _chunk(self, name: str, model: Model, batch: Batch, start: int) -> Chunk:
@@ -285,8 +309,10 @@ class _Stream:
                 several = isinstance(inputs, Mapping)
                 got = ", ".join(map(repr, inputs)) if several else type(inputs).__name__
                 raise OptionError(
-                    f"`loader` must give inputs by modality. Got {got}, and a model for {name!r}. "
-                    f"Pass unpack=a function from a batch to ({{modality: inputs}}, labels)."
+                    argument="loader",
+                    rule="must give inputs by modality",
+                    got=f"{got}, and a model for {name!r}",
+                    remedy="Pass unpack=a function from a batch to ({modality: inputs}, labels).",
                 )
             inputs = inputs[name]
         device = self.devices[name]
@@ -402,9 +428,16 @@ def scores_in(output: Any, key: str | int | Callable[[Any], Any] | None = None) 
     elif isinstance(output, Sequence) and len(output) == 1:
         return scores_in(output[0])
     raise OptionError(
-        f"`model` must give a tensor of scores, or an output with `logits`. Got {_form(output)}"
-        f"{several}. Pass output_key=a name or position in it, or a function from the output to "
-        f"the tensor of scores."
+        argument="model",
+        rule=[
+            "must give a tensor of scores, or an output with ",
+            "`logits`",
+        ],
+        got=f"{_form(output)}{several}",
+        remedy=(
+            "Pass output_key=a name or position in it, or a function from the output "
+            "to the tensor of scores."
+        ),
     )
 
 
@@ -419,8 +452,10 @@ def _entry(output: Any, key: str | int) -> Any:
         found = output[key]
     if found is None:
         raise OptionError(
-            f"`output_key` must be a name or position in the model's output. Got {key!r}, and "
-            f"{_form(output)}. Pass one that is in it, or a function from the output to the scores."
+            argument="output_key",
+            rule="must be a name or position in the model's output",
+            got=f"{key!r}, and {_form(output)}",
+            remedy="Pass one that is in it, or a function from the output to the scores.",
         )
     return found
 
@@ -483,8 +518,14 @@ def device_of(model: Any, device: Any) -> torch.device | None:
     wanted = torch.device(device)
     if home is not None and (wanted.type, wanted.index or 0) != (home.type, home.index or 0):
         raise OptionError(
-            f"`device` must be where the model is. Got {wanted}, and a model on {home}. "
-            f"Call model.to({str(wanted)!r}) first, or leave `device` out."
+            argument="device",
+            rule="must be where the model is",
+            got=f"{wanted}, and a model on {home}",
+            remedy=[
+                f"Call model.to({str(wanted)!r}) first, or leave ",
+                Argument("device"),
+                " out.",
+            ],
         )
     return wanted
 
@@ -532,9 +573,16 @@ def _refuse_numbers(third: Tensor) -> None:
     if third.dtype != torch.bool and not third.is_floating_point():
         dtype = str(third.dtype).removeprefix("torch.")
         raise OptionError(
-            f"`loader` must give weights as floats, or a boolean mask, where its batches have a "
-            f"third entry. Got {dtype}, which may be indices just as well. Pass unpack=lambda "
-            f"batch: batch[:2] to leave it out, or unpack=tuple if these are the weights."
+            argument="loader",
+            rule=(
+                "must give weights as floats, or a boolean mask, where its batches have a "
+                "third entry"
+            ),
+            got=f"{dtype}, which may be indices just as well",
+            remedy=(
+                "Pass unpack=lambda batch: batch[:2] to leave it out, or unpack=tuple if "
+                "these are the weights."
+            ),
         )
 
 
@@ -544,16 +592,23 @@ def _only(batch: Mapping[str, Any], names: Sequence[str], option: str, what: str
         return found[0]
     got = "several of these" if found else "none of these"
     raise OptionError(
-        f"`{option}` must name the {what} of a batch that is a mapping, unless it has one of "
-        f"{', '.join(map(repr, names))}. Got {got} among {_names(batch)}. Pass {option}=… ."
+        argument=option,
+        rule=(
+            f"must name the {what} of a batch that is a mapping, unless it has one of "
+            f"{', '.join(map(repr, names))}"
+        ),
+        got=f"{got} among {_names(batch)}",
+        remedy=f"Pass {option}=… .",
     )
 
 
 def _pop(batch: dict[str, Any], key: str, option: str) -> Any:
     if key not in batch:
         raise OptionError(
-            f"`{option}` must be a key of the batches. Got {key!r}, and keys {_names(batch)}. "
-            f"Pass one of these."
+            argument=option,
+            rule="must be a key of the batches",
+            got=f"{key!r}, and keys {_names(batch)}",
+            remedy="Pass one of these.",
         )
     return batch.pop(key)
 

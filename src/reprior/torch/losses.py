@@ -319,8 +319,10 @@ def effective_number_weights(class_counts: Any, beta: float = 0.9999) -> Tensor:
     beta = check_finite_number("beta", beta, minimum=0.0)
     if beta >= 1.0:
         raise OptionError(
-            f"`beta` must be below 1. Got {beta:g}. Pass 0.9999, or take inverse frequencies by "
-            f"frequency_weights."
+            argument="beta",
+            rule="must be below 1",
+            got=f"{beta:g}",
+            remedy="Pass 0.9999, or take inverse frequencies by frequency_weights.",
         )
     if beta == 0.0:
         return torch.ones(counts.size)
@@ -354,8 +356,10 @@ def _counts(class_counts: Any, *, allow_zero: bool = False) -> np.ndarray[Any, A
     host = to_numpy(class_counts)
     if host.ndim != 1 or host.dtype.kind not in "iuf" or host.size < 2:
         raise PriorError(
-            f"`class_counts` must be one number per class, of at least two classes. Got dtype "
-            f"{host.dtype} and shape {host.shape}. Pass the training counts."
+            argument="class_counts",
+            rule="must be one number per class, of at least two classes",
+            got=f"dtype {host.dtype} and shape {host.shape}",
+            remedy="Pass the training counts.",
         )
     counts = cast("np.ndarray[Any, Any]", host.astype(np.float64))
     bad = ~np.isfinite(counts) | (counts < 0) | ((counts == 0) & (not allow_zero))
@@ -363,8 +367,10 @@ def _counts(class_counts: Any, *, allow_zero: bool = False) -> np.ndarray[Any, A
         where = int(np.argmax(bad))
         rule = "finite and not negative, and not all 0" if allow_zero else "finite and above 0"
         raise PriorError(
-            f"`class_counts` must be {rule}. Got class_counts[{where}]={counts[where]:g}. "
-            f"Drop a class that has no training sample."
+            argument="class_counts",
+            rule=f"must be {rule}",
+            got=f"class_counts[{where}]={counts[where]:g}",
+            remedy="Drop a class that has no training sample.",
         )
     return counts
 

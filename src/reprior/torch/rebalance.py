@@ -17,7 +17,7 @@ from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.checks import KINDS, check_kind
 from reprior.core.flatten import EntropyReference
 from reprior.core.rebalance import log_rebalance
-from reprior.exceptions import OptionError, ScoresError
+from reprior.exceptions import OptionError, ScoresError, Setting
 
 __all__ = ["Affine", "Rebalance", "affine_of", "affine_of_prior", "exact_buffers"]
 
@@ -184,8 +184,10 @@ class Rebalance(nn.Module):
         axis = affine.class_axis
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
             raise OptionError(
-                f"`class_axis` must be an integer. Got {axis!r}. Pass 1 for scores of shape "
-                f"(N, K, H, W), -1 where the classes come last."
+                argument="class_axis",
+                rule="must be an integer",
+                got=f"{axis!r}",
+                remedy="Pass 1 for scores of shape (N, K, H, W), -1 where the classes come last.",
             )
         self.kind, self.class_axis, self.n_classes = affine.kind, int(axis), affine.bias.size
         self.register_buffer("scale", torch.tensor(affine.scale, dtype=torch.float64))
@@ -218,9 +220,17 @@ class Rebalance(nn.Module):
             kind, axis = KINDS[int(state[0])], int(state[1])
             if (kind, axis) != (self.kind, self.class_axis):
                 raise OptionError(
-                    f"`state_dict` must be of a Rebalance with kind={self.kind!r} and "
-                    f"class_axis={self.class_axis}, as this one has. Got kind={kind!r} and "
-                    f"class_axis={axis}. Make the module with these before loading."
+                    argument="state_dict",
+                    rule=[
+                        "must be of a Rebalance with ",
+                        Setting("kind", self.kind),
+                        f" and class_axis={self.class_axis}, as this one has",
+                    ],
+                    got=[
+                        Setting("kind", kind),
+                        f" and class_axis={axis}",
+                    ],
+                    remedy="Make the module with these before loading.",
                 )
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
@@ -247,7 +257,12 @@ def _no_tensor(scores: Any) -> ScoresError:
         remedy = "Pass the entry with the scores, such as output[0]."
     elif isinstance(getattr(scores, "logits", None), Tensor):
         remedy = "Pass its scores, output.logits."
-    return ScoresError(f"`scores` must be a tensor. Got {got}. {remedy}")
+    return ScoresError(
+        argument="scores",
+        rule="must be a tensor",
+        got=got,
+        remedy=remedy,
+    )
 
 
 def _widened(scores: Tensor) -> Tensor:
@@ -295,15 +310,20 @@ def affine_of(calibrator: Any, which: str | None = None) -> Affine:
     """
     if isinstance(calibrator, EntropyReference) or hasattr(calibrator, "flatten"):
         raise OptionError(
-            f"`calibrator` must do the same to every input. Got {type(calibrator).__name__}, whose "
-            f"flattening depends on the input, so that no fixed scale and bias can stand for it. "
-            f"Pass the PosteriorCalibrator of one model, and flatten and fuse outside it."
+            argument="calibrator",
+            rule="must do the same to every input",
+            got=(
+                f"{type(calibrator).__name__}, whose flattening depends on the input, so "
+                "that no fixed scale and bias can stand for it"
+            ),
+            remedy=("Pass the PosteriorCalibrator of one model, and flatten and fuse outside it."),
         )
     if not hasattr(calibrator, "as_affine"):
         raise OptionError(
-            f"`calibrator` must be a fitted PosteriorCalibrator. Got "
-            f"{type(calibrator).__name__}. Pass the result of fit(…), fit_from_loader(…) or "
-            f"reprior.load(path)."
+            argument="calibrator",
+            rule="must be a fitted PosteriorCalibrator",
+            got=type(calibrator).__name__,
+            remedy="Pass the result of fit(…), fit_from_loader(…) or reprior.load(path).",
         )
     scale, bias = calibrator.as_affine(map=which)
     scale = float(scale) if np.ndim(scale) == 0 else scale

@@ -136,8 +136,14 @@ class ClassChangeDisplay:
         sizes = class_sizes(counts, calibrator.source_prior_, names)
         return cls._drawn(
             judge(calibrator, scores, labels, sample_weight).counts(),
-            sizes, metric, names, ax, before_kw, after_kw, segment_kw,
-        )  # fmt: skip
+            sizes,
+            metric,
+            names,
+            ax,
+            before_kw,
+            after_kw,
+            segment_kw,
+        )
 
     @classmethod
     def from_profile(
@@ -170,8 +176,14 @@ class ClassChangeDisplay:
         sizes = class_sizes(counts, profile.source_prior, classes)
         return cls._drawn(
             (profile.baseline, profile.counts(strength)),
-            sizes, metric, classes, ax, before_kw, after_kw, segment_kw,
-        )  # fmt: skip
+            sizes,
+            metric,
+            classes,
+            ax,
+            before_kw,
+            after_kw,
+            segment_kw,
+        )
 
     @classmethod
     def from_evaluation(
@@ -203,14 +215,27 @@ class ClassChangeDisplay:
         sizes = class_sizes(counts, evaluation.before.support, classes)
         return cls._drawn(
             (evaluation.before, evaluation.after),
-            sizes, metric, classes, ax, before_kw, after_kw, segment_kw,
-        )  # fmt: skip
+            sizes,
+            metric,
+            classes,
+            ax,
+            before_kw,
+            after_kw,
+            segment_kw,
+        )
 
     @classmethod
     def _drawn(
-        cls, pair: tuple[ClassCounts, ClassCounts], sizes: Vector, metric: str, classes: Any,
-        ax: Any, before_kw: Any, after_kw: Any, segment_kw: Any,
-    ) -> ClassChangeDisplay:  # fmt: skip
+        cls,
+        pair: tuple[ClassCounts, ClassCounts],
+        sizes: Vector,
+        metric: str,
+        classes: Any,
+        ax: Any,
+        before_kw: Any,
+        after_kw: Any,
+        segment_kw: Any,
+    ) -> ClassChangeDisplay:
         ratio = COUNT_METRICS[_AVERAGED[metric]].per_class
         before, after = map(ratio, pair)
         display = cls(before=before, after=after, sizes=sizes, classes=classes, metric=metric)
@@ -282,9 +307,11 @@ class ClassChangeDisplay:
             means = [_mean(values[run]) for run in runs]
             lines += self.ax_.plot(centre, means, **{"marker": ".", **options})
         self.before_, self.after_ = lines
-        each = f"{runs[-1].size}" if runs[0].size == runs[-1].size else (
-            f"{runs[-1].size} or {runs[0].size}"
-        )  # fmt: skip
+        each = (
+            f"{runs[-1].size}"
+            if runs[0].size == runs[-1].size
+            else (f"{runs[-1].size} or {runs[0].size}")
+        )
         self.ax_.set(
             ylim=(0, 1),
             xlabel=f"rank in training count, groups of {each} classes",
@@ -301,15 +328,19 @@ def class_sizes(counts: Any, otherwise: Vector, classes: Any) -> Vector:
         missing = [name for name in names if name not in counts]
         if missing:
             raise OptionError(
-                f"`counts` must have every class. Got none for {missing[0]!r}. "
-                f"Add it, with 0 where there were no samples."
+                argument="counts",
+                rule="must have every class",
+                got=f"none for {missing[0]!r}",
+                remedy="Add it, with 0 where there were no samples.",
             )
         counts = [counts[name] for name in names]
     sizes = np.asarray(counts, dtype=np.float64)
     if sizes.shape != otherwise.shape:
         raise OptionError(
-            f"`counts` must be one number per class, {otherwise.size}. Got shape "
-            f"{sizes.shape}. Pass the training samples of every class."
+            argument="counts",
+            rule=f"must be one number per class, {otherwise.size}",
+            got=f"shape {sizes.shape}",
+            remedy="Pass the training samples of every class.",
         )
     return sizes
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice, check_labels, check_sample_weight
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, Setting
 from reprior.report.plots.drawing import artist_options, axes, class_names
 from reprior.report.plots.predictions import judge, names_of
 
@@ -27,9 +27,13 @@ MOST_NUMBERS, MOST_NAMES = 15, 60
 
 
 def confusion_matrix(
-    labels: Any, predictions: Any, *, n_classes: int, sample_weight: Any = None,
+    labels: Any,
+    predictions: Any,
+    *,
+    n_classes: int,
+    sample_weight: Any = None,
     ignore_index: int | None = None,
-) -> Vector:  # fmt: skip
+) -> Vector:
     """Count, or sum the weights of, the samples of every label (row) and prediction (column).
 
     Parameters
@@ -278,8 +282,14 @@ def _pooled(labels: Vector, names: list[str], at_most: Any) -> tuple[Vector, lis
     """Where every class goes, and the names: of too many classes, the rarer ones are one."""
     if isinstance(at_most, bool) or not isinstance(at_most, int | np.integer) or at_most < 2:
         raise OptionError(
-            f"`max_classes` must be an integer of at least 2. Got {at_most!r}. "
-            f"Pass for example max_classes=50."
+            argument="max_classes",
+            rule="must be an integer of at least 2",
+            got=f"{at_most!r}",
+            remedy=[
+                "Pass for example ",
+                Setting("max_classes", 50),
+                ".",
+            ],
         )
     n_classes = len(names)
     if n_classes <= at_most:

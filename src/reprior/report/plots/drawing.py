@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import OptionError, require
+from reprior.exceptions import OptionError, Setting, require
 
 __all__ = [
     "AFTER",
@@ -22,7 +22,7 @@ __all__ = [
     "class_names",
     "groups",
     "words",
-]  # fmt: skip
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -39,10 +39,17 @@ LEGEND_ABOVE = {"loc": "lower right", "bbox_to_anchor": (1, 1), "frameon": False
 
 #: Short names of options, which would stand beside the defaults' long ones.
 _ALIASES = {
-    "c": "color", "lw": "linewidth", "ls": "linestyle", "ds": "drawstyle", "ms": "markersize",
-    "mec": "markeredgecolor", "mew": "markeredgewidth", "mfc": "markerfacecolor",
-    "ec": "edgecolor", "fc": "facecolor",
-}  # fmt: skip
+    "c": "color",
+    "lw": "linewidth",
+    "ls": "linestyle",
+    "ds": "drawstyle",
+    "ms": "markersize",
+    "mec": "markeredgecolor",
+    "mew": "markeredgewidth",
+    "mfc": "markerfacecolor",
+    "ec": "edgecolor",
+    "fc": "facecolor",
+}
 
 
 def axes(ax: Any, n: int = 1, *, figsize: tuple[float, float] | None = None) -> list[Any]:
@@ -55,8 +62,10 @@ def axes(ax: Any, n: int = 1, *, figsize: tuple[float, float] | None = None) -> 
     if len(given) != n or not all(hasattr(one, "plot") for one in given):
         what = "axes of matplotlib" if n == 1 else f"{n} axes of matplotlib"
         raise OptionError(
-            f"`ax` must be {what}, or None. Got {_described(given, ax)}. "
-            f"Pass what matplotlib.pyplot.subplots(1, {n}) gives, or leave it out."
+            argument="ax",
+            rule=f"must be {what}, or None",
+            got=f"{_described(given, ax)}",
+            remedy=f"Pass what matplotlib.pyplot.subplots(1, {n}) gives, or leave it out.",
         )
     return given
 
@@ -82,8 +91,10 @@ def artist_options(name: str, given: Any, **defaults: Any) -> dict[str, Any]:
         return defaults
     if not isinstance(given, Mapping):
         raise OptionError(
-            f"`{name}` must be a dictionary of options for matplotlib. Got {given!r}. "
-            f"Pass for example {name}={{'color': 'black'}}."
+            argument=name,
+            rule="must be a dictionary of options for matplotlib",
+            got=repr(given),
+            remedy=["Pass for example ", Setting(name, {"color": "black"}), "."],
         )
     return {**defaults, **{_ALIASES.get(str(key), str(key)): value for key, value in given.items()}}
 
@@ -101,8 +112,10 @@ def class_names(classes: Any, n_classes: int) -> list[str]:
     names = [str(name) for name in classes]
     if len(names) != n_classes:
         raise OptionError(
-            f"`classes` must name the {n_classes} classes. Got {len(names)} names. "
-            f"Pass one name per class, in the order of the scores."
+            argument="classes",
+            rule=f"must name the {n_classes} classes",
+            got=f"{len(names)} names",
+            remedy="Pass one name per class, in the order of the scores.",
         )
     # A dollar would begin a formula in matplotlib's texts.
     return [name.replace("$", r"\$") for name in names]

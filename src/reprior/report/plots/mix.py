@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError
 from reprior.report.plots.drawing import (
     AFTER,
     BEFORE,
@@ -111,8 +111,15 @@ class PriorDisplay:
         if (scores is None) != (labels is None):
             missing, there = ("scores", "labels") if scores is None else ("labels", "scores")
             raise OptionError(
-                f"`scores` and `labels` must be given together. Got no {missing}. "
-                f"Pass both, or leave out the {there}."
+                [
+                    Argument("scores"),
+                    " and ",
+                    Argument("labels"),
+                    (
+                        f" must be given together. Got no {missing}. Pass both, or leave out the "
+                        f"{there}."
+                    ),
+                ],
             )
         calibrator.as_affine()  # refuses one that is not fitted
         pair = None
@@ -228,7 +235,7 @@ class PriorDisplay:
             rank - np.array([run.size for run in runs]) / 2 + 0.5,
             [share[run].mean() for run in runs],
             **{"markersize": 4, **looks},
-        )  # fmt: skip
+        )
         self.ax_.set(
             xlabel=f"rank in the {next(iter(self.shares))}, means of {len(runs)} groups",
             ylabel="share of a class",

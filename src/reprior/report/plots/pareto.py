@@ -221,7 +221,13 @@ class ParetoDisplay:
 
     def _point(self, where: Point, colour: str, label: str) -> Any:
         (point,) = self.ax_.plot(
-            *where, "o", markerfacecolor="white", markeredgecolor=colour, markeredgewidth=2,
-            markersize=8, label=label, zorder=3,
-        )  # fmt: skip
+            *where,
+            "o",
+            markerfacecolor="white",
+            markeredgecolor=colour,
+            markeredgewidth=2,
+            markersize=8,
+            label=label,
+            zorder=3,
+        )
         return point

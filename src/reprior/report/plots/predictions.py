@@ -40,11 +40,14 @@ class Judged:
         """Class counts before and after."""
         before, after = (
             ClassCounts.from_predictions(
-                self.labels, predictions, n_classes=self.n_classes,
-                sample_weight=self.weight, ignore_index=self.ignore_index,
+                self.labels,
+                predictions,
+                n_classes=self.n_classes,
+                sample_weight=self.weight,
+                ignore_index=self.ignore_index,
             )
             for predictions in (self.before, self.after)
-        )  # fmt: skip
+        )
         return before, after
 
 
@@ -80,8 +83,10 @@ def profile_of(calibrator: PosteriorCalibrator, instead: str) -> StrengthProfile
     profile: StrengthProfile | None = getattr(calibrator, "profile_", None)
     if profile is None:
         raise OptionError(
-            f"`calibrator` must have the profile of its tuning data. Got {calibrator!r} without "
-            f"one: it was loaded, retargeted or never fitted. {instead}"
+            argument="calibrator",
+            rule="must have the profile of its tuning data",
+            got=f"{calibrator!r} without one: it was loaded, retargeted or never fitted",
+            remedy=f"{instead}",
         )
     return profile
 

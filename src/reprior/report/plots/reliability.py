@@ -88,12 +88,17 @@ class ReliabilityDisplay:
         posteriors = {"before": seen.posterior_before, "after": seen.posterior_after}
         curves = {
             name: reliability_curve(
-                posterior, seen.labels, kind="probs", class_axis=seen.class_axis,
-                ignore_index=seen.ignore_index, sample_weight=seen.weight,
-                n_bins=n_bins, binning=binning,
+                posterior,
+                seen.labels,
+                kind="probs",
+                class_axis=seen.class_axis,
+                ignore_index=seen.ignore_index,
+                sample_weight=seen.weight,
+                n_bins=n_bins,
+                binning=binning,
             )
             for name, posterior in posteriors.items()
-        }  # fmt: skip
+        }
         return cls(curves=curves).plot(ax=ax, line_kw=line_kw, marker_kw=marker_kw)
 
     @classmethod
@@ -149,9 +154,15 @@ class ReliabilityDisplay:
             As for :meth:`plot`.
         """
         curve = reliability_curve(
-            scores, labels, kind=kind, class_axis=class_axis, ignore_index=ignore_index,
-            sample_weight=sample_weight, n_bins=n_bins, binning=binning,
-        )  # fmt: skip
+            scores,
+            labels,
+            kind=kind,
+            class_axis=class_axis,
+            ignore_index=ignore_index,
+            sample_weight=sample_weight,
+            n_bins=n_bins,
+            binning=binning,
+        )
         return cls(curves={name: curve}).plot(ax=ax, line_kw=line_kw, marker_kw=marker_kw)
 
     def plot(
@@ -179,8 +190,10 @@ class ReliabilityDisplay:
         """
         if not self.curves:
             raise OptionError(
-                "`curves` must hold at least one curve. Got none. "
-                "Use ReliabilityDisplay.from_calibrator or from_predictions."
+                argument="curves",
+                rule="must hold at least one curve",
+                got="none",
+                remedy="Use ReliabilityDisplay.from_calibrator or from_predictions.",
             )
         (self.ax_,) = axes(ax, figsize=(5.2, 4.8))
         self.figure_ = self.ax_.figure

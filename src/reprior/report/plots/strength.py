@@ -223,9 +223,14 @@ class StrengthCurveDisplay:
             )
         if self.value is not None:
             (self.best_point_,) = self.ax_.plot(
-                self.strength, self.value, "o", markerfacecolor="white",
-                markeredgecolor=self.best_line_.get_color(), markeredgewidth=1.8, zorder=3,
-            )  # fmt: skip
+                self.strength,
+                self.value,
+                "o",
+                markerfacecolor="white",
+                markeredgecolor=self.best_line_.get_color(),
+                markeredgewidth=1.8,
+                zorder=3,
+            )
 
 
 def _digits(width: float) -> int:
@@ -240,8 +245,10 @@ def find_metrics(
     several = [metrics] if isinstance(metrics, str | CountMetric) else list(metrics)
     if not several:
         raise OptionError(
-            "`metrics` must name at least one metric. Got none. "
-            "Pass for example metrics=['balanced_accuracy', 'accuracy']."
+            argument="metrics",
+            rule="must name at least one metric",
+            got="none",
+            remedy="Pass for example metrics=['balanced_accuracy', 'accuracy'].",
         )
     names = None if classes is None else [str(name) for name in classes]
     return [find_metric(one, n_classes=profile.n_classes, classes=names) for one in several]
