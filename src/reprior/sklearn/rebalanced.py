@@ -18,11 +18,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
-from reprior._warnings import warn
+from reprior._warnings import collect_warnings, warn
 from reprior.calibrator.encoding import cost_array
 from reprior.calibrator.options import check_options, is_log_loss
 from reprior.core.checks import check_choice
-from reprior.exceptions import Argument, Element, Setting
+from reprior.exceptions import Argument, Element, Setting, Text
 from reprior.sklearn.cross_validation import (
     KIND_OF,
     OutOfFold,
@@ -472,7 +472,7 @@ def rehearse(options: Any, classes: Vector) -> None:
         calibrator.fit(np.broadcast_to(np.float32(0), (n, n)), plain(classes))
 
 
-UNFITTED_PROBABILITIES = [
+UNFITTED_PROBABILITIES: Text = [
     "The class mix is estimated from the model's probabilities as they are: where these are too "
     "sure, it is too extreme. Pass ",
     Setting("separate", True),
@@ -506,7 +506,11 @@ def for_batch(
             hint="Or pass one probability per class.",
         )
     if isinstance(target_prior, str) and target_prior == "estimate":
-        target_prior = _estimated(calibrator, scores)
+        collected: list[rp.RepriorWarning] = []
+        with collect_warnings(collected):
+            target_prior = _estimated(calibrator, scores)
+        for each in collected:
+            warn(each)
     elif isinstance(target_prior, dict):
         names = plain(np.array(list(target_prior)))
         target_prior = dict(zip(names.tolist(), target_prior.values(), strict=True))
