@@ -66,7 +66,7 @@ class Tuning:
         found = find_metric(self.metric, n_classes=self.prior.size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rp.RepriorWarning)
-            return best_widened(profile_of, self.bounds, found, (), stacklevel=1)[1]
+            return best_widened(profile_of, self.bounds, found, ())[1]
 
     def chosen(self, rule: str) -> Best:
         """What a rule of selection makes of it."""

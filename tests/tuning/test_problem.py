@@ -109,7 +109,7 @@ def profiles_of(margins, labels):
 
 def test_a_best_inside_the_bounds_needs_one_profile():
     profile_of, seen = profiles_of([1.0, 4.0], [1, 0])
-    best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
     assert seen == [(0.0, 2.0)]
     assert best == profile.best("accuracy")
     assert best.value == 1.0
@@ -118,7 +118,7 @@ def test_a_best_inside_the_bounds_needs_one_profile():
 def test_the_bound_is_doubled_until_the_best_lies_inside():
     profile_of, seen = profiles_of([4.0, 7.0, 5.0], [1, 0, 1])
     with pytest.warns(rp.RepriorWarning) as caught:
-        best, profile = best_widened(profile_of, (0.0, 1.0), ACCURACY, [], stacklevel=1)
+        best, profile = best_widened(profile_of, (0.0, 1.0), ACCURACY, [])
     assert seen == [(0.0, 1.0), (0.0, 2.0), (0.0, 4.0)]
     assert profile.bounds == (0.0, 4.0)
     assert best.value == 1.0
@@ -134,7 +134,7 @@ def test_a_best_at_the_bound_alone_is_followed_be_it_perfect():
     profile_of, _ = profiles_of([2 * np.log(4)] * 2 + [50.0], [1, 1, 0])
     assert profile_of((0.0, 2.0)).best("accuracy").interval == (2.0, 2.0)
     with pytest.warns(rp.RepriorWarning, match="at the upper bound 2"):
-        best, _ = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+        best, _ = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
     assert best.interval == (2.0, 4.0)
     assert best.value == 1.0
 
@@ -144,7 +144,7 @@ def test_a_best_near_the_bound_is_followed_too():
     margins = np.log(4.0) * np.array([1.8, 2.6, 2.7, 1.95, 3.0])
     profile_of, seen = profiles_of([*margins, 9.0], [1, 1, 1, 0, 0, 0])
     with pytest.warns(rp.RepriorWarning) as caught:
-        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
     assert seen == [(0.0, 2.0), (0.0, 4.0)]
     assert best == profile.best("accuracy")
     assert best.strength > 2.6
@@ -156,7 +156,7 @@ def test_a_best_near_the_bound_is_followed_too():
 def test_where_there_is_nothing_better_further_up_the_bounds_stay_without_a_word():
     margins = np.log(4.0) * np.array([1.8, 1.8, 1.9, 7.0, 0.5])
     profile_of, seen = profiles_of(margins, [1, 1, 0, 0, 0])
-    best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+    best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
     assert best == profile.best("accuracy")
     assert (seen, profile.bounds) == ([(0.0, 2.0), (0.0, 4.0)], (0.0, 2.0))
     with pytest.warns(rp.RepriorWarning, match="lies near the upper bound 2, and"):
@@ -177,7 +177,7 @@ def test_models_that_are_three_times_too_sure(seed):
 def test_it_ends_at_8_and_asks_about_the_prior():
     profile_of, seen = profiles_of([9.0, 50.0, 60.0], [1, 0, 1])
     with pytest.warns(rp.RepriorWarning) as caught:
-        best, _ = best_widened(profile_of, (0.0, 3.0), ACCURACY, [], stacklevel=1)
+        best, _ = best_widened(profile_of, (0.0, 3.0), ACCURACY, [])
     assert seen == [(0.0, 3.0), (0.0, 6.0), (0.0, 8.0)]
     assert "`source_prior` is not what the model was trained on" in str(caught[-1].message)
     assert best.interval[1] == 8.0
@@ -186,10 +186,10 @@ def test_it_ends_at_8_and_asks_about_the_prior():
 def test_a_best_just_before_8_is_taken_as_it_is():
     margins = np.log(4.0) * np.array([7.0, 7.5, 1.0])
     profile_of, seen = profiles_of(margins, [1, 0, 0])
-    best, _ = best_widened(profile_of, (0.0, 8.0), ACCURACY, [], stacklevel=1)
+    best, _ = best_widened(profile_of, (0.0, 8.0), ACCURACY, [])
     assert (best.interval[0], seen) == (0.0, [(0.0, 8.0)])
     profile_of, seen = profiles_of([*margins, margins[0]], [1, 0, 0, 1])
-    best, _ = best_widened(profile_of, (0.0, 8.0), ACCURACY, [], stacklevel=1)
+    best, _ = best_widened(profile_of, (0.0, 8.0), ACCURACY, [])
     assert best.interval == pytest.approx((7.0, 7.5))
     assert seen == [(0.0, 8.0)]
 
@@ -197,14 +197,14 @@ def test_a_best_just_before_8_is_taken_as_it_is():
 def test_where_nothing_changes_the_bounds_stay_as_given():
     profile_of, _ = profiles_of([50.0, 50.0], [0, 1])
     with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 8 changes accuracy"):
-        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], stacklevel=1)
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
     assert (best.interval, profile.bounds) == ((0.0, 2.0), (0.0, 2.0))
 
 
 def test_a_bound_below_0_jumps_to_the_widest():
     profile_of, seen = profiles_of([1.0, 4.0], [1, 0])
     with pytest.warns(rp.RepriorWarning, match="searching up to 8"):
-        best_widened(profile_of, (-2.0, -1.0), ACCURACY, [], stacklevel=1)
+        best_widened(profile_of, (-2.0, -1.0), ACCURACY, [])
     assert seen[-1] == (-2.0, 8.0)
 
 
@@ -212,7 +212,7 @@ def test_constraints_are_kept_while_widening():
     profile_of, _ = profiles_of([4.0, 4.2, 5.0], [1, 0, 1])
     rule = Constraint.parse("recall[0] >= 0.9")
     with pytest.warns(rp.RepriorWarning):
-        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule])
     assert profile.evaluate("recall[0]", best.strength) == 1.0
 
 
@@ -220,7 +220,7 @@ def test_what_no_strength_allows_is_looked_for_further_up():
     profile_of, seen = profiles_of([4.0, 1.0, 9.0], [1, 1, 0])  # class 1 wins the first from 2.9 on
     rule = Constraint.parse("recall[1] >= 1").resolved(n_classes=2)
     with pytest.warns(rp.RepriorWarning) as caught:
-        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
+        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule])
     assert seen == [(0.0, 2.0), (0.0, 4.0)]
     assert best.strength > 4.0 / np.log(4.0)
     assert profile.evaluate("recall[1]", best.strength) == 1.0
@@ -233,7 +233,7 @@ def test_what_nothing_allows_is_refused_with_the_nearest():
     profile_of, seen = profiles_of([100.0, 1.0], [1, 1])
     rule = Constraint.parse("recall[1] >= 1").resolved(n_classes=2)
     with pytest.raises(rp.InfeasibleError) as caught:
-        best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule], stacklevel=1)
+        best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule])
     assert seen[-1] == (0.0, 8.0)
     assert caught.value.shortfall == 0.5
 
@@ -242,7 +242,7 @@ def test_the_largest_value_is_the_metrics_own():
     double = rp.CountMetric("double_recall", gain=2, support=1, average="labelled")
     profile_of, seen = profiles_of([1.0, 1.2, 1.4], [1, 1, 1])
     with pytest.warns(rp.RepriorWarning, match=r"upper bound 0.8"):
-        best, _ = best_widened(profile_of, (0.0, 0.8), double, [], stacklevel=1)
+        best, _ = best_widened(profile_of, (0.0, 0.8), double, [])
     assert best.value == 2.0
     assert len(seen) == 2
 

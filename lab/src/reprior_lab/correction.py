@@ -285,7 +285,7 @@ def _best(
     """The best strength, and the bounds within which it was found."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _SAID_BY_THE_STRENGTH, RepriorWarning)
-        best, profile = best_widened(profile_of, bounds, metric, (), stacklevel=3)
+        best, profile = best_widened(profile_of, bounds, metric, ())
     return best.strength, profile.bounds
 
 

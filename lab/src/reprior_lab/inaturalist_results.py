@@ -272,7 +272,7 @@ def _corrected(
         warnings.filterwarnings("ignore", "The best strength l|No strength from", RepriorWarning)
         folds = correct_folds(scores, labels, prior, n_folds=N_FOLDS, seed=seed, metric=METRIC)
         metric = COUNT_METRICS[METRIC]
-        best, profile = best_widened(profile_of, BOUNDS, metric, (), stacklevel=2)
+        best, profile = best_widened(profile_of, BOUNDS, metric, ())
     top = min(TOP, profile.n_classes)
     curve = top_k_curve(scores, labels, source_prior=prior, k=top, bounds=profile.bounds)
     found = Corrected(

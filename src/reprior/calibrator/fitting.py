@@ -86,8 +86,8 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
     """
     if problem.log_loss:
         found = _by_log_loss(problem, source)
-        problem.warn_of_absent(found.profile, stacklevel=stacklevel + 1)
-        problem.warn_of_ruled_out(found.profile, stacklevel=stacklevel + 1)
+        problem.warn_of_absent(found.profile)
+        problem.warn_of_ruled_out(found.profile)
         return found
     best, profile = _searched(problem, source, widen, stacklevel + 2)
     found = _decisions(problem, source, best, profile)
@@ -110,8 +110,8 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
         found = replace(found, probability=fitted, log_loss=loss)
     elif problem.temperature == "fit":
         found = _with_temperature(problem, source, found)
-    problem.warn_of_absent(profile, stacklevel=stacklevel + 1)
-    problem.warn_of_ruled_out(profile, stacklevel=stacklevel + 1)
+    problem.warn_of_absent(profile)
+    problem.warn_of_ruled_out(profile)
     low, high = found.interval
     return replace(found, interval=(shown_bound(low), high))
 
@@ -121,9 +121,7 @@ def _searched(
 ) -> tuple[Best, StrengthProfile]:
     """The strength that the rule chooses, and the profile it was chosen from."""
     try:
-        best, profile = problem.search(
-            partial(_profiled, source), widen=widen, stacklevel=stacklevel
-        )
+        best, profile = problem.search(partial(_profiled, source), widen=widen)
     except InfeasibleError as error:
         if problem.tune != "per_class":
             raise

@@ -323,7 +323,7 @@ class Tuner:
     def warn(self, profile: Any) -> None:
         """Warn of classes without labels, likely probabilities, and binned switches."""
         if profile is not None:
-            self.problem.warn_of_absent(profile, stacklevel=3)
+            self.problem.warn_of_absent(profile)
         if self.stream.looks_like_probabilities:
             warn_of_probabilities()
         if getattr(profile, "resolution", None) is not None:

@@ -6,15 +6,15 @@ search goes on with wider bounds.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.core.prior import slopes
-from reprior.exceptions import InfeasibleError, RepriorWarning
+from reprior.exceptions import Argument, InfeasibleError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.constants import WIDEST_BOUND, shown_bound
 from reprior.profile.objective import Best, Constraint, SubjectTo
@@ -42,15 +42,13 @@ def best_widened(
     bounds: tuple[float, float],
     metric: CountMetric,
     constraints: SubjectTo,
-    *,
-    stacklevel: int,
 ) -> tuple[Best, StrengthProfile]:
     """Profile within ``bounds``, and again with the upper bound doubled while the best is near it.
 
     So it is while no strength satisfies the constraints. The lower bound stays. Each doubling is
     said in a warning, but for one that finds nothing better than a best near the bound: that is
     kept. Where no strength up to the cap changes the metric, the result is that of the bounds as
-    given. ``stacklevel`` is how many frames up from here the user's call is.
+    given.
     """
     low, high = bounds
     profile = profile_of((low, high))
@@ -88,7 +86,7 @@ def best_widened(
         sentences = [f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}."]
         best, profile = narrow
     for sentence in sentences:
-        warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
+        warn(sentence)
     return best, profile
 
 
@@ -110,8 +108,6 @@ def best_within(
     profile: StrengthProfile,
     metric: CountMetric,
     constraints: Sequence[Constraint],
-    *,
-    stacklevel: int,
 ) -> Best:
     """The best within the profile's bounds; a warning where it lies at the upper one.
 
@@ -123,11 +119,14 @@ def best_within(
         what = f"The best strength lies {where} the upper bound {high:g}"
         if best.interval == (low, high):
             what = f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}"
-        warnings.warn(
-            f"{what}, and the scores cannot be read again to look further up. Pass wider "
-            f"`bounds`, or `again` to read them anew.",
-            RepriorWarning,
-            stacklevel=stacklevel + 1,
+        warn(
+            [
+                f"{what}, and the scores cannot be read again to look further up. Pass wider ",
+                Argument("bounds"),
+                ", or ",
+                Argument("again"),
+                " to read them anew.",
+            ]
         )
     return best
 
@@ -182,49 +181,44 @@ class Problem:
         finite = w[np.isfinite(w)]
         return bool((finite[1:] == finite[:-1]).all())
 
-    def search(
-        self, profile_of: ProfileOf, *, widen: bool = True, stacklevel: int = 2
-    ) -> tuple[Best, StrengthProfile]:
+    def search(self, profile_of: ProfileOf, *, widen: bool = True) -> tuple[Best, StrengthProfile]:
         """Profile within the bounds, and wider where the best lies at the upper one.
 
-        Without ``widen`` that is only said. ``stacklevel`` is how many frames up the user's call
-        is, which the warnings name: 2 from the function that the user calls.
+        Without ``widen`` that is only said.
         """
         if not self.flat:
-            level = stacklevel + 1
             if widen:
-                return best_widened(
-                    profile_of, self.bounds, self.metric, self.constraints, stacklevel=level
-                )
+                return best_widened(profile_of, self.bounds, self.metric, self.constraints)
             profile = profile_of(self.bounds)
-            return best_within(profile, self.metric, self.constraints, stacklevel=level), profile
+            return best_within(profile, self.metric, self.constraints), profile
         profile = profile_of(self.bounds)
         best = profile.best(self.metric, subject_to=self.constraints)
         if self.tune == "strength":
-            _say("The target prior is the source prior, as far as the classes in play go: no "
-                 "strength changes a decision.", stacklevel)  # fmt: skip
+            warn(
+                "The target prior is the source prior, as far as the classes in play go: no "
+                "strength changes a decision."
+            )
         return replace(best, strength=1.0, interval=self.bounds), profile
 
-    def warn_of_absent(self, profile: StrengthProfile, *, stacklevel: int = 2) -> None:
-        """Say which classes have no labels. ``stacklevel`` is as for :meth:`search`."""
+    def warn_of_absent(self, profile: StrengthProfile) -> None:
+        """Say which classes have no labels."""
         absent = self.classes[~profile.baseline.labelled & (self.target_prior > 0)].tolist()
         if absent:
             few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
-            _say(f"{len(absent)} of {self.classes.size} classes have no tuning labels: {few}. "
-                 f"The metric says nothing about them.", stacklevel)  # fmt: skip
+            warn(
+                f"{len(absent)} of {self.classes.size} classes have no tuning labels: {few}. "
+                f"The metric says nothing about them."
+            )
 
-    def warn_of_ruled_out(self, profile: StrengthProfile, *, stacklevel: int = 2) -> None:
-        """Say whose samples were left out. ``stacklevel`` is as for :meth:`search`."""
+    def warn_of_ruled_out(self, profile: StrengthProfile) -> None:
+        """Say whose samples were left out."""
         number = profile.n_ruled_out
         if number.any():
             each = [f"{n} of class {name!r}" for n, name in zip(number, self.classes.tolist(),
                     strict=True) if n]  # fmt: skip
             few = ", ".join(each[:5]) + (", …" if len(each) > 5 else "")
-            _say(f"{number.sum()} of {number.sum() + profile.n_samples} tuning samples are left "
-                 f"out: {few}. `target_prior` 0 rules the class out, and no prediction could be "
-                 f"right for them.", stacklevel)  # fmt: skip
-
-
-def _say(sentence: str, stacklevel: int) -> None:
-    # Two frames are in between: this one, and the method of Problem.
-    warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 2)
+            warn(
+                f"{number.sum()} of {number.sum() + profile.n_samples} tuning samples are left "
+                f"out: {few}. `target_prior` 0 rules the class out, and no prediction could be "
+                f"right for them."
+            )

@@ -341,7 +341,7 @@ def _best(profile: Callable[[Bounds], StrengthProfile], constraints: Sequence[st
         # An effective prior may be all but uniform: then only extreme strengths change anything,
         # and the strength that is kept says so. Classes absent from a part are in its notes.
         warnings.simplefilter("ignore", RepriorWarning)
-        best, _ = best_widened(profile, BOUNDS, metric, constraints, stacklevel=2)
+        best, _ = best_widened(profile, BOUNDS, metric, constraints)
     return float(best.strength)
 
 
