@@ -16,7 +16,7 @@ from reprior.core.prior import slopes
 from reprior.metrics import evaluate
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.objective import Best
-from reprior.profile.reading import read
+from reprior.profile.samples import Priors, Samples
 from reprior.tuning.per_class import tune_per_class
 from reprior.tuning.problem import best_widened
 from reprior.tuning.selection import RULES, select
@@ -70,12 +70,9 @@ class Tuning:
 
     def chosen(self, rule: str) -> Best:
         """What a rule of selection makes of it."""
-        reading = read(
-            self.scores, self.labels, None, source_prior=self.prior, target_prior="uniform",
-            kind="log_probs", bounds=self.profile.bounds, class_axis=-1, ignore_index=None,
-            resolution=None,
-        )  # fmt: skip
-        return select(self.profile, self.metric, rule, reading=reading)
+        priors = Priors.of(self.prior, "uniform", self.profile.bounds)
+        samples = Samples.of(self.scores, self.labels, n_classes=self.prior.size, kind="log_probs")
+        return select(self.profile, self.metric, rule, samples=samples, priors=priors)
 
     def biases(self, shrinkage: Any) -> Any:
         """Of every class."""

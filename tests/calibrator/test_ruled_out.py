@@ -13,7 +13,7 @@ from tests import oracles
 import reprior as rp
 from reprior.profile.constants import AFTER_ZERO, SMALLEST_STRENGTH
 from reprior.profile.passes import Table, run_parts
-from reprior.profile.reading import read
+from reprior.profile.samples import Priors, Samples
 
 SOURCE = np.array([0.7, 0.2, 0.1])
 TARGET = [0.5, 0.5, 0.0]
@@ -234,11 +234,11 @@ def test_parts_of_a_pass_know_how_many_are_left_out(weighted):
     scores, labels = case(n=50)
     labels[:5] = 9
     weight = np.arange(50.0) if weighted else None
-    reading = read(
-        scores, labels, weight, source_prior=SOURCE, target_prior=TARGET, kind="logits",
-        bounds=(AFTER_ZERO, 2.0), class_axis=-1, ignore_index=9, resolution=None,
-    )  # fmt: skip
-    ((counts, sums, _),) = run_parts(reading.rows, reading.slopes, reading.bounds)
+    priors = Priors.of(SOURCE, TARGET, (AFTER_ZERO, 2.0))
+    samples = Samples.of(
+        scores, labels, weight, n_classes=priors.n_classes, ignore_index=9, excluded=priors.excluded
+    )
+    ((counts, sums, _),) = run_parts(samples, priors.slopes, priors.bounds)
     gone = labels == GONE
     assert counts[Table.SUPPORT, GONE] == gone.sum()
     assert counts[Table.SUPPORT].sum() == 45

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests import oracles
+from tests.tuning.shared import rows_of
 
 from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.objective import Constraint
-from reprior.profile.samples import Block
 from reprior.tuning.bias_search import Ascent, Columns, Goal
 
 UNIT = 0.75
@@ -44,7 +44,7 @@ class BiasCase:
     @property
     def data(self) -> Columns:
         labels = np.asarray(self.labels, np.int64)
-        return Columns(Block(np.asarray(self.scores), labels, self.weights))
+        return Columns(rows_of(np.asarray(self.scores), labels, self.weights))
 
     @property
     def n_classes(self) -> int:

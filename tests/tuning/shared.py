@@ -13,8 +13,7 @@ from hypothesis.extra import numpy as hnp
 from reprior.core.prior import slopes as slopes_of
 from reprior.profile.constants import AFTER_ZERO
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading
-from reprior.profile.samples import Samples
+from reprior.profile.samples import Priors, Samples
 
 ROUNDING = 1e-12
 """Values are means of ratios in float64 and 2**-50 fixed point: off by some 1e-15."""
@@ -105,6 +104,29 @@ def rows_of(scores: Any, labels: Any, weights: Any = None, **options: Any) -> Sa
     )
 
 
+def checked(
+    scores: Any,
+    labels: Any,
+    weights: Any = None,
+    *,
+    source_prior: Any,
+    target_prior: Any = "uniform",
+    bounds: tuple[float, float] = (0.0, 2.0),
+    **options: Any,
+) -> tuple[Samples, Priors]:
+    """Return samples and priors as ``from_scores`` makes them."""
+    priors = Priors.of(source_prior, target_prior, bounds)
+    samples = Samples.of(
+        scores,
+        labels,
+        weights,
+        n_classes=priors.n_classes,
+        excluded=priors.excluded,
+        **options,
+    )
+    return samples, priors
+
+
 def profile_of(
     scores: Any,
     labels: Any,
@@ -117,7 +139,7 @@ def profile_of(
     prior = np.full(len(slopes), 1 / len(slopes))
     rows = rows_of(np.asarray(scores), labels, weights)
     slopes = np.asarray(slopes, np.float64)
-    return StrengthProfile._of(Reading(rows, prior, prior, slopes, bounds, resolution))
+    return StrengthProfile.of(rows, Priors(prior, prior, slopes, bounds, resolution))
 
 
 def random_case(

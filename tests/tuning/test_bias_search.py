@@ -20,11 +20,10 @@ from tests.tuning.bias_cases import (
     random_biases,
     with_bias,
 )
-from tests.tuning.shared import assert_same_counts
+from tests.tuning.shared import assert_same_counts, rows_of
 
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.counts import ClassCounts
-from reprior.profile.samples import Block
 from reprior.tuning import bias_search
 from reprior.tuning.bias_search import (
     OUTSIDE,
@@ -197,7 +196,7 @@ def test_the_box_is_as_wide_as_a_share_of_the_leads(rng):
 def data_of(rng, n=600, k=37, *, weighted=False, dtype="f4"):
     weights = rng.uniform(0.5, 2.0, n) if weighted else None
     scores = rng.normal(size=(n, k)).astype(dtype)
-    return Columns(Block(scores, rng.integers(k, size=n), weights))
+    return Columns(rows_of(scores, rng.integers(k, size=n), weights))
 
 
 @pytest.mark.parametrize("k", [2, 15, 16, 17, 37])
@@ -218,7 +217,7 @@ def test_neighbouring_columns_are_read_once(rng, monkeypatch):
 
 def test_the_scores_of_the_caller_stay_as_they_are(rng):
     scores = rng.normal(size=(5, 3))
-    data = Columns(Block(scores, np.zeros(5, np.int64), None))
+    data = Columns(rows_of(scores, np.zeros(5, np.int64), None))
     assert np.shares_memory(data.rows, scores)
     assert scores.flags.writeable
     assert not data.rows.flags.writeable
@@ -229,7 +228,7 @@ def test_predictions_are_the_first_arg_max_of_scores_and_biases(rng):
     biases = np.array([0.0, -np.inf, 0.5, 0.25])
     want = (data.rows.astype(np.float64) + biases).argmax(axis=1)
     np.testing.assert_array_equal(data.predictions(biases), want)
-    level = Columns(Block(np.zeros((3, 4)), np.zeros(3, np.int64), None))
+    level = Columns(rows_of(np.zeros((3, 4)), np.zeros(3, np.int64), None))
     assert level.predictions(np.zeros(4)).tolist() == [0, 0, 0]
 
 
@@ -296,7 +295,7 @@ def test_places_are_those_of_sorted_rows_whatever_moves(either_kernel, case, mov
 
 @pytest.mark.usefixtures("either_kernel")
 def test_many_samples_and_a_class_out_of_play(rng):
-    data = Columns(Block(rng.normal(size=(700, 9)), rng.integers(9, size=700), None))
+    data = Columns(rows_of(rng.normal(size=(700, 9)), rng.integers(9, size=700), None))
     start = np.zeros(9)
     start[4] = -np.inf
     two = TopTwo(data, start)
@@ -377,7 +376,7 @@ def test_the_rank_along_a_line_is_the_metric_at_every_midpoint(case, k, metric):
 
 def test_the_outermost_intervals_end_somewhere():
     case_scores = np.array([[0.0, 1.0], [0.0, 3.0]])
-    data = Columns(Block(case_scores, np.array([0, 1]), None))
+    data = Columns(rows_of(case_scores, np.array([0, 1]), None))
     two = TopTwo(data, np.zeros(2))
     stretch = line_of(two, two.counts(), 1)
     assert (stretch.low, stretch.high) == (-3.0 - OUTSIDE, -1.0 + OUTSIDE)

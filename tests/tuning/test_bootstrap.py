@@ -148,7 +148,7 @@ def test_the_profile_is_that_of_the_samples(rng):
     for a, b in zip(found.profile.curve("macro_f1"), case.profile().curve("macro_f1"), strict=True):
         np.testing.assert_array_equal(a, b)
     assert isinstance(found.profile, StrengthProfile)
-    assert found.reading.bounds == (0.0, 2.0)
+    assert found.priors.bounds == (0.0, 2.0)
     assert found.replicates("macro_f1").strengths.shape == (GRID,)
 
 
@@ -262,8 +262,8 @@ def test_words(rng):
 
 def test_there_are_no_scores_to_ask_for(rng):
     bootstrap = bootstrap_profiles(blocks_of(random_case(rng, 60, 3)), n_replicates=20)
-    with pytest.raises(OptionError, match="`reading` must be asked of a bootstrap of samples"):
-        _ = bootstrap.reading
+    with pytest.raises(OptionError, match="`samples` must be asked of a bootstrap of samples"):
+        _ = bootstrap.samples
     with pytest.raises(OptionError, match="Got one of blocks, which are known by their profiles"):
         select(bootstrap, "accuracy", "balanced_log_loss")
     assert select(bootstrap.profile, "accuracy", "smooth").strength >= 0.0

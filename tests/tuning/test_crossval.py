@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 from tests.tuning.shared import ROUNDING, random_case
-from tests.tuning.test_resampling import reading_of
+from tests.tuning.test_resampling import arguments_of
 
 import reprior as rp
 from reprior.exceptions import OptionError
 from reprior.metrics import evaluate
-from reprior.profile.reading import read
+from reprior.profile.samples import Samples
 from reprior.tuning.crossval import (
     counted_images,
     cross_validate,
@@ -120,13 +120,13 @@ def test_folds_have_as_many_of_each_class_to_within_one(n_folds, seed):
 def test_groups_and_images_stay_together(rng):
     case = random_case(rng, 60, 3)
     groups = rng.integers(10, size=60)
-    folds = fold_numbers(reading_of(case), 3, groups, np.random.default_rng(0))
+    folds = fold_numbers(arguments_of(case)[0], 3, groups, np.random.default_rng(0))
     for group in range(10):
         assert np.unique(folds[groups == group]).size == 1
     scores, labels = rng.normal(size=(6, 4, 5, 3)), rng.integers(3, size=(6, 4, 5))
     found = cross_validate(scores, labels, source_prior=[0.6, 0.3, 0.1], cv=2)
     assert found.profile.n_samples == 120
-    dense = reading_of(type(case)(scores, labels, np.array([0.6, 0.3, 0.1]), case.target))
+    dense = arguments_of(type(case)(scores, labels, np.array([0.6, 0.3, 0.1]), case.target))[0]
     images = fold_numbers(dense, 3, None, np.random.default_rng(0))
     assert images.shape == labels.shape
     assert (images == images[:, :1, :1]).all()
@@ -173,22 +173,18 @@ def test_a_division_of_one_fold_has_nothing_to_tune_on(rng):
         nested(folds, METRIC, divisions=[0, 0])
 
 
-def reading(shape=(24,)):
+def samples(shape=(24,)):
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=shape)
-    scores = rng.normal(size=(*shape, 3))
-    return read(
-        scores, labels, None, source_prior=[0.5, 0.3, 0.2], target_prior="uniform", kind="logits",
-        bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
-    )  # fmt: skip
+    return Samples.of(rng.normal(size=(*shape, 3)), labels, n_classes=3)
 
 
 def folds(cv, shape=(24,)):
-    return folds_of(reading(shape), cv, np.random.default_rng(0))
+    return folds_of(samples(shape), cv, np.random.default_rng(0))
 
 
 def test_a_number_makes_stratified_folds():
-    found, labels = folds(4), reading().rows.labels
+    found, labels = folds(4), samples().labels
     for k in range(3):
         counts = np.bincount(found[labels == k], minlength=4)
         assert counts.max() - counts.min() <= 1
@@ -201,7 +197,7 @@ def test_folds_that_are_given_stay(given):
 
 def test_a_splitter_is_asked():
     splitter = StratifiedKFold(4)
-    found, labels = folds(splitter), reading().rows.labels
+    found, labels = folds(splitter), samples().labels
     for k, (_, test) in enumerate(splitter.split(np.zeros((24, 1)), labels)):
         assert (found[test] == k).all()
     np.testing.assert_array_equal(found, folds(list(splitter.split(np.zeros(24), labels))))
@@ -211,18 +207,18 @@ def test_images_stay_whole():
     found = folds([([1, 3], [0, 2]), ([0, 2], [1, 3])], (4, 2, 3))
     np.testing.assert_array_equal(found[:, 0, 0], [0, 1, 0, 1])
     assert (found == found[:, :1, :1]).all()
-    images = images_of(reading((4, 2, 3)))
+    images = images_of(samples((4, 2, 3)))
     assert images.shape == (4, 2, 3)
-    assert images_of(reading()) is None
-    np.testing.assert_array_equal(counted_images(reading((4, 2, 3))), np.repeat(range(4), 6))
-    assert counted_images(reading()) is None
+    assert images_of(samples()) is None
+    np.testing.assert_array_equal(counted_images(samples((4, 2, 3))), np.repeat(range(4), 6))
+    assert counted_images(samples()) is None
 
 
 def test_ignored_pixels_belong_to_no_image():
-    given = reading((3, 2, 2))
-    labels = given.rows.labels.copy()
+    given = samples((3, 2, 2))
+    labels = given.labels.copy()
     labels[1, 0, 1] = labels[2] = 255
-    marked = replace(given, rows=replace(given.rows, labels=labels, ignore_index=255))
+    marked = replace(given, labels=labels, ignore_index=255)
     np.testing.assert_array_equal(counted_images(marked), [0, 0, 0, 0, 1, 1, 1])
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests import oracles
 from tests.tuning.bias_cases import ROUNDING, arrays_only, random_biases
-from tests.tuning.shared import assert_same_counts, cases, random_case
+from tests.tuning.shared import assert_same_counts, cases, checked, random_case
 
 import reprior as rp
 from reprior.calibrator.encoding import read_terms
@@ -19,7 +19,6 @@ from reprior.metrics.count_metrics import find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.objective import Constraint
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import read
 from reprior.tuning import per_class
 from reprior.tuning.crossval import stratified_folds
 from reprior.tuning.per_class import (
@@ -388,26 +387,20 @@ def test_what_no_biases_satisfy_is_answered_with_the_nearest(rng):
 def test_names_of_classes_are_resolved_by_the_caller(rng):
     case = random_case(rng, 200, 3)
     names = ["road", "sky", "traffic light"]
-    reading = read(
-        case.scores, case.labels, None, source_prior=case.source, target_prior="uniform",
-        kind="logits", bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
-    )  # fmt: skip
+    given = checked(case.scores, case.labels, source_prior=case.source)
     rule = Constraint.parse("recall[traffic light] >= 0.8").resolved(n_classes=3, classes=names)
     metric = find_metric("accuracy", n_classes=3)
-    found = tune_biases(reading, 1.0, metric=metric, constraints=[rule])
+    found = tune_biases(*given, 1.0, metric=metric, constraints=[rule])
     assert value_at(case, "recall[2]", found.biases) >= 0.8 - ROUNDING
     assert found.strength == 1.0
 
 
 def test_folds_begin_where_the_rule_says(rng):
     case = random_case(rng, 300, 4)
-    reading = read(
-        case.scores, case.labels, None, source_prior=case.source, target_prior="uniform",
-        kind="logits", bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
-    )  # fmt: skip
+    given = checked(case.scores, case.labels, source_prior=case.source)
     metric = find_metric("accuracy", n_classes=4)
     raw, careful = (
-        tune_biases(reading, 1.0, metric=metric, rule=rule).validated for rule in ("max", "one_se")
+        tune_biases(*given, 1.0, metric=metric, rule=rule).validated for rule in ("max", "one_se")
     )
     folds = stratified_folds(case.labels, 5, np.random.default_rng(0))
     predicted = np.empty_like(case.labels)
@@ -461,12 +454,11 @@ def test_a_target_prior_of_0_keeps_its_class_out(rng):
 
 def test_at_strength_0_a_class_of_target_prior_0_does_not_move(rng):
     case = random_case(rng, 60, 3)
-    reading = read(
-        case.scores, case.labels, None, source_prior=case.source, target_prior=[0.5, 0.5, 0.0],
-        kind="logits", bounds=(0.0, 2.0), class_axis=-1, ignore_index=None, resolution=None,
-    )  # fmt: skip
+    given = checked(
+        case.scores, case.labels, source_prior=case.source, target_prior=[0.5, 0.5, 0.0]
+    )
     metric = find_metric("accuracy", n_classes=3)
-    found = tune_biases(reading, 0.0, metric=metric, shrinkage=0)
+    found = tune_biases(*given, 0.0, metric=metric, shrinkage=0)
     assert found.start.tolist() == [0.0, 0.0, 0.0]
     assert found.biases[2] == 0.0
 
@@ -628,13 +620,18 @@ def case(n=240, seed=0):
 def nested(logits, labels, folds, weight=None, ignore=None, **options):
     calibrator = rp.PosteriorCalibrator(PRIOR, tune="per_class", **options)
     problem = full_problem(calibrator, read_terms(calibrator, None))
-    reading = read(
-        logits, labels, weight, source_prior=PRIOR, target_prior=problem.target_prior,
-        kind="logits", bounds=BOUNDS, class_axis=-1, ignore_index=ignore, resolution=None,
-    )  # fmt: skip
-    profile = StrengthProfile._of(reading)
+    samples, priors = checked(
+        logits,
+        labels,
+        weight,
+        source_prior=PRIOR,
+        target_prior=problem.target_prior,
+        bounds=BOUNDS,
+        ignore_index=ignore,
+    )
+    profile = StrengthProfile.of(samples, priors)
     best = profile.best(problem.metric)
-    return nested_biases(reading, folds, problem, best=best, profile=profile)
+    return nested_biases(samples, priors, folds, problem, best=best, profile=profile)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

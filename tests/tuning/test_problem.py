@@ -160,7 +160,7 @@ def test_where_there_is_nothing_better_further_up_the_bounds_stay_without_a_word
     assert best == profile.best("accuracy")
     assert (seen, profile.bounds) == ([(0.0, 2.0), (0.0, 4.0)], (0.0, 2.0))
     with pytest.warns(rp.RepriorWarning, match="lies near the upper bound 2, and"):
-        best_within(profile_of((1.0, 2.0)), ACCURACY, [], stacklevel=1)
+        best_within(profile_of((1.0, 2.0)), ACCURACY, [])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -250,10 +250,10 @@ def test_the_largest_value_is_the_metrics_own():
 def test_scores_that_cannot_be_read_again_keep_their_bounds():
     profile_of, seen = profiles_of([0.5, 4.0, 7.0, 5.0], [1, 1, 0, 1])
     with pytest.warns(rp.RepriorWarning, match="lies at the upper bound 1, and the") as caught:
-        best = best_within(profile_of((0.0, 1.0)), ACCURACY, [], stacklevel=1)
+        best = best_within(profile_of((0.0, 1.0)), ACCURACY, [])
     assert caught[0].filename == __file__
     assert best.interval[1] == 1.0
     with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 0.25 changes accuracy, and"):
-        best_within(profile_of((0.0, 0.25)), ACCURACY, [], stacklevel=1)
-    assert best_within(profile_of((0.0, 4.5)), ACCURACY, [], stacklevel=1).value == 1.0
+        best_within(profile_of((0.0, 0.25)), ACCURACY, [])
+    assert best_within(profile_of((0.0, 4.5)), ACCURACY, []).value == 1.0
     assert seen == [(0.0, 1.0), (0.0, 0.25), (0.0, 4.5)]

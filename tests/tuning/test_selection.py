@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from tests.tuning.shared import Case, cases, profile_of, random_case
-from tests.tuning.test_resampling import reading_of
+from tests.tuning.test_resampling import arguments_of
 
 import reprior as rp
 from reprior.core.prior import slopes
@@ -35,6 +35,11 @@ from reprior.tuning.selection import (
 )
 
 METRIC = "balanced_accuracy"
+
+
+def named(given):
+    """Samples and priors as arguments of :func:`select`."""
+    return dict(zip(("samples", "priors"), given, strict=True))
 
 
 def bootstrap_of(case, **options):
@@ -146,16 +151,16 @@ def test_a_bootstrap_stands_for_its_profile(rng):
 
 def test_balanced_log_loss_is_within_the_bounds_of_the_profile(rng):
     case = random_case(rng, 150, 3)
-    want = log_loss_strength(reading_of(case))
-    narrow = reading_of(case, bounds=(0.0, 0.25))
+    want = log_loss_strength(*arguments_of(case))
+    narrow = arguments_of(case, bounds=(0.0, 0.25))
     for found in (
         select(bootstrap_of(case), METRIC, "balanced_log_loss"),
-        select(case.profile(), METRIC, "balanced_log_loss", reading=reading_of(case)),
-        select(case.profile(), METRIC, "balanced_log_loss", reading=narrow),
+        select(case.profile(), METRIC, "balanced_log_loss", **named(arguments_of(case))),
+        select(case.profile(), METRIC, "balanced_log_loss", **named(narrow)),
     ):
         assert found.strength == pytest.approx(want, abs=1e-9)
     profile = case.profile(bounds=(0.0, 0.25))
-    assert select(profile, METRIC, "balanced_log_loss", reading=narrow).strength == 0.25
+    assert select(profile, METRIC, "balanced_log_loss", **named(narrow)).strength == 0.25
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -209,15 +214,15 @@ def test_no_allowed_strength_is_nearer_than_the_one_that_is_taken(rng, metric, r
 def test_binned_profiles_are_chosen_from_on_their_grid(rng):
     case = random_case(rng, 4000, 3)
     exact, binned = case.profile(), case.profile(resolution=0.01)
-    reading = reading_of(case)
+    reading = arguments_of(case)
     for rule in ("max", "balanced_log_loss"):
-        found = select(binned, METRIC, rule, reading=reading)
+        found = select(binned, METRIC, rule, **named(reading))
         assert found.strength == pytest.approx(0.01 * round(found.strength / 0.01), abs=1e-12)
         assert found.value == pytest.approx(exact.evaluate(METRIC, found.strength))
         assert found.uncertainty > 0.0
-    assert select(exact, METRIC, "balanced_log_loss", reading=reading).uncertainty == 0.0
+    assert select(exact, METRIC, "balanced_log_loss", **named(reading)).uncertainty == 0.0
     odd = case.profile(resolution=0.3, bounds=(0.05, 0.1))  # no multiple of it within
-    assert 0.05 <= select(odd, METRIC, "balanced_log_loss", reading=reading).strength <= 0.1
+    assert 0.05 <= select(odd, METRIC, "balanced_log_loss", **named(reading)).strength <= 0.1
 
 
 def test_bins_make_rules_cautious_where_the_curve_is_steep(rng):
@@ -255,8 +260,8 @@ def test_a_curve_without_a_step_is_plausible_all_over():
         ("maximum", "`rule` must be one of 'max', 'smooth', 'bagged', 'one_se', 'shrunk', "),
         (
             "balanced_log_loss",
-            "`rule` 'balanced_log_loss' must have scores. Got a profile alone. Pass `reading`, or "
-            "StrengthBootstrap.from_scores(…).",
+            "`rule` 'balanced_log_loss' must have scores. Got a profile alone. Pass `samples` and "
+            "`priors`, or StrengthBootstrap.from_scores(…).",
         ),
     ],
 )
@@ -408,14 +413,14 @@ def least_log_loss(case, kept=slice(None)):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_it_is_the_minimum(rng, n_classes, weighted):
     case = random_case(rng, 300, n_classes, bounds=(-1.0, 4.0), weighted=weighted)
-    assert log_loss_strength(reading_of(case)) == pytest.approx(least_log_loss(case), abs=CLOSE)
+    assert log_loss_strength(*arguments_of(case)) == pytest.approx(least_log_loss(case), abs=CLOSE)
 
 
 def test_far_from_1_newton_needs_its_bracket(rng):
     # Scores that are much too sure: a strength of 1 is on a plain where Newton overshoots.
     case = random_case(rng, 200, 3, bounds=(0.0, 500.0))
     sure = Case(60 * case.scores, case.labels, case.source, case.target, case.bounds)
-    assert log_loss_strength(reading_of(sure)) == pytest.approx(least_log_loss(sure), rel=CLOSE)
+    assert log_loss_strength(*arguments_of(sure)) == pytest.approx(least_log_loss(sure), rel=CLOSE)
 
 
 def test_newton_that_leaves_its_bracket_gives_way_to_halves():
@@ -424,12 +429,12 @@ def test_newton_that_leaves_its_bracket_gives_way_to_halves():
     case = Case(
         scores, np.array([0, 1]), np.array([0.8, 0.2]), np.array([0.5, 0.5]), bounds=(0.0, 60.0)
     )
-    assert log_loss_strength(reading_of(case)) == pytest.approx(32 / np.log(4), rel=CLOSE)
+    assert log_loss_strength(*arguments_of(case)) == pytest.approx(32 / np.log(4), rel=CLOSE)
 
 
 @pytest.mark.parametrize("bounds, want", [((2.5, 3.0), 2.5), ((-3.0, -2.5), -2.5)])
 def test_it_stays_within_the_bounds(rng, bounds, want):
-    assert log_loss_strength(reading_of(random_case(rng, 200, 3, bounds=bounds))) == want
+    assert log_loss_strength(*arguments_of(random_case(rng, 200, 3, bounds=bounds))) == want
 
 
 def test_classes_out_of_play_and_impossible_labels_say_nothing(rng):
@@ -439,7 +444,7 @@ def test_classes_out_of_play_and_impossible_labels_say_nothing(rng):
     case.labels[0] = 3
     kept = np.flatnonzero(case.labels != 2)[1:]
     # The sample that is left out counts for the frequencies of its class all the same.
-    found = log_loss_strength(reading_of(case))
+    found = log_loss_strength(*arguments_of(case))
     assert found == pytest.approx(least_log_loss(case, kept), abs=CLOSE)
 
 
@@ -448,16 +453,16 @@ def test_samples_that_are_left_out(rng, monkeypatch):
     case = random_case(rng, 120, 3)
     half = Case(case.scores, case.labels.copy(), case.source, case.target)
     half.labels[30:] = 255
-    found = log_loss_strength(reading_of(half, ignore_index=255))
-    assert found == log_loss_strength(reading_of(case.rows(slice(0, 30))))
+    found = log_loss_strength(*arguments_of(half, ignore_index=255))
+    assert found == log_loss_strength(*arguments_of(case.rows(slice(0, 30))))
 
 
 def test_a_prior_of_the_labels_that_is_known(rng):
     case = random_case(rng, 300, 3, bounds=(-1.0, 4.0))
-    reading = reading_of(case)
+    reading = arguments_of(case)
     own = np.bincount(case.labels, minlength=3)
-    same = log_loss_strength(replace(reading, label_prior=own / own.sum()))
-    assert same == pytest.approx(log_loss_strength(reading), abs=CLOSE)
+    same = log_loss_strength(reading[0], replace(reading[1], label=own / own.sum()))
+    assert same == pytest.approx(log_loss_strength(*reading), abs=CLOSE)
     prior = np.array([0.2, 0.1, 0.7])
     weight = 1.0 / prior[case.labels]
     weighted = Case(case.scores, case.labels, case.source, case.target, case.bounds, weights=weight)
@@ -469,6 +474,6 @@ def test_a_prior_of_the_labels_that_is_known(rng):
         ),
         bounds=case.bounds, method="bounded", options={"xatol": 1e-10},
     ).x  # fmt: skip
-    found = log_loss_strength(replace(reading, label_prior=prior))
+    found = log_loss_strength(reading[0], replace(reading[1], label=prior))
     assert found == pytest.approx(known, abs=CLOSE)
     assert abs(found - same) > 1e-3

@@ -32,7 +32,7 @@ from reprior.profile.constants import (
 from reprior.profile.objective import Best
 from reprior.profile.profile import StrengthProfile
 from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.crossval import CrossValidation, cross_validate_reading, folds_of, images_of
+from reprior.tuning.crossval import CrossValidation, cross_validate_samples, folds_of, images_of
 from reprior.tuning.problem import Problem, _doubled
 from reprior.tuning.selection import CURVE_RULES, select
 from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
@@ -127,15 +127,18 @@ def _searched(
             raise
         return _nearest(problem, source, error, stacklevel + 1)
     if problem.selection != "max" and not problem.flat:
-        reading = None
+        samples = priors = None
         if problem.selection not in CURVE_RULES:
-            reading = replace(source.reading(profile.bounds), label_prior=problem.label_prior)
+            reading = source.reading(profile.bounds)
+            samples = reading.rows
+            priors = replace(reading.priors, label=problem.label_prior)
         best = select(
             profile,
             problem.metric,
             problem.selection,
             subject_to=problem.constraints,
-            reading=reading,
+            samples=samples,
+            priors=priors,
         )
         best = _inside(best, profile)
     return _above_zero(best, problem), profile
@@ -212,8 +215,10 @@ def _biases(
 ) -> PerClassBiases:
     from reprior.tuning.per_class import tune_biases
 
+    reading = source.reading(profile.bounds)
     return tune_biases(
-        source.reading(profile.bounds),
+        reading.rows,
+        reading.priors,
         best.strength,
         metric=problem.metric,
         constraints=problem.constraints,
@@ -228,24 +233,25 @@ def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[s
     if problem.cv is None and not problem.n_bootstrap:
         return known
     reading = source.reading(found.profile.bounds)
+    samples, priors = reading.rows, reading.priors
     if problem.cv is not None:
-        folds = folds_of(reading, problem.cv, np.random.default_rng(problem.seed))
+        folds = folds_of(samples, problem.cv, np.random.default_rng(problem.seed))
         with _named_fold():
             if problem.tune == "per_class":
                 value = replace(best, value=found.value)
                 from reprior.tuning.per_class import nested_biases
 
                 known["cross_validation"] = nested_biases(
-                    reading, folds, problem, best=value, profile=found.profile
+                    samples, priors, folds, problem, best=value, profile=found.profile
                 )
             else:
-                known["cross_validation"] = cross_validate_reading(
-                    reading, problem.metric, folds, rule=problem.selection,
+                known["cross_validation"] = cross_validate_samples(
+                    samples, priors, problem.metric, folds, rule=problem.selection,
                     subject_to=problem.constraints,
                 )  # fmt: skip
     if problem.n_bootstrap:
         bootstrap = StrengthBootstrap.of(
-            reading, groups=images_of(reading), n_replicates=problem.n_bootstrap,
+            samples, priors, groups=images_of(samples), n_replicates=problem.n_bootstrap,
             random_state=problem.seed,
         )  # fmt: skip
         known["uncertainty"] = _uncertainty(problem, bootstrap, best)

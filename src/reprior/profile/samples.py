@@ -389,6 +389,22 @@ class Samples:
         number = np.bincount(labels, minlength=self.n_classes)
         return number, np.bincount(labels, amounts, minlength=self.n_classes)
 
+    def counted(self) -> Samples:
+        """The samples that count as log-scores (n, K) on the host, of kind "logits"."""
+        block = self.read()
+        return Samples(
+            scores=to_numpy(block.scores),
+            labels=block.labels,
+            weights=block.weights,
+            kind="logits",
+            n_classes=self.n_classes,
+        )
+
+    def taken(self, index: Vector) -> Samples:
+        """Some of the samples, by their indices or one by one."""
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, scores=self.scores[index], labels=self.labels[index], weights=weights)
+
     def reweighted(self, weights: Vector) -> Samples:
         """The same samples with other weights, of the labels' shape."""
         return replace(self, weights=weights)

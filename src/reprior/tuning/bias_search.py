@@ -25,12 +25,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from reprior.core import kernels
-from reprior.core.arrays import to_numpy
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import EQUAL_VALUES, NARROWEST
 from reprior.profile.objective import Constraint, best_interval, middle
-from reprior.profile.samples import Block
+from reprior.profile.samples import Samples
 from reprior.profile.sweep import Steps, native_metric, sweep, value_of
 from reprior.profile.switches import Switches
 
@@ -61,12 +60,12 @@ CLASSES_AT_ONCE = 16
 
 
 class Columns:
-    """Log-scores without NaN or +inf, labels, and weights above 0 or None.
+    """Samples that are read by row and by column, as the kernels of the search take them.
 
     Parameters
     ----------
-    block : Block
-        What :meth:`reprior.profile.samples.Samples.read` gives.
+    samples : Samples
+        What :meth:`reprior.profile.samples.Samples.counted` gives.
 
     Attributes
     ----------
@@ -78,14 +77,15 @@ class Columns:
         A weight per sample.
     """
 
-    def __init__(self, block: Block) -> None:
-        rows = np.require(to_numpy(block.scores), requirements=["C", "A"]).view()
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        rows = np.require(samples.scores, requirements=["C", "A"]).view()
         rows.flags.writeable = False  # the caller's own
         self.rows = rows
-        self.labels = np.require(block.labels, np.int32, ["C", "A"])
+        self.labels = np.require(samples.labels, np.int32, ["C", "A"])
         self.weights: Vector | None = None
-        if block.weights is not None:
-            self.weights = np.require(block.weights, np.float64, ["C", "A"])
+        if samples.weights is not None:
+            self.weights = np.require(samples.weights, np.float64, ["C", "A"])
         self._first_column, self._columns = -CLASSES_AT_ONCE, rows[:0]
 
     @property
@@ -113,8 +113,7 @@ class Columns:
 
     def taken(self, index: Vector) -> Columns:
         """Some of the samples."""
-        weights = None if self.weights is None else self.weights[index]
-        return Columns(Block(self.rows[index], self.labels[index], weights))
+        return Columns(self.samples.taken(index))
 
     def counts(self, predictions: Vector) -> ClassCounts:
         """Class counts of these predictions."""

@@ -16,6 +16,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.core.ahead import read_ahead
+from reprior.core.checks import column_names
 from reprior.core.threads import in_threads
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
@@ -23,7 +24,7 @@ from reprior.profile.binning import BinnedSwitches
 from reprior.profile.merging import check_match, merged
 from reprior.profile.objective import check_within
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading, read
+from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import value_of
 from reprior.profile.switches import ClassEvents, Switches
 from reprior.tuning.resampling import SamplePaths, sample_paths
@@ -168,30 +169,43 @@ sample_weight
             np.asarray(array) if array_api_compat.is_dask_array(array) else array
             for array in (scores, labels, sample_weight)
         ]
-        reading = read(
-            *loaded, source_prior=source_prior, target_prior=target_prior, kind=kind,
-            bounds=bounds, class_axis=class_axis, ignore_index=ignore_index, resolution=None,
-        )  # fmt: skip
-        return cls.of(reading, groups=groups, n_replicates=n_replicates, random_state=random_state)
+        priors = Priors.of(source_prior, target_prior, bounds, classes=column_names(scores))
+        samples = Samples.of(
+            *loaded,
+            n_classes=priors.n_classes,
+            kind=kind,
+            class_axis=class_axis,
+            ignore_index=ignore_index,
+            excluded=priors.excluded,
+        )
+        return cls.of(
+            samples, priors, groups=groups, n_replicates=n_replicates, random_state=random_state
+        )
 
     @classmethod
     def of(
         cls,
-        reading: Reading,
+        samples: Samples,
+        priors: Priors,
         *,
         groups: Any = None,
         n_replicates: int = 1000,
         random_state: int | np.random.Generator = 0,
     ) -> StrengthBootstrap:
-        """The same for scores that were laid out before."""
+        """The same for samples that are checked."""
         n_replicates = _check_replicates(n_replicates)
-        paths = sample_paths(reading, groups)
+        paths = sample_paths(samples, priors, groups)
         return cls(paths, n_replicates=n_replicates, random_state=random_state)
 
     @property
-    def reading(self) -> Reading:
-        """The scores, labels, priors and bounds."""
-        return self._paths.reading
+    def samples(self) -> Samples:
+        """The samples that are drawn from."""
+        return self._paths.samples
+
+    @property
+    def priors(self) -> Priors:
+        """Their priors and bounds."""
+        return self._paths.priors
 
     def replicates(self, metric: str | CountMetric) -> Replicates:
         """What the metric does in every replicate; computed once."""
@@ -343,10 +357,10 @@ class _Blocks:
         return len(self.blocks)
 
     @property
-    def reading(self) -> NoReturn:
+    def samples(self) -> NoReturn:
         """There are no scores."""
         raise OptionError(
-            "`reading` must be asked of a bootstrap of samples. Got one of blocks, which are known "
+            "`samples` must be asked of a bootstrap of samples. Got one of blocks, which are known "
             "by their profiles alone. Make it with StrengthBootstrap.from_scores(…), or pass its "
             "`profile` to a rule that looks at the curve."
         )

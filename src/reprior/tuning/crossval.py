@@ -14,13 +14,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.arrays import to_numpy
+from reprior.core.checks import column_names
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import merged
 from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading, read
+from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import value_of
 from reprior.tuning.resampling import sample_paths
 from reprior.tuning.selection import select
@@ -29,7 +30,7 @@ __all__ = [
     "CrossValidation",
     "counted_images",
     "cross_validate",
-    "cross_validate_reading",
+    "cross_validate_samples",
     "fold_numbers",
     "folds_of",
     "has_classes",
@@ -268,37 +269,43 @@ sample_weight
     >>> found.baseline_score, found.score, found.best.value
     (0.68, 0.89, 0.91)
     """
-    reading = read(
-        scores, labels, sample_weight, source_prior=source_prior, target_prior=target_prior,
-        kind=kind, bounds=bounds, class_axis=class_axis, ignore_index=ignore_index,
-        resolution=None,
-    )  # fmt: skip
-    rng = np.random.default_rng(random_state)
-    return cross_validate_reading(
-        reading, metric, fold_numbers(reading, cv, groups, rng), rule=rule, subject_to=subject_to
+    priors = Priors.of(source_prior, target_prior, bounds, classes=column_names(scores))
+    samples = Samples.of(
+        scores,
+        labels,
+        sample_weight,
+        n_classes=priors.n_classes,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        excluded=priors.excluded,
     )
+    rng = np.random.default_rng(random_state)
+    folds = fold_numbers(samples, cv, groups, rng)
+    return cross_validate_samples(samples, priors, metric, folds, rule=rule, subject_to=subject_to)
 
 
-def cross_validate_reading(
-    reading: Reading,
+def cross_validate_samples(
+    samples: Samples,
+    priors: Priors,
     metric: str | CountMetric,
     fold_of: Vector,
     *,
     rule: str = "max",
     subject_to: SubjectTo = None,
 ) -> CrossValidation:
-    """The same for scores that were laid out before, and folds that were numbered."""
-    paths = sample_paths(reading, fold_of)
+    """The same for samples that are checked, and folds that are numbered."""
+    paths = sample_paths(samples, priors, fold_of)
     each = np.eye(paths.n_units, dtype=np.int64)
     return nested([paths.profile(own) for own in each], metric, rule=rule, subject_to=subject_to)
 
 
-def fold_numbers(reading: Reading, cv: Any, groups: Any, rng: np.random.Generator) -> Vector:
+def fold_numbers(samples: Samples, cv: Any, groups: Any, rng: np.random.Generator) -> Vector:
     """The fold of every sample, of the labels' shape.
 
     Parameters
     ----------
-    reading : Reading
+    samples : Samples
         Whose labels are divided.
     cv : int or integer array of the labels' shape
         How many folds, or the folds themselves.
@@ -307,7 +314,7 @@ def fold_numbers(reading: Reading, cv: Any, groups: Any, rng: np.random.Generato
     rng : numpy Generator
         Which goes where.
     """
-    labels = reading.rows.labels
+    labels = samples.labels
     if not isinstance(cv, int | np.integer) or isinstance(cv, bool):
         return _given_folds(cv, labels.shape)
     if groups is not None:
@@ -360,12 +367,12 @@ def _given_folds(cv: Any, shape: tuple[int, ...]) -> Vector:
     return given
 
 
-def folds_of(reading: Reading, cv: Any, rng: np.random.Generator) -> Vector:
+def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
     """The fold of every sample, of the labels' shape.
 
     Parameters
     ----------
-    reading : Reading
+    samples : Samples
         Whose labels are divided.
     cv : int, integer array of the labels' shape, splitter, or pairs of (train, test) indices
         How. Splitters (``cv.split(X, y)``) and pairs divide dense labels along their first axis.
@@ -375,26 +382,16 @@ def folds_of(reading: Reading, cv: Any, rng: np.random.Generator) -> Vector:
 
     Examples
     --------
-    >>> from reprior.profile.reading import read
-    >>> reading = read(
-    ...     np.eye(2)[[0, 1, 0, 1]],
-    ...     np.array([0, 1, 0, 1]),
-    ...     None,
-    ...     source_prior=[0.8, 0.2],
-    ...     target_prior="uniform",
-    ...     kind="probs",
-    ...     bounds=(0.0, 2.0),
-    ...     class_axis=-1,
-    ...     ignore_index=None,
-    ...     resolution=None,
+    >>> samples = Samples.of(
+    ...     np.eye(2)[[0, 1, 0, 1]], np.array([0, 1, 0, 1]), n_classes=2, kind="probs"
     ... )
-    >>> folds_of(reading, [([0, 1], [2, 3]), ([2, 3], [0, 1])], np.random.default_rng(0))
+    >>> folds_of(samples, [([0, 1], [2, 3]), ([2, 3], [0, 1])], np.random.default_rng(0))
     array([1, 1, 0, 0])
     """
     whole = isinstance(cv, int | np.integer)
     if whole or hasattr(cv, "__array__") or _are_numbers(cv):
-        return fold_numbers(reading, cv, None, rng)
-    labels = reading.rows.labels
+        return fold_numbers(samples, cv, None, rng)
+    labels = samples.labels
     n = labels.shape[0]
     pairs = cv
     if hasattr(cv, "split"):
@@ -416,17 +413,17 @@ def folds_of(reading: Reading, cv: Any, rng: np.random.Generator) -> Vector:
     return np.broadcast_to(found.reshape(-1, *(1,) * (labels.ndim - 1)), labels.shape)
 
 
-def images_of(reading: Reading) -> Vector | None:
+def images_of(samples: Samples) -> Vector | None:
     """The image of every pixel, whose pixels are not independent; None for plain samples."""
-    shape = reading.rows.labels.shape
+    shape = samples.labels.shape
     if len(shape) == 1:
         return None
     return np.broadcast_to(np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1)), shape)
 
 
-def counted_images(reading: Reading) -> Vector | None:
+def counted_images(samples: Samples) -> Vector | None:
     """The image of every pixel that counts, (N,), in the order in which they are read."""
-    images, left_out = images_of(reading), reading.rows.left_out()
+    images, left_out = images_of(samples), samples.left_out()
     if images is None:
         return None
     return images.reshape(-1) if left_out is None else images[~left_out]

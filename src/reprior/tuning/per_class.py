@@ -21,16 +21,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from reprior.core.arrays import namespace, to_numpy
-from reprior.core.checks import check_finite_number
+from reprior.core.checks import check_finite_number, column_names
 from reprior.exceptions import InfeasibleError, OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading, read
-from reprior.profile.samples import Block, Samples
+from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import value_of
 from reprior.tuning.bias_search import Ascent, Columns, Goal
 from reprior.tuning.crossval import (
@@ -291,23 +289,37 @@ def tune_per_class(
     >>> (found.biases - found.biases[0]).round()
     array([ 0., -1.,  1.])
     """
-    reading = read(
-        scores, labels, sample_weight, source_prior=source_prior, target_prior=target_prior,
-        kind=kind, bounds=bounds, class_axis=class_axis, ignore_index=ignore_index,
-        resolution=None,
-    )  # fmt: skip
-    n_classes = reading.source_prior.size
+    priors = Priors.of(source_prior, target_prior, bounds, classes=column_names(scores))
+    samples = Samples.of(
+        scores,
+        labels,
+        sample_weight,
+        n_classes=priors.n_classes,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        excluded=priors.excluded,
+    )
+    n_classes = priors.n_classes
     found = find_metric(metric, n_classes=n_classes)
     constraints = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
-    profile = StrengthProfile._of(reading)
+    profile = StrengthProfile.of(samples, priors)
     return tune_biases(
-        reading, start_strength(profile, found, constraints), metric=found, constraints=constraints,
-        shrinkage=shrinkage, n_folds=n_folds, seed=seed, max_cycles=max_cycles,
-    )  # fmt: skip
+        samples,
+        priors,
+        start_strength(profile, found, constraints),
+        metric=found,
+        constraints=constraints,
+        shrinkage=shrinkage,
+        n_folds=n_folds,
+        seed=seed,
+        max_cycles=max_cycles,
+    )
 
 
 def tune_biases(
-    reading: Reading,
+    samples: Samples,
+    priors: Priors,
     strength: float,
     *,
     metric: CountMetric,
@@ -327,15 +339,15 @@ def tune_biases(
     that their biases start from. All else is as in :func:`tune_per_class`.
     """
     _check_options(shrinkage, n_folds, max_cycles)
-    data = Columns(reading.rows.read((slice(None),)))
-    work = _Work(reading, strength, metric, constraints, shrinkage, max_cycles, rule)
+    data = Columns(samples.counted())
+    work = _Work(priors, strength, metric, constraints, shrinkage, max_cycles, rule)
     ascent, steps = work.searched(data, np.random.default_rng(seed))
     at_start = steps[0]
     if ascent.rank < 0:
         raise _infeasible(ascent, constraints, strength)
     tried: dict[float, float] = {}
     if isinstance(shrinkage, str):
-        together = counted_images(reading) if groups is None else groups
+        together = counted_images(samples) if groups is None else groups
         tried = work.validated(data, together, n_folds, np.random.default_rng(seed))
         # Where nothing could be divided, all ways back to the start are as good.
         order = sorted(SHRINKAGES, key=lambda kappa: (tried.get(kappa, 0.0), kappa), reverse=True)
@@ -354,7 +366,7 @@ def tune_biases(
 class _Work:
     """What is to be done, on all samples or on those of some folds."""
 
-    reading: Reading
+    priors: Priors
     strength: float
     metric: CountMetric
     constraints: Sequence[Constraint]
@@ -396,7 +408,7 @@ class _Work:
         thorough: bool = False,
     ) -> Ascent:
         """Tune biases from a strength on, or from ``begin``, without shrinkage."""
-        slopes = self.reading.slopes
+        slopes = self.priors.slopes
         start = np.zeros_like(slopes) if strength == 0 else strength * slopes
         baseline = None
         if self.constraints:
@@ -438,11 +450,7 @@ class _Work:
         named = [metric.of_class for metric in metrics if metric.of_class is not None]
         if not np.isin(named, data.labels).all():
             return self.strength
-        rows = Samples(
-            scores=data.rows, labels=data.labels.astype(np.int64), weights=data.weights,
-            kind="logits", ignore_index=None, n_classes=data.n_classes, xp=namespace(),
-        )  # fmt: skip
-        profile = StrengthProfile._of(replace(self.reading, rows=rows))
+        profile = StrengthProfile.of(data.samples, self.priors)
         return start_strength(profile, self.metric, self.constraints, rule=self.rule)
 
 
@@ -511,13 +519,19 @@ def _check_options(shrinkage: Any, n_folds: Any, max_cycles: Any) -> None:
 
 
 def nested_biases(
-    reading: Reading, fold_of: Vector, problem: Problem, *, best: Best, profile: StrengthProfile
+    samples: Samples,
+    priors: Priors,
+    fold_of: Vector,
+    problem: Problem,
+    *,
+    best: Best,
+    profile: StrengthProfile,
 ) -> CrossValidation:
     """Tune strength, biases and shrinkage without each fold in turn, and judge them on it.
 
     Parameters
     ----------
-    reading : Reading
+    samples, priors : Samples, Priors
         All samples.
     fold_of : integer array of the labels' shape
         The fold of every sample.
@@ -531,12 +545,10 @@ def nested_biases(
     CrossValidation
         Its strengths are those that the biases started from.
     """
-    rows = reading.rows
-    block = rows.read((slice(None),))
-    block = block._replace(scores=to_numpy(block.scores))
-    left_out = rows.left_out()
+    counted = samples.counted()
+    left_out = samples.left_out()
     folds = fold_of.reshape(-1) if left_out is None else fold_of[~left_out]
-    images = counted_images(reading)
+    images = counted_images(samples)
     numbers = np.unique(folds)
     if numbers.size < 2:
         raise OptionError(
@@ -547,11 +559,11 @@ def nested_biases(
     for number in numbers:
         rest = folds != number
         own = None if images is None else images[rest]
-        strength, biases = _tuned(reading, _taken(block, rest), own, problem, best.strength)
-        judged = Columns(_taken(block, folds == number))
+        strength, biases = _tuned(counted.taken(rest), priors, own, problem, best.strength)
+        judged = Columns(counted.taken(folds == number))
         strengths.append(strength)
         counts.append(judged.counts(judged.predictions(biases)))
-        plain.append(judged.counts(judged.predictions(np.zeros(rows.n_classes))))
+        plain.append(judged.counts(judged.predictions(np.zeros(samples.n_classes))))
     return CrossValidation(
         best=best,
         profile=profile,
@@ -564,33 +576,24 @@ def nested_biases(
 
 
 def _tuned(
-    reading: Reading, block: Block, images: Vector | None, problem: Problem, of_all: float
+    samples: Samples, priors: Priors, images: Vector | None, problem: Problem, of_all: float
 ) -> tuple[float, Vector]:
     """The strength and the biases of some of the samples.
 
     The strength is that ``of_all`` where these lack a class that is asked for by name, and so are
     the constraints on it, which nothing here can keep or break, left out.
     """
-    rows = Samples(
-        scores=block.scores, labels=block.labels, weights=block.weights, kind="logits",
-        ignore_index=None, n_classes=reading.rows.n_classes, xp=namespace(),
-    )  # fmt: skip
-    part = replace(reading, rows=rows)
-    strength, labelled = of_all, np.bincount(block.labels, minlength=rows.n_classes) > 0
+    strength = of_all
+    labelled = np.bincount(samples.labels, minlength=samples.n_classes) > 0
     limits = [rule for rule in problem.constraints if has_classes(labelled, problem.metric, [rule])]
     if problem.flat:
         strength = 1.0
     elif len(limits) == len(problem.constraints) and has_classes(labelled, problem.metric, []):
         strength = start_strength(
-            StrengthProfile._of(part), problem.metric, limits, rule=problem.selection
+            StrengthProfile.of(samples, priors), problem.metric, limits, rule=problem.selection
         )
     biases = tune_biases(
-        part, strength, metric=problem.metric, constraints=limits, seed=problem.seed,
+        samples, priors, strength, metric=problem.metric, constraints=limits, seed=problem.seed,
         groups=images, rule=problem.selection,
     ).biases  # fmt: skip
     return strength, biases
-
-
-def _taken(block: Block, chosen: Vector) -> Block:
-    weights = None if block.weights is None else block.weights[chosen]
-    return Block(block.scores[chosen], block.labels[chosen], weights)

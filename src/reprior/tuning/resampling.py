@@ -17,8 +17,7 @@ from reprior.exceptions import LabelsError
 from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.passes import HOST_BLOCK, Table
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading
-from reprior.profile.samples import Block, Samples
+from reprior.profile.samples import Block, Priors, Samples
 from reprior.profile.switches import Switches, grouped
 
 __all__ = ["SamplePaths", "sample_paths"]
@@ -44,8 +43,8 @@ class SamplePaths:
         By strength; count and weight are those of one unit.
     switch_unit : integer array of shape (S,)
         Whose they are.
-    reading : Reading
-        The problem: priors and bounds.
+    samples, priors
+        The samples, and the priors and bounds.
     """
 
     size: Vector
@@ -57,7 +56,8 @@ class SamplePaths:
     amount: Vector | None
     switches: Switches
     switch_unit: Vector
-    reading: Reading
+    samples: Samples
+    priors: Priors
 
     @property
     def n_units(self) -> int:
@@ -85,9 +85,9 @@ class SamplePaths:
         )
         each = times[self.unit]
         return StrengthProfile(
-            source_prior=self.reading.source_prior,
-            target_prior=self.reading.target_prior,
-            bounds=self.reading.bounds,
+            source_prior=self.priors.source,
+            target_prior=self.priors.target,
+            bounds=self.priors.bounds,
             resolution=None,
             counts=self._table(each * self.heads).astype(np.int64),
             sums=None if self.amount is None else self._table(each * self.amount),
@@ -96,7 +96,7 @@ class SamplePaths:
 
     def _table(self, amount: Vector) -> Vector:
         """Counts as a profile keeps them, (5, K)."""
-        n_classes = self.reading.source_prior.size
+        n_classes = self.priors.n_classes
         table = np.zeros((5, n_classes))
         amount = amount.astype(np.float64)
         for row, klass in (
@@ -114,28 +114,29 @@ class SamplePaths:
         return table
 
 
-def sample_paths(reading: Reading, groups: Any = None) -> SamplePaths:
-    """Follow every sample of a reading.
+def sample_paths(samples: Samples, priors: Priors, groups: Any = None) -> SamplePaths:
+    """Follow every sample along the strength.
 
     Parameters
     ----------
-    reading : Reading
-        Scores, labels, weights, priors and bounds, checked.
+    samples : Samples
+        Scores, labels and weights.
+    priors : Priors
+        Slopes and bounds.
     groups : array of the labels' shape, optional
         Samples of one group are one unit: the pixels of an image, the scores that several models
         gave to one sample.
     """
-    rows = reading.rows
-    found, block = _joined(reading)
+    found, block = _joined(samples, priors)
     if groups is None:
-        return _of_samples(reading, found, block)
-    named = _group_numbers(groups, rows)
-    return _of_groups(reading, found, block, named)
+        return _of_samples(samples, priors, found, block)
+    named = _group_numbers(groups, samples)
+    return _of_groups(samples, priors, found, block, named)
 
 
-def _joined(reading: Reading) -> tuple[Envelope, Block]:
+def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
     """The envelope of all samples that count, with their labels and weights."""
-    envelopes, blocks = zip(*_blocks(reading), strict=True)
+    envelopes, blocks = zip(*_blocks(samples, priors), strict=True)
     offset = np.cumsum([0, *(block.labels.size for block in blocks[:-1])])
 
     def column(name: str) -> Vector:
@@ -147,36 +148,35 @@ def _joined(reading: Reading) -> tuple[Envelope, Block]:
         np.concatenate(rows), column("loser"), column("winner"),
     )  # fmt: skip
     weights = None
-    if reading.rows.weights is not None:
+    if samples.weights is not None:
         weights = np.concatenate([block.weights for block in blocks])
     return found, Block(None, np.concatenate([block.labels for block in blocks]), weights)
 
 
-def _blocks(reading: Reading) -> Iterator[tuple[Envelope, Block]]:
-    rows = reading.rows
-    for index in rows.blocks(HOST_BLOCK):
-        block = rows.read(index)
+def _blocks(samples: Samples, priors: Priors) -> Iterator[tuple[Envelope, Block]]:
+    for index in samples.blocks(HOST_BLOCK):
+        block = samples.read(index)
         if block.labels.size:
-            found = envelope(block.scores, reading.slopes, reading.bounds, rows.xp)
+            found = envelope(block.scores, priors.slopes, priors.bounds, samples.xp)
             if found is None:
-                rows.refuse(np.isfinite(reading.slopes))
+                samples.refuse(np.isfinite(priors.slopes))
             yield found, block._replace(scores=None)
 
 
-def _group_numbers(groups: Any, rows: Samples) -> Vector:
+def _group_numbers(groups: Any, samples: Samples) -> Vector:
     """0 … G−1 for each sample that counts."""
     given = to_numpy(groups)
-    if given.shape != rows.labels.shape:
+    if given.shape != samples.labels.shape:
         raise LabelsError(
             f"`groups` must have one entry per sample. Got shape {given.shape} for labels of "
-            f"shape {rows.labels.shape}. Repeat an image's number for each of its pixels."
+            f"shape {samples.labels.shape}. Repeat an image's number for each of its pixels."
         )
-    left_out = rows.left_out()
+    left_out = samples.left_out()
     kept = given.reshape(-1) if left_out is None else given[~left_out]
     return np.asarray(np.unique(kept, return_inverse=True)[1].reshape(-1))
 
 
-def _of_samples(reading: Reading, found: Envelope, block: Block) -> SamplePaths:
+def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block) -> SamplePaths:
     """Samples that switch one by one; the others, which are most, by what they have in common."""
     labels, weights = block.labels, block.weights
     moves = np.zeros(labels.shape, bool)
@@ -189,22 +189,27 @@ def _of_samples(reading: Reading, found: Envelope, block: Block) -> SamplePaths:
     label, start, origin = entries[:3]
     sizes = np.concatenate([np.ones(n_moving, np.int64), np.asarray(size, np.int64)])
     return _assembled(
-        reading, found, block, unit, sizes,
+        samples, priors, found, block, unit, sizes,
         (np.arange(sizes.size), label, start, origin, np.ones(sizes.size, np.int64)),
         None if weights is None else entries[3],
     )  # fmt: skip
 
 
-def _of_groups(reading: Reading, found: Envelope, block: Block, unit: Vector) -> SamplePaths:
+def _of_groups(
+    samples: Samples, priors: Priors, found: Envelope, block: Block, unit: Vector
+) -> SamplePaths:
     """Each group is a unit, whatever its samples do."""
     keys = [unit, block.labels, found.start, found.origin]
     entries, (heads, amount) = grouped(keys, [np.ones(unit.size, np.int64), block.weights])
     sizes = np.ones(int(unit.max()) + 1, np.int64)
-    return _assembled(reading, found, block, unit, sizes, (*entries, np.asarray(heads)), amount)
+    return _assembled(
+        samples, priors, found, block, unit, sizes, (*entries, np.asarray(heads)), amount
+    )
 
 
 def _assembled(
-    reading: Reading,
+    samples: Samples,
+    priors: Priors,
     found: Envelope,
     block: Block,
     unit: Vector,
@@ -221,4 +226,6 @@ def _assembled(
     )
     switches = Switches(found.position[order], label, loser, winner, weight=weight)
     own, known, start, origin, heads = entries
-    return SamplePaths(size, own, known, start, origin, heads, amount, switches, unit[row], reading)
+    return SamplePaths(
+        size, own, known, start, origin, heads, amount, switches, unit[row], samples, priors
+    )

@@ -24,13 +24,13 @@ import numpy as np
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice
 from reprior.core.importance import class_importance, class_support
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.binning import BinnedSwitches, grid_index
 from reprior.profile.objective import Best, SubjectTo
 from reprior.profile.passes import HOST_BLOCK
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading
+from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import Steps
 from reprior.tuning.bootstrap import StrengthBootstrap
 
@@ -178,31 +178,33 @@ class _Slope(NamedTuple):
     curvature: float
 
 
-def log_loss_strength(reading: Reading) -> float:
+def log_loss_strength(samples: Samples, priors: Priors) -> float:
     r"""The strength within the bounds at which the posterior has the least log-loss.
 
     .. math:: \min_λ \; \sum_i v_i \frac{P_t(y_i)}{P_l(y_i)}
         \Bigl( \log \sum_k e^{z_{ik} + λ w_k} - z_{i y_i} - λ w_{y_i} \Bigr)
 
     with the log-scores z, the slopes w = log P_t − log P_s, the weights v, and the prior P_l that
-    the labels follow: their own frequencies, unless the reading knows better. It is convex in λ,
+    the labels follow: their own frequencies, unless ``priors`` know better. It is convex in λ,
     with the slope E[w] − w_y and the curvature Var[w] under the posterior. A sample whose own
     class is impossible, whatever λ is, says nothing.
 
     Parameters
     ----------
-    reading : Reading
-        Scores, labels, priors and bounds.
+    samples : Samples
+        Scores, labels and weights.
+    priors : Priors
+        Slopes and bounds, and what the labels follow.
     """
-    ratio = _importance(reading)
-    low, high = reading.bounds
-    if _derivatives(reading, ratio, low).slope >= 0.0:
+    ratio = _importance(samples, priors)
+    low, high = priors.bounds
+    if _derivatives(samples, priors, ratio, low).slope >= 0.0:
         return low
-    if _derivatives(reading, ratio, high).slope <= 0.0:
+    if _derivatives(samples, priors, ratio, high).slope <= 0.0:
         return high
     at = min(max(1.0, low), high)
     for _ in range(MAX_ITERATIONS):
-        here = _derivatives(reading, ratio, at)
+        here = _derivatives(samples, priors, ratio, at)
         low, high = (at, high) if here.slope < 0.0 else (low, at)
         after = at - here.slope / here.curvature if here.curvature > 0.0 else np.inf
         if not low <= after <= high:  # Newton has left the bracket
@@ -213,26 +215,26 @@ def log_loss_strength(reading: Reading) -> float:
     return float(at)
 
 
-def _importance(reading: Reading) -> Vector:
+def _importance(samples: Samples, priors: Priors) -> Vector:
     """P_t / P_l of every class; 0 for one without labels."""
-    rows = reading.rows
-    weight = np.ones(rows.labels.shape) if rows.weights is None else rows.weights
-    left_out = rows.left_out()
+    weight = np.ones(samples.labels.shape) if samples.weights is None else samples.weights
+    left_out = samples.left_out()
     if left_out is not None:
         weight = np.where(left_out, 0.0, weight)
     return class_importance(
-        class_support(rows.labels, weight, rows.n_classes),
-        target_prior=reading.target_prior,
-        label_prior=reading.label_prior,
+        class_support(samples.labels, weight, samples.n_classes),
+        target_prior=priors.target,
+        label_prior=priors.label,
     )
 
 
-def _derivatives(reading: Reading, ratio: Vector, strength: float) -> _Slope:
-    rows, active = reading.rows, np.isfinite(reading.slopes)
-    w, column = reading.slopes[active], np.cumsum(active) - 1
+def _derivatives(samples: Samples, priors: Priors, ratio: Vector, strength: float) -> _Slope:
+    active = np.isfinite(priors.slopes)
+    w = priors.slopes[active]
+    column = np.cumsum(active) - 1
     total = np.zeros(2)
-    for index in rows.blocks(HOST_BLOCK):
-        block = rows.read(index)
+    for index in samples.blocks(HOST_BLOCK):
+        block = samples.read(index)
         if not block.labels.size:
             continue
         z = to_numpy(block.scores).astype(np.float64)[:, active]
@@ -329,7 +331,8 @@ def select(
     rule: str = "max",
     *,
     subject_to: SubjectTo = None,
-    reading: Reading | None = None,
+    samples: Samples | None = None,
+    priors: Priors | None = None,
 ) -> Best:
     """Choose a strength.
 
@@ -357,8 +360,10 @@ def select(
     subject_to : str or sequence of str, optional
         Constraints as :meth:`reprior.StrengthProfile.best` takes them. Where a rule's choice
         breaks one, the nearest strength is taken that keeps all of them.
-    reading : Reading, optional
+    samples : Samples, optional
         The scores, for ``"balanced_log_loss"`` of a profile. A bootstrap knows them.
+    priors : Priors, optional
+        Their priors; the bounds are the profile's.
 
     Returns
     -------
@@ -384,8 +389,8 @@ def select(
         return best
     if rule == "balanced_log_loss":
         if isinstance(source, StrengthBootstrap):
-            reading = source.reading
-        strength = _by_log_loss(reading, profile.bounds)
+            samples, priors = source.samples, source.priors
+        strength = _by_log_loss(samples, priors, profile.bounds)
     else:
         raw = profile.best(metric).strength if subject_to else best.strength
         curve = Curve(profile._steps_of(metric), profile.bounds[1], raw)
@@ -393,13 +398,21 @@ def select(
     return _placed(profile, metric, strength, subject_to)
 
 
-def _by_log_loss(reading: Reading | None, bounds: tuple[float, float]) -> float:
-    if reading is None:
+def _by_log_loss(
+    samples: Samples | None, priors: Priors | None, bounds: tuple[float, float]
+) -> float:
+    if samples is None or priors is None:
         raise OptionError(
-            "`rule` 'balanced_log_loss' must have scores. Got a profile alone. Pass `reading`, or "
-            "StrengthBootstrap.from_scores(…)."
+            [Argument("rule"), " 'balanced_log_loss' must have scores. Got a profile alone."],
+            remedy=[
+                "Pass ",
+                Argument("samples"),
+                " and ",
+                Argument("priors"),
+                ", or StrengthBootstrap.from_scores(…).",
+            ],
         )
-    return log_loss_strength(replace(reading, bounds=bounds))
+    return log_loss_strength(samples, replace(priors, bounds=bounds))
 
 
 def _placed(
