@@ -9,8 +9,8 @@ import click
 import numpy as np
 
 from reprior.cli.applying import costs_of
+from reprior.cli.caveats import note_mix_of_probabilities, recognised
 from reprior.cli.examples import shows
-from reprior.cli.honesty import note_mix_of_probabilities, recognised
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,

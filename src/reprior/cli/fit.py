@@ -11,10 +11,10 @@ import click
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.options import check_options
+from reprior.cli.caveats import note_counts_of_tuning_labels
 from reprior.cli.examples import shows
 from reprior.cli.fit_dask import Place, first_shard, fit_on_dask, place_options
 from reprior.cli.fit_output import show_fit
-from reprior.cli.honesty import note_counts_of_tuning_labels
 from reprior.cli.inputs import open_to_fit, read_prior_file, source_of
 from reprior.cli.options import (
     PATH,

@@ -12,7 +12,7 @@ from reprior.calibrator.summary import (
     trust_lines,
     tuned_for,
 )
-from reprior.cli.honesty import note_mix_of_the_metric, note_no_strength
+from reprior.cli.caveats import note_mix_of_the_metric, note_no_strength
 from reprior.cli.session import Session, plain
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.exceptions import NotFittedError

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reprior.calibrator.summary import metric_name
+from reprior.cli.caveats import (
+    SOURCE_PRIOR_PAGE,
+    note_counts_of_tuning_labels,
+    note_mix_of_the_metric,
+)
 from reprior.cli.examples import shows
 from reprior.cli.fuse_inputs import (
     Modalities,
@@ -16,11 +21,6 @@ from reprior.cli.fuse_inputs import (
     modalities_argument,
     named_files,
     open_to_tune,
-)
-from reprior.cli.honesty import (
-    SOURCE_PRIOR_PAGE,
-    note_counts_of_tuning_labels,
-    note_mix_of_the_metric,
 )
 from reprior.cli.inputs import source_of
 from reprior.cli.options import (

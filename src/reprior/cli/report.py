@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reprior.cli.caveats import recognised, same_files
 from reprior.cli.examples import shows
-from reprior.cli.honesty import recognised, same_files
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
