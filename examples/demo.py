@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from reprior.cli.digits import compare, long_tailed_digits
+from reprior.cli.demo import compare, long_tailed_digits
 
 __all__ = ["long_tailed_digits", "main"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprior.cli.digits import compare
+from reprior.cli.demo import compare
 
 N_SPLITS = 20
 

@@ -232,7 +232,7 @@ def test_both_files_of_an_array_are_left_out(fitted, run, monkeypatch):
         opened.append(True)
         whole.write_bytes(shorter)
 
-    monkeypatch.setattr("reprior.cli.apply_folder.refuse_inputs", cut_after_opening)
+    monkeypatch.setattr("reprior.cli.apply.refuse_inputs", cut_after_opening)
     result = run(
         "apply", fitted / "cal.json", fitted / "0.npy", fitted / "1.npy", "-o",
         f"{fitted / 'out'}/", "--skip-unreadable",

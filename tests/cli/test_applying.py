@@ -9,7 +9,7 @@ import pytest
 from tests.cli.shared import COUNTS, NAMES, data, is_one_sentence, read_output
 
 import reprior as rp
-from reprior.cli.applying import decide
+from reprior.cli.apply import decide
 
 
 @pytest.mark.parametrize("shape", [(90, 3), (90,), (90, 1), (6, 3, 4, 5)])

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.shared import COMMAND, installed
 
 import reprior as rp
-from reprior.cli import digits
+from reprior.cli import demo
 from reprior.cli.demo import _program
 
 
@@ -55,7 +55,7 @@ def test_the_program_is_called_as_it_was(monkeypatch, found, started, program):
 
 def test_its_numbers_are_those_of_the_readme(shown):
     folder, _ = shown
-    table = digits.compare()
+    table = demo.compare()
     found = installed(
         "evaluate", "demo/cal.json", "demo/test.csv", "--counts", "demo/counts.json",
         "--groups", "10", "40", "--json", cwd=folder,
@@ -80,7 +80,7 @@ def test_json(tmp_path, run):
 
 
 def test_parts_share_no_image():
-    parts = digits.long_tailed_digits(3)
+    parts = demo.long_tailed_digits(3)
     images = np.concatenate([part.images for part in parts])
     assert len(images) == 280 + 240 + 500
     assert np.bincount(parts[0].labels).tolist() == [100, 65, 42, 27, 18, 11, 7, 5, 3, 2]

@@ -15,8 +15,9 @@ import pytest
 from tests.cli.shared import COUNTS, FORMATS, NAMES, Data, is_one_sentence, write
 
 import reprior as rp
-from reprior.cli import app, estimate
-from reprior.cli.estimate import sample_labelled_rows
+from reprior.cli import app
+from reprior.cli import prior as prior_command
+from reprior.cli.inputs import sample_labelled_rows
 from reprior.files.chunks import Chunk
 
 PRIOR = rp.prior_from_counts(COUNTS)
@@ -154,7 +155,7 @@ def test_shares_have_one_format_and_tiny_ones_are_said_to_be(run, there):
 def test_a_calibration_is_taken_as_given_only_of_very_many_classes(run, there, monkeypatch):
     seen = ("--validation", there / "seen.csv", "--replicates", "5", "--json")
     assert not any("as given" in note for note in run(*arguments(there, *seen)).json["notes"])
-    monkeypatch.setattr(estimate, "MOST_CLASSES", 2)
+    monkeypatch.setattr(prior_command, "MAX_CLASSES", 2)
     assert any("as given" in note for note in run(*arguments(there, *seen)).json["notes"])
 
 
@@ -197,7 +198,7 @@ def test_near_singular_is_a_note(run, there):
 
 
 def test_a_large_file_is_sampled_and_that_is_said(run, there, monkeypatch):
-    monkeypatch.setattr(estimate, "MOST_SCORES", 900)
+    monkeypatch.setattr(prior_command, "MOST_SCORES", 900)
     result = run(
         *arguments(there, "--method", "bbse", "--json", "--validation", there / "seen.csv")
     )
@@ -297,7 +298,7 @@ def test_a_near_command_is_suggested(run, there):
 
 
 def test_the_example_of_the_help_runs(tmp_path):
-    lines = [line.strip() for line in estimate.command.epilog.splitlines()[2:]]
+    lines = [line.strip() for line in prior_command.estimate_command.epilog.splitlines()[2:]]
     script = "\n".join(line.removeprefix("$ ") for line in lines)
     done = subprocess.run(
         ["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -313,7 +314,8 @@ def test_the_help_of_both(run):
     assert "Example:" in both
     own = run("prior", "estimate", "--help").out
     assert "em|bbse|bbse_soft|rlls|rlls_soft" in own
-    assert app.app.get_command(None, "prior").get_command(None, "estimate") is estimate.command
+    group = app.app.get_command(None, "prior")
+    assert group.get_command(None, "estimate") is prior_command.estimate_command
 
 
 def test_a_prior_may_be_passed_instead_of_counts(run, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.shared import data
 
 import reprior as rp
-from reprior.cli.fit_output import show_fit
+from reprior.cli.fit import show_fit
 from reprior.cli.session import Session
 from reprior.exceptions import NotFittedError
 

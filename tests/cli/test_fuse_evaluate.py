@@ -13,7 +13,7 @@ from tests.cli.fusing import both, counts, maps, write_both, write_maps
 from tests.cli.shared import data, is_one_sentence
 
 import reprior as rp
-from reprior.cli import fuse_evaluate as own
+from reprior.cli import fuse as own
 from reprior.metrics import ClassCounts
 from reprior.metrics.count_metrics import COUNT_METRICS
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.shared import Data, data, write
 
 import reprior as rp
-from reprior.cli.fuse_rows import aligned
+from reprior.cli.fuse_inputs import aligned
 from reprior.files.scores import open_scores
 
 

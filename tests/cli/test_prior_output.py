@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reprior.cli.prior_output import SHOWN, Share, shortened, write_prior
+from reprior.cli.prior import SHOWN, Share, shortened, write_prior
 
 
 @pytest.mark.parametrize("names", [None, ["cat", "dög"]])

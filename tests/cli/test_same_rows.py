@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.cli.shared import FORMATS, Data, data, is_one_sentence, write
 
-from reprior.cli import same_rows
+from reprior.cli import fuse_inputs
 
 
 def fuse(run, folder, *files):
@@ -16,7 +16,7 @@ def fuse(run, folder, *files):
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "npy"])
 def test_other_labels_are_refused(job, run, form, monkeypatch):
-    monkeypatch.setattr(same_rows, "AT_ONCE", 70)
+    monkeypatch.setattr(fuse_inputs, "AT_ONCE", 70)
     scores, labels = data(0)
     write(job / f"same.{form}", Data(scores + 1, labels))
     assert fuse(run, job, "val.csv", f"same.{form}").code == 0

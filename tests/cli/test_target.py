@@ -8,7 +8,7 @@ import numpy as np
 from tests.cli.shared import COUNTS, NAMES, Data, data, is_one_sentence, write
 
 import reprior as rp
-from reprior.cli.target import sample_rows
+from reprior.cli.inputs import sample_rows
 from reprior.files.chunks import Chunk
 
 MIX = np.array([0.2, 0.2, 0.6])

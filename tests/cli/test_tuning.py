@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shared import COUNTS, NAMES, data, is_one_sentence, read_output, write
 
 import reprior as rp
-from reprior.cli.tuning import NumberOr, Tuning, check_metrics
+from reprior.cli.fit import NumberOr, Tuning, check_metrics
 from reprior.exceptions import OptionError
 
 PRIOR = rp.prior_from_counts(COUNTS)

@@ -17,9 +17,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reprior.cli.examples import shows
     from reprior.cli.messages import SentenceGroup
-    from reprior.cli.options import PATH, Names, collected, folder_option
+    from reprior.cli.options import PATH, Names, collected, folder_option, shows
     from reprior.cli.session import Session, session_options
     from reprior.cli.tables import Grid
 
@@ -45,7 +44,7 @@ _HOMES = {
     "collected": "options",
     "folder_option": "options",
     "session_options": "session",
-    "shows": "examples",
+    "shows": "options",
 }
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+import glob
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
-from reprior.cli.agreement import few
-from reprior.cli.apply_folder import earlier_outputs, is_folder, one_by_one, write_all
-from reprior.cli.applying import Applying, costs_of
-from reprior.cli.examples import shows
-from reprior.cli.inputs import load_calibrator, open_for
+from reprior.cli.inputs import class_names, few, load_calibrator, open_for
 from reprior.cli.messages import with_notes
 from reprior.cli.options import (
     PATH,
@@ -23,19 +23,35 @@ from reprior.cli.options import (
     output_option,
     reading_options,
     scores_argument,
+    shows,
     skip_option,
 )
-from reprior.cli.outputs import check_output, refuse_stdout
+from reprior.cli.outputs import check_output, refuse_inputs, refuse_stdout
 from reprior.cli.session import Session, session_options
+from reprior.core.binary import is_single_score
 from reprior.exceptions import OptionError
-from reprior.files.atomic import remove_stale_staging
-from reprior.files.chunks import LeftOut, describe_left_out
+from reprior.files.atomic import output_target, remove_stale_staging
+from reprior.files.chunks import UNREADABLE, LeftOut, describe_left_out
+from reprior.files.detect import is_store
 from reprior.files.formats.interface import DamagedError
 
 if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+    from reprior.cli.session import Session
+    from reprior.files.chunks import Chunk
+    from reprior.files.costs import Costs
     from reprior.files.scores import ScoreFile
 
-__all__ = ["command"]
+__all__ = [
+    "Applying",
+    "command",
+    "costs_of",
+    "decide",
+    "earlier_outputs",
+    "is_folder",
+    "one_by_one",
+    "write_all",
+]
 
 #: Why nothing is left out of one output.
 ALIGNED = "one file holds every row of the input, in its place"
@@ -173,3 +189,225 @@ def _made(target: str, scores: ScoreFile) -> list[str]:
 
     _, *others = output_paths(target, output_format(target, scores))
     return [target, *map(str, others)]
+
+
+@dataclass(frozen=True, eq=False)
+class Applying:
+    """A calibrator at work. With ``costs`` it decides by them; ``keep`` keeps what inputs hold."""
+
+    calibrator: PosteriorCalibrator
+    session: Session
+    keep: bool = False
+    costs: Costs | None = None
+
+    def write(self, scores: ScoreFile, output: str, chunks: Iterable[Chunk] | None = None) -> int:
+        """Stream one output of the scores, or of these chunks of them; return how many it has."""
+        from reprior.files.output import open_output
+
+        done = 0
+        names = class_names(self.calibrator) or scores.class_names
+        decisions = self._decisions(names)
+        with (
+            self.session.progress(f"writing {Path(output).name}", scores.n_samples) as progress,
+            open_output(
+                output, like=scores, classes=names, keep=self.keep, decisions=decisions
+            ) as writer,
+        ):
+            for chunk in scores.chunks() if chunks is None else chunks:
+                posterior = self.calibrator.predict_proba(chunk.scores)
+                writer.write(chunk, posterior, self._decided(chunk.scores, posterior))
+                done += len(chunk)
+                progress(done)
+        for sentence in writer.notes:
+            self.session.note(sentence)
+        return done
+
+    def _decisions(self, names: Sequence[Any] | None) -> tuple[str, ...] | None:
+        """Names of what is decided; None where these are the classes."""
+        if self.costs is None:
+            return None
+        n_classes, n = self.costs.matrix.shape
+        classes = range(n_classes) if names is None else names
+        if self.costs.decisions is None:
+            return None if n == n_classes else tuple(map(str, range(n)))
+        return None if self.costs.decisions == tuple(map(str, classes)) else self.costs.decisions
+
+    def _decided(self, scores: Any, posterior: Any) -> Any:
+        from reprior.core import decision
+
+        calibrator, axis = self.calibrator, self.calibrator.class_axis
+        if self.costs is not None:
+            return decision.decide(posterior, self.costs.matrix, class_axis=axis)
+        return calibrator._decided(scores)
+
+
+def costs_of(
+    session: Session, calibrator: PosteriorCalibrator, path: str, scores: ScoreFile
+) -> Costs:
+    """Read costs for a calibrator's classes; say in which order, and what they rest on."""
+    from reprior.calibrator.options import is_log_loss
+    from reprior.calibrator.summary import metric_name
+    from reprior.files.costs import read_costs
+
+    names = class_names(calibrator) or scores.class_names
+    costs = read_costs(path, calibrator.classes_.tolist() if names is None else names)
+    if names is not None and not costs.by_class:
+        what = "names" if costs.decisions is None else "names of classes"
+        session.note(
+            f"the costs of {path} have no {what}, and their rows are taken in the order of the "
+            f"classes: {few(names)}"
+        )
+    if calibrator.probability_map_ is None and not is_log_loss(calibrator.metric):
+        session.note(
+            f"costs are weighed by the probabilities, which need not be honest: the calibrator was "
+            f"tuned for {metric_name(calibrator.metric)}; fit it with --metric log_loss, or with "
+            f"--separate"
+        )
+    return costs
+
+
+def decide(posterior: Any, *, n_classes: int, class_axis: int) -> Any:
+    """Return the class index of the largest posterior, as the calibrator's ``predict`` does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> decide(np.array([[0.2, 0.8], [0.5, 0.5]]), n_classes=2, class_axis=-1)
+    array([1, 0])
+    >>> decide(np.array([0.2, 0.8]), n_classes=2, class_axis=-1)
+    array([0, 1])
+    """
+    if not is_single_score(posterior.shape, n_classes, class_axis):
+        return np.argmax(posterior, axis=class_axis)
+    index = (posterior > 1 - posterior).astype(np.int64)
+    return index if index.ndim == 1 else np.squeeze(index, axis=class_axis)
+
+
+class _UnreadableError(Exception):
+    """Where a file breaks that is to be left out."""
+
+
+def is_folder(output: str) -> bool:
+    """Whether an output is a folder, by its name or because it is there, and no zarr store."""
+    there = Path(output)
+    if not output.endswith(("/", os.sep)):
+        return there.is_dir() and there.suffix != ".zarr" and not is_store(there)
+    if is_store(there):
+        raise OptionError(
+            f"`output` must not be a zarr store where it is a folder. Got {output!r}. Name it "
+            f"{str(there)!r} to write the store anew, or choose another folder."
+        )
+    return True
+
+
+def one_by_one(
+    paths: Sequence[Path], output: str, open_one: Callable[[Sequence[str]], ScoreFile]
+) -> list[ScoreFile]:
+    """Open every file by itself, all of them before the first is written."""
+    twice = sorted(name for name, n in Counter(path.name for path in paths).items() if n > 1)
+    if twice:
+        raise OptionError(
+            f"`output` must be a file where inputs share a name. Got the folder {output!r} and "
+            f"{twice[0]!r} twice. Name an output file, or run once per folder."
+        )
+    return [open_one([glob.escape(str(path))]) for path in paths]
+
+
+def write_all(
+    applying: Applying,
+    inputs: Sequence[ScoreFile],
+    outputs: Sequence[str],
+    read: Sequence[Any],
+    *,
+    skip: bool = False,
+) -> list[int | LeftOut]:
+    """Write an output per input into a folder: each takes its name when it is whole, and stays.
+
+    Return how many samples each has. With ``skip`` an input that breaks has no output, not even
+    of the rows before the damage: what was left out stands in its place. An error, or Ctrl-C, has
+    a note of how many there are.
+    """
+    from reprior.files.output import output_format, output_paths
+    from reprior.files.scores import none_left
+
+    made = [
+        output_paths(path, output_format(path, scores))
+        for path, scores in zip(outputs, inputs, strict=True)
+    ]
+    targets = [path for paths in made for path in paths]
+    refuse_inputs(targets, read)
+    _refuse_clashes(targets)
+    done: list[int | LeftOut] = []
+    with _folder(targets[0].parent) as folder, _counting(done, len(inputs), folder):
+        remove_stale_staging(folder)
+        for scores, output in zip(inputs, outputs, strict=True):
+            try:
+                done.append(applying.write(scores, output, _read(scores) if skip else None))
+            except _UnreadableError as error:
+                done.append(LeftOut.because_of(error, scores.paths[0], scores.n_samples))
+        gone = [each for each in done if isinstance(each, LeftOut)]
+        if len(gone) == len(done):
+            raise none_left([each.path for each in gone], gone)
+    return done
+
+
+@contextmanager
+def _counting(done: Sequence[int | LeftOut], n: int, folder: Path) -> Iterator[None]:
+    """Note on what ends the work early how many outputs there are."""
+    try:
+        yield
+    except BaseException as error:
+        written = sum(not isinstance(each, LeftOut) for each in done)
+        if written:
+            error.add_note(f"{written} of {n} outputs are written, and stay in {str(folder)!r}.")
+        raise
+
+
+def earlier_outputs(left_out: Sequence[LeftOut], folder: Path, scores: ScoreFile) -> list[str]:
+    """Return the files that an earlier run wrote of inputs that this one left out."""
+    from reprior.files.detect import format_of_name
+    from reprior.files.output import output_paths
+
+    targets = [folder / each.path.name for each in left_out]
+    made = [output_paths(path, format_of_name(path) or scores.format) for path in targets]
+    return [str(path) for paths in made for path in paths if path.exists()]
+
+
+def _read(scores: ScoreFile) -> Iterator[Chunk]:
+    """Give the chunks of a file; tell where it breaks from where its output does."""
+    try:
+        yield from scores.chunks()
+    except UNREADABLE as error:
+        raise _UnreadableError(str(error)) from error
+
+
+def _refuse_clashes(targets: Sequence[Path]) -> None:
+    """Refuse what is no file where files are to be, and two outputs of one name."""
+    seen: set[Path] = set()
+    for path in targets:
+        output_target(path, argument="output", folder=True)
+        if path.is_dir() and not is_store(path):
+            raise OptionError(
+                f"`output` must be free for a file per input. Got {str(path)!r}, which is a "
+                f"folder. Choose another folder."
+            )
+        if path in seen:
+            raise OptionError(
+                f"`output` must have a name for every file. Got {path.name!r} twice. Name an "
+                f"output file, or rename the inputs."
+            )
+        seen.add(path)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[Path]:
+    """Make a folder, unless it is there; an empty one does not stay after an error."""
+    new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                path.rmdir()
+        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from reprior.cli.examples import shows
+from reprior.cli.options import shows
 
 __all__ = ["command"]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from reprior.cli.applying import costs_of
+from reprior.cli.apply import costs_of
 from reprior.cli.caveats import note_mix_of_probabilities, recognised
-from reprior.cli.examples import shows
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
@@ -21,6 +20,7 @@ from reprior.cli.options import (
     reading_options,
     refuse_groups_alone,
     scores_argument,
+    shows,
     skip_option,
 )
 from reprior.cli.session import Session, plain, session_options

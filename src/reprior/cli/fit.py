@@ -2,39 +2,238 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from reprior.calibrator import PosteriorCalibrator
-from reprior.calibrator.options import check_options
-from reprior.cli.caveats import note_counts_of_tuning_labels
-from reprior.cli.examples import shows
-from reprior.cli.fit_dask import Place, first_shard, fit_on_dask, place_options
-from reprior.cli.fit_output import show_fit
-from reprior.cli.inputs import open_to_fit, read_prior_file, source_of
+from reprior.calibrator.options import LOG_LOSS, check_options, is_log_loss
+from reprior.calibrator.summary import (
+    counted_metrics,
+    map_lines,
+    metric_name,
+    trust_lines,
+    tuned_for,
+)
+from reprior.cli.caveats import (
+    note_counts_of_tuning_labels,
+    note_mix_of_the_metric,
+    note_no_strength,
+)
+from reprior.cli.inputs import open_to_fit, read_prior_file, source_of, target_prior_of
 from reprior.cli.options import (
     PATH,
+    Names,
     PriorChoice,
     Reading,
+    collected,
     counts_options,
     output_option,
     reading_options,
     scores_argument,
+    shows,
+    skip_option,
 )
-from reprior.cli.outputs import check_output
-from reprior.cli.session import Session, session_options
-from reprior.cli.target import target_prior_of
-from reprior.cli.tuning import NumberOr, Tuning, check_metrics, tuning_options
-from reprior.exceptions import OptionError
+from reprior.cli.outputs import check_output, refuse_inputs
+from reprior.cli.session import Session, plain, session_options
+from reprior.cli.tables import Grid, before_after, class_changes
+from reprior.core.scaling import SCALINGS
+from reprior.exceptions import NotFittedError, OptionError
+from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
+from reprior.profile.objective import Constraint
+from reprior.tuning.problem import DEFAULT_SELECTION, TUNED
+from reprior.tuning.selection import RULES
 
 if TYPE_CHECKING:
+    from reprior.calibrator import PosteriorCalibrator
+    from reprior.cli.session import Session
+    from reprior.core.score_map import ScoreMap
+    from reprior.engines.dask_shards import ShardOptions
     from reprior.files.scores import ScoreFile
 
-__all__ = ["command"]
+__all__ = [
+    "MARK",
+    "NumberOr",
+    "Place",
+    "Tuning",
+    "check_metrics",
+    "command",
+    "first_shard",
+    "fit_on_dask",
+    "place_options",
+    "show_fit",
+    "tuning_options",
+]
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class NumberOr(click.ParamType[Any]):
+    """A number, or one of some words, each of which stands for a value."""
+
+    def __init__(self, **words: Any) -> None:
+        self.name, self.words = "number", words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the word stands for, or a float."""
+        if not isinstance(value, str):
+            return value
+        if value.lower() in self.words:
+            return self.words[value.lower()]
+        try:
+            return float(value)
+        except ValueError:
+            known = " or ".join(map(repr, self.words))
+            return self.fail(f"{value!r} is neither {known} nor a number.", param, ctx)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is tuned, and how: options of a calibrator, but for the label prior, which is a file."""
+
+    metric: str = "balanced_accuracy"
+    subject_to: Sequence[str] = ()
+    tune: str = "strength"
+    selection: str = DEFAULT_SELECTION
+    temperature: Any = None
+    label_prior: str | None = None
+    separate: bool = False
+    bounds: tuple[float, float] = (0.0, 2.0)
+    cv: int | None = None
+    n_bootstrap: int = 0
+    random_state: int | None = None
+
+
+def _complete_metric(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in (*COUNT_METRICS, LOG_LOSS) if name.startswith(incomplete)]
+
+
+_OPTIONS = (
+    click.option(
+        "--metric", default="balanced_accuracy", show_default=True, metavar="NAME",
+        shell_complete=_complete_metric,
+        help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as "
+        "'recall[cat]'. log_loss instead fits strength and temperature together, for honest "
+        "probabilities.",
+    ),
+    click.option(
+        "--subject-to", multiple=True, metavar="RULE",
+        help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
+    ),
+    click.option(
+        "--tune", type=Names(TUNED), default="strength", show_default=True,
+        help="One strength for all classes; or per_class, from there on a bias for every class.",
+    ),
+    click.option(
+        "--selection", type=Names(RULES), default=DEFAULT_SELECTION, show_default=True,
+        help="How the strength is chosen: max is best on VAL; the others give up a little of it "
+        "for a strength that depends less on which samples VAL has.",
+    ),
+    click.option(
+        "--temperature", type=NumberOr(fit="fit", **{name: name for name in SCALINGS}),
+        metavar="fit|bcts|vector|NUMBER",
+        help="Divide the corrected log-scores by this number, or by the one that fits VAL's "
+        "labels best. 1, if not given. bcts and vector fit a bias, or a scale and a bias, per "
+        "class, with --metric log_loss or --separate.",
+    ),
+    click.option(
+        "--label-prior", type=PATH, metavar="FILE",
+        help="The class mix that VAL's labels follow, for fits by log-loss. Their own "
+        "frequencies, if not given.",
+    ),
+    click.option(
+        "--separate", is_flag=True,
+        help="Hold two maps: one for predictions, tuned for --metric, and one for probabilities, "
+        "fitted by log-loss.",
+    ),
+    click.option(
+        "--bounds", nargs=2, type=float, default=(0.0, 2.0), show_default=True,
+        metavar="LOW HIGH", help="Strengths to search.",
+    ),
+    click.option(
+        "--cv", type=int, metavar="FOLDS",
+        help="Also cross-validate: show what is reached on labels that were not tuned on.",
+    ),
+    click.option(
+        "--bootstrap", "n_bootstrap", type=int, default=0, metavar="N",
+        help="Also draw N bootstrap replicates (1000 will do): show 90 % intervals of the "
+        "strength, the metric and its gain.",
+    ),
+    click.option(
+        "--seed", "random_state", type=int, metavar="NUMBER",
+        help="Of folds and replicates. [default: 0]",
+    ),
+)  # fmt: skip
+
+
+def tuning_options(function: Command) -> Command:
+    """Give a command the options of a fit, as one argument ``tuning``."""
+    return collected(Tuning, "tuning", _OPTIONS)(function)
+
+
+def check_metrics(tuning: Tuning, n_classes: int, names: list[Any] | None) -> None:
+    """Refuse a metric or rule before any data are read."""
+    rules = Constraint.parse_all(list(tuning.subject_to))
+    if not is_log_loss(tuning.metric):
+        find_metric(tuning.metric, n_classes=n_classes, classes=names)
+    for rule in rules:
+        rule.resolved(n_classes=n_classes, classes=names)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fit runs."""
+
+    engine: str = "local"
+    scheduler: str | None = None
+    workers: int | None = None
+    skip_unreadable: bool = False
+
+    @property
+    def on_dask(self) -> bool:
+        """Whether Dask's workers read the files."""
+        return self.engine == "dask"
+
+    def check(self) -> None:
+        """Refuse options of Dask without it."""
+        given = {
+            "--scheduler": self.scheduler,
+            "--workers": self.workers,
+        }
+        for name, value in given.items():
+            if value is not None and not self.on_dask:
+                raise OptionError(
+                    f"{name} must go with --engine dask. Got it without. Add --engine dask, or "
+                    f"leave it out."
+                )
+
+
+place_options = collected(
+    Place,
+    "place",
+    (
+        click.option(
+            "--engine", type=Names(("local", "dask")), default="local", show_default=True,
+            help="Who reads VAL: this process, or the workers of Dask, a file each. With dask, "
+            "VAL may be URLs, such as 's3://bucket/val-*.parquet'.",
+        ),
+        click.option(
+            "--scheduler", metavar="ADDRESS",
+            help="With --engine dask: a cluster, such as tcp://10.0.0.1:8786. Threads of this "
+            "process, if not given.",
+        ),
+        click.option(
+            "--workers", type=int, metavar="N",
+            help="With --engine dask: start N worker processes on this machine.",
+        ),
+        skip_option(),
+    ),
+)  # fmt: skip
 
 
 @click.command(
@@ -216,3 +415,189 @@ def _calibrator(
     )
     check_options(calibrator)
     return calibrator
+
+
+@contextmanager
+def first_shard(
+    session: Session, val: Sequence[str], reading: Reading, *, skip: bool = False
+) -> Iterator[ScoreFile]:
+    """Open the first of the files that has rows: kind, classes and columns are those of all.
+
+    ``skip`` passes over files that cannot be read. A file that is not here stays as a copy for as
+    long as the block lasts.
+    """
+    from reprior.engines.dask_shards import expand_urls, nearby
+    from reprior.files.chunks import UNREADABLE
+    from reprior.files.formats.interface import NoRowsError
+
+    urls = expand_urls(list(val), "val", {})
+    labels: Sequence[str | None] = [None] * len(urls)
+    if reading.labels is not None:
+        labels = expand_urls(reading.labels, "labels", {})
+    passed_by = UNREADABLE if skip else (NoRowsError,)
+    pairs = list(zip(urls, labels, strict=False))
+    for i, (url, own) in enumerate(pairs):
+        with ExitStack() as copies:
+            try:
+                path, label_path = (copies.enter_context(nearby(each)) for each in (url, own))
+                scores = open_to_fit(session, [str(path)], _with_labels(reading, label_path))
+            except passed_by:
+                if i == len(pairs) - 1:
+                    raise
+                continue
+            yield scores
+            return
+
+
+def fit_on_dask(
+    calibrator: PosteriorCalibrator,
+    val: Sequence[str],
+    reading: Reading,
+    place: Place,
+    *,
+    resolution: Any,
+    output: str,
+) -> None:
+    """Fit the calibrator on all files."""
+    from reprior.engines.dask_engine import dask_fit
+    from reprior.engines.dask_shards import expand_urls
+
+    urls = expand_urls(list(val), "val", {})
+    refuse_inputs([Path(output)], urls)
+    dask_fit(
+        calibrator,
+        urls,
+        labels=reading.labels,
+        reading=_shard_options(reading, calibrator.kind),
+        resolution=resolution,
+        scheduler=place.scheduler,
+        n_workers=place.workers,
+        on_error="skip" if place.skip_unreadable else "raise",
+    )
+
+
+def _shard_options(reading: Reading, kind: str) -> ShardOptions:
+    from reprior.engines.dask_shards import ShardOptions
+    from reprior.files.text_files import as_class_names
+
+    return ShardOptions(
+        kind=kind,
+        # Read here: the workers may not see the file.
+        classes=None if reading.classes is None else as_class_names(reading.classes),
+        label_column=reading.label_column,
+        weight_column=reading.weight_column,
+        ignore_index=reading.ignore_index,
+        scores_name=reading.scores_name,
+        labels_name=reading.labels_name,
+        labels_as=reading.labels_as,
+        class_axis=reading.class_axis,
+    )
+
+
+def _with_labels(reading: Reading, labels: Path | None) -> Reading:
+    return replace(reading, labels=None if labels is None else (str(labels),))
+
+
+MARK = "measured on the tuning data"
+
+#: The log-loss of a fit is that to expect on the target's mix.
+LOG_LOSS_ROW = "log_loss (target mix)"
+
+
+def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> None:
+    """Show what was tuned and what it does; or print it as JSON."""
+    if calibrator.profile_ is None or calibrator.counts_ is None:
+        raise NotFittedError("The calibrator must be fitted to be shown. It is not. Call fit.")
+    before, after = calibrator.profile_.baseline, calibrator.counts_
+    names = calibrator.classes_.tolist()
+    note_no_strength(session, calibrator)
+    if not is_log_loss(calibrator.metric):
+        tuned = find_metric(calibrator.metric, n_classes=before.n_classes, classes=names)
+        note_mix_of_the_metric(session, calibrator, tuned, before)
+    metrics = counted_metrics(calibrator, before, after)
+    if calibrator.log_loss_ is not None:
+        metrics[LOG_LOSS_ROW] = calibrator.log_loss_
+    recall = COUNT_METRICS["macro_recall"]
+    changes = class_changes(
+        names, before.support, recall.per_class(before), recall.per_class(after),
+        title=f"recall of the classes that change most, {MARK}",
+    )  # fmt: skip
+    n_samples = int(
+        before.n_labelled.sum() if before.n_labelled is not None else before.support.sum()
+    )
+    rules = calibrator.subject_to or ()
+    session.say(
+        *map_lines(calibrator, ", and equally good from {low} to {high}"),
+        f"tuned for    {plain(tuned_for(calibrator))}",
+        *(f"subject to   {plain(rule)}" for rule in rules),
+        f"tuned on     {n_samples:,} samples of {before.n_classes:,} classes",
+        *map(plain, trust_lines(calibrator)),
+        "",
+        before_after(metrics, title=MARK).rich(),
+        "",
+        changes.rich() if changes.rows else "No class's recall changes.",
+    )
+    if not session.quiet:
+        session.say(
+            "", f"Written: {output}. Judge it on other data: reprior evaluate {output} TEST"
+        )
+    session.result(_document(calibrator, metrics, changes, n_samples, output))
+
+
+def _document(
+    calibrator: PosteriorCalibrator,
+    metrics: dict[str, tuple[float, float]],
+    changes: Grid,
+    n_samples: int,
+    output: str,
+) -> dict[str, Any]:
+    named = {name.partition(" ")[0]: values for name, values in metrics.items()}
+    return {
+        "strength": calibrator.strength_,
+        "interval": calibrator.strength_interval_,
+        "temperature": calibrator.temperature_,
+        **_vectors(calibrator._decision),
+        **_beside(calibrator),
+        "metric": metric_name(calibrator.metric),
+        "subject_to": calibrator.subject_to or [],
+        "best_score": calibrator.best_score_,
+        "target_prior": calibrator.target_prior_,
+        "n_samples": n_samples,
+        "measured_on": "tuning data",
+        "metrics": {name: {"before": a, "after": b} for name, (a, b) in named.items()},
+        "recall_changes": [dict(zip(changes.columns, row, strict=True)) for row in changes.rows],
+        "output": output,
+    }
+
+
+def _beside(calibrator: PosteriorCalibrator) -> dict[str, Any]:
+    """What was asked for beside the strength; nothing where nothing was."""
+    found: dict[str, Any] = {}
+    if calibrator.shrinkage_ is not None:
+        found["shrinkage"] = calibrator.shrinkage_
+    other, folds = calibrator.probability_map_, calibrator.cross_validation_
+    if other is not None:
+        found["probability_map"] = {
+            "strength": other.strength, "temperature": other.temperature, **_vectors(other),
+        }  # fmt: skip
+    if folds is not None:
+        found["cross_validation"] = {
+            "score": folds.score,
+            "before": folds.baseline_score,
+            "folds": folds.scores,
+            "strengths": folds.strengths,
+        }
+    known = calibrator.uncertainty_
+    if known is not None:
+        found["uncertainty"] = {
+            "confidence": known.confidence,
+            "strength": known.strength_interval,
+            "value": known.value_interval,
+            "gain": known.gain_interval,
+        }
+    return found
+
+
+def _vectors(at: ScoreMap) -> dict[str, Any]:
+    found = {"biases": at.biases, "scales": at.scales}
+    return {name: vector for name, vector in found.items() if vector is not None}

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reprior.calibrator.options import MAPS
-from reprior.cli.examples import shows
-from reprior.cli.options import PATH, Names, output_option
+from reprior.cli.options import PATH, Names, output_option, shows
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
 from reprior.exceptions import FoldError, OptionError

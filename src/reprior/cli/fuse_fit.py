@@ -14,7 +14,6 @@ from reprior.cli.caveats import (
     note_counts_of_tuning_labels,
     note_mix_of_the_metric,
 )
-from reprior.cli.examples import shows
 from reprior.cli.fuse_inputs import (
     Modalities,
     as_calibrator,
@@ -22,7 +21,7 @@ from reprior.cli.fuse_inputs import (
     named_files,
     open_to_tune,
 )
-from reprior.cli.inputs import source_of
+from reprior.cli.inputs import source_of, target_prior_of
 from reprior.cli.options import (
     PATH,
     Names,
@@ -32,11 +31,11 @@ from reprior.cli.options import (
     counts_options,
     output_option,
     reading_options,
+    shows,
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, before_after, class_changes
-from reprior.cli.target import target_prior_of
 from reprior.core.fuse import RULES
 from reprior.exceptions import OptionError
 from reprior.fusion import ModalityFusion

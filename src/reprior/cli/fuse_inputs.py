@@ -12,13 +12,12 @@ import click
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
-from reprior.cli.agreement import few, shown_paths
-from reprior.cli.fuse_rows import aligned
-from reprior.cli.inputs import open_for, open_to_fit
+from reprior.cli.inputs import ID_COLUMN, few, open_for, open_to_fit, shown_paths
 from reprior.cli.options import Reading
-from reprior.cli.same_rows import refuse_other_rows
 from reprior.cli.session import Session
 from reprior.exceptions import FileFormatError, OptionError, ScoresError
+from reprior.files.formats.interface import NamedLabels, ReadOptions
+from reprior.files.labels import LabelFile, is_index, open_labels, plain_label
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -27,12 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Modalities",
+    "aligned",
     "as_calibrator",
     "load_fusion",
     "modalities_argument",
     "named_files",
     "open_known",
     "open_to_tune",
+    "refuse_other_rows",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -232,7 +233,7 @@ def load_fusion(path: str, missing: str | None) -> ModalityFusion:
 
 def _having(named: Mapping[str, str], reading: Reading) -> str | None:
     """The modality to read labels from: the first that has them, or that --labels goes with."""
-    from reprior.cli.agreement import refuse_json
+    from reprior.cli.inputs import refuse_json
     from reprior.files.scores import open_scores
 
     names = list(named)
@@ -303,3 +304,124 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value) and value:
         return few(value)
     return str(value)
+
+
+def aligned(files: Sequence[ScoreFile]) -> Iterator[list[Chunk]]:
+    """Give the same rows of all files at a time; refuse files of another length."""
+    streams = [file.chunks() for file in files]
+    parts: list[Chunk | None] = [None] * len(files)
+    while True:
+        parts = [
+            next(stream, None) if part is None else part
+            for part, stream in zip(parts, streams, strict=True)
+        ]
+        there = [part for part in parts if part is not None]
+        if not there:
+            return
+        if len(there) < len(parts):
+            ended = files[parts.index(None)]
+            raise ScoresError(
+                f"SCORES must have the same rows. Got {ended.n_samples} in {str(ended.paths[0])!r} "
+                f"and more in another. Score the same samples with every model."
+            )
+        n = min(map(len, there))
+        heads = [_cut(part, 0, n) for part in there]
+        yield heads
+        parts = [_cut(part, n, len(part)) if len(part) > n else None for part in there]
+
+
+def _cut(chunk: Chunk, start: int, stop: int) -> Chunk:
+    def part(values: Any) -> Any:
+        return None if values is None else values[start:stop]
+
+    if start == 0 and stop == len(chunk):
+        return chunk
+    extra = None if chunk.extra is None else chunk.extra.slice(start, stop - start)
+    return replace(
+        chunk, scores=part(chunk.scores), labels=part(chunk.labels), weight=part(chunk.weight),
+        start=chunk.start + start, extra=extra,
+    )  # fmt: skip
+
+
+#: Columns and arrays of labels, by the names that they have unless told otherwise.
+LABELS = ("label", "labels")
+
+#: Entries compared at a time.
+AT_ONCE = 1 << 18
+
+
+def refuse_other_rows(files: Sequence[ScoreFile]) -> None:
+    """Refuse files whose labels, or whose ids under one name, are not the same row by row."""
+    for i, other in enumerate(files):
+        for first in files[:i]:
+            for mine, theirs in _common(first, other):
+                _compare(first, mine, other, theirs)
+
+
+def _common(one: ScoreFile, other: ScoreFile) -> Iterator[tuple[str, str]]:
+    """Give the columns or arrays to compare: the labels of either, and ids of one name."""
+    labels = [next((n for n in LABELS if n in file.columns), None) for file in (one, other)]
+    if labels[0] is not None and labels[1] is not None:
+        yield labels[0], labels[1]
+    for name in one.columns:
+        both = name in other.columns and name not in (one.class_names or ())
+        if both and ID_COLUMN.search(name):
+            yield name, name
+
+
+def _compare(one: ScoreFile, mine: str, other: ScoreFile, theirs: str) -> None:
+    names = one.class_names or other.class_names or ()
+    sides = (_entries(one, mine, names), _entries(other, theirs, names))
+    row = 0
+    for a, b in _together(*sides):
+        differs = a != b
+        if np.any(differs):
+            at = int(np.argmax(differs))
+            what = "labels" if mine in LABELS else f"{mine!r}"
+            raise ScoresError(
+                f"SCORES must have the same samples in the same order. Got other {what} in entry "
+                f"{row + at}: {str(a[at])!r} in {shown_paths(one)} and {str(b[at])!r} in "
+                f"{shown_paths(other)}. Put the rows of one file in the order of the other."
+            )
+        row += len(a)
+
+
+def _entries(file: ScoreFile, name: str, classes: Sequence[str]) -> Iterator[Vector]:
+    """Give a column of all files, flat, as text; labels that are indices as class names."""
+    options = ReadOptions(label_column=name, labels_name=name)
+    for path in file.paths:
+        found = open_labels(path, options)
+        for labels in found.blocks(_rows(found)):
+            if isinstance(labels, NamedLabels):
+                words = [plain_label(value) for value in labels.values]
+                codes = labels.codes
+            else:
+                values, codes = np.unique(labels, return_inverse=True)
+                words = [plain_label(str(value)) for value in values.tolist()]
+            if name in LABELS:
+                words = [_class_of(word, classes) for word in words]
+            yield np.array(words, dtype=object)[codes.reshape(-1)]
+
+
+def _class_of(word: str, classes: Sequence[str]) -> str:
+    """Return the name of a class that is written as an index."""
+    indexed = is_index(word) and 0 <= int(word) < len(classes) and word not in classes
+    return classes[int(word)] if indexed else word
+
+
+def _rows(file: LabelFile) -> int:
+    return max(1, AT_ONCE // max(1, int(np.prod(file.row_shape, dtype=np.int64))))
+
+
+def _together(one: Iterator[Vector], other: Iterator[Vector]) -> Iterator[tuple[Vector, Vector]]:
+    """Give as many entries of both at a time as both have; what one has more is left out."""
+    a: Vector | None = None
+    b: Vector | None = None
+    while True:
+        a = a if a is not None and len(a) else next(one, None)
+        b = b if b is not None and len(b) else next(other, None)
+        if a is None or b is None:
+            return
+        n = min(len(a), len(b))
+        yield a[:n], b[:n]
+        a, b = a[n:], b[n:]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,19 +13,18 @@ import click
 import numpy as np
 
 from reprior.calibrator.encoding import is_range
-from reprior.cli.agreement import (
-    class_axis_of,
-    few,
-    refuse_json,
-    refuse_other_names,
-    require_labels,
-    shown_paths,
-)
 from reprior.cli.messages import name_classes
 from reprior.cli.options import PriorChoice, Reading
-from reprior.cli.session import Session
+from reprior.cli.session import Session, plain
 from reprior.core.prior import as_prior, prior_from_counts
-from reprior.exceptions import FileFormatError, OptionError, PriorError
+from reprior.exceptions import (
+    Argument,
+    FileFormatError,
+    LabelsError,
+    OptionError,
+    PriorError,
+    ScoresError,
+)
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -32,14 +32,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ID_COLUMN",
+    "class_axis_of",
     "class_names",
+    "few",
     "load_calibrator",
     "open_for",
     "open_to_fit",
     "read_class_counts",
     "read_prior_file",
     "read_weights",
+    "refuse_json",
+    "refuse_other_names",
+    "require_labels",
+    "sample_labelled_rows",
+    "sample_rows",
+    "shown_paths",
     "source_of",
+    "target_prior_of",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -339,3 +348,317 @@ def _named(scores: ScoreFile) -> str:
         return ""
     listed = few(scores.class_names, 20)
     return f", {listed}; where a column is none, say which are with --classes"
+
+
+def refuse_json(paths: Sequence[str]) -> None:
+    """Refuse calibrators and counts that stand where scores should."""
+    for path in paths:
+        if Path(path).suffix.lower() == ".json" and Path(path).is_file():
+            raise FileFormatError(
+                f"{path!r} must be a score file (npy, npz, csv, parquet or zarr). Got JSON, which "
+                f"calibrators and counts are in. Check the order of the arguments."
+            )
+
+
+def require_labels(scores: ScoreFile, reading: Reading) -> None:
+    """Refuse scores without labels; say by which options labels are found."""
+    if scores.has_labels:
+        return
+    inside, name = ("", "")
+    if scores.format in ("npz", "zarr"):
+        inside, name = f"an array {reading.labels_name!r}", "--labels-name"
+    elif scores.format != "npy":
+        inside, name = f"a column {reading.label_column!r}", "--label-column"
+    there = f" among {few(scores.columns)}" if scores.columns else ""
+    found = f"Got no {inside.split(' ', 1)[1]}{there}. " if inside else ""
+    how = f"Name it with {name}, or name" if name else "Name"
+    raise LabelsError(
+        f"{shown_paths(scores)} must have labels. {found}{how} a file of labels with --labels."
+    )
+
+
+def class_axis_of(
+    calibrator: PosteriorCalibrator, paths: Sequence[str], reading: Reading, *, labelled: bool
+) -> int | None:
+    """Return the axis of the classes in arrays: as given, or where the calibrator's K entries are.
+
+    A calibrator that was fitted on rows says nothing about maps. Where both axes could be meant,
+    the shape of the labels decides (None), or it must be said which one is.
+    """
+    if reading.class_axis is not None:
+        return reading.class_axis
+    shape, n_classes = _shape_of_first(paths, reading), calibrator.source_prior_.size
+    if shape is None:
+        return None
+    if len(shape) < 3 or calibrator.class_axis not in (-1, len(shape) - 1):
+        return calibrator.class_axis
+    if shape[1] == shape[-1] == n_classes:
+        if labelled and shape[1:-1] != shape[2:]:
+            return None
+        raise OptionError(
+            f"`class_axis` must be given for scores of shape {shape}: the {n_classes} classes may "
+            f"be second or last. Pass --class-axis 1 or --class-axis -1."
+        )
+    return 1 if shape[1] == n_classes else -1
+
+
+def _shape_of_first(paths: Sequence[str], reading: Reading) -> tuple[int | None, ...] | None:
+    """Return the shape of the first arrays with rows; None for tables, or where none has any.
+
+    Files that cannot be read are passed over where that is asked for.
+    """
+    from reprior.files.chunks import UNREADABLE
+    from reprior.files.detect import detect_format
+    from reprior.files.formats.interface import NoRowsError
+    from reprior.files.scores import expand_paths, open_scores
+
+    passed_by = UNREADABLE if reading.skip_unreadable else (NoRowsError,)
+    for path in expand_paths(list(paths), "paths"):
+        try:
+            if detect_format(path) in ("csv", "parquet"):
+                return None
+            return open_scores(path, with_labels=False, scores_name=reading.scores_name).shape
+        except passed_by:
+            continue
+    return None
+
+
+def refuse_other_names(scores: ScoreFile, names: Sequence[Any], reading: Reading) -> list[str]:
+    """Refuse files that state other class names, or another order, than those expected.
+
+    The columns of a table are put in order by their names; arrays and lists are not. Return the
+    files that state no names.
+    """
+    from reprior.files.scores import open_scores
+
+    unnamed = []
+    for reader in scores.readers:
+        listed = getattr(getattr(reader, "plan", None), "listed", True)
+        if scores.format == "csv" or not listed:
+            continue
+        again = open_scores(reader.path, with_labels=False, scores_name=reading.scores_name)
+        stated = again.class_names
+        if stated is None:
+            unnamed.append(str(reader.path))
+        elif list(stated) != [str(name) for name in names]:
+            raise FileFormatError(
+                f"{str(reader.path)!r} must have the classes {few(names)}, in this order. "
+                f"Got {few(stated)}. Give the scores of a model of these classes, or put them in "
+                f"that order."
+            )
+    return unnamed
+
+
+def few(names: Sequence[Any], n: int = 6) -> str:
+    """Return the first names, for a sentence."""
+    return ", ".join(plain(name) for name in names[:n]) + (", …" if len(names) > n else "")
+
+
+def shown_paths(scores: ScoreFile) -> str:
+    """Return the files' names, for a sentence."""
+    first = repr(click.format_filename(str(scores.paths[0])))
+    return first if len(scores.paths) == 1 else f"{first} and {len(scores.paths) - 1} more"
+
+
+#: Scores that an estimate looks at, at most, and as many of VAL: 64 MB of float64 each.
+MOST_TARGET_SCORES = 2**23
+
+
+def target_prior_of(
+    session: Session,
+    choice: str,
+    target_scores: Sequence[str],
+    source_prior: Vector,
+    names: list[Any] | None,
+    scores: ScoreFile,
+    reading: Reading,
+) -> Any:
+    """Return the target prior that the options ask for."""
+    if target_scores and choice != "estimate":
+        raise OptionError(
+            f"`target_scores` must come with --target-prior estimate. Got --target-prior {choice}."
+        )
+    if choice == "uniform":
+        return "uniform"
+    if choice == "estimate":
+        return _estimated_target(session, target_scores, source_prior, scores, reading)
+    if not Path(choice).exists():
+        near = difflib.get_close_matches(choice, ("uniform", "estimate"), n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Check the path."
+        raise OptionError(
+            f"`target_prior` must be uniform, estimate, or a file that exists. Got {choice!r}. "
+            f"{hint}"
+        )
+    return read_prior_file(session, choice, "target prior", names, scores.n_classes)[0]
+
+
+def _estimated_target(
+    session: Session,
+    target_scores: Sequence[str],
+    source_prior: Vector,
+    scores: ScoreFile,
+    reading: Reading,
+) -> Vector:
+    """Estimate by expectation-maximisation, from all rows or a bounded sample of them."""
+    if not target_scores:
+        raise OptionError(
+            "--target-scores must name unlabelled scores of the target. Got none beside "
+            "--target-prior estimate."
+        )
+    found = open_to_fit(session, target_scores, reading, labelled=False, names=scores.class_names)
+    if found.kind != scores.kind or found.n_classes != scores.n_classes:
+        raise OptionError(
+            f"`target_scores` must be of the kind and the classes of VAL, {scores.kind} of "
+            f"{scores.n_classes} classes. Got {found.kind} of {found.n_classes}."
+        )
+    with session.progress("reading the target", found.n_samples) as progress:
+        rows, n_rows = sample_rows(
+            found,
+            class_axis=found.class_axis,
+            most=MOST_TARGET_SCORES // scores.n_classes,
+            progress=progress,
+        )
+    estimate, how = _by_em(rows, source_prior, str(found.kind), _labelled(session, scores))
+    which = "all" if len(rows) == n_rows else f"{len(rows):,} rows drawn from"
+    session.note(
+        f"the target prior is estimated from {which} {n_rows:,} rows of the target scores, by "
+        f"expectation-maximisation, which {how}"
+    )
+    return estimate
+
+
+def _labelled(session: Session, scores: ScoreFile) -> tuple[Vector, Vector]:
+    """VAL, or a bounded sample of it: what the model's probabilities are calibrated by."""
+    with session.progress("reading VAL", scores.n_samples) as progress:
+        rows, labels, _ = sample_labelled_rows(
+            scores,
+            class_axis=scores.class_axis,
+            ignore_index=scores.ignore_index,
+            most=MOST_TARGET_SCORES // scores.n_classes,
+            progress=progress,
+        )
+    return rows, labels
+
+
+def _by_em(
+    rows: Vector, source_prior: Vector, kind: str, validation: tuple[Vector, Vector]
+) -> tuple[Vector, str]:
+    """The estimate, and whose probabilities it trusts: VAL may lack what a calibration needs."""
+    from reprior.core.shift.estimate import estimate_target_prior
+
+    try:
+        estimate = estimate_target_prior(
+            rows, source_prior=source_prior, kind=kind, validation=validation
+        )
+    except (LabelsError, ScoresError) as error:
+        plain = estimate_target_prior(rows, source_prior=source_prior, kind=kind)
+        why = str(error).split(". ")[0]
+        return plain, f"trusts the model's probabilities: VAL cannot calibrate them ({why})"
+    n_labels = f"{len(validation[1]):,} labels of VAL"
+    return estimate, f"trusts the model's probabilities once they are calibrated by {n_labels}"
+
+
+def sample_rows(
+    chunks: Iterable[Any], *, class_axis: int, most: int, progress: Any = None, seed: int = 0
+) -> tuple[Vector, int]:
+    """Return a uniform sample of at most ``most`` rows of scores, and how many there were.
+
+    Every row draws a key, and the rows of the smallest keys stay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reprior.files.chunks import Chunk
+    >>> rows, n = sample_rows([Chunk(np.eye(3)), Chunk(np.eye(3))], class_axis=-1, most=4)
+    >>> rows.shape, n
+    ((4, 3), 6)
+    """
+    parts = ((chunk, _rows_of(chunk, class_axis)) for chunk in chunks)
+    columns, n_rows = _smallest_keys(
+        ((chunk, (rows,)) for chunk, rows in parts), most=most, progress=progress, seed=seed
+    )
+    if not n_rows:
+        raise ScoresError("The target scores must have rows. Got none. Check the files.")
+    return columns[0], n_rows
+
+
+def sample_labelled_rows(
+    chunks: Iterable[Any],
+    *,
+    class_axis: int,
+    ignore_index: int | None,
+    most: int,
+    progress: Any = None,
+    seed: int = 0,
+) -> tuple[Vector, Vector, int]:
+    """Return a uniform sample of at most ``most`` rows and their labels, and how many there were.
+
+    Ignored ones are left out.
+
+    Examples
+    --------
+    >>> from reprior.files.chunks import Chunk
+    >>> chunk = Chunk(np.eye(3), np.array([0, 1, 255]))
+    >>> _, labels, n = sample_labelled_rows([chunk], class_axis=-1, ignore_index=255, most=9)
+    >>> labels.tolist(), n
+    ([0, 1], 2)
+    """
+
+    def labelled() -> Iterator[tuple[Any, tuple[Vector, Vector]]]:
+        for chunk in chunks:
+            rows = _rows_of(chunk, class_axis)
+            labels = np.asarray(chunk.labels).reshape(-1)
+            if ignore_index is not None:
+                kept = labels != ignore_index
+                rows, labels = rows[kept], labels[kept]
+            yield chunk, (rows, labels)
+
+    columns, n_rows = _smallest_keys(labelled(), most=most, progress=progress, seed=seed)
+    if not n_rows:
+        raise LabelsError(
+            argument="validation",
+            rule="must have a sample that is not ignored",
+            got="none",
+            remedy=["Check ", Argument("ignore_index"), "."],
+        )
+    return columns[0], columns[1], n_rows
+
+
+def _rows_of(chunk: Any, class_axis: int) -> Vector:
+    rows = np.asarray(chunk.scores)
+    if rows.ndim > 1:
+        rows = np.moveaxis(rows, class_axis, -1).reshape(-1, rows.shape[class_axis])
+    return rows
+
+
+def _smallest_keys(
+    parts: Iterable[tuple[Any, tuple[Vector, ...]]], *, most: int, progress: Any, seed: int
+) -> tuple[list[Vector], int]:
+    """Return the rows of every column whose random keys are the smallest, and how many there were.
+
+    At most twice ``most`` rows, and those of a chunk, are held.
+    """
+    rng = np.random.default_rng(seed)
+    held: list[tuple[Vector, ...]] = []
+    n_rows = 0
+    n_held = 0
+    for chunk, columns in parts:
+        n_new = len(columns[0])
+        n_rows += n_new
+        n_held += n_new
+        held.append((*columns, rng.random(n_new)))
+        if n_held > 2 * most:
+            held = [_chosen(held, most)]
+            n_held = most
+        if progress is not None:
+            progress(chunk.stop)
+    return list(_chosen(held, most)[:-1]) if n_rows else [], n_rows
+
+
+def _chosen(held: Sequence[tuple[Vector, ...]], most: int) -> tuple[Vector, ...]:
+    columns = [np.concatenate(parts) for parts in zip(*held, strict=True)]
+    keys = columns[-1]
+    if len(keys) <= most:
+        return tuple(columns)
+    chosen = np.sort(np.argpartition(keys, most - 1)[:most])
+    return tuple(column[chosen] for column in columns)

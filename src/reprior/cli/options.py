@@ -16,6 +16,7 @@ from reprior.exceptions import OptionError
 from reprior.files.atomic import output_target
 
 __all__ = [
+    "PROMPT",
     "Names",
     "PriorChoice",
     "Reading",
@@ -27,6 +28,7 @@ __all__ = [
     "reading_options",
     "refuse_groups_alone",
     "scores_argument",
+    "shows",
     "skip_option",
 ]
 
@@ -260,3 +262,23 @@ def collected(
         return result
 
     return decorate
+
+
+PROMPT = "$ "
+
+
+def shows(*lines: str, first: str = "Example:") -> str:
+    r"""Return the end of a help text: a line to run, or several, kept as they are.
+
+    Examples
+    --------
+    >>> print(shows("reprior demo -o demo").replace("\b", "(kept)"))
+    (kept)
+    Example:
+      $ reprior demo -o demo
+    """
+    shown, begins = ["\b", first], True
+    for line in lines:
+        shown.append(f"  {PROMPT if begins else ' ' * len(PROMPT)}{line}")
+        begins = not line.endswith("\\")
+    return "\n".join(shown)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from reprior.cli.caveats import recognised, same_files
-from reprior.cli.examples import shows
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
@@ -20,6 +19,7 @@ from reprior.cli.options import (
     reading_options,
     refuse_groups_alone,
     scores_argument,
+    shows,
 )
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, session_options
