@@ -116,8 +116,12 @@ class CommandLineFace:
     def sentence(self, message: Message) -> str:
         """Return a whole error or warning in the words of the command."""
         if self._fitted is not None and _mentions_kind(message.remedy):
-            message = _with_remedy(message, f"Give scores of the {self._fitted}'s kind.")
+            message = _with_remedy(message, self._remedy_of_a_fitted_kind(message.remedy))
         return in_options(message.render(self), self._command)
+
+    def _remedy_of_a_fitted_kind(self, remedy: Text) -> Text:
+        own = [part for part in parts(remedy) if isinstance(part, Words)]
+        return [f"Give scores of the {self._fitted}'s kind.", *own]
 
     def argument(self, argument: Argument) -> str:
         """Return the option of an argument, or what the command takes by position."""

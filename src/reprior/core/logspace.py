@@ -23,7 +23,15 @@ from reprior.core.arrays import (
     to_numpy,
 )
 from reprior.core.checks import check_kind, first_index
-from reprior.exceptions import Argument, Element, ScoresError, Setting, render
+from reprior.exceptions import (
+    Argument,
+    Element,
+    RepriorWarning,
+    ScoresError,
+    Setting,
+    Words,
+    render,
+)
 
 __all__ = [
     "are_distributions",
@@ -197,14 +205,15 @@ def warn_of_probs(*, single_score: bool) -> None:
     if single_score:
         rule, what = "every one of them lies in [0, 1]", "probabilities of the second class"
     warn(
-        [
-            Argument("scores"),
-            " were declared as ",
-            Setting("kind", "logits"),
-            f", but {rule}. If they are {what}, pass ",
-            Setting("kind", "probs"),
-            ".",
-        ]
+        RepriorWarning(
+            [
+                Argument("scores"),
+                " were declared as ",
+                Setting("kind", "logits"),
+                f", but {rule}.",
+            ],
+            remedy=[f"If they are {what}, pass ", Setting("kind", "probs"), "."],
+        )
     )
 
 
@@ -266,7 +275,11 @@ def _refuse_sums(
             argument=name,
             rule=[f"must be at most {'1' if kind == 'probs' else '0'}", *_under(kind, name)],
             got=_first_element(name, wide, above),
-            remedy=[*raw_remedy(name, first=True), " if these are the model's raw outputs."],
+            remedy=[
+                *raw_remedy(name, first=True),
+                " if these are the model's raw outputs.",
+                _percent_remedy(wide[first_index(above)], kind),
+            ],
         )
     total = probs.sum(axis=axis)
     # A trifle stricter than the check that failed, whose exponentials may be of a shorter dtype.
@@ -281,8 +294,20 @@ def _refuse_sums(
                 f", within {tolerance:g}",
             ],
             got=[row_element(where, wide.ndim, axis, name), f" with sum {total[where]:g}"],
-            remedy=["Normalise the rows, or ", *raw_remedy(name), " if these are raw outputs."],
+            remedy=[
+                "Normalise the rows, or ",
+                *raw_remedy(name),
+                " if these are raw outputs.",
+                _percent_remedy(total[where], kind),
+            ],
         )
+
+
+def _percent_remedy(value: float, kind: str) -> Words:
+    """Return what to do with percentages, which the scores of a file often are."""
+    percent = kind == "probs" and 1.5 < value <= 101
+    remedy = " If the rows sum to 100 they are percentages: divide them by 100."
+    return Words("", remedy if percent else "")
 
 
 def raw_remedy(name: str, *, first: bool = False) -> list[Any]:
