@@ -22,9 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     try:
-        from reprior.files.interrupts import noticed
+        from reprior.files.interrupts import record_interrupts
 
-        with noticed():
+        with record_interrupts():
             return _run(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:  # while still importing
         return INTERRUPTED
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     """Import the command line, or say what it needs, and run it."""
     from reprior.exceptions import MissingDependencyError, require
-    from reprior.files.interrupts import refuse_to_go_on
+    from reprior.files.interrupts import raise_if_interrupted
 
     try:
         for library in ("click", "rich"):
@@ -43,7 +43,7 @@ def _run(argv: Sequence[str]) -> int:
         return USAGE_ERROR
     from reprior.cli.app import run
 
-    refuse_to_go_on()
+    raise_if_interrupted()
     return run(argv)
 
 

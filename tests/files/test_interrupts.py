@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from reprior.files.atomic import atomic_paths, atomic_write
-from reprior.files.interrupts import noticed, refuse_to_go_on
+from reprior.files.interrupts import raise_if_interrupted, record_interrupts
 
 
 def swallowed():
@@ -18,27 +18,27 @@ def swallowed():
 
 
 def test_a_swallowed_interrupt_is_raised_again():
-    with noticed():
-        refuse_to_go_on()
+    with record_interrupts():
+        raise_if_interrupted()
         swallowed()
         with pytest.raises(KeyboardInterrupt):
-            refuse_to_go_on()
+            raise_if_interrupted()
 
 
 def test_it_is_over_with_the_block():
     before = signal.getsignal(signal.SIGINT)
-    with noticed():
+    with record_interrupts():
         swallowed()
-    refuse_to_go_on()
+    raise_if_interrupted()
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with noticed():
+        with record_interrupts():
             signal.raise_signal(signal.SIGINT)
-            refuse_to_go_on()
+            raise_if_interrupted()
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -48,7 +48,7 @@ def test_other_threads_leave_it_alone():
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def work():
-        with noticed():
+        with record_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
@@ -74,7 +74,7 @@ def test_nothing_takes_its_name_after_it(tmp_path):
     old = tmp_path / "old.txt"
     old.write_text("old")
     for write in (write_one, write_several):
-        with noticed(), pytest.raises(KeyboardInterrupt):
+        with record_interrupts(), pytest.raises(KeyboardInterrupt):
             write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["old.txt"]
     assert old.read_text() == "old"

@@ -10,7 +10,7 @@ import pytest
 from tests.files.shared import FORMATS, NAMES, N, data, table, whole, write, zarr_store
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError
-from reprior.files.formats.interface import DamagedError
+from reprior.files.formats.interface import DamagedError, NoRowsError
 from reprior.files.formats.npy import StoredNpy
 from reprior.files.scores import expand_paths, open_scores
 
@@ -380,6 +380,44 @@ def test_a_quote_that_nobody_closes_does_not_swallow_the_rows_after_it(tmp_path,
     with path.open("a") as file:
         file.write('"\n\n')
     assert sum(len(chunk) for chunk in open_scores(path)) == where + 1
+
+
+@pytest.mark.parametrize("length", [1 << 17, 3 << 20])
+def test_a_row_that_is_longer_than_a_block_of_text(tmp_path, length):
+    path = tmp_path / "a.csv"
+    rows = [f'{i},{i % 7},{i % 2},"{"x" * (length if i == 500 else 5)}"\n' for i in range(1000)]
+    path.write_text("".join(["a,b,label,note\n", *rows]))
+    assert np.concatenate([c.scores[:, 0] for c in open_scores(path)]).tolist() == [*range(1000)]
+    with path.open("a") as file:
+        file.write("1,2,0,more,than four\n")
+    with pytest.raises(DamagedError, match="got 5"):
+        list(open_scores(path))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("rows", [(), ("", ""), ("1,2,0", "", "3,4,1")])
+def test_every_kind_of_line_break(tmp_path, end, rows):
+    path = tmp_path / "a.csv"
+    path.write_text(end.join(["a,b,label", *rows, ""]), newline="")
+    if any(rows):
+        assert sum(map(len, open_scores(path))) == 2
+    else:
+        with pytest.raises(NoRowsError, match=r"must have rows\. Got a header alone"):
+            open_scores(path)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_weight_that_is_no_number_is_an_error_of_weights(tmp_path, form):
+    path = tmp_path / f"a.{form}"
+    if form == "csv":
+        path.write_text("a,b,label,weight\n1,2,0,1\n3,4,1,heavy\n")
+    else:
+        weight = pa.array([1.0, None])
+        columns = {"a": [1.0, 3.0], "b": [2.0, 4.0], "label": [0, 1], "weight": weight}
+        pq.write_table(pa.table(columns), path)
+    with pytest.raises(LabelsError, match=r"^`weight` must be numbers\. Got .*'weight'") as caught:
+        list(open_scores(path, weight_column="weight"))
+    assert caught.value.argument == "weight"
 
 
 def test_a_table_without_a_row_at_its_end_is_whole(tmp_path):

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from reprior.exceptions import FileFormatError, PriorError
-from reprior.files.text_files import csv_rows, is_json, json_of, order_of, text_of
+from reprior.exceptions import FileFormatError, OptionError, PriorError
+from reprior.files.text_files import (
+    as_class_names,
+    csv_rows,
+    is_json,
+    json_of,
+    order_of,
+    read_class_names,
+    text_of,
+)
 
 PATH = Path("small.txt")
 
@@ -43,3 +51,35 @@ def test_a_mark_of_the_byte_order_is_no_text(tmp_path):
     path = tmp_path / "bom.csv"
     path.write_bytes("\ufeffcat,1".encode())
     assert text_of(path, "hold counts") == "cat,1"
+
+
+@pytest.mark.parametrize(
+    "text", ["cat\ndog, brown\n", '["cat", "dog, brown"]', "cat\r\n\r\ndog, brown"]
+)
+def test_lines_and_json(tmp_path, text):
+    (tmp_path / "names").write_text(text)
+    assert read_class_names(tmp_path / "names") == ("cat", "dog, brown")
+    assert as_class_names(tmp_path / "names") == ("cat", "dog, brown")
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b"a\na\n", "Got 'a' twice"),
+        (b"a\n", "at least two classes. Got 1"),
+        (b'["a",', "truncated or damaged"),
+        (b'{"a": 1}', "Got something else"),
+        (b"\xff\xfe\x00", "Got binary data"),
+    ],
+)
+def test_refusals(tmp_path, data, words):
+    (tmp_path / "names").write_bytes(data)
+    with pytest.raises(FileFormatError) as caught:
+        read_class_names(tmp_path / "names")
+    assert words in str(caught.value)
+
+
+def test_lists():
+    assert as_class_names([3, "x"]) == ("3", "x")
+    with pytest.raises(OptionError, match="`classes` must name every class once"):
+        as_class_names(["x", "x"])

@@ -14,7 +14,7 @@ from types import FrameType
 import click
 
 from reprior.cli.messages import FAILED, Failure, SentenceGroup, sentence_of, with_notes
-from reprior.files.interrupts import refuse_to_go_on
+from reprior.files.interrupts import raise_if_interrupted
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]
 
@@ -157,7 +157,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         with _terminated_is_an_exit():
             result = app.main(list(argv), prog_name="reprior", standalone_mode=False)
-            refuse_to_go_on()
+            raise_if_interrupted()
             _flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as asked:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from reprior.cli.messages import current_face
 from reprior.exceptions import RepriorWarning
-from reprior.files.interrupts import refuse_to_go_on
+from reprior.files.interrupts import raise_if_interrupted
 
 __all__ = ["Session", "as_json", "plain", "session_options"]
 
@@ -89,7 +89,7 @@ class Session:
 
     def say(self, *what: Any) -> None:
         """Show text or tables to a person: nothing where the result is JSON."""
-        refuse_to_go_on()
+        raise_if_interrupted()
         self.show_notes()
         if not self.json:
             for each in what:
@@ -103,7 +103,7 @@ class Session:
 
     def result(self, document: Mapping[str, Any], *, notes: bool = True) -> None:
         """Print the JSON object, where one is wanted."""
-        refuse_to_go_on()
+        raise_if_interrupted()
         self.show_notes()
         if self.json:
             more = {"notes": self.notes} if notes else {}
@@ -119,7 +119,7 @@ class Session:
         ends the work where Ctrl-C was pressed and its exception was swallowed.
         """
         if self.quiet or not self._err.is_terminal:
-            yield lambda _: refuse_to_go_on()
+            yield lambda _: raise_if_interrupted()
             return
         bar = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
@@ -136,7 +136,7 @@ class Session:
 
         def step(n: int) -> None:
             nonlocal readings, last
-            refuse_to_go_on()
+            raise_if_interrupted()
             if n < last:  # the same samples are read once more
                 readings += 1
                 bar.update(task, description=f"{title}, reading {readings}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from reprior.exceptions import OptionError
-from reprior.files.interrupts import held_back, refuse_to_go_on
+from reprior.files.interrupts import delay_interrupts, raise_if_interrupted
 
 if sys.platform != "win32":
     import fcntl
@@ -119,7 +119,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, _mode_of(target))
-        refuse_to_go_on()
+        raise_if_interrupted()
         os.replace(name, target)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -167,7 +167,7 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
             if written != output.new:
                 os.rename(written, output.new)
             _settle(output.new, output.target)
-        refuse_to_go_on()
+        raise_if_interrupted()
         _take_names(made)
 
 
@@ -282,7 +282,7 @@ def _take_names(outputs: list[_Output]) -> None:
                 _keep(target, old)
             os.replace(new, target)
     except BaseException:
-        with held_back():
+        with delay_interrupts():
             for each in reversed(begun):
                 _put_back(*each)
         raise

@@ -1,8 +1,8 @@
-"""Ctrl-C that is not lost: some libraries swallow the exception it raises.
+"""Do not lose Ctrl-C where a library swallows the KeyboardInterrupt.
 
-An import inside ``try: … except: pass`` takes a KeyboardInterrupt for a library that is not there,
-and the program runs on. So the signal is noted as well, and asked for where work goes on in steps
-and before an output takes its name.
+An import inside ``try: … except: pass`` takes it for a library that is not there, and the program
+goes on. So the signal is recorded as well; :func:`raise_if_interrupted` is called between steps of
+work and before an output takes its name.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["held_back", "noticed", "refuse_to_go_on"]
+__all__ = ["delay_interrupts", "raise_if_interrupted", "record_interrupts"]
 
 _received = threading.Event()
 
 
 @contextmanager
-def noticed() -> Iterator[None]:
-    """Note SIGINT while the block runs, and raise KeyboardInterrupt as Python does.
+def record_interrupts() -> Iterator[None]:
+    """Record SIGINT while the block runs, and raise KeyboardInterrupt as Python does.
 
     Where SIGINT is ignored, or this is not the main thread, nothing is changed.
 
     Examples
     --------
-    >>> with noticed():
+    >>> with record_interrupts():
     ...     try:
     ...         signal.raise_signal(signal.SIGINT)
     ...     except KeyboardInterrupt:
     ...         pass  # as a library might
     ...     try:
-    ...         refuse_to_go_on()
+    ...         raise_if_interrupted()
     ...     except KeyboardInterrupt:
     ...         print("not lost")
     not lost
@@ -55,15 +55,15 @@ def noticed() -> Iterator[None]:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """Hold SIGINT back while the block runs; it comes when the block has ended.
+def delay_interrupts() -> Iterator[None]:
+    """Delay SIGINT until the block has ended.
 
     Where SIGINT is not Python's, or this is not the main thread, nothing is changed.
 
     Examples
     --------
     >>> try:
-    ...     with held_back():
+    ...     with delay_interrupts():
     ...         signal.raise_signal(signal.SIGINT)
     ...         print("to its end")
     ... except KeyboardInterrupt:
@@ -75,17 +75,17 @@ def held_back() -> Iterator[None]:
     if not callable(before) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
+    if received:
         signal.raise_signal(signal.SIGINT)
 
 
-def refuse_to_go_on() -> None:
-    """Raise KeyboardInterrupt where one was noticed, though something swallowed it."""
+def raise_if_interrupted() -> None:
+    """Raise KeyboardInterrupt if SIGINT was recorded, though something swallowed the exception."""
     if _received.is_set():
         raise KeyboardInterrupt

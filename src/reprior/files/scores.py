@@ -464,7 +464,7 @@ def none_left(paths: Sequence[Path], left_out: Sequence[LeftOut]) -> FileFormatE
 
 
 MAX_BYTES = 1 << 23
-"""Bytes of scores in a chunk, unless told otherwise: three of them stay in a large cache, and the
+"""Bytes of scores in a chunk by default: three of them stay in a large cache, and the
 work on one outweighs what a chunk costs by itself."""
 
 

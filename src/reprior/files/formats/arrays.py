@@ -38,7 +38,7 @@ __all__ = [
     "fixed_width",
     "kept_arrays",
     "kept_rows",
-    "not_kept",
+    "note_dropped_data",
     "open_arrays",
     "refuse_objects",
 ]
@@ -319,7 +319,7 @@ def kept_rows(layout: Layout, chunk: Chunk) -> Iterator[tuple[str, Vector]]:
         yield "labels", np.asarray(chunk.labels)
 
 
-def not_kept(layout: Layout) -> list[str]:
+def note_dropped_data(layout: Layout) -> list[str]:
     """Return a sentence about what an output of arrays leaves out, where it leaves out any."""
     reader = layout.inputs[0]
     if not layout.keep:

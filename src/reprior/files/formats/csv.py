@@ -28,8 +28,8 @@ from reprior.files.formats.interface import (
 )
 from reprior.files.formats.tables import (
     TableReader,
-    columns_not_kept,
     no_number,
+    note_dropped_arrays,
     output_table,
     plan_columns,
     refuse_repeats,
@@ -60,7 +60,8 @@ _NUMBER = (
 
 
 #: Bytes of text read at once: at least a row, at most what a chunk may take.
-_LEAST_BLOCK, _LARGEST_BLOCK = 1 << 16, 1 << 20
+_LEAST_BLOCK = 1 << 16
+_LARGEST_BLOCK = 1 << 20
 
 
 #: Rows that a block of a wide table holds, about: every column of a block costs some time.
@@ -339,7 +340,7 @@ class CsvWriter:
     def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
         self._file = open(paths[0], "wb")  # noqa: SIM115 - closed by close() or abandon()
         self._layout, self._started = layout, False
-        self.notes = columns_not_kept(layout)
+        self.notes = note_dropped_arrays(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class names of a chunk."""
@@ -392,9 +393,8 @@ def _needs_quotes(table: Any, delimiter: str) -> bool:
     import pyarrow.compute as pc
 
     pattern = f'[{delimiter}"\r\n]'
-    for column in _flat(table).columns:
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            found = pc.any(pc.match_substring_regex(column, pattern)).as_py()
-            if found:
-                return True
-    return False
+    return any(
+        pc.any(pc.match_substring_regex(column, pattern)).as_py()
+        for column in _flat(table).columns
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    )

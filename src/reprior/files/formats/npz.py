@@ -26,7 +26,7 @@ from reprior.files.formats.arrays import (
     fixed_width,
     kept_arrays,
     kept_rows,
-    not_kept,
+    note_dropped_data,
     open_arrays,
     refuse_objects,
 )
@@ -229,7 +229,7 @@ class NpzWriter:
         self._archive = zipfile.ZipFile(paths[0], "w", zipfile.ZIP_STORED, allowZip64=True)
         self._direct: IO[bytes] | None = None
         self._spools: dict[str, Spool] = {}
-        self.notes = not_kept(layout)
+        self.notes = note_dropped_data(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class indices of a chunk."""

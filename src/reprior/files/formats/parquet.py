@@ -30,8 +30,8 @@ from reprior.files.formats.interface import (
 )
 from reprior.files.formats.tables import (
     TableReader,
-    columns_not_kept,
     list_length,
+    note_dropped_arrays,
     numbers_of,
     output_table,
     plan_columns,
@@ -191,7 +191,7 @@ class ParquetWriter:
         self._writer: Any = None
         self._waiting: list[Any] = []
         self._held = 0
-        self.notes = columns_not_kept(layout)
+        self.notes = note_dropped_arrays(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class names of a chunk."""

@@ -32,10 +32,10 @@ __all__ = [
     "SCORE_SUFFIX",
     "ColumnPlan",
     "TableReader",
-    "columns_not_kept",
     "label_array",
     "list_length",
     "no_number",
+    "note_dropped_arrays",
     "numbers_of",
     "output_table",
     "plan_columns",
@@ -478,7 +478,7 @@ def output_table(layout: Layout, chunk: Chunk, posterior: Any, prediction: Any) 
     return pa.table(columns)
 
 
-def columns_not_kept(layout: Layout) -> list[str]:
+def note_dropped_arrays(layout: Layout) -> list[str]:
     """Return a sentence about arrays of the input that a table leaves out, where there are any."""
     reader = layout.inputs[0]
     if not layout.keep or reader.format in ("csv", "parquet"):

@@ -19,7 +19,7 @@ from reprior.files.formats.arrays import (
     common_dtype,
     kept_arrays,
     kept_rows,
-    not_kept,
+    note_dropped_data,
     open_arrays,
     refuse_objects,
 )
@@ -90,25 +90,26 @@ class StoredZarr:
 
         Runs of whole stored chunks are read, so that each chunk is unpacked once.
         """
-        held: Vector | None = None
+        waiting: Vector | None = None
         for run in self._runs(rows, first):
-            held = run if held is None or not len(held) else np.concatenate([held, run])
-            whole = len(held) // rows * rows
+            waiting = run if waiting is None or not len(waiting) else np.concatenate([waiting, run])
+            whole = len(waiting) // rows * rows
             for start in range(0, whole, rows):
-                yield held[start : start + rows].copy()
-            held = held[whole:]
-        if held is not None and len(held):
-            yield held.copy()
+                yield waiting[start : start + rows].copy()
+            waiting = waiting[whole:]
+        if waiting is not None and len(waiting):
+            yield waiting.copy()
 
     def check(self) -> None:
         """Checksums of a store, where it has any, are of its chunks, compared as they come."""
 
     def _runs(self, rows: int, first: int) -> Iterator[Vector]:
-        n, stored = self.shape[0], int(self.array.chunks[0])
-        run = max(stored, rows // max(stored, 1) * stored, 1)
-        for start in range(first // run * run, n, run):
+        n_rows = self.shape[0]
+        stored_rows = int(self.array.chunks[0])
+        run = max(stored_rows, rows // max(stored_rows, 1) * stored_rows, 1)
+        for start in range(first // run * run, n_rows, run):
             with _refusing_damage(self.path):
-                values = np.asarray(self.array[max(start, first) : min(start + run, n)])
+                values = np.asarray(self.array[max(start, first) : min(start + run, n_rows)])
             plain = values.dtype if values.dtype.kind == "T" else values.dtype.newbyteorder("=")
             yield values.astype(plain, order="C", copy=False)
 
@@ -153,7 +154,7 @@ class ZarrWriter:
         self._arrays: dict[str, Any] = {}
         self._waiting: dict[str, list[Vector]] = {}
         self._written: dict[str, int] = {}
-        self.notes = not_kept(layout)
+        self.notes = note_dropped_data(layout)
 
     def write(self, chunk: Chunk, posterior: Any, prediction: Any) -> None:
         """Append the posterior and the predicted class indices of a chunk."""
