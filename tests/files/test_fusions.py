@@ -9,7 +9,7 @@ import pytest
 import reprior as rp
 from reprior.exceptions import FileFormatError
 from reprior.files.documents import (
-    CHOICES,
+    FUSION_CHOICES,
     FUSION_FORMAT,
     fusion_document,
     is_fusion,
@@ -70,7 +70,7 @@ def modalities(**changed):
 
 
 BAD = [
-    *((name, "other") for name in CHOICES),
+    *((name, "other") for name in FUSION_CHOICES),
     ("flatten", 1),
     ("class_axis", 1.0),
     ("source_prior", [1.0, 0.0]),

@@ -30,7 +30,7 @@ from tests.fusion.shared import (
 
 import reprior as rp
 from reprior.exceptions import OptionError
-from reprior.files.documents import CHOICES
+from reprior.files.documents import FUSION_CHOICES
 from reprior.fusion import modality as options_of
 from reprior.fusion.fitting import fixed_strengths, refuse_negative
 from reprior.fusion.modality import check_options, fusion_fields
@@ -1031,7 +1031,7 @@ def test_files_know_the_same_words():
         "missing": options_of.MISSING,
         "rule": rp.core.fuse.RULES,
     }
-    assert {name: CHOICES[name] for name in named} == named
+    assert {name: FUSION_CHOICES[name] for name in named} == named
 
 
 def test_fixed_strengths():

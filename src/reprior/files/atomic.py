@@ -37,10 +37,8 @@ _OLD = "old"
 #: Permissions of a new file before the umask, as ``open`` has it; those of ``mkstemp`` are private.
 _NEW_FILE_MODE = 0o666
 
-
 #: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 #: How errors call what is no regular file.
 _FILE_TYPES = {

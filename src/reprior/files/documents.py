@@ -168,13 +168,10 @@ CALIBRATOR_VERSION = 2
 """Version 2 has biases, scales or a second map. A file without them is of version 1, which every
 reprior reads; one that does not know them must not read a file with them as if it had none."""
 
-
 NEW_IN_2 = ("biases", "scales", "probability_map")
-
 
 FITTED = ("fit", "bcts", "vector")
 """What a temperature may be that was fitted, for another fit with the same options."""
-
 
 PROMISED = (
     "format_version",
@@ -296,8 +293,7 @@ def _is_map(value: Any, n: int) -> bool:
 FUSION_FORMAT = "reprior fusion"
 FUSION_VERSION = 1
 
-
-CHOICES = {
+FUSION_CHOICES = {
     "rule": ("noisy_or", "mean", "product"),
     "order": ("rebalance_first", "flatten_first"),
     "strengths": ("shared", "per_modality"),
@@ -333,7 +329,7 @@ def _fusion_rules(document: Mapping[str, Any]) -> dict[str, Rule]:
     """Return the rule of every field; some depend on others, which come first."""
     source = document.get("source_prior")
     n = len(source) if isinstance(source, list) else 0
-    choices = {name: _one_of(words) for name, words in CHOICES.items()}
+    choices = {name: _one_of(words) for name, words in FUSION_CHOICES.items()}
     return {
         "source_prior": Rule(
             "a list of at least two positive numbers that sum to 1",

@@ -40,17 +40,13 @@ __all__ = [
     "whole_numbers",
 ]
 
-
 IGNORED = -1
 """The index that an ignored *name* gets; an ignored integer stays what it is."""
 
-
 _INTEGER = re.compile(r"\s*[+-]?\d+(?:\.0*)?\s*")
-
 
 #: Labels beyond this are cut to it: exact in float64, and far from any number of classes.
 _LARGEST = 1 << 53
-
 
 #: What a message says where integer labels may be names.
 _LABELS_ARE_NAMES = ("If the labels are names, pass ", Setting("labels_as", "names"), ".")

@@ -54,9 +54,7 @@ __all__ = [
     "refuse_repeated_files",
 ]
 
-
 PathLike: TypeAlias = "str | os.PathLike[str]"
-
 
 #: How a URL begins. Of one letter it would be a drive.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -467,10 +465,8 @@ MAX_BYTES = 1 << 23
 """Bytes of scores in a chunk by default: three of them stay in a large cache, and the
 work on one outweighs what a chunk costs by itself."""
 
-
 MAX_ROWS = 1 << 18
 """Samples in a chunk: of few classes, labels, weights and winners weigh more than the scores."""
-
 
 FIRST_ROWS = 1 << 10
 """Samples whose labels tell whether labels are names."""

@@ -43,7 +43,6 @@ __all__ = [
     "refuse_objects",
 ]
 
-
 RENEWED = ("posterior", "prediction")
 """The arrays that ``apply`` adds. They are neither labels nor weights."""
 

@@ -47,30 +47,23 @@ __all__ = [
     "parse_numbers",
 ]
 
-
 _PURPOSE = "To read csv files"
 
-
 _DELIMITERS = (",", "\t", ";")
-
 
 _NUMBER = (
     r"^\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|NAN|inf|Inf|infinity|Infinity)\s*$"
 )
 
-
 #: Bytes of text read at once: at least a row, at most what a chunk may take.
 _LEAST_BLOCK = 1 << 16
 _LARGEST_BLOCK = 1 << 20
 
-
 #: Rows that a block of a wide table holds, about: every column of a block costs some time.
 _LEAST_ROWS = 32
 
-
 #: Blocks grow to this when a row is longer.
 _LONGEST_ROW = 1 << 30
-
 
 #: Bytes at the end of a file, of which some are no line breaks.
 _TAIL = 1 << 12

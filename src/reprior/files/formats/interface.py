@@ -42,13 +42,10 @@ __all__ = [
     "written_kind",
 ]
 
-
 Vector: TypeAlias = np.ndarray[Any, Any]
-
 
 #: Metadata key of tables and groups: the class names, as a JSON list.
 CLASS_NAMES_KEY = "reprior.class_names"
-
 
 #: Metadata key of tables and groups: what the scores are.
 KIND_KEY = "reprior.kind"

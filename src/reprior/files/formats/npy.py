@@ -29,7 +29,6 @@ __all__ = [
     "read_header",
 ]
 
-
 #: What reading a damaged header was seen to raise.
 _DAMAGE = (ValueError, TypeError, SyntaxError, EOFError, KeyError, RecursionError, MemoryError)
 

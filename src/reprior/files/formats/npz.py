@@ -44,7 +44,6 @@ __all__ = [
     "read_members",
 ]
 
-
 #: What reading a damaged archive was seen to raise.
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -55,7 +54,6 @@ _DAMAGE = (
     RuntimeError,
     ValueError,
 )
-
 
 #: Members that describe the others. They are read whole.
 _SMALL = ("class_names", "decision_names", "kind", "scores_kind")

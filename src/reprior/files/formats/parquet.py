@@ -47,7 +47,6 @@ __all__ = [
     "read_schema",
 ]
 
-
 #: Bytes of a row group that are held while its pages are unpacked, over all columns.
 _READ_AHEAD = 1 << 24
 

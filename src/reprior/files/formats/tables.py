@@ -42,14 +42,11 @@ __all__ = [
     "refuse_repeats",
 ]
 
-
 PREDICTION = "prediction"
 """The column that ``apply`` adds. It is never a class."""
 
-
 SCORE_SUFFIX = ".score"
 """``apply --keep`` keeps the scores of class ``x`` as ``x.score``. They are no class either."""
-
 
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
 

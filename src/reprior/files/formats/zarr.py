@@ -42,7 +42,6 @@ __all__ = [
     "read_store",
 ]
 
-
 #: Attributes that describe the arrays, also under the keys that tables use.
 _SMALL = {
     "class_names": "class_names",
