@@ -373,6 +373,7 @@ template <class T> class PromisingPart {
 
 constexpr double OUTSIDE = 1.0;          // tuning/bias_line.py: OUTSIDE
 constexpr int64_t CLASSES_AT_ONCE = 16;  // neighbouring scores of a sample share lines of the cache
+constexpr int64_t ROWS_PER_PAUSE = 1 << 14;
 
 // Count all over again: nothing adds up that was rounded before.
 template <class T> void recount(const Samples<T> &samples, const int32_t *first, Tallies &t) {
@@ -389,11 +390,11 @@ template <class T> void recount(const Samples<T> &samples, const int32_t *first,
 
 // Move every class of `order` to the best place on its line, where distances are counted from
 // `home`. Biases, places and tallies are kept up to date; `value` is the metric now. Returns the
-// metric after each step.
-template <class T>
+// metric after each step. `pause` is called between passes over the samples, and may throw.
+template <class T, class Pause>
 std::vector<double> climb_lines(const Samples<T> &samples, const Metric &metric, double *biases, const Places &places,
                                 Tallies &tallies, const double *home, const int64_t *order, int64_t n_order,
-                                double value) {
+                                double value, Pause &pause) {
     const int64_t n = samples.n, n_classes = samples.n_classes;
     std::vector<T> turned((size_t)(std::min(CLASSES_AT_ONCE, n_classes) * n));
     std::vector<double> history;
@@ -405,14 +406,18 @@ std::vector<double> climb_lines(const Samples<T> &samples, const Metric &metric,
         if (k / CLASSES_AT_ONCE != block) {
             block = k / CLASSES_AT_ONCE;
             const int64_t low = block * CLASSES_AT_ONCE, high = std::min(low + CLASSES_AT_ONCE, n_classes);
-            for (int64_t i = 0; i < n; ++i)
+            for (int64_t i = 0; i < n; ++i) {
+                if (i % ROWS_PER_PAUSE == 0) pause();
                 for (int64_t j = low; j < high; ++j) turned[(j - low) * n + i] = samples.rows[i * n_classes + j];
+            }
         }
         const T *const column = turned.data() + (k % CLASSES_AT_ONCE) * n;
         const double before = biases[k];
         Tallies from = tallies;
+        pause();
         part.find(samples, column, k, before, places, metric, value, from);
         if (part.chosen.empty()) continue;
+        pause();
         switches.clear();
         double low = INFINITE, high = -INFINITE;
         for (const int64_t i : part.chosen) {
@@ -467,14 +472,17 @@ class BiasBox {
 
     std::vector<double> biases;
 
-    // Go round the classes of `order` until none improves; returns the number of rounds.
+    // Go round the classes of `order` until none improves; returns the number of rounds. `pause` is
+    // called between classes, and may throw.
+    template <class Pause>
     int64_t climb(const Metric &metric, Tallies &tallies, const double *home, const int64_t *order, int64_t n_order,
-                  double value, int64_t max_cycles, std::vector<double> &history) {
+                  double value, int64_t max_cycles, std::vector<double> &history, Pause &pause) {
         int64_t cycles = 0, still = 0;
         while (cycles < max_cycles && still < n_order) {
             ++cycles;
             for (int64_t o = 0; o < n_order && still < n_order; ++o) {
                 const int32_t k = (int32_t)order[o];
+                pause();
                 ++still;
                 Tallies from = tallies;
                 const double low = centre[k] - radius, high = centre[k] + radius;

@@ -8,56 +8,29 @@ constexpr int64_t FUSION_TILE = 1 << 12;  // scores of a modality that are read 
 
 // ----------------------------------------------------------------------------------- logarithms
 
-template <class T> struct UnsignedOf;
-template <> struct UnsignedOf<float> { typedef uint32_t Type __attribute__((vector_size(REGISTER_BYTES))); };
-template <> struct UnsignedOf<double> { typedef uint64_t Type __attribute__((vector_size(REGISTER_BYTES))); };
-
-template <class T> struct Logarithm;
-template <> struct Logarithm<float> {
-    static constexpr float ln2_high = 6.9313812256e-01f, ln2_low = 9.0580006145e-06f;
-    static constexpr float least = 1.17549435e-38f, scale = 33554432.0f;  // 2^25
-    static constexpr int power = 25, mantissa = 23;
-    static constexpr uint32_t one = 0x3f800000, root_half = 0x3f3504f3, fraction = 0x007fffff;
-    static constexpr uint32_t magic = 0x4b400000;  // 1.5·2^23
-    static REPRIOR_INLINE Vec<float> series(Vec<float> z) {  // as in FreeBSD's logf
-        const Vec<float> w = z * z;
-        const Vec<float> odd = z * (fill(0.66666662693f) + w * fill(0.28498786688f));
-        return odd + w * (fill(0.40000972152f) + w * fill(0.24279078841f));
-    }
-};
-template <> struct Logarithm<double> {
-    static constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.90821492927058770002e-10;
-    static constexpr double least = 2.2250738585072014e-308, scale = 18014398509481984.0;  // 2^54
-    static constexpr int power = 54, mantissa = 52;
-    static constexpr uint64_t one = 0x3ff0000000000000, root_half = 0x3fe6a09e667f3bcd, fraction = 0x000fffffffffffff;
-    static constexpr uint64_t magic = 0x4338000000000000;  // 1.5·2^52
-    static REPRIOR_INLINE Vec<double> series(Vec<double> z) {  // as in FreeBSD's log
-        const Vec<double> w = z * z;
-        Vec<double> odd = fill(2.857142874366239149e-01) + w * (fill(1.818357216161805012e-01) + w * fill(1.479819860511658591e-01));
-        odd = z * (fill(6.666666666666735130e-01) + w * odd);
-        Vec<double> even = fill(2.222219843214978396e-01) + w * fill(1.531383769920937332e-01);
-        return odd + w * (fill(3.999999999940941908e-01) + w * even);
-    }
-};
-
-// log(x) of finite x ≥ 0, to about one unit in the last place; −inf of 0.
-template <class T> REPRIOR_INLINE Vec<T> logarithm(Vec<T> x) {
-    using L = Logarithm<T>;
-    using U = typename UnsignedOf<T>::Type;
-    const Mask<T> none = x == fill((T)0), denormal = x < fill(L::least);
-    Vec<T> exponent, m;
-    x = select<T>(denormal, x * fill(L::scale), x);
+// log(x) of finite x ≥ 0, to about one unit in the last place, as in FreeBSD's logf; −inf of 0.
+// That of float64 is in posterior.h.
+REPRIOR_INLINE Vec<float> logarithm(Vec<float> x) {
+    typedef uint32_t Words __attribute__((vector_size(REGISTER_BYTES)));
+    constexpr uint32_t one = 0x3f800000, root_half = 0x3f3504f3, fraction = 0x007fffff;
+    constexpr uint32_t magic = 0x4b400000;  // 1.5·2^23
+    const Mask<float> none = x == fill(0.0f), denormal = x < fill(0x1p-126f);
+    Vec<float> exponent, m;
+    x = select<float>(denormal, x * fill(0x1p25f), x);
     for (int i = 0; i < PARTS; ++i) {
-        const U b = (U)x.part[i] + (L::one - L::root_half);
-        // 1.5·2^mantissa + the exponent, whose bias is that of 1.
-        exponent.part[i] = (typename Register<T>::Type)((b >> L::mantissa) + (L::magic - (L::one >> L::mantissa)));
-        m.part[i] = (typename Register<T>::Type)((b & L::fraction) + L::root_half);
+        const Words b = (Words)x.part[i] + (one - root_half);
+        // 1.5·2^23 + the exponent, whose bias is that of 1.
+        exponent.part[i] = (Register<float>::Type)((b >> 23) + (magic - (one >> 23)));
+        m.part[i] = (Register<float>::Type)((b & fraction) + root_half);
     }
-    exponent = exponent - fill(Exponential<T>::rounding) - select<T>(denormal, fill((T)L::power), fill((T)0));
-    const Vec<T> f = m - fill((T)1), s = f / (fill((T)2) + f), half = fill((T)0.5) * f * f;
-    const Vec<T> r = L::series(s * s);
-    const Vec<T> found = (s * (half + r) + exponent * fill(L::ln2_low) - half + f) + exponent * fill(L::ln2_high);
-    return select<T>(none, fill((T)-__builtin_inf()), found);
+    exponent = exponent - fill(Exponential<float>::rounding) - select<float>(denormal, fill(25.0f), fill(0.0f));
+    const Vec<float> f = m - fill(1.0f), s = f / (fill(2.0f) + f), half = fill(0.5f) * f * f;
+    const Vec<float> z = s * s, w = z * z;
+    const Vec<float> odd = z * (fill(0.66666662693f) + w * fill(0.28498786688f));
+    const Vec<float> r = odd + w * (fill(0.40000972152f) + w * fill(0.24279078841f));
+    const Vec<float> found =
+        (s * (half + r) + exponent * fill(9.0580006145e-06f) - half + f) + exponent * fill(6.9313812256e-01f);
+    return select<float>(none, fill(-__builtin_inff()), found);
 }
 
 // log(1 + x) of −1 ≤ x ≤ 1, exact for small x too.

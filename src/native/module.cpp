@@ -8,9 +8,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <nanobind/stl/optional.h>
+#ifdef REPRIOR_HAS_AVX
+#include <cpuid.h>
+#endif
 
 #include "biases.h"
 #include "bins.h"
@@ -26,17 +30,28 @@ namespace {
 
 // ------------------------------------------------------------------------------- instruction set
 
-const Kernels *best_kernels() {
 #ifdef REPRIOR_HAS_AVX
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (avx512) return &kernels_avx512;
-    if (avx2) return &kernels_avx2;
-#endif
-    return &kernels_baseline;
+constexpr unsigned bit(int i) { return 1u << i; }
+
+// Everything that CMakeLists.txt lets the compiler use at a level. Asked of the processor itself:
+// __builtin_cpu_supports needs a library that clang-cl does not link.
+const Kernels *best_kernels() {
+    constexpr unsigned BASIC = bit(23) | bit(27) | bit(28) | bit(29);  // popcnt, osxsave, avx, f16c
+    constexpr unsigned LZCNT = bit(5), AVX2 = bit(3) | bit(5) | bit(8);  // bmi, avx2, bmi2
+    constexpr unsigned AVX512 = bit(16) | bit(17) | bit(30) | bit(31);  // f, dq, bw, vl
+    constexpr unsigned YMM = 0x6, ZMM = 0xe6;  // registers that the operating system keeps
+    unsigned a, b, c, d, basic, extended;
+    if (!__get_cpuid(1, &a, &b, &basic, &d) || (basic & BASIC) != BASIC) return &kernels_baseline;
+    if (!__get_cpuid(0x80000001, &a, &b, &extended, &d) || !(extended & LZCNT)) return &kernels_baseline;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & AVX2) != AVX2) return &kernels_baseline;
+    unsigned kept, high;
+    __asm__ volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+    if ((b & AVX512) == AVX512 && (kept & ZMM) == ZMM) return &kernels_avx512;
+    return (kept & YMM) == YMM ? &kernels_avx2 : &kernels_baseline;
 }
+#else
+const Kernels *best_kernels() { return &kernels_baseline; }
+#endif
 
 // The levels this processor has, lowest first; null ends the list.
 const Kernels *const *levels() {
@@ -78,10 +93,54 @@ void require(bool condition, const char *rule) {
     if (!condition) throw nb::value_error(rule);
 }
 
+// The memory of an array. Nothing else in this file asks for it, so that all of it is aligned.
+template <class Array> auto aligned(const Array &array) {
+    using T = std::remove_pointer_t<decltype(array.data())>;
+    require((uintptr_t)array.data() % alignof(T) == 0, "arrays must be aligned");
+    return array.data();
+}
+
+template <class Array> auto aligned(const std::optional<Array> &array) {
+    return array ? aligned(*array) : nullptr;
+}
+
+// Call `work` with a null pointer of the scores' type.
+template <class Work> auto by_type(nb::dlpack::dtype type, Work work) {
+    if (type == nb::dtype<float>()) return work((const float *)nullptr);
+    if (type == nb::dtype<double>()) return work((const double *)nullptr);
+    throw nb::type_error("scores must be float32 or float64");
+}
+
+template <class T, class Array> const T *scores_of(const Array &array) {
+    require(array.dtype() == nb::dtype<T>(), "scores must be of one type");
+    require((uintptr_t)array.data() % alignof(T) == 0, "arrays must be aligned");
+    return (const T *)array.data();
+}
+
+// Lets Ctrl-C end a kernel that may take long: called often and without the lock, it asks the
+// interpreter for signals now and then.
+class Pause {
+    using Clock = std::chrono::steady_clock;
+    static constexpr std::chrono::milliseconds PERIOD{30};
+    Clock::time_point next = Clock::now() + PERIOD;
+
+  public:
+    void operator()() {
+        if (Clock::now() < next) return;
+        {
+            nb::gil_scoped_acquire acquire;
+            if (PyErr_CheckSignals()) throw nb::python_error();
+        }
+        next = Clock::now() + PERIOD;
+    }
+};
+
+uintptr_t size_of(ScoreType type) { return type == ScoreType::f64 ? 8 : type == ScoreType::f32 ? 4 : 2; }
+
 // Scores, or where rows are written, as (outer, inner, K). NumPy has bfloat16 as uint16 only.
 template <class Array> RowsView rows_view(const Array &scores) {
     RowsView v;
-    v.data = scores.data();
+    v.data = scores.data();  // of a type that is known below
     const auto type = scores.dtype();
     if (type == nb::dtype<double>()) v.type = ScoreType::f64;
     else if (type == nb::dtype<float>()) v.type = ScoreType::f32;
@@ -92,13 +151,16 @@ template <class Array> RowsView rows_view(const Array &scores) {
     v.n_outer = (int64_t)scores.shape(0), v.n_inner = (int64_t)scores.shape(1);
     v.n_classes = (int64_t)scores.shape(2);
     v.outer_stride = scores.stride(0), v.inner_stride = scores.stride(1), v.class_stride = scores.stride(2);
+    require((uintptr_t)v.data % size_of(v.type) == 0, "scores and out must be aligned");
     require(v.n_classes >= 1 && v.n_classes < INT32_MAX / 2, "scores must have 1 to 2**30 classes");
     if (v.n_outer == 0 || v.n_inner == 0) v.n_outer = v.n_inner = 0;
+    // Views with strides of 0 may have any shape. Kernels count in bytes, of up to 8 for a score.
+    require(v.n_outer == 0 || v.n_inner <= INT64_MAX / 16 / v.n_classes / v.n_outer, "there are too many scores");
     return v;
 }
 
 void require_labels(const Ints &labels, int64_t n_classes) {
-    const int64_t *y = labels.data();
+    const int64_t *y = aligned(labels);
     bool good = true;
     for (size_t i = 0; i < labels.shape(0); ++i) good &= y[i] < n_classes;
     require(good, "labels must be below the number of classes; negative ones are left out");
@@ -126,13 +188,13 @@ nb::tuple profile(const Scores &scores, const Ints &labels, std::optional<Reals>
     require(!weights || (int64_t)switch_weight.shape(0) == capacity, "switch_weight must have the capacity");
     require(used >= 0 && used <= capacity && first >= 0 && first <= n, "first and used must be within the arrays");
     require_labels(labels, k);
-    int32_t *p = parties.data();
-    ProfileTables out{counts.data(), weights ? sums.data() : nullptr, position.data(), p, p + capacity,
-                      p + 2 * capacity, weights ? switch_weight.data() : nullptr, capacity, used};
+    int32_t *p = aligned(parties);
+    ProfileTables out{aligned(counts), weights ? aligned(sums) : nullptr, aligned(position), p, p + capacity,
+                      p + 2 * capacity, weights ? aligned(switch_weight) : nullptr, capacity, used};
     int64_t next;
     {
         nb::gil_scoped_release release;
-        next = kernels->profile(view, labels.data(), weights ? weights->data() : nullptr, slopes.data(), per_row, low,
+        next = kernels->profile(view, aligned(labels), aligned(weights), aligned(slopes), per_row, low,
                                 high, first, out);
     }
     if (next == INT64_MIN) throw std::bad_alloc();
@@ -161,9 +223,27 @@ void require_samples(size_t size, const RowsView &view) {
 
 void require_classes_only(const Ints &labels, const RowsView &view) {
     require_samples(labels.shape(0), view);
+    const int64_t *y = aligned(labels);
     bool good = true;
-    for (size_t i = 0; i < labels.shape(0); ++i) good &= labels.data()[i] >= 0 && labels.data()[i] < view.n_classes;
+    for (size_t i = 0; i < labels.shape(0); ++i) good &= y[i] >= 0 && y[i] < view.n_classes;
     require(good, "labels must be from 0 to the number of classes");
+}
+
+// Call work(some samples of a view, the index of the first) for all samples in their order, with
+// pauses in between.
+template <class Work> void by_pieces(const RowsView &view, Work work) {
+    constexpr int64_t SCORES = 1 << 21;
+    const int64_t most = std::max(SCORES / view.n_classes, (int64_t)1);
+    Pause pause;
+    for (int64_t outer = 0; outer < view.n_outer; ++outer)
+        for (int64_t inner = 0; inner < view.n_inner; inner += most) {
+            RowsView piece = view;
+            piece.data = (const char *)view.data +
+                         (outer * view.outer_stride + inner * view.inner_stride) * (int64_t)size_of(view.type);
+            piece.n_outer = 1, piece.n_inner = std::min(most, view.n_inner - inner);
+            pause();
+            work(piece, outer * view.n_inner + inner);
+        }
 }
 
 RowRule row_rule(int kind, double tolerance) {
@@ -186,7 +266,7 @@ bool posterior(const Scores &scores, int kind, double tolerance, const Reals &sc
             "out must have as many samples and classes as the scores");
     require(to.type == view.type, "out must have the dtype of the scores");
     nb::gil_scoped_release release;
-    return all_good(kernels->posterior(view, rule, scale.data(), bias.data(), log, start, stop, to));
+    return all_good(kernels->posterior(view, rule, aligned(scale), aligned(bias), log, start, stop, to));
 }
 
 bool decisions(const Scores &scores, int kind, double tolerance, const Reals &scale, const Reals &bias, int64_t start,
@@ -198,7 +278,7 @@ bool decisions(const Scores &scores, int kind, double tolerance, const Reals &sc
     require_range(start, stop, view);
     require_samples(classes.shape(0), view);
     nb::gil_scoped_release release;
-    return all_good(kernels->decisions(view, rule, scale.data(), bias.data(), start, stop, classes.data()));
+    return all_good(kernels->decisions(view, rule, aligned(scale), aligned(bias), start, stop, aligned(classes)));
 }
 
 void tilted_sums(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
@@ -211,8 +291,8 @@ void tilted_sums(const Scores &scores, const Ints &labels, const Reals &weights,
     require_classes(slopes, view);
     require(sums.shape(0) == 6, "sums must have shape (6,)");
     nb::gil_scoped_release release;
-    all_good(kernels->tilted_sums(view, labels.data(), weights.data(), scale.data(), shift.data(), slopes.data(),
-                                  sums.data()));
+    all_good(kernels->tilted_sums(view, aligned(labels), aligned(weights), aligned(scale), aligned(shift), aligned(slopes),
+                                  aligned(sums)));
 }
 
 void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
@@ -224,7 +304,7 @@ void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weigh
     require_classes(bias, view);
     require((int64_t)sums.shape(0) == 1 + 2 * view.n_classes, "sums must have shape (1 + 2·K,)");
     nb::gil_scoped_release release;
-    all_good(kernels->add_posteriors(view, labels.data(), weights.data(), scale.data(), bias.data(), sums.data()));
+    all_good(kernels->add_posteriors(view, aligned(labels), aligned(weights), aligned(scale), aligned(bias), aligned(sums)));
 }
 
 // ----------------------------------------------------------------------------------- predictions
@@ -233,14 +313,14 @@ bool row_totals(const Scores &scores, double tolerance, Out<double, 1> totals) {
     const RowsView view = rows_view(scores);
     require_samples(totals.shape(0), view);
     nb::gil_scoped_release release;
-    return all_good(kernels->row_totals(view, tolerance, totals.data()));
+    return all_good(kernels->row_totals(view, tolerance, aligned(totals)));
 }
 
 bool largest_classes(const Scores &scores, double tolerance, Out<int64_t, 1> classes) {
     const RowsView view = rows_view(scores);
     require_samples(classes.shape(0), view);
     nb::gil_scoped_release release;
-    return all_good(kernels->largest_classes(view, tolerance, classes.data()));
+    return all_good(kernels->largest_classes(view, tolerance, aligned(classes)));
 }
 
 void add_rows(const Scores &scores, const Reals &weights, std::optional<Ints> labels, Out<double, 2> sums) {
@@ -249,8 +329,13 @@ void add_rows(const Scores &scores, const Reals &weights, std::optional<Ints> la
     if (labels) require_classes_only(*labels, view);
     require((int64_t)sums.shape(0) == (labels ? view.n_classes : 1) && (int64_t)sums.shape(1) == view.n_classes,
             "sums must have shape (1, K), or (K, K) with labels");
+    const double *w = aligned(weights);
+    const int64_t *y = aligned(labels);
+    double *to = aligned(sums);
     nb::gil_scoped_release release;
-    all_good(kernels->add_rows(view, weights.data(), labels ? labels->data() : nullptr, sums.data()));
+    by_pieces(view, [&](const RowsView &piece, int64_t first) {
+        all_good(kernels->add_rows(piece, w + first, y ? y + first : nullptr, to));
+    });
 }
 
 bool add_normalised(const Scores &scores, double tolerance, Out<double, 1> factors, Out<double, 1> sums) {
@@ -258,17 +343,12 @@ bool add_normalised(const Scores &scores, double tolerance, Out<double, 1> facto
     require_samples(factors.shape(0), view);
     require((int64_t)sums.shape(0) == view.n_classes, "sums must have one number per class");
     nb::gil_scoped_release release;
-    return all_good(kernels->add_normalised(view, tolerance, factors.data(), sums.data()));
+    return all_good(kernels->add_normalised(view, tolerance, aligned(factors), aligned(sums)));
 }
 
 // ---------------------------------------------------------------------------------------- fusion
 
 using Passes = nb::ndarray<nb::ro, nb::ndim<4>, nb::device::cpu>;
-
-void require_alignment(const RowsView &v) {
-    const uintptr_t size = v.type == ScoreType::f64 ? 8 : v.type == ScoreType::f32 ? 4 : 2;
-    require((uintptr_t)v.data % size == 0, "scores and out must be aligned");
-}
 
 template <class Value> Value named(const std::string &name, const char *const (&names)[3], const char *rule) {
     for (int i = 0; i < 3; ++i)
@@ -288,7 +368,6 @@ Modality modality_of(const Passes &scores, double tolerance) {
     m.n_passes = (int64_t)scores.shape(0), m.pass_stride = scores.stride(0), m.tolerance = tolerance;
     m.factors = nullptr, m.samples_per_factor = 1;
     require(m.n_passes >= 1, "scores must have at least one pass");
-    require_alignment(m.rows);
     return m;
 }
 
@@ -298,7 +377,7 @@ bool entropies(const Passes &scores, const std::string &kind, double tolerance, 
     const ScoreKind of = kind_of(kind);
     require(out.shape(0) == 1 || out.shape(0) == 2, "out must have shape (1, samples) or (2, samples)");
     require((int64_t)out.shape(1) == n, "out must have one number per sample");
-    double *entropy = out.data(), *information = out.shape(0) == 2 ? entropy + n : nullptr;
+    double *entropy = aligned(out), *information = out.shape(0) == 2 ? entropy + n : nullptr;
     int64_t bad;
     {
         nb::gil_scoped_release release;
@@ -308,17 +387,18 @@ bool entropies(const Passes &scores, const std::string &kind, double tolerance, 
     return bad < 0;
 }
 
+using Factors = std::optional<nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>>;
+
 // What is fused, and how: checked, and kept while a kernel runs.
 struct FusionOf {
     std::vector<Modality> modalities;
     Fusion fusion;
 
     FusionOf(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances,
-             const std::optional<nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>> &factors,
-             const Reals &slopes, const std::string &rule, bool flatten_first) {
+             const Factors &factors, const Reals &slopes, const std::string &rule, bool flatten_first) {
         require(!scores.empty() && scores.size() == tolerances.shape(0), "there must be modalities, and a tolerance for each");
         for (size_t m = 0; m < scores.size(); ++m) {
-            modalities.push_back(modality_of(scores[m], tolerances.data()[m]));
+            modalities.push_back(modality_of(scores[m], aligned(tolerances)[m]));
             for (int axis = 1; axis < 4; ++axis)
                 require(scores[m].shape(axis) == scores[0].shape(axis), "modalities must have one shape");
         }
@@ -329,13 +409,13 @@ struct FusionOf {
                         (factors->shape(2) == 1 || factors->shape(2) == scores[0].shape(2)),
                     "factors must have shape (modalities, outer, 1) or (modalities, outer, inner)");
             for (size_t m = 0; m < scores.size(); ++m) {
-                modalities[m].factors = factors->data() + m * factors->shape(1) * factors->shape(2);
+                modalities[m].factors = aligned(*factors) + m * factors->shape(1) * factors->shape(2);
                 modalities[m].samples_per_factor = factors->shape(2) == 1 && rows.n_inner > 1 ? rows.n_inner : 1;
             }
         }
         fusion = {modalities.data(), (int64_t)scores.size(), kind_of(kind),
                   named<Rule>(rule, {"noisy_or", "mean", "product"}, "rule must be noisy_or, mean or product"),
-                  flatten_first, slopes.data()};
+                  flatten_first, aligned(slopes)};
     }
     FusionOf(const FusionOf &) = delete;
 };
@@ -346,8 +426,6 @@ int64_t which_bad(int64_t bad) {
     return bad;
 }
 
-using Factors = std::optional<nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>>;
-
 int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances, const Factors &factors,
              const Reals &slopes, const Reals &strengths, const std::string &rule, bool flatten_first,
              const std::string &form, const WritableRows &out) {
@@ -355,16 +433,14 @@ int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const R
     require(strengths.shape(0) == scores.size(), "there must be a strength for each modality");
     const Form as = named<Form>(form, {"posterior", "log", "scores"}, "form must be posterior, log or scores");
     require(as != Form::scores || all.fusion.rule == Rule::product, "rule must be product for the form scores");
-    const RowsView to = rows_view(Scores(out.data(), {out.shape(0), out.shape(1), out.shape(2)}, nb::handle(),
-                                         {out.stride(0), out.stride(1), out.stride(2)}, out.dtype()));
-    require_alignment(to);
+    const RowsView to = rows_view(out);
     bool wide = false;
     for (const Modality &m : all.modalities) wide |= m.rows.type == ScoreType::f64;
     for (int i = 0; i < 3; ++i) require(out.shape(i) == scores[0].shape(i + 1), "out must have the shape of the scores");
     require(wide ? to.type == ScoreType::f64 : to.type == ScoreType::f32 || to.type == ScoreType::f16,
             "out must be float64 where scores are, else float32 or float16");
     nb::gil_scoped_release release;
-    return which_bad(kernels->fused(all.fusion, strengths.data(), as, to));
+    return which_bad(kernels->fused(all.fusion, aligned(strengths), as, to));
 }
 
 int64_t fused_classes(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances,
@@ -376,7 +452,7 @@ int64_t fused_classes(const std::vector<Passes> &scores, const std::string &kind
     require(classes.shape(0) == strengths.shape(0) && (int64_t)classes.shape(1) == n_samples(all.modalities[0].rows),
             "classes must have shape (settings, samples)");
     nb::gil_scoped_release release;
-    return which_bad(kernels->fused_classes(all.fusion, strengths.data(), (int64_t)strengths.shape(0), classes.data()));
+    return which_bad(kernels->fused_classes(all.fusion, aligned(strengths), (int64_t)strengths.shape(0), aligned(classes)));
 }
 
 // ----------------------------------------------------------------------------------- reliability
@@ -392,15 +468,12 @@ void add_reliability_bins(const nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, n
     require(top.shape(0) == 3 && (int64_t)top.shape(1) == bins, "top must have shape (3, B)");
     require(every.shape(0) == 3 && (int64_t)every.shape(1) == k && (int64_t)every.shape(2) == bins,
             "every must have shape (3, K, B)");
-    const bool wide = posterior.dtype() == nb::dtype<double>();
-    if (!wide && posterior.dtype() != nb::dtype<float>()) throw nb::type_error("posterior must be float32 or float64");
-    nb::gil_scoped_release release;
-    if (wide)
-        add_reliability((const double *)posterior.data(), n, k, labels.data(), weights.data(), edges.data(), bins,
-                        top.data(), every.data());
-    else
-        add_reliability((const float *)posterior.data(), n, k, labels.data(), weights.data(), edges.data(), bins,
-                        top.data(), every.data());
+    by_type(posterior.dtype(), [&](auto *typed) {
+        const auto *rows = scores_of<std::remove_const_t<std::remove_pointer_t<decltype(typed)>>>(posterior);
+        nb::gil_scoped_release release;
+        add_reliability(rows, n, k, aligned(labels), aligned(weights), aligned(edges), bins, aligned(top),
+                        aligned(every));
+    });
 }
 
 // ----------------------------------------------------------------------------------------- sweep
@@ -408,16 +481,6 @@ void add_reliability_bins(const nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, n
 using Classes = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class Array> auto aligned(const Array &array) {
-    using T = std::remove_pointer_t<decltype(array.data())>;
-    require((uintptr_t)array.data() % alignof(T) == 0, "arrays must be aligned");
-    return array.data();
-}
-
-template <class Array> auto aligned(const std::optional<Array> &array) {
-    return array ? aligned(*array) : nullptr;
-}
 
 template <class Array> void require_size(const Array &array, int64_t size, const char *rule) {
     require((int64_t)array.shape(0) == size, rule);
@@ -436,7 +499,7 @@ void require_classes(const Classes &classes, int64_t n_classes) {
 
 void make_metric(Metric *metric, const Flags &always, bool seen, bool pooled, double gain, double support,
                  double predicted, double true_positive, double scale) {
-    const bool *flags = always.data();
+    const bool *flags = aligned(always);
     new (metric) Metric{{flags, flags + always.shape(0)}, seen, pooled, gain, support, predicted, true_positive, scale};
 }
 
@@ -515,19 +578,6 @@ void enter(const Reals &position, const Classes &label, const Classes &loser, co
 using Matrix = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Call `work` with a null pointer of the scores' type.
-template <class Work> auto by_type(nb::dlpack::dtype type, Work work) {
-    if (type == nb::dtype<float>()) return work((const float *)nullptr);
-    if (type == nb::dtype<double>()) return work((const double *)nullptr);
-    throw nb::type_error("scores must be float32 or float64");
-}
-
-template <class T, class Array> const T *scores_of(const Array &array) {
-    require(array.dtype() == nb::dtype<T>(), "scores must be of one type");
-    require((uintptr_t)array.data() % alignof(T) == 0, "arrays must be aligned");
-    return (const T *)array.data();
-}
-
 Places places_of(const Out<int32_t, 1> &first, const Out<int32_t, 1> &second, const Out<double, 1> &top,
                  const Out<double, 1> &following, int64_t n) {
     const char *rule = "places must be as many as samples";
@@ -552,7 +602,12 @@ void place_all(const Matrix &rows, const Reals &biases, Out<int32_t, 1> first, O
         using T = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
         const T *scores = scores_of<T>(rows);
         nb::gil_scoped_release release;
-        place_rows(scores, n, k, b, places);
+        Pause pause;
+        for (int64_t i = 0; i < n; i += ROWS_PER_PAUSE) {
+            pause();
+            place_rows(scores + i * k, std::min(ROWS_PER_PAUSE, n - i), k, b,
+                       {places.first + i, places.second + i, places.top + i, places.following + i});
+        }
     });
 }
 
@@ -584,7 +639,7 @@ void count_predictions(const Classes &labels, const std::optional<Reals> &weight
     double *s = aligned(sums);
     int64_t *c = aligned(counts);
     nb::gil_scoped_release release;
-    count_first(labels.data(), w, first.data(), n, k, s, c);
+    count_first(aligned(labels), w, aligned(first), n, k, s, c);
 }
 
 // Check what line searches index with, and call `work` with the samples of the rows' type.
@@ -598,7 +653,7 @@ auto with_samples(const Matrix &rows, const Classes &labels, const std::optional
     require_size(labels, n, "labels must be as many as rows");
     require_size(weights, n, "weights must be as many as rows");
     require_classes(labels, k), require_classes(Classes(first), k), require_classes(Classes(second), k);
-    const int32_t *y = labels.data();
+    const int32_t *y = aligned(labels);
     const double *w = aligned(weights);
     return by_type(rows.dtype(), [&](auto *typed) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(typed)>>;
@@ -657,7 +712,8 @@ std::vector<double> climb_all_lines(const Matrix &rows, const Classes &labels, c
         double *b = aligned(biases);
         const double *h = aligned(home);
         nb::gil_scoped_release release;
-        return climb_lines(samples, metric, b, places, counts, h, order.data(), (int64_t)order.shape(0), value);
+        Pause pause;
+        return climb_lines(samples, metric, b, places, counts, h, aligned(order), (int64_t)order.shape(0), value, pause);
     });
 }
 
@@ -674,10 +730,11 @@ std::pair<std::vector<double>, int64_t> climb_in_box(
         double *b = aligned(biases);
         const double *h = aligned(home);
         nb::gil_scoped_release release;
+        Pause pause;
         BiasBox box(samples, b, places, radius);
         std::vector<double> history;
         const int64_t cycles =
-            box.climb(metric, counts, h, order.data(), (int64_t)order.shape(0), value, max_cycles, history);
+            box.climb(metric, counts, h, aligned(order), (int64_t)order.shape(0), value, max_cycles, history, pause);
         std::copy(box.biases.begin(), box.biases.end(), b);
         return std::make_pair(std::move(history), cycles);
     });
@@ -691,8 +748,8 @@ NB_MODULE(_native, m) {
     m.def("levels", level_names, "Names of the instruction sets this processor has, lowest first.");
     m.def("set_level", set_level, "name"_a, "Use the kernels of one instruction set.");
 
-    m.def("profile", profile, "scores"_a, "labels"_a, "weights"_a.none(), "slopes"_a, "low"_a, "high"_a, "first"_a,
-          "counts"_a, "sums"_a, "position"_a, "parties"_a, "switch_weight"_a, "used"_a,
+    m.def("profile", profile, "scores"_a, "labels"_a.noconvert(), "weights"_a.none(), "slopes"_a, "low"_a, "high"_a, "first"_a,
+          "counts"_a.noconvert(), "sums"_a.noconvert(), "position"_a.noconvert(), "parties"_a.noconvert(), "switch_weight"_a.noconvert(), "used"_a,
           "Count samples at the bounds and write their switches; returns (next sample, switches).");
 
     // ---- posterior
@@ -702,20 +759,20 @@ NB_MODULE(_native, m) {
     m.def("decisions", decisions, "scores"_a, "kind"_a, "tolerance"_a, "scale"_a, "bias"_a, "start"_a, "stop"_a,
           "classes"_a.noconvert(),
           "Write the first class of the largest scale·z + bias of some samples; False if one has none.");
-    m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a, "weights"_a, "scale"_a, "shift"_a, "slopes"_a, "sums"_a,
+    m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a, "shift"_a, "slopes"_a, "sums"_a.noconvert(),
           "Write the log-loss, its two slopes and three curvatures.");
-    m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a, "weights"_a, "scale"_a, "bias"_a, "sums"_a,
+    m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a, "bias"_a, "sums"_a.noconvert(),
           "Write the log-loss, and the sums over samples of v·p·z and v·p.");
 
     // ---- predictions
-    m.def("row_totals", row_totals, "scores"_a, "tolerance"_a, "totals"_a,
+    m.def("row_totals", row_totals, "scores"_a, "tolerance"_a, "totals"_a.noconvert(),
           "Write the sums of rows; False if one is no distribution.");
-    m.def("largest_classes", largest_classes, "scores"_a, "tolerance"_a, "classes"_a,
+    m.def("largest_classes", largest_classes, "scores"_a, "tolerance"_a, "classes"_a.noconvert(),
           "Write the first class of the largest score; False if a row cannot be used. A tolerance of "
           "at least 0 asks for distributions.");
-    m.def("add_rows", add_rows, "scores"_a, "weights"_a, "labels"_a.none(), "sums"_a,
+    m.def("add_rows", add_rows, "scores"_a, "weights"_a, "labels"_a.noconvert().none(), "sums"_a.noconvert(),
           "Add every row, times its weight, to one sum or to that of its label.");
-    m.def("add_normalised", add_normalised, "scores"_a, "tolerance"_a, "factors"_a, "sums"_a,
+    m.def("add_normalised", add_normalised, "scores"_a, "tolerance"_a, "factors"_a.noconvert(), "sums"_a.noconvert(),
           "Write what makes every row sum to 1 and add the row times that; False if one is no distribution.");
 
     // ---- fusion
@@ -730,8 +787,8 @@ NB_MODULE(_native, m) {
           "Write the class of the largest fused posterior at every setting of the strengths; returns as fuse does.");
 
     // ---- reliability
-    m.def("add_reliability", add_reliability_bins, "posterior"_a, "labels"_a, "weights"_a, "edges"_a, "top"_a,
-          "every"_a, "Add rows of posteriors to reliability bins of the predicted and of every class.");
+    m.def("add_reliability", add_reliability_bins, "posterior"_a, "labels"_a.noconvert(), "weights"_a, "edges"_a, "top"_a.noconvert(),
+          "every"_a.noconvert(), "Add rows of posteriors to reliability bins of the predicted and of every class.");
     // -- sweep
     nb::class_<Metric>(m, "Metric", "A count metric, and the classes that its mean is over.")
         .def("__init__", make_metric, "always"_a.noconvert(), "seen"_a, "pooled"_a, "gain"_a, "support"_a,

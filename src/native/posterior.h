@@ -115,31 +115,36 @@ template <class T> REPRIOR_INLINE Vec<T> exponential(Vec<T> x) {
 }
 
 // log(x) of x ≥ 0, to one unit in the last place, as in fdlibm: x = 2^n·(1 + f), s = f / (2 + f).
+// Of a number or of a register of them, with integers of the same size: the same bits either way.
+template <class Words, class Reals> REPRIOR_INLINE Reals logarithm_of(Reals x) {
+    const Reals zero{}, one = zero + 1.0, lowest = zero - __builtin_inf();
+    const auto none = x == zero, small = x < zero + 0x1p-1022;
+    x = small ? x * 0x1p54 : x;
+    Words word;
+    __builtin_memcpy(&word, &x, sizeof x);
+    // Taking off the bits of √½ leaves n in the exponent and 1 + f between √½ and √2.
+    word = word - 0x3fe6a09e667f3bcdLL;
+    const Words mantissa = (word & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL;
+    // n + 2048 in the lowest bits of 2^52 is a number to subtract from: n may be negative.
+    const Words exponent = (((word >> 52) & 0xfffLL) ^ 0x800LL) | 0x4330000000000000LL;
+    Reals n, m;
+    __builtin_memcpy(&n, &exponent, sizeof n);
+    __builtin_memcpy(&m, &mantissa, sizeof m);
+    n = n - (4503599627370496.0 + 2048.0) - (small ? zero + 54.0 : zero);
+    const Reals f = m - one, s = f / (2.0 + f), z = s * s, w = z * z;
+    const Reals even = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01));
+    const Reals odd = z * (6.666666666666735130e-01 + w * (2.857142874366239149e-01 +
+                      w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)));
+    const Reals half = 0.5 * f * f;
+    const Reals found = n * 6.93147180369123816490e-01 -
+                        ((half - (s * (half + even + odd) + n * 1.90821492927058770002e-10)) - f);
+    return none ? lowest : found;
+}
+
+inline double logarithm(double x) { return logarithm_of<int64_t>(x); }
 inline Vec<double> logarithm(Vec<double> x) {
-    using I = Register<int64_t>::Type;
-    const Vec<double> one = fill(1.0);
-    const Mask<double> none = x == fill(0.0), small = x < fill(0x1p-1022);
-    x = select<double>(small, x * fill(0x1p54), x);
-    Vec<double> n, m;
-    for (int i = 0; i < PARTS; ++i) {
-        // Taking off the bits of √½ leaves n in the exponent and 1 + f between √½ and √2.
-        const I word = (I)x.part[i] - 0x3fe6a09e667f3bcdLL;
-        const I mantissa = (word & 0xfffffffffffffLL) + 0x3fe6a09e667f3bcdLL;
-        // n + 2048 in the lowest bits of 2^52 is a number to subtract from: n may be negative.
-        const I exponent = ((word >> 52) & 0xfffLL) ^ 0x800LL;
-        n.part[i] = (Register<double>::Type)(exponent | 0x4330000000000000LL);
-        m.part[i] = (Register<double>::Type)mantissa;
-    }
-    n = n - fill(4503599627370496.0 + 2048.0) - select<double>(small, fill(54.0), fill(0.0));
-    const Vec<double> f = m - one, s = f / (fill(2.0) + f), z = s * s, w = z * z;
-    const Vec<double> even = w * (fill(3.999999999940941908e-01) + w * (fill(2.222219843214978396e-01) +
-                             w * fill(1.531383769920937332e-01)));
-    const Vec<double> odd = z * (fill(6.666666666666735130e-01) + w * (fill(2.857142874366239149e-01) +
-                            w * (fill(1.818357216161805012e-01) + w * fill(1.479819860511658591e-01))));
-    const Vec<double> half = fill(0.5) * f * f;
-    const Vec<double> found = n * fill(6.93147180369123816490e-01) -
-                              ((half - (s * (half + even + odd) + n * fill(1.90821492927058770002e-10))) - f);
-    return select<double>(none, fill(-__builtin_inf()), found);
+    for (int i = 0; i < PARTS; ++i) x.part[i] = logarithm_of<Register<int64_t>::Type>(x.part[i]);
+    return x;
 }
 
 // ---------------------------------------------------------------------------------------- rows
@@ -235,7 +240,7 @@ template <class T> inline bool log_row(const T *row, int64_t n_classes, const Ro
     const double mass = sum(total), off = mass - 1.0;
     if (!(bits(well) == 0xff && off <= rule.tolerance && -off <= rule.tolerance)) return false;
     // With a scale per class it matters that rows sum to 1.
-    const Vec<double> missing = fill(__builtin_log(mass));
+    const Vec<double> missing = fill(logarithm(mass));
     for (int64_t k = 0; k < padded(n_classes); k += 8) store(z + k, load(z + k) - missing);
     return true;
 }
@@ -312,11 +317,9 @@ template <class T> inline void write_run(const RowsView &v, int64_t first, int64
     }
 }
 
-// Write the (log-)posterior of a row whose a·z + b is x, of padded length.
-template <class T>
-inline void normalise_row(const double *x, double peak, int64_t n_classes, bool log, T *to) {
+// Leave exp(x − peak) of a row of padded length in `to`, and return its sum.
+template <class T> REPRIOR_INLINE double row_mass(const double *x, double peak, int64_t width, T *to) {
     constexpr int lanes = Vec<T>::lanes;
-    const int64_t width = padded(n_classes);
     const Vec<double> top = fill(peak);
     Vec<double> sums = fill(0.0);
     for (int64_t k = 0; k < width; k += lanes) {
@@ -330,52 +333,67 @@ inline void normalise_row(const double *x, double peak, int64_t n_classes, bool 
             sums = sums + mass;
         }
     }
-    const double total = sum(sums);
-    if (log) {
-        const Vec<double> off = fill(__builtin_log(total));
-        for (int64_t k = 0; k < width; k += 8) store_rounded(to + k, (load(x + k) - top) - off);
-    } else {
-        const Vec<T> whole = fill((T)total);
-        for (int64_t k = 0; k < width; k += lanes) store(to + k, load(to + k) / whole);
-    }
+    return sum(sums);
 }
 
-template <class T>
-int64_t posterior_of(const RowsView &view, const RowRule &rule, const double *scale, const double *bias, bool log,
+constexpr int64_t LOG_ROWS = 8;     // rows whose totals' logarithms are taken at once
+constexpr int64_t LOG_WIDTH = 256;  // of rows up to this length: longer ones leave the cache
+
+template <class T, bool log>
+int64_t posterior_of(const RowsView &view, const RowRule &rule, const double *scale, const double *bias,
                      int64_t start, int64_t stop, const RowsView &out) {
     const int64_t n_classes = view.n_classes, width = padded(n_classes);
+    const int64_t together = log && width <= LOG_WIDTH ? LOG_ROWS : 1;
     RowReader<T> reader(view, stop);
     // Rows are written with their padding, which the next row covers, but for the last ones, and those
     // of other layouts, which go through a tile.
     const int64_t direct_stop = is_contiguous(out) ? stop - (width + n_classes - 1) / n_classes + 1 : start;
     const int64_t tile_rows = reader.tile_rows;
-    double *memory = (double *)malloc((size_t)(4 * width + tile_rows * n_classes) * sizeof(double));
+    double *memory = (double *)malloc((size_t)((3 + together) * width + tile_rows * n_classes) * sizeof(double));
     if (!memory || !reader.ready()) {
         free(memory);
         return INT64_MIN;
     }
     const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
     double *x = memory + 2 * width;
-    T *tile = (T *)(memory + 3 * width);
-    int64_t result = stop, waiting = 0;
-    for (int64_t i = start; i < stop; ++i) {
-        const double peak = tilt_any(reader.row(i), n_classes, rule, a, b, x);
-        if (!(peak > -__builtin_inf() && peak < __builtin_inf())) {
-            result = -1 - i;
-            break;
+    T *tile = (T *)(memory + (2 + together) * width);
+    int64_t waiting = 0;
+    for (int64_t i = start, n; i < stop; i += n) {
+        const bool direct = i < direct_stop;
+        const int64_t most = direct ? direct_stop - i : stop - i < tile_rows - waiting ? stop - i : tile_rows - waiting;
+        n = !log ? 1 : together < most ? together : most;
+        T *to = direct ? (T *)out.data + i * n_classes : tile + waiting * n_classes;
+        double peak[LOG_ROWS], total[LOG_ROWS];
+        for (int64_t r = 0; r < n; ++r) {
+            peak[r] = tilt_any(reader.row(i + r), n_classes, rule, a, b, x + r * width);
+            if (!(peak[r] > -__builtin_inf() && peak[r] < __builtin_inf())) {
+                free(memory);
+                return -1 - (i + r);
+            }
+            T *mass = to + r * n_classes;
+            total[r] = row_mass(x + r * width, peak[r], width, mass);
+            if (log) continue;
+            const Vec<T> whole = fill((T)total[r]);
+            for (int64_t k = 0; k < width; k += Vec<T>::lanes) store(mass + k, load(mass + k) / whole);
         }
-        if (i < direct_stop) {
-            normalise_row(x, peak, n_classes, log, (T *)out.data + i * n_classes);
-            continue;
+        if (log) {
+            for (int64_t r = n; r < LOG_ROWS; ++r) total[r] = 1.0;
+            store(total, logarithm(load(total)));
+            for (int64_t r = 0; r < n; ++r) {
+                const Vec<double> top = fill(peak[r]), off = fill(total[r]);
+                for (int64_t k = 0; k < width; k += 8)
+                    store_rounded(to + r * n_classes + k, (load(x + r * width + k) - top) - off);
+            }
         }
-        normalise_row(x, peak, n_classes, log, tile + waiting * n_classes);
-        if (++waiting == tile_rows || i + 1 == stop) {
-            write_run(out, i + 1 - waiting, waiting, tile);
+        if (direct) continue;
+        waiting += n;
+        if (waiting == tile_rows || i + n == stop) {
+            write_run(out, i + n - waiting, waiting, tile);
             waiting = 0;
         }
     }
     free(memory);
-    return result;
+    return stop;
 }
 
 // Write the (log-)posterior of samples [start, stop). Returns `stop`, or −1 − i if sample i has NaN,
@@ -383,8 +401,11 @@ int64_t posterior_of(const RowsView &view, const RowRule &rule, const double *sc
 // samples and classes as the view; its axes of samples may be merged in another way.
 int64_t posterior(const RowsView &view, const RowRule &rule, const double *scale, const double *bias, bool log,
                   int64_t start, int64_t stop, const RowsView &out) {
-    if (view.type == ScoreType::f64) return posterior_of<double>(view, rule, scale, bias, log, start, stop, out);
-    return posterior_of<float>(view, rule, scale, bias, log, start, stop, out);
+    if (view.type == ScoreType::f64)
+        return log ? posterior_of<double, true>(view, rule, scale, bias, start, stop, out)
+                   : posterior_of<double, false>(view, rule, scale, bias, start, stop, out);
+    return log ? posterior_of<float, true>(view, rule, scale, bias, start, stop, out)
+               : posterior_of<float, false>(view, rule, scale, bias, start, stop, out);
 }
 
 template <class T>
@@ -406,7 +427,7 @@ int64_t decisions_of(const RowsView &view, const RowRule &rule, const double *sc
             result = -1 - i;
             break;
         }
-        for (int64_t k = 0;; k += 8) {
+        for (int64_t k = 0; k < width; k += 8) {  // x is this call's own: the peak is found
             const uint32_t equal = bits(load(x + k) == fill(peak));
             if (!equal) continue;
             classes[i] = k + lowest_bit(equal);
@@ -426,6 +447,25 @@ int64_t decisions(const RowsView &view, const RowRule &rule, const double *scale
 
 // ------------------------------------------------------------------------------- log-loss sums
 
+// The sum of v·(log(mass) + peak − own) over samples. Logarithms are taken of some at once, and added
+// in the order of the samples.
+struct LossSum {
+    double mass[8], peak[8], own[8], weight[8], total = 0.0;
+    int n = 0;
+
+    void add(double v, double its_mass, double its_peak, double its_own) {
+        mass[n] = its_mass, peak[n] = its_peak, own[n] = its_own, weight[n] = v;
+        if (++n == 8) close();
+    }
+    double close() {
+        for (int j = n; j < 8; ++j) mass[j] = 1.0;
+        store(mass, logarithm(load(mass)));
+        for (int j = 0; j < n; ++j) total += weight[j] * (mass[j] + peak[j] - own[j]);
+        n = 0;
+        return total;
+    }
+};
+
 template <class T>
 int64_t tilted_sums_of(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
                        const double *shift, const double *slopes, double *out) {
@@ -440,6 +480,7 @@ int64_t tilted_sums_of(const RowsView &view, const int64_t *labels, const double
     const double *w = with_padding(slopes, n_classes, memory + 2 * width);
     double *x = memory + 3 * width;
     for (int j = 0; j < 6; ++j) out[j] = 0.0;
+    LossSum loss;
     for (int64_t i = 0; i < n; ++i) {
         const T *row = reader.row(i);
         const int64_t y = labels[i];
@@ -458,13 +499,14 @@ int64_t tilted_sums_of(const RowsView &view, const int64_t *labels, const double
         }
         const double mass = sum(total), mean_z = sum(z1) / mass, mean_w = sum(w1) / mass;
         const double var_z = sum(zz) / mass - mean_z * mean_z, var_w = sum(ww) / mass - mean_w * mean_w;
-        out[0] += v * (__builtin_log(mass) + peak - x[y]);
+        loss.add(v, mass, peak, x[y]);
         out[1] += v * mean_z;
         out[2] += v * (mean_w - own_w);
         out[3] += v * (var_z < 0 ? 0.0 : var_z);
         out[4] += v * (sum(zw) / mass - mean_z * mean_w);
         out[5] += v * (var_w < 0 ? 0.0 : var_w);
     }
+    out[0] = loss.close();
     free(memory);
     return n;
 }
@@ -488,7 +530,7 @@ int64_t add_posteriors_of(const RowsView &view, const int64_t *labels, const dou
     }
     const double *a = with_padding(scale, n_classes, memory), *b = with_padding(bias, n_classes, memory + width);
     double *x = memory + 2 * width, *by_score = memory + 3 * width, *by_class = memory + 4 * width;
-    double value = 0.0;
+    LossSum loss;
     for (int64_t i = 0; i < n; ++i) {
         const T *row = reader.row(i);
         const double peak = tilt_row(row, n_classes, a, b, x), own = x[labels[i]];
@@ -500,7 +542,7 @@ int64_t add_posteriors_of(const RowsView &view, const int64_t *labels, const dou
             total = total + p;
         }
         const double mass = sum(total);
-        value += weights[i] * (__builtin_log(mass) + peak - own);
+        loss.add(weights[i], mass, peak, own);
         const Vec<double> share = fill(weights[i] / mass);
         for (int64_t k = 0; k < width; k += 8) {
             const Vec<double> p = share * load(x + k);
@@ -510,7 +552,7 @@ int64_t add_posteriors_of(const RowsView &view, const int64_t *labels, const dou
             store(by_score + k, load(by_score + k) + p * z);
         }
     }
-    out[0] = value;
+    out[0] = loss.close();
     for (int64_t k = 0; k < n_classes; ++k) out[1 + k] = by_score[k], out[1 + n_classes + k] = by_class[k];
     free(memory);
     return n;

@@ -35,13 +35,14 @@ template <class T> inline bool row_peak(const T *row, int64_t n_classes, int64_t
     if (bits(well) != (1u << lanes) - 1) return false;
     const T peak = largest(highest);
     if (!(peak > (T)-__builtin_inf())) return false;
-    for (int64_t k = 0;; k += lanes) {
+    for (int64_t k = 0; k < n_classes; k += lanes) {
         const int64_t at = k + lanes <= n_classes ? k : n_classes - lanes;
         const uint32_t equal = bits(load(row + at) == fill(peak));
         if (!equal) continue;
         best = at + lowest_bit(equal);
         return true;
     }
+    return false;  // another thread has written to the scores
 }
 
 template <class T>

@@ -37,7 +37,7 @@ template <class T> struct Shift {
 
 // Scratch of one call.
 template <class T> struct ProfileScratch {
-    T *tile, *block_peak, *block_top;
+    T *tile, *block_top;
     int32_t *origin, *start, *end, *found, *moving;
     Shift<T> at_low, at_high, at_one;
     void *memory;
@@ -46,7 +46,7 @@ template <class T> struct ProfileScratch {
         const int64_t lanes = Vec<T>::lanes;
         const int64_t width = (n_classes + lanes) / lanes * lanes + lanes;
         const int64_t blocks = n_classes / (lanes * BLOCK_VECTORS) + 2;
-        const int64_t n_t = rows * n_classes + lanes + 2 * blocks + 3 * width;
+        const int64_t n_t = rows * n_classes + lanes + blocks + 3 * width;
         const int64_t n_i = 4 * rows + n_classes + 1;
         const size_t bytes = n_t * sizeof(T) + 3 * n_classes * sizeof(double) + n_i * sizeof(int32_t) + 256;
         memory = calloc(bytes, 1);
@@ -55,7 +55,6 @@ template <class T> struct ProfileScratch {
         at_low.exact = d, at_high.exact = d + n_classes, at_one.exact = d + 2 * n_classes;
         T *t = (T *)(d + 3 * n_classes);
         tile = t, t += rows * n_classes + lanes;
-        block_peak = t, t += blocks;
         block_top = t, t += blocks;
         at_low.shift = t, t += width;
         at_high.shift = t, t += width;
@@ -131,7 +130,8 @@ inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const 
         top = block_top > top ? block_top : top;
     }
     if (bits(well) != (1u << lanes) - 1 || !(peak > -infinity && top > -infinity)) return false;
-    for (int64_t k = peak_block * block;; k += lanes) {
+    origin = -1;
+    for (int64_t k = peak_block * block; k < n_classes; k += lanes) {
         const int64_t at_k = k + lanes <= n_classes ? k : n_classes - lanes;
         const uint32_t b = bits(load(row + at_k) == fill(peak));
         if (b) {
@@ -139,6 +139,7 @@ inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const 
             break;
         }
     }
+    if (origin < 0) return false;  // another thread has written to the scores
     const T level = top - at.relative * ((top < 0 ? -top : top) + at.absolute);
     for (int64_t b = 0; b < n_blocks; ++b) {
         if (scratch.block_top[b] < level) continue;
@@ -150,6 +151,7 @@ inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const 
             for (; some; some &= some - 1) near[n_near++] = (int32_t)(at_k + lowest_bit(some));
         }
     }
+    if (!n_near) return false;  // another thread, as above
     winner = n_near == 1 ? near[0] : settle(row, at.exact, slope, near, n_near);
     return true;
 }

@@ -5,14 +5,16 @@
 // 16-bit types, samples left out) is copied to a tile that stays in the innermost cache.
 
 inline float from_half(uint16_t h) {
-    // Shift exponent and mantissa into place; scaling by 2^112 rebiases, denormals included.
-    uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
-    float scaled;
-    __builtin_memcpy(&scaled, &magnitude, 4);
-    scaled *= 5.192296858534828e+33f;
-    uint32_t word;
-    __builtin_memcpy(&word, &scaled, 4);
-    if ((h & 0x7c00) == 0x7c00) word = magnitude | 0x7f800000;  // inf and NaN
+    // Shift exponent and mantissa into place and rebias. A denormal is first given an exponent, whose
+    // share 2^-14 is taken off again: no float32 on the way is denormal. A thread may have set a flag
+    // that takes those for 0, as torch.set_flush_denormal does.
+    const uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t word = magnitude + 0x38800000;
+    float denormal;
+    __builtin_memcpy(&denormal, &word, 4);
+    denormal -= 0x1p-14f;
+    word = magnitude + (magnitude < 0x0f800000 ? 0x38000000u : 0x70000000u);  // a number, or inf and NaN
+    if (magnitude < 0x00800000) __builtin_memcpy(&word, &denormal, 4);
     word |= (uint32_t)(h & 0x8000) << 16;
     float result;
     __builtin_memcpy(&result, &word, 4);
@@ -81,8 +83,7 @@ inline bool is_contiguous(const RowsView &v) {
 }
 
 // Samples [first, first + n) as contiguous rows: in place where they are, else in `tile`.
-// Behind the last row there must be room for a vector: `may_read_past` says how many of the
-// view's samples have it in place.
+// Behind the last row there must be memory for a vector: the last samples of a view are copied.
 template <class T>
 inline const T *read_tile(const RowsView &v, int64_t first, int64_t n, T *tile) {
     const int64_t total = v.n_outer * v.n_inner;

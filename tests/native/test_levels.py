@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+
 import pytest
 
 from reprior.core import kernels
@@ -32,3 +36,15 @@ def test_a_level_the_processor_does_not_have_is_refused():
     with pytest.raises(ValueError, match="This processor has no level 'mmx'"):
         native.set_level("mmx")
     assert native.level() == before
+
+
+def test_results_do_not_depend_on_the_mathematics_library():
+    """Its functions differ in their last bits from one version and processor to the next."""
+    nm = shutil.which("nm")
+    if nm is None or not sys.platform.startswith("linux"):
+        pytest.skip("needs nm, and its form of symbols")
+    shown = subprocess.run(
+        [nm, "-D", "--undefined-only", native.__file__], capture_output=True, check=True, text=True
+    ).stdout
+    wanted = {line.split()[-1].partition("@")[0] for line in shown.splitlines()}
+    assert not wanted & {"exp", "expf", "log", "logf", "log1p", "log2", "pow", "powf"}

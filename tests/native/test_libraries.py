@@ -122,6 +122,13 @@ def test_tensors_that_require_gradients_keep_them(z):
     assert kernels.host_view(scores.detach()) is not None
 
 
+def test_without_the_private_names_of_pytorch_array_code_computes(z, monkeypatch):
+    scores = torch.tensor(z)
+    monkeypatch.delattr(torch._C._functorch, "is_functorch_wrapped_tensor")
+    assert kernels.host_view(scores) is None
+    np.testing.assert_allclose(rp.rebalance(scores, PRIOR), rp.rebalance(z, PRIOR), rtol=1e-12)
+
+
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call:UserWarning")  # of array_api_compat's
 @pytest.mark.filterwarnings(
     "ignore:`torch.jit.script` is deprecated:DeprecationWarning"

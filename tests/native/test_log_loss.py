@@ -15,6 +15,15 @@ EQUAL = 1e-12
 """Relative; sums of 40 terms in another order, of exponentials known to 2^-52."""
 
 
+@pytest.fixture(autouse=True, params=kernels.native.levels())
+def level(request):
+    """Use every instruction set that this processor has."""
+    before = kernels.native.level()
+    kernels.native.set_level(request.param)
+    yield request.param
+    kernels.native.set_level(before)
+
+
 @pytest.fixture(params=["1", "2"])
 def both(request, monkeypatch):
     """Return a function that gives a pass in array code and by the kernels."""
