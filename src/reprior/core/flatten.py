@@ -201,7 +201,7 @@ def _prepared(scores: Any, kind: str, class_axis: int, xp: Namespace) -> tuple[A
 
 
 def _image_entropy(log_z: Array, axis: int, xp: Namespace) -> Array:
-    if kernels.native is not None and kernels.serves(log_z):
+    if kernels.serves(log_z):
         rows = np.moveaxis(log_z, axis, -1)
         found = np.empty((1, math.prod(rows.shape[:-1])))
         # Where a row has no posterior, log_columns has refused it.

@@ -1,12 +1,14 @@
 """The only door to the compiled kernels, :mod:`reprior._native`.
 
 ``native`` is the extension, or None where it is not installed or ``REPRIOR_NATIVE=off`` is set;
-array-API code then does the same work. ``REPRIOR_NATIVE=require`` makes a missing extension an
-error. ``REPRIOR_SIMD`` chooses an instruction set, such as ``baseline``; results are the same.
+array-API code then does the same work. An extension that is installed but cannot be loaded brings a
+warning. ``REPRIOR_NATIVE=require`` makes a missing extension an error. ``REPRIOR_SIMD`` chooses an
+instruction set, such as ``baseline``; results are the same.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from types import ModuleType
@@ -15,9 +17,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.exceptions import OptionError
 
-__all__ = ["as_library", "description", "host_view", "native", "serves", "strided_rows"]
+__all__ = [
+    "as_library",
+    "contiguous",
+    "description",
+    "host_view",
+    "native",
+    "serves",
+    "strided_rows",
+]
+
+_REMEDY = "For the kernels: `pip install --no-cache-dir --force-reinstall reprior`."
 
 _DTYPES = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
@@ -33,10 +46,15 @@ def _load() -> ModuleType | None:
     if choice == "off":
         return None
     try:
-        from reprior import _native
-    except ImportError:
+        _native = importlib.import_module("reprior._native")
+    except ImportError as error:
         if choice == "require":
             raise
+        if not (isinstance(error, ModuleNotFoundError) and error.name == "reprior._native"):
+            warn(
+                "The compiled kernels of reprior cannot be loaded: array code does their work, "
+                f"more slowly ({error}). {_REMEDY}"
+            )
         return None
     level = os.environ.get("REPRIOR_SIMD", "")
     if level:
@@ -49,8 +67,10 @@ def _load() -> ModuleType | None:
     return _native
 
 
-native: ModuleType | None = _load()
+native: Any = _load()
 """The extension, or None."""
+
+_MISSING = native is None and os.environ.get("REPRIOR_NATIVE") != "off"
 
 
 def serves(scores: Any) -> bool:
@@ -100,9 +120,7 @@ def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
         and tensor.layout is torch.strided
         and not (tensor.requires_grad and torch.is_grad_enabled())
         and not tensor.is_neg()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        and torch.autograd.forward_ad._current_level < 0
-        and torch._C._len_torch_dispatch_stack() == 0
+        and not _is_transformed(tensor, torch)
     )
     if not unwrapped or str(tensor.dtype).removeprefix("torch.") not in _TORCH_FLOATS:
         return None
@@ -112,6 +130,21 @@ def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
     else:
         view = tensor.numpy()
     return view
+
+
+def _is_transformed(tensor: Any, torch: Any) -> bool:
+    """Whether a transformation such as vmap, or forward-mode differentiation, watches a tensor.
+
+    PyTorch has private names for it only. A version without them takes array code.
+    """
+    try:
+        return bool(
+            torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+            or torch.autograd.forward_ad._current_level >= 0
+            or torch._C._len_torch_dispatch_stack() > 0
+        )
+    except AttributeError:
+        return True
 
 
 def _is_on_host(array: Any) -> bool:
@@ -139,6 +172,18 @@ def as_library(values: NDArray[Any], like: Any) -> Any:
     if values.dtype == np.uint16:
         values = values.view(like.dtype)
     return jax.device_put(values, next(iter(like.devices())))
+
+
+def contiguous(array: Any, dtype: Any = None) -> NDArray[Any]:
+    """Return an array in C order and aligned, as the kernels take it: itself, or a copy.
+
+    Examples
+    --------
+    >>> contiguous(np.arange(6).reshape(2, 3).T, float).flags.c_contiguous
+    True
+    """
+    found = np.ascontiguousarray(array, dtype)  # which leaves contiguous arrays misaligned
+    return found if found.flags.aligned else found.copy()
 
 
 def strided_rows(scores: NDArray[Any], *, writable: bool = False) -> NDArray[Any]:
@@ -194,5 +239,9 @@ def _merged(
 
 
 def description() -> str:
-    """What computes: the extension with its instruction set, or array code."""
-    return "array code" if native is None else f"native ({native.level()})"
+    """What computes: the extension with its instruction set, or array code and why."""
+    if native is not None:
+        return f"native ({native.level()})"
+    return (
+        f"array code (no compiled kernels are installed). {_REMEDY}" if _MISSING else "array code"
+    )

@@ -66,7 +66,7 @@ def totals(block: NDArray[Any], tolerance: float) -> NDArray[np.float64] | None:
     array([1.])
     >>> totals(np.array([[1.2, -0.2]]), 1e-3)
     """
-    if kernels.native is not None and kernels.serves(block):
+    if kernels.serves(block):
         found = np.empty(len(block))
         good = kernels.native.row_totals(kernels.strided_rows(block), tolerance, found)
         return found if good else None
@@ -87,7 +87,7 @@ def largest_logits(block: NDArray[Any]) -> NDArray[np.int64] | None:
     array([1])
     >>> largest_logits(np.array([[0.0, np.nan]]))
     """
-    if kernels.native is not None and kernels.serves(block):
+    if kernels.serves(block):
         return _largest(kernels.native, block, ANY_SUM)
     found: NDArray[np.int64] = block.argmax(axis=1)
     # NaN and +inf come first: the largest tells of every bad score.
@@ -103,7 +103,7 @@ def largest_probs(block: NDArray[Any], tolerance: float) -> NDArray[np.int64] | 
     array([1])
     >>> largest_probs(np.array([[0.2, 0.9]]), 1e-3)
     """
-    if kernels.native is not None and kernels.serves(block):
+    if kernels.serves(block):
         return _largest(kernels.native, block, tolerance)
     return None if totals(block, tolerance) is None else block.argmax(axis=1)
 
@@ -127,7 +127,7 @@ def normalised_sum(
     (array([1., 1.]), array([0.75, 1.25]))
     >>> normalised_sum(np.array([[np.nan, 0.5]]), 1e-3)
     """
-    if kernels.native is not None and kernels.serves(block):
+    if kernels.serves(block):
         factors, sums = np.empty(len(block)), np.zeros(block.shape[1])
         rows = kernels.strided_rows(block)
         good = kernels.native.add_normalised(rows, tolerance, factors, sums)
@@ -138,9 +138,10 @@ def normalised_sum(
 
 def _block_sum(weights: NDArray[np.float64], block: NDArray[Any]) -> Vector:
     """Return the sum of the rows of a block, each times its weight, in float64."""
-    if kernels.native is not None and kernels.serves(block):
+    if kernels.serves(block):
         sums = np.zeros((1, block.shape[1]))
-        kernels.native.add_rows(kernels.strided_rows(block), weights, None, sums)
+        rows = kernels.strided_rows(block)
+        kernels.native.add_rows(rows, kernels.contiguous(weights), None, sums)
         total: Vector = sums[0]
         return total
     found: Vector = np.einsum("n,nk->k", weights, block)
@@ -159,9 +160,13 @@ def class_sums(
 ) -> Vector:
     """Return the sum (K, K) of the rows of each label, each times its weight, in float64."""
     total: Vector = np.zeros((rows.shape[1],) * 2)
-    if kernels.native is not None and kernels.serves(rows):
-        own = np.ascontiguousarray(labels, dtype=np.int64)
-        kernels.native.add_rows(kernels.strided_rows(rows), weights, own, total)
+    if kernels.serves(rows):
+        kernels.native.add_rows(
+            kernels.strided_rows(rows),
+            kernels.contiguous(weights),
+            kernels.contiguous(labels, np.int64),
+            total,
+        )
         return total
     for label in np.unique(labels):
         some = labels == label

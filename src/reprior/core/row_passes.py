@@ -35,8 +35,8 @@ def sum_native(
 ) -> NDArray[np.float64]:
     """Return the sums that a kernel of the log-loss writes, over shares of the rows."""
     add = getattr(kernels.native, kernel)
-    rows, affine = kernels.strided_rows(data.rows), [np.ascontiguousarray(p) for p in parameters]
-    labels, weights = np.ascontiguousarray(data.labels), np.ascontiguousarray(data.weights)
+    rows, affine = kernels.strided_rows(data.rows), [kernels.contiguous(p) for p in parameters]
+    labels, weights = kernels.contiguous(data.labels), kernels.contiguous(data.weights)
 
     def work(share: slice) -> NDArray[np.float64]:
         sums = np.empty(n_sums)

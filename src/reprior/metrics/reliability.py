@@ -173,10 +173,10 @@ class Reliability:
     def _note(self, p: NDArray[Any], y: NDArray[np.intp], w: Table) -> None:
         """Add a block in place; only while the object is being made."""
         edges, bins, n_classes = equal_width(self.bins), self.bins, self.n_classes
-        if kernels.native is not None and kernels.serves(p):
+        if kernels.serves(p):
             top, every = np.zeros((3, bins)), np.zeros((3, n_classes, bins))
-            rows, weights = np.ascontiguousarray(p), np.ascontiguousarray(w)
-            labels = np.ascontiguousarray(y, dtype=np.int64)
+            rows, weights = kernels.contiguous(p), kernels.contiguous(w)
+            labels = kernels.contiguous(y, np.int64)
             kernels.native.add_reliability(rows, labels, weights, edges, top, every)
             tables = (self.confidence, self.hits, self.count)
             own = (self.class_confidence, self.class_hits, self.class_count)

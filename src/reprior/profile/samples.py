@@ -255,10 +255,10 @@ class Samples:
         if weights is not None:
             if not part or weights.any() or weights.shape != shape:
                 check_sample_weight(weights, shape)
-            weights = np.ascontiguousarray(weights, dtype=np.float64)
+            weights = kernels.contiguous(weights, np.float64)
         samples = cls(
             scores=z,
-            labels=np.ascontiguousarray(host_labels, dtype=np.int64),
+            labels=kernels.contiguous(host_labels, np.int64),
             weights=weights,
             kind=kind,
             n_classes=n_classes,
@@ -312,15 +312,15 @@ class Samples:
             labels, weights = block.labels.astype(np.int64, copy=False), block.weights
             scores = strided_rows(block.scores)
         else:
-            labels = self.labels[index].reshape(-1).astype(np.int64)
+            labels = self.labels[index].reshape(-1)
             weights = None if self.weights is None else self.weights[index].reshape(-1)
             scores = strided_rows(view[(*index, ...)])
             left_out = self._left_out(labels, weights)
             if left_out is not None:
-                labels[left_out] = -1
+                labels = np.where(left_out, -1, labels)
         if weights is not None:
-            weights = np.ascontiguousarray(weights, np.float64)
-        return Block(scores, np.ascontiguousarray(labels), weights)
+            weights = kernels.contiguous(weights, np.float64)
+        return Block(scores, kernels.contiguous(labels, np.int64), weights)
 
     def read(self, index: Index = (slice(None),), *, check: bool = True) -> Block:
         """The samples of one block, or all; those that do not count are left out.
