@@ -14,7 +14,7 @@ import reprior as rp
 from reprior.metrics import expected_calibration_error
 from reprior.report import write_report
 from reprior.report.measure import page_bounds, strength_grid
-from reprior.report.payload import MOST_BYTES, Room
+from reprior.report.payload import MOST_BYTES, SizeLimits
 
 pytestmark = pytest.mark.heavy
 
@@ -344,7 +344,7 @@ def test_labels_for_everything_that_can_be_moved(browser, case):
 
 
 def test_weights_and_thinned_switches(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr("reprior.report.payload.ROOMS", (Room(rows=150),))
+    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", (SizeLimits(rows=150),))
     rng = np.random.default_rng(4)
     logits, labels, counts = make_scores(rng, n=400, k=40)
     weight = rng.random(400)

@@ -31,7 +31,7 @@ from reprior.report.headline import (
     TUNED_ON_TEST,
     UNKNOWN,
 )
-from reprior.report.payload import Room
+from reprior.report.payload import SizeLimits
 
 NASTY = '</script><script>alert("x")</script>'
 
@@ -104,8 +104,8 @@ def test_curves_and_optima_are_the_profiles(tmp_path, rng):
 
 
 def test_long_curves_are_thinned_and_marked_so(tmp_path, rng, monkeypatch):
-    rooms = (Room(curve_points=21, front_points=3),)
-    monkeypatch.setattr("reprior.report.payload.ROOMS", rooms)
+    rooms = (SizeLimits(curve_points=21, front_points=3),)
+    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", rooms)
     logits, labels, counts = make_scores(rng)
     calibrator = fitted(logits, labels, counts)
     one_set = page_json(write_report(tmp_path / "r.html", calibrator, [(logits, labels)]))["sets"][

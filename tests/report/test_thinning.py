@@ -14,13 +14,13 @@ from reprior.report import thinning
 from reprior.report.classes import describe_classes
 from reprior.report.measure import measure
 from reprior.report.page import write_report
-from reprior.report.payload import MOST_BYTES, Room, _rows, script_json
-from reprior.report.thinning import RowBuffer, Rows, grid_points, grouped, thinned
+from reprior.report.payload import MOST_BYTES, SizeLimits, _rows, script_json
+from reprior.report.thinning import RowBuffer, SwitchRows, grid_points, grouped, thinned
 
 
 def random_rows(rng, n=2000, k=6, weighted=False):
     before, after = rng.integers(0, k, n), rng.integers(0, k, n)
-    rows = Rows(
+    rows = SwitchRows(
         np.sort(rng.uniform(0, 2, n)), rng.integers(0, k, n), before, after, np.ones(n, int),
         rng.integers(1, 5, n) / 4 if weighted else None,
     )  # fmt: skip
@@ -75,7 +75,9 @@ def test_points_of_the_grid():
 
 def test_equal_rows_are_one_and_cancelling_ones_none():
     one = np.ones(4, int)
-    rows = Rows(np.array([0.5, 0.5, 1.0, 1.0]), one, 2 * one, 3 * one, np.array([1, 2, 4, -4]))
+    rows = SwitchRows(
+        np.array([0.5, 0.5, 1.0, 1.0]), one, 2 * one, 3 * one, np.array([1, 2, 4, -4])
+    )
     summed = grouped(rows)
     assert (summed.position.tolist(), summed.count.tolist()) == ([0.5], [3])
     assert len(grouped(rows.taken(np.empty(0, int)))) == 0
@@ -97,8 +99,8 @@ def test_a_full_buffer_sums_up(monkeypatch):
 @pytest.mark.parametrize("limits", [(150, 10**6), (40, 10**6), (10**6, 10)])
 def test_a_thinned_page_is_exact_where_it_says(tmp_path, monkeypatch, limits):
     most_rows, most_cells = limits
-    rooms = (Room(rows=most_rows, pairs=most_cells),)
-    monkeypatch.setattr("reprior.report.payload.ROOMS", rooms)
+    rooms = (SizeLimits(rows=most_rows, pairs=most_cells),)
+    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", rooms)
     rng = np.random.default_rng(4)
     k = 40
     logits, labels, counts = make_scores(rng, n=400, k=k)
@@ -134,7 +136,7 @@ def test_the_largest_page_stays_below_15_mb(n_cells, n_switches):
     )  # fmt: skip
 
     def rows(n, position):
-        return Rows(
+        return SwitchRows(
             position, rng.integers(0, k, n), rng.integers(0, k, n), rng.integers(0, k, n),
             np.full(n, 2), rng.random(n),
         )  # fmt: skip
@@ -144,7 +146,7 @@ def test_the_largest_page_stays_below_15_mb(n_cells, n_switches):
         joint=joint, switches=rows(n_switches, np.sort(rng.uniform(0, 2, n_switches))),
         resolution=None, profile=SimpleNamespace(weighted=True),
     )  # fmt: skip
-    found = _rows(calibrator, describe_classes(calibrator, None), measured, 2, Room())
+    found = _rows(calibrator, describe_classes(calibrator, None), measured, 2, SizeLimits())
     plotly = resources.files("reprior.report") / "assets" / "plotly" / "plotly-cartesian.min.js"
     size = 2 * len(script_json(found)) + len(plotly.read_bytes())
     assert size < 0.97 * MOST_BYTES

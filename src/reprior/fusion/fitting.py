@@ -20,6 +20,7 @@ from reprior._warnings import warn
 from reprior.calibrator.encoding import state_problem
 from reprior.core.arrays import constant
 from reprior.core.flatten import EntropyReference
+from reprior.core.logspace import warn_of_probs
 from reprior.core.prior import slopes
 from reprior.exceptions import (
     Argument,
@@ -29,16 +30,15 @@ from reprior.exceptions import (
     ScoresError,
 )
 from reprior.fusion.blocks import Moments, Tally, merged
-from reprior.fusion.inputs import warn_of_probabilities
 from reprior.fusion.posterior import NoPosteriorError, Recipe, References
-from reprior.fusion.stream import Part, Stream
+from reprior.fusion.stream import ModalityChunk, ModalityStream
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.merging import ProfileSum
 from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import read
+from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import Steps, value_of
 from reprior.tuning.problem import Problem
 
@@ -247,7 +247,7 @@ def _above_zero(problem: Problem) -> Problem:
 class Tuner:
     """Goes through a stream for the references, and then for the strengths."""
 
-    def __init__(self, options: Any, stream: Stream) -> None:
+    def __init__(self, options: Any, stream: ModalityStream) -> None:
         self.options, self.stream, terms = options, stream, stream.terms
         stated = _Stated(options.metric, options.subject_to, options.bounds)
         self.problem = _above_zero(state_problem(stated, terms))
@@ -325,7 +325,7 @@ class Tuner:
         if profile is not None:
             self.problem.warn_of_absent(profile)
         if self.stream.looks_like_probabilities:
-            warn_of_probabilities()
+            warn_of_probs(single_score=False)
         if getattr(profile, "resolution", None) is not None:
             warn(
                 f"There are more than {MOST_SWITCHES:,} switches, too many to keep: they are "
@@ -367,32 +367,29 @@ class Tuner:
     # ------------------------------------------------------------------------------------ by lines
 
     def _profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        problem = self.problem
+        priors = Priors.between(problem.source_prior, problem.target_prior, bounds)
         total = ProfileSum(exact_up_to=MOST_SWITCHES, resolution=RESOLUTION)
         for part in self.stream.parts():
             with part.refusing(self.recipe):
-                for scores, labels, weights, options in self._lines(part):
-                    reading = read(
-                        scores,
-                        labels,
-                        weights,
-                        bounds=bounds,
-                        warn=False,
-                        resolution=None,
-                        source_prior=self.problem.source_prior,
-                        target_prior=self.problem.target_prior,
-                        ignore_index=IGNORED,
-                        **options,
-                    )
+                for samples in self._lines(part, priors):
                     try:
-                        total.add(StrengthProfile._of(reading))
+                        total.add(StrengthProfile.of(samples, priors))
                     except ScoresError as error:
                         raise NoPosteriorError(None) from error
         return total.total()
 
-    def _lines(self, part: Part) -> Iterator[tuple[Any, Any, Any, dict[str, Any]]]:
-        """Scores that are lines in the strength, labels, weights, kind and class axis."""
+    def _lines(self, part: ModalityChunk, priors: Priors) -> Iterator[Samples]:
+        """Samples whose scores are lines in the strength."""
         labels = np.where(part.keep, part.labels, IGNORED)
         recipe, inputs = self.recipe, part.inputs
+        of_priors = partial(
+            Samples.of,
+            n_classes=priors.n_classes,
+            ignore_index=IGNORED,
+            excluded=priors.excluded,
+            part=True,
+        )
         flattened = recipe.flattens and recipe.order == "flatten_first"
         if len(recipe.names) == 1 and not recipe.passes and not flattened:
             # δ > 0 changes no arg max of one modality alone.
@@ -400,11 +397,11 @@ class Tuner:
             y = constant(labels.reshape(shape), inputs.xp, like=z)
             v = part.weights
             v = None if v is None else constant(v.reshape(shape), inputs.xp, like=z)
-            yield z, y, v, {"kind": recipe.kind, "class_axis": inputs.axis}
+            yield of_priors(z, y, v, kind=recipe.kind, class_axis=inputs.axis)
             return
         for images, z in part.batch(recipe).lines(LINES_AT_ONCE):
             v = None if part.weights is None else part.weights[images]
-            yield z, labels[images], v, {"kind": "logits", "class_axis": 1}
+            yield of_priors(z, labels[images], v, kind="logits", class_axis=1)
 
     # -------------------------------------------------------------------------------- by evaluation
 

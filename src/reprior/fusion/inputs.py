@@ -8,7 +8,6 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from reprior._warnings import warn
 from reprior.calibrator.encoding import score_array
 from reprior.core.arrays import (
     Array,
@@ -21,7 +20,7 @@ from reprior.core.arrays import (
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.checks import first_index
 from reprior.core.logspace import (
-    ROW_SUM_TOLERANCE,
+    are_distributions,
     as_scores,
     refuse_scores,
     row_element,
@@ -30,7 +29,7 @@ from reprior.core.logspace import (
 from reprior.exceptions import Argument, OptionError, ScoresError, Setting
 from reprior.fusion.posterior import Recipe
 
-__all__ = ["Inputs", "images_axis", "named_scores", "read_inputs", "warn_of_probabilities"]
+__all__ = ["Inputs", "images_axis", "named_scores", "read_inputs"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -108,7 +107,7 @@ class Inputs:
         if self.kind != "logits" or self.single:
             return False
         axis = self.axis + (1 if self.passes else 0)
-        return any(_like(z, axis, self.xp) for z in self.arrays.values())
+        return any(_are_probabilities(z, axis, self.xp) for z in self.arrays.values())
 
     def as_given(self, result: Array) -> Array:
         """Move the axes of (images, K, pixels …) to where the user has them."""
@@ -272,30 +271,12 @@ def read_inputs(
     return Inputs(given, arrays, where, shape, kind, passes, xp)
 
 
-def warn_of_probabilities() -> None:
-    """Warn that what was declared as logits looks like probabilities."""
-    warn(
-        [
-            Argument("scores"),
-            " were declared as ",
-            Setting("kind", "logits"),
-            ", but every row lies in [0, 1] and sums to 1. If they are probabilities, pass ",
-            Setting("kind", "probs"),
-            ".",
-        ]
-    )
-
-
-def _like(z: Array, axis: int, xp: Namespace) -> bool:
+def _are_probabilities(z: Array, axis: int, xp: Namespace) -> bool:
     if is_traced(z):
         return False
     # The first row settles nearly every case, without a pass over the rest.
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
-    return all(
-        bool((xp.min(each) >= 0.0) & (xp.max(each) <= 1.0))
-        and bool(xp.all(xp.abs(xp.sum(each, axis=where) - 1.0) <= ROW_SUM_TOLERANCE))
-        for each, where in ((first, 0), (z, axis))
-    )
+    return are_distributions(first, 0, xp) and are_distributions(z, axis, xp)
 
 
 def _common_shape(given: Mapping[str, Array]) -> tuple[int, ...]:

@@ -15,12 +15,13 @@ from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.flatten import EntropyReference
 from reprior.core.fuse import RULES
+from reprior.core.logspace import warn_of_probs
 from reprior.core.prior import slopes
 from reprior.exceptions import NotFittedError, OptionError
 from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
 from reprior.fusion.fitting import Found, Tuner
-from reprior.fusion.inputs import Inputs, named_scores, read_inputs, warn_of_probabilities
+from reprior.fusion.inputs import Inputs, named_scores, read_inputs
 from reprior.fusion.posterior import Recipe, References
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
@@ -264,15 +265,11 @@ class ModalityFusion:
         For two classes and one score per sample, the probability of the second class.
         """
         inputs, recipe = self._read(scores)
-        if inputs.look_like_probabilities():
-            warn_of_probabilities()
         return posterior(inputs, recipe, self._strengths(recipe), log=False)
 
     def predict_log_proba(self, scores: Any) -> Any:
         """Return the logarithm of that posterior, exact where it underflows."""
         inputs, recipe = self._read(scores)
-        if inputs.look_like_probabilities():
-            warn_of_probabilities()
         return posterior(inputs, recipe, self._strengths(recipe), log=True)
 
     def predict(self, scores: Any) -> Any:
@@ -282,8 +279,6 @@ class ModalityFusion:
         large as the scores is made.
         """
         inputs, recipe = self._read(scores)
-        if inputs.look_like_probabilities():
-            warn_of_probabilities()
         index = decisions(inputs, recipe, self._strengths(recipe))
         return index if is_range(self.classes_) else self.classes_[to_numpy(index)]
 
@@ -333,6 +328,8 @@ class ModalityFusion:
             passes=self.uncertainty != "entropy",
             classes=None if is_range(self.classes_) else self.classes_,
         )
+        if inputs.look_like_probabilities():
+            warn_of_probs(single_score=False)
         return inputs, self._recipe.only(list(there))
 
     def _strengths(self, recipe: Recipe) -> list[float]:

@@ -25,7 +25,7 @@ from reprior.fusion.blocks import Batch
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
 from reprior.fusion.posterior import NoPosteriorError, Recipe
 
-__all__ = ["Part", "Stream", "stream_of_arrays", "stream_of_chunks"]
+__all__ = ["ModalityChunk", "ModalityStream", "stream_of_arrays", "stream_of_chunks"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Chunks: TypeAlias = Callable[[], Iterable[Any]]
@@ -33,7 +33,7 @@ Encode: TypeAlias = Callable[[Any], tuple[Any, int | None]]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ModalityChunk:
     """One chunk, read: what counts of it."""
 
     inputs: Inputs
@@ -65,8 +65,8 @@ class Part:
                 self.inputs.refuse(error.modality, recipe, left_out)
 
 
-class Stream:
-    """Chunks as :class:`Part`, in as many passes as are asked for.
+class ModalityStream:
+    """Chunks as :class:`ModalityChunk`, in as many passes as are asked for.
 
     Chunks without a sample that counts are left out; that all are is an error. The first pass
     settles the modalities.
@@ -80,7 +80,7 @@ class Stream:
         self.modalities: tuple[str, ...] = ()
         self.looks_like_probabilities = True
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ModalityChunk]:
         """One pass."""
         done, counted = 0, False
         for index, given in enumerate(self._chunks()):
@@ -112,7 +112,7 @@ class Stream:
             )
         self._n_samples = done
 
-    def _read(self, index: int, scores: Any, labels: Any, weight: Any) -> Part:
+    def _read(self, index: int, scores: Any, labels: Any, weight: Any) -> ModalityChunk:
         options = self.options
         there = named_scores(scores, self.modalities or None, fitting=True)
         self.modalities = self.modalities or tuple(there)
@@ -130,7 +130,7 @@ class Stream:
         shape = inputs.labels_shape
         if self._unlabelled(labels, weight):
             every = np.ones((shape[0], math.prod(shape[1:])), bool)
-            return Part(inputs, np.zeros(every.shape, np.intp), None, every, None, index)
+            return ModalityChunk(inputs, np.zeros(every.shape, np.intp), None, every, None, index)
         indices, ignored = self._encode(labels)
         y = to_numpy(indices)
         check_labels(y, n_classes=self.terms.classes.size, shape=shape, ignore_index=ignored)
@@ -145,7 +145,7 @@ class Stream:
         keep = keep.reshape(flat)
         some = keep.any(axis=1)
         images = None if some.all() else np.flatnonzero(some)
-        return Part(inputs, y.astype(np.intp).reshape(flat), v, keep, images, index)
+        return ModalityChunk(inputs, y.astype(np.intp).reshape(flat), v, keep, images, index)
 
     def _unlabelled(self, labels: Any, weight: Any) -> bool:
         """Whether there are no labels; refuse that where some are needed, or some are there."""
@@ -181,7 +181,7 @@ class Stream:
         return True
 
 
-def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Stream:
+def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any) -> ModalityStream:
     """One chunk. Labels are class indices, or names from the options' ``classes``."""
     _refuse_priors(options.source_prior)
     there = named_scores(scores, fitting=True)
@@ -194,10 +194,10 @@ def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any)
     def encode(values: Any) -> tuple[Any, int | None]:
         return encode_labels(values, terms.names, options.ignore_index)
 
-    return Stream(options, lambda: [(there, labels, sample_weight)], terms, encode)
+    return ModalityStream(options, lambda: [(there, labels, sample_weight)], terms, encode)
 
 
-def stream_of_chunks(options: Any, chunks: Any) -> Stream:
+def stream_of_chunks(options: Any, chunks: Any) -> ModalityStream:
     """Many chunks. Integer labels are class indices; others are names."""
     _refuse_priors(options.source_prior)
     again = _repeatable(chunks)
@@ -217,7 +217,7 @@ def stream_of_chunks(options: Any, chunks: Any) -> Stream:
         data = encode_part(options, terms, None, values, None)
         return data.labels, data.ignore_index
 
-    return Stream(options, again, terms, encode)
+    return ModalityStream(options, again, terms, encode)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ __all__ = ["change_sentence", "judged_sentence", "main_metric", "metric_label", 
 
 TUNED_HERE = "On the labels it was tuned on: expect less on others."
 TUNED_ON_TEST = "The test set is what it was tuned on."
-JUDGED_ELSEWHERE = "Judged on other data than it was tuned on."
+JUDGED_ELSEWHERE = "Predictions on other data than it was tuned on."
 NOT_RECOGNISED = (
     "This is not the file it was tuned on, by its digest. The same samples in another order or "
     "number format would not be recognised."

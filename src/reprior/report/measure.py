@@ -24,7 +24,7 @@ from reprior.metrics.counts import ClassCounts
 from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Block, Samples
-from reprior.report.thinning import RowBuffer, Rows, grouped, summed_per_class
+from reprior.report.thinning import RowBuffer, SwitchRows, grouped, summed_per_class
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -61,8 +61,8 @@ class Measured:
     """
 
     profile: StrengthProfile
-    joint: Rows
-    switches: Rows
+    joint: SwitchRows
+    switches: SwitchRows
     resolution: float | None
     before: GridReliability
     grid: GridReliability
@@ -75,7 +75,7 @@ class Measured:
         base, n = self.profile.baseline, self.profile.n_classes
         until = int(np.searchsorted(self.switches.position, strength, side="right"))
         moved = self.switches.taken(np.arange(until))
-        rows = Rows.joined([self.joint, summed_per_class(moved, n)])
+        rows = SwitchRows.joined([self.joint, summed_per_class(moved, n)])
         right = rows.label == rows.after
         number = np.bincount(rows.after, rows.count, n).astype(np.int64)
         mass = rows.count if rows.weight is None else rows.weight
@@ -174,8 +174,8 @@ def _winners(
             yield block, rows.refuse(np.isfinite(w)) if found is None else found
 
 
-def _rows(block: Block, found: Envelope) -> Rows:
-    return Rows(
+def _rows(block: Block, found: Envelope) -> SwitchRows:
+    return SwitchRows(
         found.position,
         block.labels[found.row],
         found.loser,
@@ -190,13 +190,13 @@ class _Tally:
 
     def __init__(self, n_classes: int, low: float) -> None:
         self.n_classes, self.low = n_classes, low
-        self.rows: Rows | None = None
+        self.rows: SwitchRows | None = None
 
     def add(self, block: Block, predicted: Vector) -> None:
         """Count the samples of a block."""
         size = predicted.size
         nobody = np.full(size, self.n_classes)
-        more = Rows(
+        more = SwitchRows(
             np.full(size, self.low),
             block.labels,
             nobody,
@@ -204,9 +204,9 @@ class _Tally:
             np.ones(size, np.int64),
             block.weights,
         )
-        self.rows = grouped(more if self.rows is None else Rows.joined([self.rows, more]))
+        self.rows = grouped(more if self.rows is None else SwitchRows.joined([self.rows, more]))
 
-    def closed(self) -> Rows:
+    def closed(self) -> SwitchRows:
         """The table as it is now."""
         assert self.rows is not None  # noqa: S101 - a set without samples was refused before
         return self.rows

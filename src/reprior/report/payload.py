@@ -18,7 +18,7 @@ from reprior.report.classes import Classes
 from reprior.report.headline import metric_label, shown_metrics
 from reprior.report.measure import GRID_SIZE, N_BINS, GridReliability, Measured, page_bounds
 from reprior.report.thinning import (
-    Rows,
+    SwitchRows,
     grid_points,
     grouped,
     on_grid,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_BYTES",
-    "ROOMS",
-    "Room",
+    "SIZE_LIMITS",
+    "SizeLimits",
     "exactly",
     "fitting_data",
     "packed",
@@ -50,8 +50,8 @@ def fitting_data(
     calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured], most_bytes: int
 ) -> str:
     """The data of the page as JSON of at most so many bytes: as much as there is room for."""
-    for room in ROOMS:
-        text = script_json(page_data(calibrator, classes, sets, room))
+    for limits in SIZE_LIMITS:
+        text = script_json(page_data(calibrator, classes, sets, limits))
         if len(text.encode()) <= most_bytes:
             return text
     raise OptionError(
@@ -67,11 +67,14 @@ def fitting_data(
 
 
 def page_data(
-    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured], room: Room
+    calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured], limits: SizeLimits
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON."""
     metrics = shown_metrics(calibrator)
-    names = [room.cut(name) for name in classes.names]
+    names = [limits.cut(name) for name in classes.names]
+    counts = None
+    if classes.counts is not None:
+        counts = exactly(classes.counts, limits.float_type)
     return {
         "metrics": [_metric(metric) for metric in metrics],
         "strength": float(calibrator.strength_),
@@ -80,10 +83,10 @@ def page_data(
         "bounds": list(page_bounds(calibrator)),
         "classes": {
             "names": names,
-            "cutTo": None if names == classes.names else room.letters,
-            "counts": None if classes.counts is None else exactly(classes.counts, room.float_type),
-            "source": packed(calibrator.source_prior_, room.float_type),
-            "target": packed(calibrator.target_prior_, room.float_type),
+            "cutTo": None if names == classes.names else limits.letters,
+            "counts": counts,
+            "source": packed(calibrator.source_prior_, limits.float_type),
+            "target": packed(calibrator.target_prior_, limits.float_type),
             "group": packed(classes.group, "u1"),
             "groupNames": classes.group_names,
             "cell": packed(classes.cell, smallest_ids(len(classes.cell_names))),
@@ -92,12 +95,12 @@ def page_data(
         },
         "bins": N_BINS,
         "gridSize": GRID_SIZE,
-        "curvePoints": room.curve_points,
+        "curvePoints": limits.curve_points,
         "sets": [
             {
                 "name": name,
-                **_set(calibrator, measured, metrics, room),
-                **_rows(calibrator, classes, measured, len(sets), room),
+                **_set(calibrator, measured, metrics, limits),
+                **_rows(calibrator, classes, measured, len(sets), limits),
             }
             for name, measured in sets.items()
         ],
@@ -119,7 +122,10 @@ def _metric(metric: CountMetric) -> dict[str, Any]:
 
 
 def _set(
-    calibrator: PosteriorCalibrator, measured: Measured, metrics: list[CountMetric], room: Room
+    calibrator: PosteriorCalibrator,
+    measured: Measured,
+    metrics: list[CountMetric],
+    limits: SizeLimits,
 ) -> dict[str, Any]:
     profile = measured.profile
     metrics = [metric for metric in metrics if _defined(profile, metric)]
@@ -128,11 +134,11 @@ def _set(
         "samples": profile.n_samples,
         "switchCount": profile.n_switches,
         "profileResolution": profile.resolution,
-        "support": exactly(profile.baseline.support, room.float_type),
+        "support": exactly(profile.baseline.support, limits.float_type),
         "labelled": packed(profile.baseline.labelled, "u1"),
         "weighted": profile.weighted,
         "curves": {
-            m.name: _curve(profile, m, calibrator.strength_, room.curve_points) for m in metrics
+            m.name: _curve(profile, m, calibrator.strength_, limits.curve_points) for m in metrics
         },
         "best": {
             key: {
@@ -143,7 +149,7 @@ def _set(
             }
             for key, found in best.items()
         },
-        "fronts": [_front(profile, a, b, room.front_points) for a, b in combinations(metrics, 2)],
+        "fronts": [_front(profile, a, b, limits.front_points) for a, b in combinations(metrics, 2)],
         "reliability": _reliability(measured.grid),
         "reliabilityBefore": _reliability(measured.before),
     }
@@ -159,22 +165,22 @@ def _rows(
     classes: Classes,
     measured: Measured,
     n_sets: int,
-    room: Room,
+    limits: SizeLimits,
 ) -> dict[str, Any]:
     """Joint table and switches, thinned where they are too many."""
     k = len(classes.names)
     low, high = page_bounds(calibrator)
     edges = [low, 0.0, float(calibrator.strength_)]
     row_bytes = 12 + 3 * np.dtype(smallest_ids(k)).itemsize + 8 * measured.profile.weighted
-    limit = min(room.rows, room.row_bytes // (row_bytes * n_sets))
-    joint, many = measured.joint, len(measured.joint) > room.pairs // n_sets
+    limit = min(limits.rows, limits.row_bytes // (row_bytes * n_sets))
+    joint, many = measured.joint, len(measured.joint) > limits.pairs // n_sets
     switches, width, per_class = thinned(
         measured.switches, limit, k, edges, high, measured.resolution, per_class=many
     )
     data: dict[str, Any] = {"perClass": per_class}
     if per_class:
         joint = grouped(summed_per_class(joint, k))
-        data["cells"], wider = _cell_rows(measured, classes, width, edges, high, room.group_rows)
+        data["cells"], wider = _cell_rows(measured, classes, width, edges, high, limits.group_rows)
         if wider is not None and wider != width:  # one grid for the whole page
             placed = on_grid(measured.switches, grid_points(wider, edges, high))
             switches, width = grouped(summed_per_class(placed, k)), wider
@@ -197,10 +203,10 @@ def _cell_rows(
     """The joint table and switches of groups of classes, where those of classes are lost."""
     cell = np.append(classes.cell, len(classes.cell_names))
 
-    def of_cells(rows: Rows) -> Rows:
+    def of_cells(rows: SwitchRows) -> SwitchRows:
         names = (cell[rows.label], cell[rows.before], cell[rows.after])
         inside = np.flatnonzero(names[1] != names[2])  # from one group into another
-        return grouped(Rows(rows.position, *names, rows.count, rows.weight).taken(inside))
+        return grouped(SwitchRows(rows.position, *names, rows.count, rows.weight).taken(inside))
 
     for wider in widths(width, coarser=True):
         switches = measured.switches
@@ -217,7 +223,7 @@ def _cell_rows(
     return tables, wider
 
 
-def _table(rows: Rows, n_classes: int, *, base: bool = False) -> dict[str, Any]:
+def _table(rows: SwitchRows, n_classes: int, *, base: bool = False) -> dict[str, Any]:
     ids = smallest_ids(n_classes)
     columns: dict[str, Any] = {
         "label": packed(rows.label, ids),
@@ -278,7 +284,7 @@ MOST_BYTES = 15_000_000
 
 
 @dataclass(frozen=True)
-class Room:
+class SizeLimits:
     """Limits; whatever is cut because of them is said on the page."""
 
     letters: int | None = None
@@ -303,7 +309,7 @@ class Room:
 
         Examples
         --------
-        >>> Room(letters=9).cut("Larus argentatus")
+        >>> SizeLimits(letters=9).cut("Larus argentatus")
         'Larus…tus'
         """
         if self.letters is None or len(name) <= self.letters:
@@ -313,11 +319,11 @@ class Room:
 
 
 #: From ample to tight. Long names are the first to go, then switches one by one.
-ROOMS = (
-    Room(),
-    Room(letters=60),
-    Room(letters=60, rows=100_000, row_bytes=2_500_000, pairs=50_000),
-    Room(
+SIZE_LIMITS = (
+    SizeLimits(),
+    SizeLimits(letters=60),
+    SizeLimits(letters=60, rows=100_000, row_bytes=2_500_000, pairs=50_000),
+    SizeLimits(
         letters=24,
         rows=20_000,
         row_bytes=500_000,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["RESOLUTIONS", "RowBuffer", "Rows", "grouped", "thinned", "widths"]
+__all__ = ["RESOLUTIONS", "RowBuffer", "SwitchRows", "grouped", "thinned", "widths"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ COMPACT_FROM = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SwitchRows:
     """Switches, or entries of a joint table, one per row.
 
     ``label`` or ``before`` is K where there is none: rows summed per class have no other class
@@ -44,20 +44,20 @@ class Rows:
     def __len__(self) -> int:
         return int(self.position.size)
 
-    def taken(self, index: Vector) -> Rows:
+    def taken(self, index: Vector) -> SwitchRows:
         """Some of the rows."""
         columns: dict[str, Any] = {f.name: getattr(self, f.name)[index] for f in fields(self)[:5]}
-        return Rows(**columns, weight=None if self.weight is None else self.weight[index])
+        return SwitchRows(**columns, weight=None if self.weight is None else self.weight[index])
 
     @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
+    def joined(cls, parts: Sequence[SwitchRows]) -> SwitchRows:
         """The rows of all parts."""
         names = [field.name for field in fields(cls)[:5]]
         columns = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
         weights = [part.weight for part in parts if part.weight is not None]
         return cls(**columns, weight=np.concatenate(weights) if weights else None)
 
-    def ordered(self) -> Rows:
+    def ordered(self) -> SwitchRows:
         """By strength; equal strengths stay in order."""
         return self.taken(np.argsort(self.position, kind="stable"))
 
@@ -66,12 +66,12 @@ class RowBuffer:
     """Rows as they come; of very large sets, summed up on the finest grid in between."""
 
     def __init__(self, edges: Sequence[float], high: float) -> None:
-        self.parts: list[Rows] = []
+        self.parts: list[SwitchRows] = []
         self.size = 0
         self.edges, self.high = edges, high
         self.resolution: float | None = None
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: SwitchRows) -> None:
         """Keep these too."""
         self.parts.append(rows)
         self.size += len(rows)
@@ -79,20 +79,20 @@ class RowBuffer:
             self.resolution = RESOLUTIONS[0]
             self._compact()
 
-    def closed(self) -> tuple[Rows, float | None]:
+    def closed(self) -> tuple[SwitchRows, float | None]:
         """All rows by strength, and the width of the grid they were summed on, if they were."""
         if self.resolution is not None:
             self._compact()
-        return Rows.joined(self.parts).ordered(), self.resolution
+        return SwitchRows.joined(self.parts).ordered(), self.resolution
 
     def _compact(self) -> None:
         grid = grid_points(RESOLUTIONS[0], self.edges, self.high)
-        self.parts = [grouped(on_grid(Rows.joined(self.parts), grid))]
+        self.parts = [grouped(on_grid(SwitchRows.joined(self.parts), grid))]
         self.size = len(self.parts[0])
 
 
 def thinned(
-    rows: Rows,
+    rows: SwitchRows,
     limit: int,
     n_classes: int,
     edges: Sequence[float],
@@ -100,7 +100,7 @@ def thinned(
     at_least: float | None = None,
     *,
     per_class: bool = False,
-) -> tuple[Rows, float | None, bool]:
+) -> tuple[SwitchRows, float | None, bool]:
     """At most ``limit`` rows, the width of the grid (None: exact), and whether per class.
 
     Whatever the grid, counts are exact at its points and at the strengths in ``edges``. With
@@ -139,17 +139,17 @@ def grid_points(width: float, edges: Sequence[float], high: float) -> Vector:
     return np.asarray(points[points <= high])
 
 
-def on_grid(rows: Rows, points: Vector) -> Rows:
+def on_grid(rows: SwitchRows, points: Vector) -> SwitchRows:
     """Every switch at the next point of the grid: until there, nothing is said to happen."""
     index = np.minimum(np.searchsorted(points, rows.position, side="left"), points.size - 1)
     return replace(rows, position=points[index])
 
 
-def summed_per_class(rows: Rows, n_classes: int) -> Rows:
+def summed_per_class(rows: SwitchRows, n_classes: int) -> SwitchRows:
     """The same changes of predicted and true positives, in rows that name one class each."""
 
-    def part(klass: Vector, sign: int) -> Rows:
-        return Rows(
+    def part(klass: Vector, sign: int) -> SwitchRows:
+        return SwitchRows(
             rows.position,
             np.where(rows.label == klass, klass, n_classes),
             np.full(len(rows), n_classes),
@@ -158,11 +158,11 @@ def summed_per_class(rows: Rows, n_classes: int) -> Rows:
             None if rows.weight is None else sign * rows.weight,
         )
 
-    joined = Rows.joined([part(rows.before, -1), part(rows.after, 1)])
+    joined = SwitchRows.joined([part(rows.before, -1), part(rows.after, 1)])
     return joined.taken(np.flatnonzero(joined.after < n_classes))
 
 
-def grouped(rows: Rows) -> Rows:
+def grouped(rows: SwitchRows) -> SwitchRows:
     """Rows that are alike as one; those that cancel are dropped."""
     keys = (rows.position, rows.label, rows.before, rows.after)
     order = np.lexsort(keys[::-1])

@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 
 import reprior as rp
 from reprior.report import plots
-from reprior.report.plots.drawing import artist_options, axes, class_names, groups, words
+from reprior.report.plots.drawing import artist_options, axes, axis_label, class_names, groups
 
 
 def test_given_axes_are_used():
@@ -74,7 +74,7 @@ def test_groups_keep_the_order_and_every_class():
     ],
 )
 def test_metrics_in_words(metric, text):
-    assert words(metric) == text
+    assert axis_label(metric) == text
 
 
 def test_the_module_imports_no_matplotlib():

@@ -20,7 +20,7 @@ from reprior.report.plots.drawing import (
     class_names,
     groups,
 )
-from reprior.report.plots.predictions import judge, names_of
+from reprior.report.plots.predictions import before_and_after, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -135,7 +135,7 @@ class ClassChangeDisplay:
         names = names_of(calibrator)
         sizes = class_sizes(counts, calibrator.source_prior_, names)
         return cls._drawn(
-            judge(calibrator, scores, labels, sample_weight).counts(),
+            before_and_after(calibrator, scores, labels, sample_weight).counts(),
             sizes,
             metric,
             names,

@@ -11,7 +11,7 @@ from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice, check_labels, check_sample_weight
 from reprior.exceptions import OptionError, Setting
 from reprior.report.plots.drawing import artist_options, axes, class_names
-from reprior.report.plots.predictions import judge, names_of
+from reprior.report.plots.predictions import before_and_after, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -135,7 +135,7 @@ class ConfusionDisplay:
         im_kw, text_kw
             As for :meth:`plot`.
         """
-        seen = judge(calibrator, scores, labels, sample_weight)
+        seen = before_and_after(calibrator, scores, labels, sample_weight)
         names = class_names(names_of(calibrator), seen.n_classes)
         keep = np.ones(seen.labels.shape, bool)
         if seen.ignore_index is not None:

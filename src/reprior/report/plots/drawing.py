@@ -19,9 +19,9 @@ __all__ = [
     "LEGEND_ABOVE",
     "artist_options",
     "axes",
+    "axis_label",
     "class_names",
     "groups",
-    "words",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -132,12 +132,12 @@ def groups(order: Vector, at_most: int) -> Sequence[Vector]:
     return np.array_split(order, min(at_most, order.size))
 
 
-def words(metric: str) -> str:
+def axis_label(metric: str) -> str:
     """What a metric is called on an axis.
 
     Examples
     --------
-    >>> words("mean_iou"), words("recall[traffic_light]")
+    >>> axis_label("mean_iou"), axis_label("recall[traffic_light]")
     ('mean IoU', 'recall of traffic_light')
     """
     name, bracket, rest = metric.partition("[")

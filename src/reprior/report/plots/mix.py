@@ -19,7 +19,7 @@ from reprior.report.plots.drawing import (
     class_names,
     groups,
 )
-from reprior.report.plots.predictions import judge, names_of
+from reprior.report.plots.predictions import before_and_after, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -124,7 +124,7 @@ class PriorDisplay:
         calibrator.as_affine()  # refuses one that is not fitted
         pair = None
         if scores is not None:
-            pair = judge(calibrator, scores, labels, sample_weight).counts()
+            pair = before_and_after(calibrator, scores, labels, sample_weight).counts()
         shares = _shares(calibrator.source_prior_, calibrator.target_prior_, pair)
         return cls(shares=shares, classes=names_of(calibrator)).plot(ax=ax, line_kw=line_kw)
 

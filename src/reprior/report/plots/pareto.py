@@ -16,7 +16,7 @@ from reprior.report.plots.drawing import (
     LEGEND,
     artist_options,
     axes,
-    words,
+    axis_label,
 )
 from reprior.report.plots.predictions import names_of, profile_of
 from reprior.report.plots.strength import MOST_STEPS, find_metrics
@@ -215,7 +215,7 @@ class ParetoDisplay:
         self.chosen_ = None
         if self.chosen is not None:
             self.chosen_ = self._point(self.chosen, CHOSEN, f"chosen, λ = {self.strength:.4g}")
-        self.ax_.set(xlabel=words(self.names[0]), ylabel=words(self.names[1]))
+        self.ax_.set(xlabel=axis_label(self.names[0]), ylabel=axis_label(self.names[1]))
         self.ax_.legend(loc="best", **LEGEND)
         return self
 

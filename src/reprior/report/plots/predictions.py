@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.profile.profile import StrengthProfile
 
-__all__ = ["Judged", "judge", "names_of", "profile_of"]
+__all__ = ["BeforeAfter", "before_and_after", "names_of", "profile_of"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class BeforeAfter:
     """Labels and both predictions as class indices of one shape, and both posteriors."""
 
     labels: Vector
@@ -51,16 +51,16 @@ class Judged:
         return before, after
 
 
-def judge(
+def before_and_after(
     calibrator: PosteriorCalibrator, scores: Any, labels: Any, sample_weight: Any = None
-) -> Judged:
+) -> BeforeAfter:
     """Predict with and without the correction; labels may be names."""
     uncorrected = calibrator.uncorrected()
     names = None if is_range(calibrator.classes_) else calibrator.classes_
     values = score_array(scores, names)
     indices, ignored = encode_labels(labels, names, calibrator.ignore_index)
     weight = sample_weight.to_numpy() if hasattr(sample_weight, "to_numpy") else sample_weight
-    return Judged(
+    return BeforeAfter(
         labels=to_numpy(indices),
         before=_indices(uncorrected, values),
         after=_indices(calibrator, values),

@@ -10,7 +10,7 @@ import numpy as np
 from reprior.exceptions import OptionError
 from reprior.metrics.calibration import ReliabilityCurve, reliability_curve
 from reprior.report.plots.drawing import AFTER, BEFORE, CYCLE, FAINT, LEGEND, artist_options, axes
-from reprior.report.plots.predictions import judge
+from reprior.report.plots.predictions import before_and_after
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -84,7 +84,7 @@ class ReliabilityDisplay:
         ax, line_kw, marker_kw
             As for :meth:`plot`.
         """
-        seen = judge(calibrator, scores, labels, sample_weight)
+        seen = before_and_after(calibrator, scores, labels, sample_weight)
         posteriors = {"before": seen.posterior_before, "after": seen.posterior_after}
         curves = {
             name: reliability_curve(

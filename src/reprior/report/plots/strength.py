@@ -10,7 +10,14 @@ import numpy as np
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.objective import SubjectTo
-from reprior.report.plots.drawing import CHOSEN, CYCLE, LEGEND_ABOVE, artist_options, axes, words
+from reprior.report.plots.drawing import (
+    CHOSEN,
+    CYCLE,
+    LEGEND_ABOVE,
+    artist_options,
+    axes,
+    axis_label,
+)
 from reprior.report.plots.predictions import names_of, profile_of
 
 if TYPE_CHECKING:
@@ -189,7 +196,7 @@ class StrengthCurveDisplay:
             # The last step lasts until the upper bound.
             x, y = np.append(strengths, self.bounds[1]), np.append(values, values[-1])
             options = artist_options(
-                "line_kw", line_kw, color=CYCLE[i % len(CYCLE)], label=words(name)
+                "line_kw", line_kw, color=CYCLE[i % len(CYCLE)], label=axis_label(name)
             )
             self.lines_ += self.ax_.plot(x, y, **{"drawstyle": "steps-post", **options})
         self._mark(best_kw, interval_kw)
@@ -197,7 +204,7 @@ class StrengthCurveDisplay:
         self.ax_.set(
             xlim=self.bounds,
             xlabel="strength λ",
-            ylabel="value" if several else words(next(iter(self.curves))),
+            ylabel="value" if several else axis_label(next(iter(self.curves))),
         )
         if several or self.strength is not None:
             left = {**LEGEND_ABOVE, "loc": "lower left", "bbox_to_anchor": (0, 1)}
