@@ -15,7 +15,7 @@ from reprior.core import kernels, row_passes
 from reprior.core.flatten import EntropyReference, image_entropy
 from reprior.fusion import blocks as module
 from reprior.fusion.blocks import Batch, Moments, Tally, merged
-from reprior.fusion.posterior import NoPosteriorError, Recipe, References
+from reprior.fusion.fused import NoPosteriorError, Recipe, References
 
 W = -np.log(PRIOR * K)
 KNOWN = {"rgb": (0.3, 0.05), "depth": (0.5, 0.1)}

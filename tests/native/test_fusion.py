@@ -11,7 +11,7 @@ from tests.fusion.shared import ORDERS, RULES, fused_by_hand
 from reprior.core import kernels
 from reprior.core.flatten import EntropyReference, entropy
 from reprior.core.logspace import log_softmax
-from reprior.fusion.posterior import (
+from reprior.fusion.fused import (
     NoPosteriorError,
     Recipe,
     References,

@@ -2,7 +2,7 @@
 
 ``modality``   ModalityFusion: options, fit, predict, summary, save
 ``inputs``     {modality: scores}, checked once and laid out
-``posterior``  the equations: flattening, correction and rule, by kernels and in the array API
+``fused``      the equations: flattening, correction and rule, by kernels and in the array API
 ``blocks``     whole arrays in blocks, shared among threads: posterior, decisions, counts
 ``stream``     re-iterable labelled chunks of several modalities
 ``fitting``    entropy references and strengths, searched exactly or on a grid

@@ -22,8 +22,7 @@ from reprior.core.arrays import Array, compute_dtype, is_floating, to_numpy
 from reprior.core.binary import contract
 from reprior.core.row_passes import n_shares
 from reprior.core.threads import in_threads
-from reprior.fusion.inputs import Inputs
-from reprior.fusion.posterior import (
+from reprior.fusion.fused import (
     NoPosteriorError,
     Recipe,
     Uncertainty,
@@ -36,6 +35,7 @@ from reprior.fusion.posterior import (
     native_fused,
     native_uncertainty,
 )
+from reprior.fusion.inputs import Inputs
 
 __all__ = ["Batch", "Moments", "Tally", "decisions", "merged", "posterior"]
 

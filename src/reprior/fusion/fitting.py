@@ -30,7 +30,7 @@ from reprior.exceptions import (
     ScoresError,
 )
 from reprior.fusion.blocks import Moments, Tally, merged
-from reprior.fusion.posterior import NoPosteriorError, Recipe, References
+from reprior.fusion.fused import NoPosteriorError, Recipe, References
 from reprior.fusion.stream import ModalityChunk, ModalityStream
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts

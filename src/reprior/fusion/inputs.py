@@ -27,7 +27,7 @@ from reprior.core.logspace import (
     sum_tolerance,
 )
 from reprior.exceptions import Argument, OptionError, ScoresError, Setting
-from reprior.fusion.posterior import Recipe
+from reprior.fusion.fused import Recipe
 
 __all__ = ["Inputs", "images_axis", "named_scores", "read_inputs"]
 

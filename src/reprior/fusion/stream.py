@@ -22,8 +22,8 @@ from reprior.exceptions import (
     Setting,
 )
 from reprior.fusion.blocks import Batch
+from reprior.fusion.fused import NoPosteriorError, Recipe
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
-from reprior.fusion.posterior import NoPosteriorError, Recipe
 
 __all__ = ["ModalityChunk", "ModalityStream", "stream_of_arrays", "stream_of_chunks"]
 

@@ -10,6 +10,7 @@ import numpy as np
 from reprior.core.checks import check_choice
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import COUNT_METRICS
+from reprior.report.plots.before_after import before_and_after, names_of
 from reprior.report.plots.drawing import (
     AFTER,
     BEFORE,
@@ -20,7 +21,6 @@ from reprior.report.plots.drawing import (
     class_names,
     groups,
 )
-from reprior.report.plots.predictions import before_and_after, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

@@ -10,8 +10,8 @@ import numpy as np
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice, check_labels, check_sample_weight
 from reprior.exceptions import OptionError, Setting
+from reprior.report.plots.before_after import before_and_after, names_of
 from reprior.report.plots.drawing import artist_options, axes, class_names
-from reprior.report.plots.predictions import before_and_after, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import Argument, OptionError
+from reprior.report.plots.before_after import before_and_after, names_of
 from reprior.report.plots.drawing import (
     AFTER,
     BEFORE,
@@ -19,7 +20,6 @@ from reprior.report.plots.drawing import (
     class_names,
     groups,
 )
-from reprior.report.plots.predictions import before_and_after, names_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

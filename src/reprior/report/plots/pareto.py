@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reprior.metrics.count_metrics import CountMetric
+from reprior.report.plots.before_after import names_of, profile_of
 from reprior.report.plots.drawing import (
     AFTER,
     BEFORE,
@@ -18,7 +19,6 @@ from reprior.report.plots.drawing import (
     axes,
     axis_label,
 )
-from reprior.report.plots.predictions import names_of, profile_of
 from reprior.report.plots.strength import MOST_STEPS, find_metrics
 
 if TYPE_CHECKING:

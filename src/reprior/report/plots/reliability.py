@@ -9,8 +9,8 @@ import numpy as np
 
 from reprior.exceptions import OptionError
 from reprior.metrics.calibration import ReliabilityCurve, reliability_curve
+from reprior.report.plots.before_after import before_and_after
 from reprior.report.plots.drawing import AFTER, BEFORE, CYCLE, FAINT, LEGEND, artist_options, axes
-from reprior.report.plots.predictions import before_and_after
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

@@ -10,6 +10,7 @@ import numpy as np
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.objective import SubjectTo
+from reprior.report.plots.before_after import names_of, profile_of
 from reprior.report.plots.drawing import (
     CHOSEN,
     CYCLE,
@@ -18,7 +19,6 @@ from reprior.report.plots.drawing import (
     axes,
     axis_label,
 )
-from reprior.report.plots.predictions import names_of, profile_of
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator

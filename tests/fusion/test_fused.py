@@ -15,8 +15,8 @@ from tests.fusion.shared import ORDERS, PRIOR, RULES, delta, made, modalities
 from reprior.core.arrays import to_numpy
 from reprior.core.flatten import EntropyReference
 from reprior.exceptions import ScoresError
-from reprior.fusion import posterior as module
-from reprior.fusion.posterior import Recipe, References, Uncertainty
+from reprior.fusion import fused as module
+from reprior.fusion.fused import Recipe, References, Uncertainty
 
 RECIPE = Recipe(
     names=("rgb", "depth"),

@@ -8,7 +8,7 @@ import pytest
 from tests.report.plots.shared import NAMES, PRIOR
 
 import reprior as rp
-from reprior.report.plots.predictions import before_and_after, profile_of
+from reprior.report.plots.before_after import before_and_after, profile_of
 
 
 def test_predictions_are_those_of_the_calibrator(calibrator, judge_on):
