@@ -1,4 +1,4 @@
-"""Versions of reprior and of what it runs on, for a bug report."""
+"""Versions of reprior and of the libraries it uses, for a bug report."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["show_versions"]
 def show_versions() -> None:
     """Print the versions of reprior, Python, NumPy and the optional libraries that are installed.
 
-    Also what computes (compiled kernels with their instruction set, or array code) and on how many
-    cores. No library is imported for it.
+    Also which kernels are in use (compiled, with their instruction set, or array code) and the
+    number of cores. No library is imported for this.
 
     Examples
     --------
@@ -37,17 +37,18 @@ def show_versions() -> None:
         **_installed(),
     }
     for name, value in facts.items():
-        print(f"{name}: {value}")  # noqa: T201 - it is for reading
+        print(f"{name}: {value}")  # noqa: T201 - printing is its purpose
 
 
 def _installed() -> dict[str, str]:
-    """Return the versions of what reprior requires or can use, and is installed."""
-    found = {}
+    """Return the versions of the installed libraries among those that reprior can use."""
+    versions = {}
     for requirement in distribution("reprior").requires or []:
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         try:
-            if name != "reprior":  # an extra that is made of others
-                found[name] = version(name)
+            if name != "reprior":  # an extra that consists of other extras
+                versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != "numpy", name))}
+    numpy_first = sorted(versions, key=lambda name: (name != "numpy", name))
+    return {name: versions[name] for name in numpy_first}

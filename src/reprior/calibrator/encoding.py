@@ -1,4 +1,4 @@
-"""From what users hold, frames and class names, to score arrays and class indices."""
+"""Frames and class names of the user become score arrays and class indices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import numpy as np
 from reprior.core.arrays import constant, is_traced, namespace, to_numpy
 from reprior.core.checks import check_bounds, few, index_of
 from reprior.core.prior import as_prior, as_target_prior
-from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    OptionError,
+    RepriorError,
+    ScoresError,
+)
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.dask_arrays import (
     is_lazy_frame,
@@ -42,8 +49,8 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Label of left-out samples once names have become indices.
 IGNORED = -1
+"""Label of samples to leave out, where class names are replaced by indices."""
 
 
 class Terms(NamedTuple):
@@ -57,7 +64,7 @@ class Terms(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Tuning data, and what they speak of."""
+    """Tuning data with their classes and priors."""
 
     data: TuningData
     terms: Terms
@@ -93,7 +100,7 @@ def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encode
 def encode_part(
     options: Any, terms: Terms, scores: Any, labels: Any, sample_weight: Any
 ) -> TuningData:
-    """Read one part of a larger set, whose classes are settled.
+    """Read one part of a larger set, whose classes are known.
 
     Integer labels are class indices; others are names. Columns of a frame are put in the order of
     the classes.
@@ -101,8 +108,9 @@ def encode_part(
     ignore_index = options.ignore_index
     scores = score_array(scores, None if is_range(terms.classes) else terms.classes)
     if are_indices(labels):
-        whole = isinstance(ignore_index, int | np.integer)
-        indices, ignored = labels, ignore_index if whole or ignore_index is None else IGNORED
+        is_index = ignore_index is None or isinstance(ignore_index, int | np.integer)
+        indices = labels
+        ignored = ignore_index if is_index else IGNORED
     else:
         indices, ignored = encode_labels(labels, terms.classes, ignore_index)
     return TuningData(
@@ -118,18 +126,22 @@ def encode_part(
 
 
 def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = ()) -> Terms:
-    """Settle the classes, by what is given or by what the data show, and both priors."""
+    """Return the classes, as given or as found in the data, and both priors in their order."""
     prior = as_mapping(options.source_prior)
     named = isinstance(prior, Mapping)
     n_classes = len(prior) if named else as_prior(prior, name="source_prior").size
     names = resolve_classes(
-        classes, n_classes=n_classes, source_prior=prior, scores=scores, labels=labels,
+        classes,
+        n_classes=n_classes,
+        source_prior=prior,
+        scores=scores,
+        labels=labels,
         ignore_index=options.ignore_index,
-    )  # fmt: skip
-    found = np.arange(n_classes) if names is None else names
-    order = found.tolist()
+    )
+    resolved = np.arange(n_classes) if names is None else names
+    order = resolved.tolist()
     return Terms(
-        classes=found,
+        classes=resolved,
         names=names,
         source_prior=as_prior(prior, name="source_prior", classes=order),
         target_prior=as_target_prior(
@@ -139,18 +151,22 @@ def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = 
 
 
 def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Problem:
-    """Resolve what a calibrator's ``options`` ask to be tuned, in terms of the classes.
+    """Return the tuning problem that a calibrator's ``options`` state, for these classes.
 
-    With ``log_loss`` no metric of decisions is tuned, and none looked for.
+    With ``log_loss`` no metric of decisions is tuned, and the metric is not looked up.
     """
-    order, n_classes = terms.classes.tolist(), terms.classes.size
+    order = terms.classes.tolist()
+    n_classes = terms.classes.size
     names = None if terms.names is None else order
     label_prior = options.label_prior
     if label_prior is not None:
         label_prior = as_prior(
-            as_mapping(label_prior), name="label_prior", n_classes=n_classes, allow_zero=True,
+            as_mapping(label_prior),
+            name="label_prior",
+            n_classes=n_classes,
+            allow_zero=True,
             classes=order,
-        )  # fmt: skip
+        )
     return Problem(
         classes=terms.classes,
         source_prior=terms.source_prior,
@@ -169,16 +185,16 @@ def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Prob
 
 
 def as_mapping(prior: Any) -> Any:
-    """A prior with an index of its own (a pandas series) as {class: value}; others as they are."""
+    """Return a prior with an index (a pandas series) as {class: value}, and others unchanged."""
     index = index_of(prior)
     return prior if index is None else dict(zip(index, prior.tolist(), strict=True))
 
 
 def score_array(scores: Any, classes: Vector | None) -> Any:
-    """Scores as an array; the columns of a frame in the order of ``classes``.
+    """Return scores as an array; the columns of a frame in the order of ``classes``.
 
-    A frame (pandas, polars) whose columns are named after the classes is put in their order; one
-    with other names is taken as it stands, and one of which some are classes is refused.
+    A frame (pandas, polars) whose columns are named after the classes is put in their order. If no
+    column is named after a class, the order stays; if only some are, the frame is refused.
     """
     if is_lazy_frame(scores):
         return lazy_columns(scores, classes)
@@ -189,58 +205,67 @@ def score_array(scores: Any, classes: Vector | None) -> Any:
     if columns != names and set(columns) == set(names):
         scores = scores[names]
     elif columns != names and classes is not None:
-        _refuse_some(columns, names, "the columns of `scores`", "scores", ScoresError)
+        _refuse_partial_names(columns, names, "columns", "scores", ScoresError)
     values = scores.to_numpy()
     if values.dtype == object:
         raise ScoresError(
-            "`scores` must be numbers in every column. Got a frame with other types in it. "
-            "Select the columns of scores, one per class."
+            argument="scores",
+            rule="must be numbers in every column",
+            got="a frame with other types in it",
+            remedy="Select the columns of scores, one per class.",
         )
     return values
 
 
 def cost_array(costs: Any, classes: Vector) -> Any:
-    """Costs as an array; rows and columns of a frame in the order of ``classes``.
+    """Return costs as an array; rows and columns of a frame in the order of ``classes``.
 
-    Names that are no classes are taken as they stand, and such of which some are classes refused.
-    Columns of another number than the classes are decisions of their own: they stay in their order.
+    If no name is a class, the order stays; if only some are, the frame is refused. If there are
+    more or fewer columns than classes, they are decisions and stay in their order.
     """
     if not _is_frame(costs):
         return costs
-    names, rows, columns = classes.tolist(), _row_names(costs), list(costs.columns)
+    names = classes.tolist()
+    rows = _row_names(costs)
+    columns = list(costs.columns)
     values = costs.to_numpy()
     if rows is not None and rows != names:
         if set(rows) == set(names):
             values = values[[rows.index(name) for name in names]]
         else:
-            _refuse_some(rows, names, "the index of `costs`", "costs", OptionError)
+            _refuse_partial_names(rows, names, "index", "costs", OptionError)
     if len(columns) == len(names) and columns != names:
         if set(columns) == set(names):
             values = values[:, [columns.index(name) for name in names]]
         else:
-            _refuse_some(columns, names, "the columns of `costs`", "costs", OptionError)
+            _refuse_partial_names(columns, names, "columns", "costs", OptionError)
     return values
 
 
 def _row_names(frame: Any) -> list[Any] | None:
-    """The index of a frame; None of one that has none (polars)."""
+    """Return the index of a frame; None for one without an index (polars)."""
     index = getattr(frame, "index", None)
     return None if index is None or callable(index) else list(index)
 
 
-def _refuse_some(
-    names: list[Any], classes: list[Any], where: str, called: str, error: type[RepriorError]
+def _refuse_partial_names(
+    names: list[Any], classes: list[Any], axis: str, argument: str, error: type[RepriorError]
 ) -> None:
-    """Refuse names of which some are classes, and some are not."""
-    known, other = set(names) & set(classes), [name for name in names if name not in set(classes)]
-    missing = [name for name in classes if name not in set(names)]
-    if not known:
+    """Refuse the names on an axis of a frame if some are classes and others are not."""
+    if set(names).isdisjoint(classes):
         return
-    got = f"{other[0]!r}, which is no class" if other else f"no {missing[0]!r}"
+    unknown = [name for name in names if name not in set(classes)]
+    missing = [name for name in classes if name not in set(names)]
+    got = f"{unknown[0]!r}, which is no class" if unknown else f"no {missing[0]!r}"
     raise error(
-        f"{where} must be the classes, each once and in any order, or none of them. Got {got}, "
-        f"among {few(names)}. The classes are {few(classes)}. Rename or select, or pass "
-        f"{called}.to_numpy() to take what is there in the order of the classes."
+        [
+            f"the {axis} of ",
+            Argument(argument),
+            " must be the classes, each once and in any order, or none of them.",
+        ],
+        got=f"{got}, among {few(names)}",
+        remedy=f"The classes are {few(classes)}. Rename or select, or pass {argument}.to_numpy() "
+        f"to take what is there in the order of the classes.",
     )
 
 
@@ -253,38 +278,45 @@ def resolve_classes(
     labels: Any,
     ignore_index: Any = None,
 ) -> Vector | None:
-    """The class of every score column, or None where labels are the indices themselves.
+    """Return the class of every score column, or None where labels are class indices.
 
-    ``classes`` as given. Without them, where a ``source_prior`` mapping or the labels have names:
-    the columns of a frame of scores with these names, or else the names sorted, which is the order
-    of the columns of scikit-learn's models.
+    These are ``classes``, if given. Otherwise, where a ``source_prior`` mapping or the labels have
+    names, they are the columns of a frame of scores with these names, or else the sorted names: the
+    order of the columns of scikit-learn's models.
     """
     if classes is None and (isinstance(source_prior, Mapping) or not are_indices(labels)):
-        named = isinstance(source_prior, Mapping)
-        names = set(source_prior) if named else _names_of(labels, ignore_index)
-        framed = hasattr(scores, "columns") and names <= set(scores.columns)
-        classes = list(scores.columns) if framed else sorted(names)
+        is_mapping = isinstance(source_prior, Mapping)
+        names = set(source_prior) if is_mapping else _label_names(labels, ignore_index)
+        in_columns = hasattr(scores, "columns") and names <= set(scores.columns)
+        classes = list(scores.columns) if in_columns else sorted(names)
     if classes is None:
         return None
-    found = as_classes(classes)
-    if found.size != n_classes or len(set(found.tolist())) != n_classes:
+    resolved = as_classes(classes)
+    if resolved.size != n_classes or len(set(resolved.tolist())) != n_classes:
         raise OptionError(
-            f"`classes` must name {n_classes} different classes, one per entry of `source_prior`. "
-            f"Got {found.size}: {few(found.tolist())}. Pass classes=… in the order of the scores."
+            argument="classes",
+            rule=[
+                f"must name {n_classes} different classes, one per entry of ",
+                Argument("source_prior"),
+            ],
+            got=f"{resolved.size}: {few(resolved.tolist())}",
+            remedy="Pass classes=… in the order of the scores.",
         )
-    return found
+    return resolved
 
 
-def _names_of(labels: Any, ignore_index: Any) -> set[Any]:
-    """The different names among the labels, but for the one that marks samples to leave out."""
+def _label_names(labels: Any, ignore_index: Any) -> set[Any]:
+    """Return the different names among the labels, without the one of samples to leave out."""
     flat = np.asarray(_values(labels), dtype=object).reshape(-1)
     _refuse_missing(flat)
     names = set(flat.tolist()) - {ignore_index}
     if len({isinstance(name, str) for name in names}) > 1:
         odd = next(i for i, name in enumerate(flat) if not isinstance(name, str))
         raise LabelsError(
-            f"`labels` must be all names or all class indices. Got labels[{odd}]={flat[odd]!r} "
-            f"among names. Correct the labels, or pass all classes as `classes`."
+            argument="labels",
+            rule="must be all names or all class indices",
+            got=[Element("labels", (odd,), repr(flat[odd])), " among names"],
+            remedy=["Correct the labels, or pass all classes as ", Argument("classes"), "."],
         )
     return names
 
@@ -292,32 +324,34 @@ def _names_of(labels: Any, ignore_index: Any) -> set[Any]:
 def _refuse_missing(flat: Vector) -> None:
     """Refuse labels that are missing: None, NaN, or pandas' NA."""
     for i, name in enumerate(flat.tolist()):
-        missing = name is None or type(name).__name__ in ("NAType", "NaTType")
-        if missing or (isinstance(name, float) and name != name):
+        is_missing = name is None or type(name).__name__ in ("NAType", "NaTType")
+        if is_missing or (isinstance(name, float) and name != name):
             raise LabelsError(
-                f"`labels` must name a class for every sample. Got labels[{i}]={name!r}, which is "
-                f"missing. Drop such samples and their scores, or give them a name of their own, "
-                f"such as 'unlabelled', and pass it as ignore_index."
+                argument="labels",
+                rule="must name a class for every sample",
+                got=[Element("labels", (i,), repr(name)), ", which is missing"],
+                remedy="Drop such samples and their scores, or give them a name of their own, "
+                "such as 'unlabelled', and pass it as ignore_index.",
             )
 
 
 def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tuple[Any, int | None]:
-    """Class indices, and the index that marks samples to leave out."""
+    """Return class indices, and the index that marks samples to leave out."""
     if classes is None or is_range(classes):
         return (labels.to_numpy() if _has_to_numpy(labels) else labels), ignore_index
     namespace(labels)
     ignored = None if ignore_index is None else IGNORED
-    if is_traced(labels):  # Dask's: looked up when they are computed
+    if is_traced(labels):  # Dask arrays: names are looked up when they are computed
         codes = labels.map_blocks(_codes, classes, ignore_index, dtype=np.int64)
         return codes, ignored
     codes = _codes(_values(labels), classes, ignore_index)
-    if _is_array(labels):  # names become indices where they were
+    if _is_array(labels):  # indices are put on the labels' device
         codes = constant(codes, namespace(labels), like=labels)
     return codes, ignored
 
 
 def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
-    """Class indices of names."""
+    """Return the class indices of names."""
     index = {name: i for i, name in enumerate(classes.tolist())}
     flat = np.asarray(host, dtype=object).reshape(-1)
     codes = np.fromiter((index.get(name, IGNORED - 1) for name in flat), np.int64, flat.size)
@@ -326,10 +360,12 @@ def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
     unknown = np.flatnonzero(codes == IGNORED - 1)
     if unknown.size:
         _refuse_missing(flat)
+        first = int(unknown[0])
         raise LabelsError(
-            f"`labels` must be among the classes, {few(classes.tolist())}. "
-            f"Got labels[{unknown[0]}]={flat[unknown[0]]!r}. "
-            f"Correct the label, or pass all classes as `classes`."
+            argument="labels",
+            rule=f"must be among the classes, {few(classes.tolist())}",
+            got=Element("labels", (first,), repr(flat[first])),
+            remedy=["Correct the label, or pass all classes as ", Argument("classes"), "."],
         )
     return codes.reshape(np.shape(host))
 
@@ -340,22 +376,22 @@ def is_range(classes: Vector) -> bool:
 
 
 def as_classes(classes: Any) -> Vector:
-    """Class names as a vector: of one type if they have one."""
+    """Return class names as a vector, of one dtype if they are of one type."""
     values = list(classes.tolist() if hasattr(classes, "tolist") else classes)
     same = len({type(value) for value in values}) == 1
     return np.asarray(values) if same else np.asarray(values, dtype=object)
 
 
 def _values(labels: Any) -> Any:
-    """Labels as (nested) Python values, so that 1 and np.int64(1) are one class."""
+    """Return labels as (nested) Python values, so that 1 and np.int64(1) are one class."""
     if is_traced(labels):
         return lazy_names(labels)
     array = labels.to_numpy() if _has_to_numpy(labels) else labels
     if not isinstance(array, list | tuple):
         return to_numpy(array).tolist()
-    found = np.asarray(array)
-    # Beside names NumPy would make names of numbers too, and of what is missing.
-    return (np.asarray(array, dtype=object) if found.dtype.kind in "US" else found).tolist()
+    values = np.asarray(array)
+    # In a list with names NumPy turns numbers and missing values into names too.
+    return (np.asarray(array, dtype=object) if values.dtype.kind in "US" else values).tolist()
 
 
 def are_indices(labels: Any) -> bool:

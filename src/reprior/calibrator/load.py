@@ -1,4 +1,4 @@
-"""A calibrator, or a fusion of modalities, from its file."""
+"""Load a calibrator, or a fusion of modalities, from its file."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
     document = parsed(path, CALIBRATOR_FORMAT)
     if isinstance(document, dict) and document.get("format") == TRACKER_FORMAT:
         raise FileFormatError(
-            f"{os.fspath(path)!r} must be a calibrator or a fusion. Got a prior tracker. Read it "
-            f"with PriorTracker.load."
+            f"{os.fspath(path)!r} must be a calibrator or a fusion.",
+            got="a prior tracker",
+            remedy="Read it with PriorTracker.load.",
         )
     if is_fusion(document):
         return _fusion(fusion_document(path, document))
@@ -57,12 +58,13 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
 
 
 def load_calibrator(path: str | os.PathLike[str]) -> PosteriorCalibrator:
-    """Read a calibrator; refuse a fusion, where it can be no help."""
+    """Read a calibrator; refuse a fusion, for callers that need a calibrator."""
     document = parsed(path, CALIBRATOR_FORMAT)
     if is_fusion(document):
         raise FileFormatError(
-            f"{os.fspath(path)!r} must be a calibrator of one model. Got a fusion of several. "
-            f"Pass what PosteriorCalibrator.save or `reprior fit` wrote."
+            f"{os.fspath(path)!r} must be a calibrator of one model.",
+            got="a fusion of several",
+            remedy="Pass what PosteriorCalibrator.save or `reprior fit` wrote.",
         )
     return _calibrator(calibrator_fields(path, document))
 
@@ -88,7 +90,7 @@ def _calibrator(fields: dict[str, Any]) -> PosteriorCalibrator:
 
 
 def _fusion(fields: dict[str, Any]) -> ModalityFusion:
-    # Here, so that reading a calibrator loads nothing of it.
+    # Imported here, so that reading a calibrator does not load the fusion package.
     from reprior.fusion import ModalityFusion
 
     chosen = ("rule", "flatten", "order", "strengths", "flatten_by", "uncertainty", "missing")
@@ -109,22 +111,24 @@ def _fusion(fields: dict[str, Any]) -> ModalityFusion:
     fusion.strength_ = next(iter(fusion.strengths_.values())) if shared else None
     fusion.references_ = _references(modalities, "entropy")
     fusion.information_references_ = _references(modalities, "mutual_information")
-    fusion.search_, fusion.curve_ = fields["search"], None
+    fusion.search_ = fields["search"]
+    fusion.curve_ = None
     return fusion
 
 
 def _references(modalities: dict[str, Any], measure: str) -> dict[str, EntropyReference]:
-    found = {name: each.get(measure) for name, each in modalities.items()}
+    references = {name: each.get(measure) for name, each in modalities.items()}
     return {
-        name: EntropyReference(float(known["mean"]), float(known["std"]))
-        for name, known in found.items()
-        if known is not None
+        name: EntropyReference(float(reference["mean"]), float(reference["std"]))
+        for name, reference in references.items()
+        if reference is not None
     }
 
 
 def _adopt(loaded: PosteriorCalibrator | ModalityFusion, fields: dict[str, Any]) -> None:
-    """Take over what both kinds of file hold."""
-    classes, n_classes = fields["classes"], len(fields["source_prior"])
+    """Set the fitted attributes that both kinds of file hold."""
+    classes = fields["classes"]
+    n_classes = len(fields["source_prior"])
     score = fields["best_score"]
     loaded.source_prior_ = as_prior(fields["source_prior"], name="source_prior")
     loaded.target_prior_ = as_target_prior(fields["target_prior"], n_classes=n_classes)

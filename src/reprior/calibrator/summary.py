@@ -1,4 +1,4 @@
-"""A fitted calibrator in words and numbers."""
+"""The text summary of a fitted calibrator."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = [
     "tuned_for",
 ]
 
-#: Entries of a vector that are shown.
 SHOWN = 6
+"""Entries of a vector that are shown."""
 
 
 def metric_name(metric: str | CountMetric) -> str:
-    """What a metric is called."""
+    """Return the name of a metric."""
     return metric.name if isinstance(metric, CountMetric) else metric
 
 
 def summary_text(calibrator: PosteriorCalibrator) -> str:
-    """The maps, what is known of them, and the metrics before and after."""
+    """Return the maps, how they were tuned, and the metrics before and after."""
     lines = [*map_lines(calibrator), f"tuned for    {tuned_for(calibrator)}"]
     if calibrator.subject_to:
         rules = calibrator.subject_to
@@ -56,7 +56,7 @@ def summary_text(calibrator: PosteriorCalibrator) -> str:
 
 
 def tuned_for(calibrator: PosteriorCalibrator) -> str:
-    """The metric, and how its strength was chosen where that is not the usual way."""
+    """Return the metric, and how its strength was selected if not by the default rule."""
     rule = calibrator.selection
     return metric_name(calibrator.metric) + ("" if rule == DEFAULT_SELECTION else f", by {rule}")
 
@@ -64,7 +64,7 @@ def tuned_for(calibrator: PosteriorCalibrator) -> str:
 def counted_metrics(
     calibrator: PosteriorCalibrator, before: ClassCounts, after: ClassCounts | None
 ) -> dict[str, tuple[float, float]]:
-    """Every count metric before and after, that which was tuned among them."""
+    """Return every count metric before and after, the tuned one among them."""
     if after is None:
         return {}
     shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
@@ -79,84 +79,92 @@ def counted_metrics(
 def map_lines(
     calibrator: PosteriorCalibrator, equal: str = "  (equally good: {low} to {high})"
 ) -> list[str]:
-    """What is done to the scores; of two maps, which is which.
+    """Return lines on the map of the scores, or on the two maps for decisions and probabilities.
 
-    ``equal`` is how the strengths that do equally well are told.
+    ``equal`` is the format of the interval of strengths that do equally well.
     """
     low, high = calibrator.strength_interval_
-    n = digits_apart(low, high)
-    width = lone_bin(calibrator)
+    n_digits = digits_apart(low, high)
+    width = single_bin_width(calibrator)
     if width is not None:
         equal = f", the best of a grid of {width:g}"
     else:
-        equal = equal.format(low=f"{low:.{n}f}", high=f"{high:.{n}f}") if low < high else ""
-    decision, other = calibrator._decision, calibrator.probability_map_
+        equal = (
+            equal.format(low=f"{low:.{n_digits}f}", high=f"{high:.{n_digits}f}")
+            if low < high
+            else ""
+        )
+    decision = calibrator._decision
+    probability = calibrator.probability_map_
     lines = [
-        f"strength     {decision.strength:.{n}f}{equal}",
+        f"strength     {decision.strength:.{n_digits}f}{equal}",
         f"temperature  {decision.temperature:.4f}",
         *_vector_lines(decision, calibrator.shrinkage_),
     ]
-    if other is None:
+    if probability is None:
         return lines
     return [
         "map for decisions, used by predict:",
         *(f"  {line}" for line in lines),
         "map for probabilities, used by predict_proba:",
-        f"  strength     {other.strength:.4f}",
-        f"  temperature  {other.temperature:.4f}",
-        *(f"  {line}" for line in _vector_lines(other, None)),
+        f"  strength     {probability.strength:.4f}",
+        f"  temperature  {probability.temperature:.4f}",
+        *(f"  {line}" for line in _vector_lines(probability, None)),
     ]
 
 
-def lone_bin(calibrator: PosteriorCalibrator) -> float | None:
-    """The width of the bins, where one point of their grid is best: nothing is known inside of one.
+def single_bin_width(calibrator: PosteriorCalibrator) -> float | None:
+    """Return the width of the bins, where the best strength is one point of their grid.
 
-    None where several points are, or where every switch was kept.
+    Nothing is known of strengths inside of a bin. None where several points are equally good, or
+    where the profile is not binned.
     """
-    profile, (low, high) = calibrator.profile_, calibrator.strength_interval_
-    width = None if profile is None else profile.resolution
-    alone = width is not None and calibrator.strength_ == low and high - low < 1.5 * width
-    return width if alone else None
+    low, high = calibrator.strength_interval_
+    width = None if calibrator.profile_ is None else calibrator.profile_.resolution
+    is_single = width is not None and calibrator.strength_ == low and high - low < 1.5 * width
+    return width if is_single else None
 
 
 def digits_apart(low: float, high: float) -> int:
-    """How many digits tell both ends of an interval apart: four, or up to ten where it is narrow.
+    """Return how many digits separate the ends of an interval: four, or up to ten if it is narrow.
 
     Examples
     --------
     >>> digits_apart(0.5, 0.7), digits_apart(0.59501, 0.595018), digits_apart(0.5, 0.5)
     (4, 5, 4)
     """
-    told = (n for n in range(4, 11) if f"{low:.{n}f}" != f"{high:.{n}f}")
-    return next(told, 10 if low < high else 4)
+    separating = (n for n in range(4, 11) if f"{low:.{n}f}" != f"{high:.{n}f}")
+    return next(separating, 10 if low < high else 4)
 
 
 def trust_lines(calibrator: PosteriorCalibrator) -> list[str]:
-    """The honest score and the intervals, where they were asked for."""
-    lines, name = [], metric_name(calibrator.metric)
-    folds, known = calibrator.cross_validation_, calibrator.uncertainty_
+    """Return lines on the cross-validated score and on the intervals, if there are any."""
+    lines = []
+    name = metric_name(calibrator.metric)
+    folds = calibrator.cross_validation_
+    uncertainty = calibrator.uncertainty_
     if folds is not None:
         lines.append(
             f"honest       {name} {folds.score:.4f}, {folds.baseline_score:.4f} before: "
             f"on labels not tuned on"
         )
-    if known is not None:
-        share = f"{known.confidence:.0%}"
+    if uncertainty is not None:
+        share = f"{uncertainty.confidence:.0%}"
         lines += [
-            f"{share} sure     strength {_range(known.strength_interval)}",
-            f"             {name} {_range(known.value_interval)} on other samples",
-            f"             gain {_range(known.gain_interval, '+.4f')}",
+            f"{share} sure     strength {_range(uncertainty.strength_interval)}",
+            f"             {name} {_range(uncertainty.value_interval)} on other samples",
+            f"             gain {_range(uncertainty.gain_interval, '+.4f')}",
         ]
     return lines
 
 
-def _vector_lines(at: ScoreMap, shrinkage: float | None) -> list[str]:
+def _vector_lines(score_map: ScoreMap, shrinkage: float | None) -> list[str]:
     lines = []
-    if at.biases is not None:
-        how = "" if shrinkage is None else f"  (shrinkage {shrinkage:g})"
-        lines.append(f"biases       {_few(at.biases)}{how}")
-    if at.scales is not None:
-        lines.append(f"scales       {_few(at.scales)}")
+    if score_map.biases is not None:
+        shrinkage_text = "" if shrinkage is None else f"  (shrinkage {shrinkage:g})"
+        lines.append(f"biases       {_few(score_map.biases)}{shrinkage_text}")
+    if score_map.scales is not None:
+        lines.append(f"scales       {_few(score_map.scales)}")
     return lines
 
 
@@ -165,5 +173,5 @@ def _few(values: Any) -> str:
     return shown + (", …" if values.size > SHOWN else "")
 
 
-def _range(ends: tuple[float, float], how: str = ".4f") -> str:
-    return f"{ends[0]:{how}} to {ends[1]:{how}}"
+def _range(ends: tuple[float, float], format_spec: str = ".4f") -> str:
+    return f"{ends[0]:{format_spec}} to {ends[1]:{format_spec}}"

@@ -1,4 +1,4 @@
-"""PriorTracker: the class mix of a model in production, and an alarm where it has shifted."""
+"""PriorTracker: track the class mix of a model in production, and raise an alarm if it shifts."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ Self = TypeVar("Self", bound="PriorTracker")
 
 
 class PriorTracker:
-    r"""Follows the class mix of unlabelled scores, batch by batch, and says when it has shifted.
+    r"""Tracks the class mix of unlabelled scores, batch by batch, and raises an alarm if it shifts.
 
     The mix is tracked by online EM [1]_: weights of samples halve every ``half_life`` samples.
-    Classes that the model confuses are followed more slowly, by the factor by which it confuses
+    Classes that the model confuses are tracked more slowly, by the factor by which it confuses
     them: evidence about them comes in more slowly too.
 
     The alarm is a Shiryaev–Roberts detector [2]_ of the likelihood of the tracked mix, as it was
@@ -64,10 +64,9 @@ class PriorTracker:
     is cut into batches; it assumes that samples are drawn independently from the reference mix
     and that the model's probabilities are right. For ones that may not be, pass ``validation``:
     they are calibrated first, as :func:`reprior.estimate_target_prior` does it, by every second
-    label of each class. On the other labels it is measured, and not assumed, what the ratio of
-    calibrated scores is worth without a shift; two standard errors are added, and the rate holds
-    for 98 % of all validation sets. A shift that is smaller than what so many labels can tell then
-    raises no alarm.
+    label of each class. On the other labels the mean likelihood ratio without a shift is measured,
+    and not assumed to be 1; two standard errors are added, and the rate holds for 98 % of all
+    validation sets. A shift that is smaller than what so many labels can tell then raises no alarm.
 
     Batches are not kept. Memory is a few numbers per class, and with ``validation`` per pair of
     classes.
@@ -84,7 +83,7 @@ class PriorTracker:
         Per sample. The smaller, the later the alarm: by log(10) over the information per sample
         for every factor of ten.
     kind : {"logits", "probs", "log_probs"}, default "logits"
-        What the scores are.
+        The kind of the scores.
     class_axis : int, default -1
         The axis of the classes.
     calibration : (scale, bias), or a function, optional
@@ -158,7 +157,7 @@ class PriorTracker:
         )
 
     def update(self, scores: Any) -> bool:
-        """Take a batch of unlabelled scores in, and return whether there is an alarm.
+        """Add a batch of unlabelled scores, and return whether there is an alarm.
 
         Parameters
         ----------
@@ -178,7 +177,7 @@ class PriorTracker:
 
     @property
     def prior(self) -> Vector:
-        """The class mix as it is now, (K,): a target prior for ``calibrator.retarget``."""
+        """The tracked class mix, (K,): a target prior for ``calibrator.retarget``."""
         prior = self._state.current_prior(self.half_life)
         normalised: Vector = prior / prior.sum()
         return normalised
@@ -190,7 +189,7 @@ class PriorTracker:
 
     @property
     def n_samples(self) -> int:
-        """Samples that came by since the reference was set."""
+        """Number of samples since the reference was set."""
         return self._state.n_samples
 
     @property
@@ -200,12 +199,12 @@ class PriorTracker:
 
     @property
     def alarm_at(self) -> int | None:
-        """After how many samples the alarm came, None without one."""
+        """The number of samples after which the alarm came, None without one."""
         return self._state.alarm_at
 
     @property
     def evidence(self) -> float:
-        """How much there is for a shift now: log10(1 + R). The alarm comes at log10(1/rate)."""
+        """The evidence for a shift: log10(1 + R). The alarm comes at log10(1/rate)."""
         return self._state.log_evidence / math.log(10)
 
     def rebase(
@@ -215,7 +214,7 @@ class PriorTracker:
         validation: Any = None,
         ignore_index: int | None = None,
     ) -> None:
-        """Take another mix as the reference, the tracked one by default, and begin to count anew.
+        """Set another reference mix, the tracked one by default, and count samples from 0.
 
         For after an alarm, when the model has been set to the new mix. The tracked prior stays as
         it is, and so does a calibration that was fitted. A tracker that was made with
@@ -257,7 +256,7 @@ class PriorTracker:
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write settings and state to a JSON file, atomically. :meth:`load` goes on from there."""
+        """Write settings and state to a JSON file, atomically; :meth:`load` continues from it."""
         calibration = self._calibration
         if calibration is not None and not isinstance(calibration, AffineCalibration):
             raise OptionError(
@@ -294,7 +293,7 @@ class PriorTracker:
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str]) -> Self:
-        """Read a tracker that :meth:`save` wrote; it goes on as if it had never stopped.
+        """Read a tracker that :meth:`save` wrote; it continues where that one stopped.
 
         A file that is truncated, damaged, from a newer version, or not a tracker is refused.
 
@@ -345,7 +344,7 @@ class PriorTracker:
     def _begin(
         self, reference_prior: Any, prior: Vector | None, validation: Any, ignore_index: int | None
     ) -> None:
-        """Set the reference, and begin at ``prior``, or at the reference, without samples."""
+        """Set the reference, and start at ``prior``, or at the reference, without samples."""
         reference = as_prior(
             reference_prior,
             name="reference_prior",

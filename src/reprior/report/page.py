@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from reprior.calibrator.summary import lone_bin, metric_name
+from reprior.calibrator.summary import metric_name, single_bin_width
 from reprior.exceptions import NotFittedError, OptionError, require
 from reprior.files.atomic import atomic_write
 from reprior.report.classes import Classes, describe_classes
@@ -211,7 +211,7 @@ def _facts(
     calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured]
 ) -> dict[str, str]:
     """What the page lists about how it came about."""
-    (low, high), width = calibrator.strength_interval_, lone_bin(calibrator)
+    (low, high), width = calibrator.strength_interval_, single_bin_width(calibrator)
     equal = f"equally good: {low:.6g} to {high:.6g}"
     rules = calibrator.subject_to
     facts = {

@@ -96,18 +96,19 @@ def estimate_target_prior(
         {\sum_j P_d(j|x_i)\, P_t(j) / P_s(j)}
 
     where P_d(k|x_i) is the model's posterior of class k for sample i, P_s the source prior and
-    P_t the target prior, from P_t = P_s on until it stands still. This is the EM algorithm for
-    the likelihood of the N samples,
-    :math:`\sum_i \log \sum_k P_d(k|x_i)\, P_t(k) / P_s(k)`, which is concave in P_t: where it
-    ends is the maximum; where it crawls, Newton's method goes the rest of the way [6]_. It needs
-    no labels and is the most precise of all where the model's probabilities are right. With
-    ``validation`` they are made so first, by a bias-corrected temperature [5]_.
+    P_t the target prior, from P_t = P_s on until convergence [1]_ [2]_. This is the EM algorithm
+    for the likelihood of the N samples,
+    :math:`\sum_i \log \sum_k P_d(k|x_i)\, P_t(k) / P_s(k)`, which is concave in P_t, so that EM
+    converges to its maximum; where EM is slow, Newton's method takes over [6]_. It needs no labels
+    and is the most precise of all methods where the model's probabilities are right. With
+    ``validation`` they are calibrated first, by a bias-corrected temperature [5]_.
 
     **BBSE.** The solution of :math:`M P_t = μ`, where :math:`M_{ij}` is how often class i is
     predicted for validation samples of class j, and μ_i how often it is predicted on the target;
-    negative entries are made 0, and the sum 1. The model may be as miscalibrated as it likes:
-    M knows. ``"bbse_soft"`` takes mean probabilities in place of the frequencies of predictions.
-    Where M is singular, such as where a class is never predicted, the solution nearest to P_s.
+    negative entries are set to 0, and the sum to 1 [3]_. The model need not be calibrated, as M is
+    measured. ``"bbse_soft"`` takes mean probabilities in place of the frequencies of predictions.
+    Where M is singular, such as where a class is never predicted, it is the solution nearest to
+    P_s.
 
     **RLLS.** The same with a penalty on the weights :math:`1 + θ = P_t / P_s`,
 
@@ -115,8 +116,9 @@ def estimate_target_prior(
         b = μ - M P_s
 
     with :math:`ρ = 0.03\,(2 l / (3n) + \sqrt{2 l / n})`, :math:`l = \log(2K / 0.05)` and n
-    validation labels; for few labels, and classes that are hard to tell apart. Where these are
-    told apart well it is BBSE: neither norm is squared, so a small ρ changes nothing.
+    validation labels [4]_; for few labels, and classes that are hard to tell apart. Where the
+    classes are easy to tell apart it equals BBSE: neither norm is squared, so a small ρ changes
+    nothing.
 
     Parameters
     ----------
@@ -129,12 +131,11 @@ def estimate_target_prior(
     method : {"em", "bbse", "bbse_soft", "rlls", "rlls_soft"}, default "em"
         How P_t is estimated.
     kind : {"logits", "probs", "log_probs"}, default "logits"
-        What the scores are.
+        The kind of the scores.
     validation : (scores, labels), optional
         Labelled scores that the model was not trained on, of the same kind and axes; every class
         has labels, in any mix. Labels are class indices, or names of the columns of a frame of
-        scores. "em" fits a calibration to them, unless there is one; all other
-        methods need them.
+        scores. "em" fits a calibration to them, unless one is given; all other methods need them.
     calibration : (scale, bias), or a function, optional
         Applied to the log-scores of target and validation alike: ``scale * z + bias``, each a
         number or one per class; or a function from rows (n, K) of log-scores to such. It must
@@ -152,8 +153,8 @@ def estimate_target_prior(
     Warns
     -----
     RepriorWarning
-        Where EM, and up to 256 classes Newton's method after it, has not come to rest; where M is
-        singular for all that the labels say; where there are fewer than four samples per class.
+        Where EM, and up to 256 classes Newton's method after it, has not converged; where M may be
+        singular, by the number of labels; where there are fewer than four samples per class.
 
     See Also
     --------
@@ -164,8 +165,8 @@ def estimate_target_prior(
     .. [1] Saerens, Latinne, Decaestecker. "Adjusting the Outputs of a Classifier to New a Priori
        Probabilities: A Simple Procedure", Neural Computation 14(1), 2002: Eqs. 2.9.
     .. [2] Varadhan, Roland. "Simple and Globally Convergent Methods for Accelerating the
-       Convergence of Any EM Algorithm", Scandinavian Journal of Statistics 35, 2008: the steps
-       that skip ahead.
+       Convergence of Any EM Algorithm", Scandinavian Journal of Statistics 35, 2008: the
+       extrapolated steps.
     .. [3] Lipton, Wang, Smola. "Detecting and Correcting for Label Shift with Black Box
        Predictors", ICML 2018.
     .. [4] Azizzadenesheli, Liu, Yang, Anandkumar. "Regularized Learning for Domain Adaptation
@@ -185,7 +186,8 @@ def estimate_target_prior(
     >>> estimate_target_prior(posterior, source_prior=[0.5, 0.5], kind="probs")
     array([0.125, 0.875])
 
-    On ten labelled samples each it finds the first class every time, and the second 8 times:
+    On ten labelled samples of each class the model predicts the first class ten times, and the
+    second 8 times:
 
     >>> labels = np.repeat([0, 1], 10)
     >>> seen = np.array([[0.9, 0.1]] * 12 + [[0.1, 0.9]] * 8)
@@ -227,25 +229,25 @@ def estimate_target_prior_report(
     random_state: int | np.random.Generator = 0,
     progress: Progress | None = None,
 ) -> TargetPriorReport:
-    """Return the prior of :func:`estimate_target_prior`, and how far it can be trusted.
+    """Return the prior of :func:`estimate_target_prior`, with intervals and diagnostics.
 
     Intervals are percentiles of bootstrap replicates: target samples are drawn again with
     replacement, validation samples within each class. They are for the population that the target
     samples were drawn from, one class at a time, and assume that samples are drawn independently:
     the pixels of an image are not, and intervals from them are too narrow. A calibration that EM
-    fits is fitted again in every replicate, up to 256 classes; one that is given is taken as it
-    is. RLLS's intervals are those of an estimate that is held near the source prior.
+    fits is fitted again in every replicate, up to 256 classes; one that is given stays fixed.
+    Intervals of RLLS are those of its penalised estimate, which is drawn to the source prior.
 
     Parameters
     ----------
     scores, source_prior, method, kind, validation, calibration, class_axis, ignore_index
         As in :func:`estimate_target_prior`.
     confidence : float, default 0.9
-        Of the intervals, between 0 and 1.
+        The confidence of the intervals, between 0 and 1.
     n_replicates : int, default 200
         Bootstrap replicates.
     random_state : int or numpy Generator, default 0
-        What draws them. The same seed gives the same intervals.
+        The generator, or its seed. The same seed gives the same intervals.
     progress : callable, optional
         Called with the number of replicates that are done.
 
