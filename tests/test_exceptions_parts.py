@@ -85,6 +85,8 @@ def test_mapped_renames_arguments_and_moves_indices():
         "`validation[1]` must be positive for every class. Got source_prior[13]=0."
     )
     assert str(error).startswith("`source_prior`")
+    whole = rp.RepriorError("It is too long.")
+    assert str(whole.mapped(change)) == "It is too long."
 
 
 def test_a_warning_points_at_the_line_that_called_the_package():

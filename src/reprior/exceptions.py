@@ -216,7 +216,7 @@ class _Parted:
         """Return a copy whose parts are changed: to rename an argument, or to move an index."""
 
         def changed(text: Text) -> Text:
-            return [new for part in parts(text) for new in parts(change(part))]
+            return [new for part in parts(text) for new in parts(change(part))] if text else text
 
         copy: Self = _made(type(self), self.__dict__)
         copy.text, copy.rule = changed(self.text), changed(self.rule)
