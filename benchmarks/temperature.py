@@ -12,7 +12,7 @@ from scipy.special import log_softmax, softmax
 import reprior as rp
 from benchmarks.profile import scores_of
 from benchmarks.timing import Row, compare, has
-from reprior.core.joint import fit_log_loss
+from reprior.core.log_loss import fit_log_loss
 from reprior.core.scaling import fit_scaling
 from reprior.core.temperature import fit_temperature
 

@@ -24,7 +24,7 @@ if _typing.TYPE_CHECKING:
     from reprior.core.decision import decide, expected_costs
     from reprior.core.flatten import EntropyReference, flatten
     from reprior.core.fuse import fuse
-    from reprior.core.joint import LogLossFit, fit_log_loss
+    from reprior.core.log_loss import LogLossFit, fit_log_loss
     from reprior.core.prior import prior_from_counts, prior_from_labels
     from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
     from reprior.core.scaling import ScalingFit, fit_scaling
@@ -125,8 +125,8 @@ _MODULES = {
     "EntropyReference": "reprior.core.flatten",
     "flatten": "reprior.core.flatten",
     "fuse": "reprior.core.fuse",
-    "LogLossFit": "reprior.core.joint",
-    "fit_log_loss": "reprior.core.joint",
+    "LogLossFit": "reprior.core.log_loss",
+    "fit_log_loss": "reprior.core.log_loss",
     "prior_from_counts": "reprior.core.prior",
     "prior_from_labels": "reprior.core.prior",
     "log_rebalance": "reprior.core.rebalance",

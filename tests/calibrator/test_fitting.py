@@ -368,7 +368,7 @@ def test_the_log_loss_is_known_where_the_temperature_was_fitted(tune):
 
 @pytest.mark.parametrize("options", [{"metric": "log_loss"}, {"separate": True}])
 def test_a_fit_that_did_not_come_to_rest_is_said(monkeypatch, options):
-    monkeypatch.setattr("reprior.core.box_newton.MAX_PASSES", 2)
+    monkeypatch.setattr("reprior.core.minimise.MAX_PASSES", 2)
     _, said = said_by(options, *case())
     assert any("did not come to rest in 2 passes" in each for each in said)
 

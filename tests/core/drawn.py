@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from reprior.core.labelled import Labelled
+from reprior.core.weighted_rows import Labelled
 
 Vector = NDArray[Any]
 

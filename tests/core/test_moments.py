@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.core.backends import EPS, WIDE_BACKENDS
 from tests.core.drawn import labelled, log_loss
 
-from reprior.core.labelled import Labelled
 from reprior.core.moments import tilted_moments
+from reprior.core.weighted_rows import Labelled
 
 STEP = 1e-4
 """Of central differences: they are wrong by its square, and by 1e-16 over it."""

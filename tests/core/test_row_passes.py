@@ -5,10 +5,10 @@ import pytest
 import torch
 from tests.core.drawn import labelled
 
-from reprior.core import labelled as rows_module
 from reprior.core import row_passes
-from reprior.core.labelled import Labelled
+from reprior.core import weighted_rows as rows_module
 from reprior.core.row_passes import sum_blocks, takes_native
+from reprior.core.weighted_rows import Labelled
 
 
 @pytest.mark.parametrize("threads, items", [("1", 1 << 16), ("3", 40), ("50", 1)])

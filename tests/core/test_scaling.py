@@ -10,7 +10,7 @@ from tests.core.drawn import balanced, drawn, log_loss
 
 from reprior.core import scaling, scaling_loss
 from reprior.core.affine import affine_posterior
-from reprior.core.joint import fit_log_loss
+from reprior.core.log_loss import fit_log_loss
 from reprior.core.scaling import SCALINGS, fit_scaling
 from reprior.exceptions import LabelsError, OptionError, PriorError, RepriorError, RepriorWarning
 
@@ -327,7 +327,7 @@ def test_bounds_are_those_of_the_joint_fit(rng):
 
 
 def test_a_joint_fit_that_does_not_come_to_rest_is_said(rng, monkeypatch):
-    monkeypatch.setattr("reprior.core.box_newton.MAX_PASSES", 2)
+    monkeypatch.setattr("reprior.core.minimise.MAX_PASSES", 2)
     z, y, prior = drawn(rng, 400, 3, temperature=3.0, imbalance=20)
     with pytest.warns(RepriorWarning, match="did not come to rest"):
         assert not fit_scaling(z, y, source_prior=prior).joint.converged

@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from tests.core.backends import EPS, WIDE_BACKENDS
 
-from reprior.core import labelled, temperature
+from reprior.core import temperature, weighted_rows
 from reprior.core.temperature import LogLoss, TemperatureFit, fit_temperature, minimise
 from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
 
@@ -222,7 +222,7 @@ def test_impossible_classes_do_not_count(rng):
 def test_blocks_do_not_matter(rng, monkeypatch):
     z, labels = sample(rng, n_classes=30)
     whole = fit_temperature(z, labels)
-    monkeypatch.setattr(labelled, "BLOCK_ITEMS", 64)
+    monkeypatch.setattr(weighted_rows, "BLOCK_ITEMS", 64)
     assert fit_temperature(z, labels).temperature == pytest.approx(whole.temperature, rel=FIT)
 
 
@@ -434,9 +434,9 @@ def test_a_part_refuses_an_impossible_label():
 def test_many_rows_start_from_a_sample(rng, monkeypatch):
     z, y = sample(rng, 4000)
     expected = fit_temperature(z, y)
-    monkeypatch.setattr(labelled, "SAMPLE_FROM", 1)
-    monkeypatch.setattr(labelled, "SAMPLE_ITEMS", 500)
-    monkeypatch.setattr(labelled, "SAMPLE_ROWS", 100)
+    monkeypatch.setattr(weighted_rows, "SAMPLE_FROM", 1)
+    monkeypatch.setattr(weighted_rows, "SAMPLE_ITEMS", 500)
+    monkeypatch.setattr(weighted_rows, "SAMPLE_ROWS", 100)
     found = fit_temperature(z, y)
     assert found.temperature == pytest.approx(expected.temperature, rel=FIT)
     assert found.n_iterations < expected.n_iterations

@@ -25,6 +25,7 @@ from reprior.exceptions import (
     RepriorWarning,
     ScoresError,
 )
+from reprior.metrics import blocks as samples_module
 from reprior.metrics import (
     brier_score,
     classwise_calibration_error,
@@ -32,7 +33,6 @@ from reprior.metrics import (
     log_loss,
     reliability_curve,
 )
-from reprior.metrics import samples as samples_module
 
 METRICS = [log_loss, brier_score, expected_calibration_error, classwise_calibration_error]
 

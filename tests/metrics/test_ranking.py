@@ -9,7 +9,7 @@ from sklearn.metrics import top_k_accuracy_score
 from tests.metrics.shared import LIBRARIES, ROUNDING, random_samples, scored_samples
 
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
-from reprior.metrics import samples as samples_module
+from reprior.metrics import blocks as samples_module
 from reprior.metrics import top_k_accuracy
 
 

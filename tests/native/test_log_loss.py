@@ -8,8 +8,8 @@ from scipy.special import softmax
 from tests.core.drawn import labelled, log_loss
 
 from reprior.core import kernels, row_passes
+from reprior.core.log_loss_sums import posterior_sums
 from reprior.core.moments import tilted_moments
-from reprior.core.posterior_sums import posterior_sums
 
 EQUAL = 1e-12
 """Relative; sums of 40 terms in another order, of exponentials known to 2^-52."""

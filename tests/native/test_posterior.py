@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.core.backends import EPS, OPERATIONS
 
 from reprior.core import kernels, posterior_rows, row_passes
+from reprior.core.affine_map import Tilt, decide_at_once, tilt_at_once
 from reprior.core.arrays import namespace
 from reprior.core.logspace import sum_tolerance
-from reprior.core.tilt import Tilt, decide_at_once, tilt_at_once
 from reprior.exceptions import ScoresError
 
 BFLOAT = np.dtype(jnp.bfloat16)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reprior.calibrator.sources import Source
-from reprior.core.joint import (
+from reprior.core.log_loss import (
     LogLossFit,
     sentence_at_strength,
     sentence_of_no_strength,

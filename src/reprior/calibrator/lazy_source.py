@@ -13,8 +13,8 @@ import numpy as np
 from reprior.calibrator.fitting import Tuned, tuned
 from reprior.calibrator.log_loss_passes import LogLossPasses, RowsOf
 from reprior.calibrator.sources import InMemory
-from reprior.core.box_newton import Quadratic
-from reprior.core.joint import JointLoss
+from reprior.core.log_loss import JointLoss
+from reprior.core.minimise import Quadratic
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.exceptions import OptionError

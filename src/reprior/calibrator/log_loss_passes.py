@@ -11,12 +11,12 @@ import numpy as np
 
 from reprior.calibrator.sources import best_at_temperature
 from reprior.core.arrays import to_numpy
-from reprior.core.box_newton import Quadratic
 from reprior.core.importance import classes_with_labels, importance_weights
-from reprior.core.joint import LogLossFit, minimise_jointly, refuse_lone_class
-from reprior.core.labelled import Labelled
+from reprior.core.log_loss import LogLossFit, minimise_jointly, refuse_lone_class
+from reprior.core.minimise import Quadratic
 from reprior.core.prior import slopes
 from reprior.core.temperature import BOUNDS, Loss, TemperatureFit, _minimise
+from reprior.core.weighted_rows import Labelled
 from reprior.profile.data import TuningData, importance_ratio
 from reprior.profile.reading import anything_counts
 from reprior.tuning.problem import Problem

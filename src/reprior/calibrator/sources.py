@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import array_api_compat
 import numpy as np
 
-from reprior.core.box_newton import ROUNDING, Quadratic
-from reprior.core.joint import (
+from reprior.core.log_loss import (
     JointLoss,
     LogLossFit,
     best_jointly,
@@ -18,6 +17,7 @@ from reprior.core.joint import (
     refuse_lone_class,
     with_labels,
 )
+from reprior.core.minimise import ROUNDING, Quadratic
 from reprior.core.prior import slopes
 from reprior.core.scaling import ScalingFit, fit_scaling
 from reprior.core.score_map import ScoreMap

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core.affine_map import Tilt, tilt_scores
 from reprior.core.arrays import Array, to_numpy
 from reprior.core.checks import check_kind, first_index
-from reprior.core.tilt import Tilt, tilt_scores
 from reprior.exceptions import Element, OptionError
 
 __all__ = ["affine_posterior"]

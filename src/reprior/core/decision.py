@@ -37,7 +37,7 @@ def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
     the arg max of c·P.
 
     It is as good as the probabilities are: fit them by log-loss
-    (:func:`reprior.core.joint.fit_log_loss`), not for decisions.
+    (:func:`reprior.fit_log_loss`), not for decisions.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior.core.affine_map import Tilt, tilt_scores
 from reprior.core.arrays import Array, is_traced, to_numpy
 from reprior.core.checks import (
     check_finite_number,
@@ -19,7 +20,6 @@ from reprior.core.checks import (
     short_number,
 )
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.core.tilt import Tilt, tilt_scores
 from reprior.exceptions import Argument, Element, OptionError, PriorError, Setting
 
 __all__ = ["log_rebalance", "odds_ratio", "prior_shift", "rebalance"]

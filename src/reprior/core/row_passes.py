@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core import kernels
-from reprior.core.labelled import Labelled
 from reprior.core.threads import in_threads, n_cores
+from reprior.core.weighted_rows import Labelled
 
 __all__ = [
     "cut",

@@ -16,19 +16,19 @@ from reprior.core.checks import (
     check_kind,
     column_names,
 )
-from reprior.core.joint import (
+from reprior.core.lbfgs import Minimum, minimise_smooth
+from reprior.core.log_loss import (
     STRENGTHS,
     LogLossFit,
     best_jointly,
     checked_priors,
     with_labels,
 )
-from reprior.core.labelled import Labelled
-from reprior.core.lbfgs import Minimum, minimise_smooth
-from reprior.core.posterior_sums import posterior_sums
+from reprior.core.log_loss_sums import posterior_sums
 from reprior.core.prior import slopes
 from reprior.core.scaling_loss import ScalingLoss
 from reprior.core.temperature import BOUNDS
+from reprior.core.weighted_rows import Labelled
 from reprior.exceptions import OptionError, PriorError, RepriorWarning
 
 __all__ = ["SCALINGS", "ScalingFit", "fit_scaling"]
@@ -110,7 +110,7 @@ def fit_scaling(
 
     where z_ik is the log-score of class k for sample i and y_i the sample's label; the weights v_i
     sum to 1 and make the labels stand for the target prior, as in
-    :func:`reprior.core.joint.fit_log_loss`; δ = 1/T and λ are what that fits, w the slopes; α is
+    :func:`reprior.fit_log_loss`; δ = 1/T and λ are what that fits, w the slopes; α is
     the penalty and n the effective number of samples, :math:`1 / \sum_i v_i^2`. Under "bcts" all
     a_k are one number, which is penalised once.
 
@@ -122,13 +122,13 @@ def fit_scaling(
     Parameters
     ----------
     scores, labels, sample_weight, kind, class_axis, ignore_index
-        As for :func:`reprior.core.joint.fit_log_loss`. With "vector" a number added to all scores
+        As for :func:`reprior.fit_log_loss`. With "vector" a number added to all scores
         of a sample matters: log-probabilities and logits then give different fits. With "bcts" it
         does not.
     scaling : {"bcts", "vector"}, default "bcts"
         One scale for all classes and a bias for each, or both for each.
     source_prior, target_prior, label_prior
-        As for :func:`reprior.core.joint.fit_log_loss`. Without a source prior the labels count as
+        As for :func:`reprior.fit_log_loss`. Without a source prior the labels count as
         they come, nothing is corrected, and the biases are held near 0.
     penalty : float, default 1
         α, at least 0. With 0 this is the plain maximum of the likelihood, which every class must

@@ -8,13 +8,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.labelled import Labelled
-from reprior.core.moments import tilted_moments
-from reprior.core.posterior_sums import (
+from reprior.core.log_loss_sums import (
     posterior_curvature,
     posterior_sums,
     posterior_variances,
 )
+from reprior.core.moments import tilted_moments
+from reprior.core.weighted_rows import Labelled
 
 __all__ = ["ScalingLoss", "Solve"]
 

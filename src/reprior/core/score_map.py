@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core import kernels
+from reprior.core.affine_map import Tilt, tilt_decisions, tilt_scores
 from reprior.core.arrays import Array
 from reprior.core.posterior_rows import decide_rows
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.rebalance import prior_shift
-from reprior.core.tilt import Tilt, tilt_decisions, tilt_scores
 
 __all__ = ["ScoreMap"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.checks import check_bounds, check_kind
-from reprior.core.labelled import Labelled
 from reprior.core.moments import tilted_moments
+from reprior.core.weighted_rows import Labelled
 from reprior.exceptions import RepriorWarning
 
 __all__ = [

@@ -16,7 +16,7 @@ from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
 from reprior.calibrator.sources import InMemory
 from reprior.core.binary import is_single_score
-from reprior.core.joint import LogLossFit
+from reprior.core.log_loss import LogLossFit
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit

@@ -13,11 +13,11 @@ from reprior.calibrator.lazy_source import GATHERED_SCORES
 from reprior.calibrator.log_loss_passes import LogLossPasses, RowsOf
 from reprior.calibrator.sources import InMemory
 from reprior.core.arrays import to_numpy
-from reprior.core.box_newton import Quadratic
-from reprior.core.joint import JointLoss
-from reprior.core.labelled import Labelled
+from reprior.core.log_loss import JointLoss
+from reprior.core.minimise import Quadratic
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
+from reprior.core.weighted_rows import Labelled
 from reprior.engines.chunk_source import Stream
 from reprior.exceptions import OptionError
 from reprior.files.scores import ScoreFile

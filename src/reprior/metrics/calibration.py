@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from reprior.core.checks import check_choice
 from reprior.exceptions import OptionError
-from reprior.metrics.samples import Samples
+from reprior.metrics.blocks import Samples
 
 __all__ = [
     "ReliabilityCurve",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprior.exceptions import OptionError, Setting
-from reprior.metrics.samples import Samples
+from reprior.metrics.blocks import Samples
 
 __all__ = ["top_k_accuracy"]
 

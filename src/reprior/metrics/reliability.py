@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from reprior.core import kernels
 from reprior.exceptions import OptionError, ProfileMismatchError
+from reprior.metrics.blocks import Samples
 from reprior.metrics.calibration import ReliabilityCurve, bin_of, check_bins, equal_width
-from reprior.metrics.samples import Samples
 
 __all__ = ["Reliability"]
 

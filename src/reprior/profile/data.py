@@ -9,7 +9,7 @@ import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
 from reprior.core.importance import class_support, importance_ratio
-from reprior.core.labelled import Labelled
+from reprior.core.weighted_rows import Labelled
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading, read
 from reprior.profile.samples import Block

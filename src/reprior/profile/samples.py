@@ -33,7 +33,6 @@ from reprior.core.checks import (
 )
 from reprior.core.importance import class_support, importance_ratio
 from reprior.core.kernels import strided_rows
-from reprior.core.labelled import Labelled
 from reprior.core.logspace import (
     FEW_SCORES,
     ROW_SUM_TOLERANCE,
@@ -48,6 +47,7 @@ from reprior.core.logspace import (
     warn_of_probs,
 )
 from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.core.weighted_rows import Labelled
 from reprior.exceptions import Argument, Element, LabelsError, OptionError, ScoresError
 from reprior.profile.constants import AFTER_ZERO
 

@@ -32,11 +32,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.core.box_newton import Quadratic
 from reprior.core.importance import importance_ratio, importance_weights
-from reprior.core.joint import JointLoss
-from reprior.core.labelled import Labelled
+from reprior.core.log_loss import JointLoss
+from reprior.core.minimise import Quadratic
 from reprior.core.score_map import ScoreMap
+from reprior.core.weighted_rows import Labelled
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import PackedProfile, ProfileSum, merged
 from reprior.profile.profile import StrengthProfile

@@ -7,8 +7,8 @@ import torch
 from tests.core.drawn import labelled
 
 from reprior.core import kernels
-from reprior.core import labelled as module
-from reprior.core.labelled import Labelled, exponential, row_peaks, row_sums
+from reprior.core import weighted_rows as module
+from reprior.core.weighted_rows import Labelled, exponential, row_peaks, row_sums
 from reprior.exceptions import LabelsError, ScoresError
 
 OPTIONS = {"sample_weight": None, "kind": "logits", "class_axis": -1, "ignore_index": None}

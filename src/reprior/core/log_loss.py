@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.box_newton import ROUNDING, Box, Quadratic, minimise_in_box
 from reprior.core.checks import check_bounds, check_finite_number, check_kind, column_names
 from reprior.core.importance import classes_with_labels
-from reprior.core.labelled import Labelled
+from reprior.core.minimise import ROUNDING, Box, Quadratic, minimise_in_box
 from reprior.core.moments import tilted_moments
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.temperature import BOUNDS, best_temperature, warn_at_temperature
+from reprior.core.weighted_rows import Labelled
 from reprior.exceptions import PriorError, RepriorWarning
 
 __all__ = [

@@ -5,9 +5,9 @@ import pytest
 from tests.metrics.shared import LIBRARIES, random_samples, softmax
 
 from reprior.exceptions import ScoresError
+from reprior.metrics import blocks as samples_module
 from reprior.metrics import log_loss
-from reprior.metrics import samples as samples_module
-from reprior.metrics.samples import Samples
+from reprior.metrics.blocks import Samples
 
 
 def read(scores, labels, **options) -> Samples:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core.arrays import Array, constant, to_numpy
-from reprior.core.labelled import Labelled, exponential, row_peaks, row_sums
 from reprior.core.row_passes import sum_blocks, sum_native, takes_native
+from reprior.core.weighted_rows import Labelled, exponential, row_peaks, row_sums
 
 __all__ = ["posterior_curvature", "posterior_sums", "posterior_variances"]
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.special
 from tests.core.backends import EXACT
 
+from reprior.core.affine_map import Tilt, refuse_tilt, tilt_at_once
 from reprior.core.arrays import namespace
-from reprior.core.tilt import Tilt, refuse_tilt, tilt_at_once
 from reprior.exceptions import ScoresError
 
 XP = namespace()

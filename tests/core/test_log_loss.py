@@ -13,8 +13,8 @@ from tests.core.backends import EPS, WIDE_BACKENDS
 from tests.core.drawn import balanced, drawn, labelled, log_loss
 
 import reprior as rp
-from reprior.core import labelled as rows_module
-from reprior.core.joint import (
+from reprior.core import weighted_rows as rows_module
+from reprior.core.log_loss import (
     JointLoss,
     LogLossFit,
     best_at_strength,
@@ -357,7 +357,7 @@ def test_words(options, error, words):
 
 
 def test_a_fit_that_does_not_come_to_rest_is_said(rng, monkeypatch):
-    monkeypatch.setattr("reprior.core.box_newton.MAX_PASSES", 2)
+    monkeypatch.setattr("reprior.core.minimise.MAX_PASSES", 2)
     z, y, prior = drawn(rng, 300, 3, temperature=3.0, imbalance=20)
     with pytest.warns(RepriorWarning, match=r"did not come to rest in \d passes") as said:
         fit = fit_log_loss(z, y, source_prior=prior)

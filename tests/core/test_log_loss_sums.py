@@ -8,8 +8,8 @@ from scipy.optimize import approx_fprime
 from tests.core.backends import EPS, WIDE_BACKENDS
 from tests.core.drawn import labelled, log_loss
 
-from reprior.core.labelled import Labelled
-from reprior.core.posterior_sums import posterior_curvature, posterior_sums, posterior_variances
+from reprior.core.log_loss_sums import posterior_curvature, posterior_sums, posterior_variances
+from reprior.core.weighted_rows import Labelled
 
 
 def problem(seed, n_classes=4):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from reprior.core import box_newton
-from reprior.core.box_newton import Box, Quadratic, minimise_in_box
+from reprior.core import minimise
+from reprior.core.minimise import Box, Quadratic, minimise_in_box
 
 WIDE = Box(np.array([1e-3, -100.0]), np.array([1e3, 100.0]))
 
@@ -159,7 +159,7 @@ def test_where_no_step_descends(lie, converged):
 
 
 def test_passes_are_limited(monkeypatch):
-    monkeypatch.setattr(box_newton, "MAX_PASSES", 2)
+    monkeypatch.setattr(minimise, "MAX_PASSES", 2)
     found = minimise_in_box(exponentials(np.random.default_rng(0)), WIDE, (100.0, 5.0))
     assert not found.converged
     assert found.n_iterations >= 2
@@ -167,7 +167,7 @@ def test_passes_are_limited(monkeypatch):
 
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_a_fit_that_is_cut_short_at_a_bound_says_that_it_is_there(monkeypatch, end):
-    monkeypatch.setattr(box_newton, "MAX_PASSES", 1)
+    monkeypatch.setattr(minimise, "MAX_PASSES", 1)
     sign = 1.0 if end == "low" else -1.0
 
     def function(x, y):
