@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from reprior.core.weighted_rows import Labelled
+from reprior.core.weighted_rows import WeightedRows
 
 Vector = NDArray[Any]
 
@@ -45,7 +45,7 @@ def log_loss(u: Vector, labels: Vector, weights: Vector) -> float:
     return float(weights @ (logsumexp(u, axis=1) - u[np.arange(len(u)), labels]))
 
 
-def labelled(z: Vector, labels: Vector, weights: Vector | None = None) -> Labelled:
+def labelled(z: Vector, labels: Vector, weights: Vector | None = None) -> WeightedRows:
     """Return rows as a fit has them."""
     weights = np.full(labels.size, 1.0 / labels.size) if weights is None else weights
-    return Labelled.of_rows(z, labels, weights)
+    return WeightedRows.of_rows(z, labels, weights)

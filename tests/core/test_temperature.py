@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.core.backends import EPS, WIDE_BACKENDS
 
 from reprior.core import temperature, weighted_rows
-from reprior.core.temperature import LogLoss, TemperatureFit, fit_temperature, minimise
+from reprior.core.temperature import LogLoss, TemperatureFit, fit_temperature, minimise_temperature
 from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
 
 FIT = 1e-7
@@ -420,7 +420,7 @@ def test_losses_of_parts_add_to_that_of_the_whole(rng, n_classes):
         return temperature.Loss(*np.sum([loss(inverse) for loss in parts], axis=0).tolist())
 
     known = fit_temperature(z, y, sample_weight=v)
-    found = minimise(total, temperature.BOUNDS, stacklevel=2)
+    found = minimise_temperature(total, temperature.BOUNDS, 1.0)
     assert found.temperature == pytest.approx(known.temperature, rel=FIT)
     assert found.log_loss == pytest.approx(known.log_loss, rel=FIT)
 
@@ -442,15 +442,17 @@ def test_many_rows_start_from_a_sample(rng, monkeypatch):
     assert found.n_iterations < expected.n_iterations
 
 
-def test_a_given_loss_that_falls_to_the_bound_warns_where_it_is_asked_to():
+def test_a_given_loss_that_falls_to_the_bound_is_there():
     def loss(inverse):
         return temperature.Loss(1 + np.exp(-inverse), -np.exp(-inverse), np.exp(-inverse))
 
-    with pytest.warns(RepriorWarning, match="bound T=0.5 of `bounds`") as caught:
-        found = minimise(loss, (0.5, 2.0), stacklevel=1)
+    found = minimise_temperature(loss, (0.5, 2.0), 1.0)
     assert found.at_bound
     assert found.temperature == 0.5
-    assert caught[0].filename.endswith("temperature.py")
-    with pytest.warns(RepriorWarning) as caught:
-        minimise(loss, (0.5, 2.0), stacklevel=2)
+
+
+def test_the_warning_of_a_bound_is_at_the_users_line():
+    z = np.array([[9.0, 0.0], [0.0, 9.0]])
+    with pytest.warns(RepriorWarning, match="bound T=0.5 of `bounds`") as caught:
+        fit_temperature(z, np.array([0, 1]), bounds=(0.5, 2.0))
     assert caught[0].filename == __file__

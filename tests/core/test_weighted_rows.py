@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import array_api_compat.numpy as xp
 import numpy as np
 import pytest
 import torch
@@ -8,14 +7,14 @@ from tests.core.drawn import labelled
 
 from reprior.core import kernels
 from reprior.core import weighted_rows as module
-from reprior.core.weighted_rows import Labelled, exponential, row_peaks, row_sums
+from reprior.core.weighted_rows import WeightedRows
 from reprior.exceptions import LabelsError, ScoresError
 
 OPTIONS = {"sample_weight": None, "kind": "logits", "class_axis": -1, "ignore_index": None}
 
 
 def read(scores, labels, **options):
-    return Labelled.read(scores, labels, **{**OPTIONS, **options})
+    return WeightedRows.read(scores, labels, **{**OPTIONS, **options})
 
 
 @pytest.mark.parametrize("n_classes", [3, 30])
@@ -26,7 +25,7 @@ def test_rows_of_every_layout_are_the_same(n_classes, rng):
     for data in (read(z, y), read(images, y.reshape(2, 3, 4), class_axis=1)):
         np.testing.assert_array_equal(data.rows, z)
         np.testing.assert_array_equal(data.labels, y)
-        np.testing.assert_array_equal(data.own, z[np.arange(24), y])
+        np.testing.assert_array_equal(data.label_scores, z[np.arange(24), y])
         np.testing.assert_allclose(data.weights, 1 / 24)
         assert data.rows.flags.f_contiguous == (n_classes == 3)
         assert data.rows.flags.c_contiguous == (n_classes == 30)
@@ -96,7 +95,7 @@ def test_a_sample_of_another_library(rng, monkeypatch):
     few = read(torch.tensor(z), torch.tensor(y)).every(3)
     assert (few.samples // 3).tolist() == [0, 1, 2]
     np.testing.assert_array_equal(few.rows.numpy(), z[few.samples])
-    np.testing.assert_array_equal(few.own, z[np.arange(10), y][few.samples])
+    np.testing.assert_array_equal(few.label_scores, z[np.arange(10), y][few.samples])
 
 
 @pytest.mark.parametrize("n_classes, share", [(3, 3), (8, 4), (100, 12), (12, 12)])
@@ -114,15 +113,6 @@ def test_blocks_cover_the_rows(rng, monkeypatch):
     assert [(b.start, b.stop) for b in data.blocks(slice(1, 10))] == [(1, 5), (5, 9), (9, 10)]
     monkeypatch.setattr(module, "BLOCK_ITEMS", 1)
     assert len(list(data.blocks(slice(0, 10)))) == 10
-
-
-def test_row_functions(rng):
-    x = rng.normal(size=(7, 30))
-    for order in "CF":
-        laid = np.array(x, order=order)
-        np.testing.assert_allclose(row_sums(laid, np.float64, xp), x.sum(axis=1))
-        np.testing.assert_array_equal(row_peaks(laid, xp), x.max(axis=1, keepdims=True))
-    np.testing.assert_array_equal(exponential(x.copy(), xp), np.exp(x))
 
 
 def test_words():
@@ -148,4 +138,4 @@ def test_what_is_left_out_may_hold_anything(kind):
     data = read(scores, np.array([0, 255, 1]), kind=kind, ignore_index=255)
     assert data.samples.tolist() == [0, 2]
     assert data.labels.tolist() == [0, 1]
-    assert np.isfinite(data.own).all()
+    assert np.isfinite(data.label_scores).all()

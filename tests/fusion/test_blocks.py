@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fusion.shared import PRIOR, RULES, K, fused_by_hand
 
-from reprior.core import kernels, row_passes
+from reprior.core import kernels, threads
 from reprior.core.flatten import EntropyReference, image_entropy
 from reprior.fusion import blocks as module
 from reprior.fusion.blocks import Batch, Moments, Tally, merged
@@ -48,7 +48,7 @@ def cut(request, monkeypatch):
     if request.param != "whole":
         monkeypatch.setattr(module, "BLOCK_SCORES", 4 * 5)
     if request.param == "threads":
-        monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 1)
+        monkeypatch.setattr(threads, "SCORES_PER_THREAD", 1)
         monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     if request.param == "arrays":
         monkeypatch.setattr(kernels, "native", None)
@@ -168,7 +168,7 @@ def test_nothing_but_the_result_is_as_large_as_the_scores(rng, rule, monkeypatch
 def test_the_same_bits_for_any_number_of_threads(rng, by, monkeypatch):
     arrays, labels = 2 * rng.standard_normal((2, 40, K, 9)), rng.integers(0, K, (40, 9))
     monkeypatch.setattr(module, "BLOCK_SCORES", 4 * 9 * 3)
-    monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 1)
+    monkeypatch.setattr(threads, "SCORES_PER_THREAD", 1)
     batch, keep, found = batch_of(arrays, by=by), np.ones((40, 9), bool), []
     weights = rng.random((40, 9))
     for n in (1, 2, 5):

@@ -9,8 +9,7 @@ from sklearn.metrics import top_k_accuracy_score
 from tests.metrics.shared import LIBRARIES, ROUNDING, random_samples, scored_samples
 
 from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
-from reprior.metrics import blocks as samples_module
-from reprior.metrics import top_k_accuracy
+from reprior.metrics import score_blocks, top_k_accuracy
 
 
 def slow_top_k(scores, labels, k) -> float:
@@ -100,7 +99,7 @@ def test_impossible_classes_come_last():
 def test_blocks_do_not_show(monkeypatch):
     scores, labels = random_samples(np.random.default_rng(0))
     whole = top_k_accuracy(scores, labels, k=2)
-    monkeypatch.setattr(samples_module, "BLOCK_SIZE", 12)
+    monkeypatch.setattr(score_blocks, "BLOCK_SIZE", 12)
     assert top_k_accuracy(scores, labels, k=2) == whole
 
 

@@ -7,9 +7,8 @@ import pytest
 from scipy.special import softmax
 from tests.core.drawn import labelled, log_loss
 
-from reprior.core import kernels, row_passes
-from reprior.core.log_loss_sums import posterior_sums
-from reprior.core.moments import tilted_moments
+from reprior.core import kernels, threads
+from reprior.core.log_loss_sums import log_loss_moments, posterior_sums
 
 EQUAL = 1e-12
 """Relative; sums of 40 terms in another order, of exponentials known to 2^-52."""
@@ -28,7 +27,7 @@ def level(request):
 def both(request, monkeypatch):
     """Return a function that gives a pass in array code and by the kernels."""
     monkeypatch.setenv("REPRIOR_NUM_THREADS", request.param)
-    monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 100)
+    monkeypatch.setattr(threads, "SCORES_PER_THREAD", 100)
 
     def run(work):
         with monkeypatch.context() as patch:
@@ -49,7 +48,7 @@ def rows(rng, n_classes, spread, dtype="float64"):
 @pytest.mark.parametrize("n_classes", [24, 37, 100])
 def test_moments(n_classes, spread, both, rng):
     data, w = rows(rng, n_classes, spread), rng.normal(size=n_classes)
-    plain, native = both(lambda: tilted_moments(data, 0.7, 1.3 * w, w))
+    plain, native = both(lambda: log_loss_moments(data, 0.7, 1.3 * w, w))
     np.testing.assert_allclose(native, plain, rtol=EQUAL, atol=EQUAL * spread)
 
 
@@ -65,9 +64,9 @@ def test_sums_of_posteriors(spread, both, rng):
 
 def test_float32_rows_are_summed_in_float64(both, rng):
     data, w = rows(rng, 40, 3.0, "float32"), rng.normal(size=40)
-    _, native = both(lambda: tilted_moments(data, 0.7, w, w))
+    _, native = both(lambda: log_loss_moments(data, 0.7, w, w))
     exact = labelled(data.rows.astype(np.float64), data.labels, data.weights)
-    expected, _ = both(lambda: tilted_moments(exact, 0.7, w, w))
+    expected, _ = both(lambda: log_loss_moments(exact, 0.7, w, w))
     np.testing.assert_allclose(native, expected, rtol=EQUAL)
 
 
@@ -85,7 +84,7 @@ def test_what_is_far_below_the_peak_is_nothing(both):
     z = np.zeros((1, 30))
     z[0, 1:] = -1e9
     data = labelled(z, np.array([0]))
-    _, native = both(lambda: tilted_moments(data, 1.0, np.zeros(30), np.zeros(30)))
+    _, native = both(lambda: log_loss_moments(data, 1.0, np.zeros(30), np.zeros(30)))
     assert native[0] == 0.0
     assert native[1] == pytest.approx(0.0, abs=1e-290)
     assert log_loss(z, np.array([0]), np.ones(1)) == 0.0

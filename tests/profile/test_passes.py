@@ -13,7 +13,7 @@ from hypothesis import given
 from tests import oracles
 from tests.tuning.shared import cases, random_case, rows_of, switch_multiset
 
-from reprior.core import row_passes
+from reprior.core import threads
 from reprior.core.arrays import namespace
 from reprior.exceptions import ScoresError
 from reprior.profile import passes
@@ -45,7 +45,7 @@ def small_blocks(monkeypatch):
         "FIRST_ROOM",
     ):
         monkeypatch.setattr(passes, name, 64)
-    monkeypatch.setattr(row_passes, "SCORES_PER_THREAD", 64)
+    monkeypatch.setattr(threads, "SCORES_PER_THREAD", 64)
 
 
 # --------------------------------------------------------------------------------- oracle
@@ -93,7 +93,7 @@ def test_blocks_and_threads_change_nothing(
     with monkeypatch.context() as patch:
         for name in ("HOST_BLOCK", "HOST_BLOCK"):
             patch.setattr(passes, name, 1 << 20)
-        patch.setattr(row_passes, "SCORES_PER_THREAD", 1 << 20)
+        patch.setattr(threads, "SCORES_PER_THREAD", 1 << 20)
         want = run_pass(whole, case.slopes, (0.0, 2.0))
     for each in found:
         assert_equal(each, want)
@@ -188,12 +188,12 @@ def test_nothing_switches(either_path):
 FORKED = """
     import multiprocessing, os
     import numpy as np
-    from reprior.core import kernels, row_passes, threads
+    from reprior.core import kernels, threads
     from reprior.profile import passes
     from reprior.profile.profile import StrengthProfile
 
     os.environ["REPRIOR_NUM_THREADS"] = "2"
-    row_passes.SCORES_PER_THREAD = 64
+    threads.SCORES_PER_THREAD = 64
     passes.HOST_BLOCK = 64
     if not {native}:
         kernels.native = None

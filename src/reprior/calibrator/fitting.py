@@ -14,14 +14,14 @@ import numpy as np
 from reprior.calibrator.sources import Source
 from reprior.core.log_loss import (
     LogLossFit,
-    sentence_at_strength,
-    sentence_of_no_strength,
-    sentence_of_unrest,
+    no_strength,
+    not_converged,
+    strength_at_bound,
 )
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import BOUNDS, sentence_at_temperature
-from reprior.exceptions import InfeasibleError, LabelsError, RepriorWarning
+from reprior.core.temperature import BOUNDS, temperature_at_bound
+from reprior.exceptions import Argument, InfeasibleError, LabelsError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import (
     AFTER_ZERO,
@@ -276,7 +276,7 @@ def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
     if fit.at_bound:
         found.sentences.append(_at_temperature(fit.temperature))
     if not fit.converged:
-        found.sentences.append(sentence_of_unrest(fit.n_iterations))
+        found.sentences.append(str(not_converged(fit.n_iterations)))
     return replace(
         found,
         decision=replace(found.decision, temperature=fit.temperature),
@@ -354,23 +354,28 @@ def _by_log_loss_widened(
     if isinstance(fit, LogLossFit):
         _say_of_joint(problem, fit, sentences)
     if at_bound:
-        sentences.append(sentence_at_strength(joint.strength))
+        sentences.append(str(strength_at_bound(joint.strength)))
     return fit
 
 
 def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> None:
     """Say where the strength says nothing, T is at a bound, or the fit did not come to rest."""
     if problem.flat and problem.log_loss:
-        sentences.append(sentence_of_no_strength())
+        sentences.append(str(no_strength()))
     if fit.at_bound and fit.temperature in BOUNDS:
         sentences.append(_at_temperature(fit.temperature))
     if not fit.converged:
-        sentences.append(sentence_of_unrest(fit.n_iterations))
+        sentences.append(str(not_converged(fit.n_iterations)))
 
 
 def _at_temperature(end: float) -> str:
-    return sentence_at_temperature(
-        end, BOUNDS, of="the temperature", remedy="a number as `temperature`"
+    return str(
+        temperature_at_bound(
+            end,
+            BOUNDS,
+            of="the temperature",
+            remedy=["a number as ", Argument("temperature")],
+        )
     )
 
 

@@ -15,8 +15,8 @@ from reprior.core.importance import classes_with_labels, importance_weights
 from reprior.core.log_loss import LogLossFit, minimise_jointly, refuse_lone_class
 from reprior.core.minimise import Quadratic
 from reprior.core.prior import slopes
-from reprior.core.temperature import BOUNDS, Loss, TemperatureFit, _minimise
-from reprior.core.weighted_rows import Labelled
+from reprior.core.temperature import BOUNDS, Loss, TemperatureFit, minimise_temperature
+from reprior.core.weighted_rows import WeightedRows
 from reprior.profile.data import TuningData, importance_ratio
 from reprior.profile.reading import anything_counts
 from reprior.tuning.problem import Problem
@@ -50,7 +50,7 @@ class RowsOf:
         mass = float(support @ importance_ratio(problem.target_prior, label_prior))
         return cls(label_prior, mass, kept, shifts)
 
-    def read(self, data: TuningData) -> Labelled | None:
+    def read(self, data: TuningData) -> WeightedRows | None:
         """The rows of one part, in arrays of their own; None where none counts."""
         weight = to_numpy(data.importance(self.label_prior))
         if not anything_counts(to_numpy(data.labels), weight, data.ignore_index):
@@ -58,7 +58,7 @@ class RowsOf:
         block = data.weighted(self.label_prior)
         rows = block.scores.astype(np.float64)
         labels = np.array(block.labels)  # may be kept, while the part's own are filled anew
-        found = Labelled.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
+        found = WeightedRows.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
         return found.of_classes(self.kept).shifted(self.shifts[self.kept])
 
 
@@ -86,7 +86,7 @@ class LogLossPasses(ABC, Generic[Rows]):
             found = self._loss(rows, none, inverse, 0.0)
             return Loss(found.value, found.slope_x, found.curvature_xx)
 
-        return _minimise(loss, BOUNDS, 1.0)
+        return minimise_temperature(loss, BOUNDS, 1.0)
 
     def log_loss(self, problem: Problem) -> float:
         """The log-loss of the model as it is, the labels weighted to the target prior."""

@@ -6,8 +6,25 @@
 ``flatten``      likelihood flattening δ(x) (Algorithm 1, line 3)
 ``fuse``         fusion of several posteriors (Algorithm 1, line 6)
 
-The rest serves these: ``arrays`` (array libraries), ``checks`` (error sentences),
-``logspace`` (log-sum-exp and the three kinds of scores), ``binary`` (one score per sample).
+``decision``     decisions of least expected cost
+``log_loss``     temperature and strength together by log-loss
+``scaling``      a scale and a bias per class by log-loss
+``shift``        priors estimated from unlabelled scores
+
+The rest serves these:
+
+``arrays``         array libraries
+``checks``         arguments that many functions share
+``logspace``       log-sum-exp, and scores of the three kinds
+``binary``         one score per sample of two classes
+``affine_map``     softmax(a·z + b), its logarithm and its arg max
+``score_map``      what a calibrator does to scores
+``kernels``        the door to the compiled kernels, and passes over rows of scores
+``weighted_rows``  labelled log-scores; ``log_loss_sums`` their log-loss and its derivatives
+``importance``     weights that make labels stand for another prior
+``minimise``       Newton's method in a box, and L-BFGS
+``threads``        work shared among the cores
+
 Nothing here changes its arguments.
 """
 

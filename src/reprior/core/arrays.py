@@ -66,8 +66,9 @@ def namespace(*arrays: Any) -> Namespace:
         if "dask" in names:  # which may be larger than memory
             remedy = "the other to Dask's with dask.array.from_array(x, chunks=…)"
         raise RepriorError(
-            f"scores and labels must come from one array library. Got {' and '.join(names)}. "
-            f"Convert them to one, {remedy}."
+            "scores and labels must come from one array library.",
+            got=" and ".join(names),
+            remedy=f"Convert them to one, {remedy}.",
         )
     return next(iter(found.values()), None) or _numpy_namespace()
 

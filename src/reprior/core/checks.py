@@ -27,6 +27,7 @@ from reprior.exceptions import (
 
 __all__ = [
     "KINDS",
+    "as_parts",
     "check_bounds",
     "check_choice",
     "check_class_axis",
@@ -90,10 +91,15 @@ def sentences(*texts: Text) -> list[Any]:
     """
     joined: list[Any] = []
     for text in texts:
-        parts = list(text) if isinstance(text, list | tuple) else [text]
+        parts = as_parts(text)
         if parts not in ([], [""]):
             joined += [" ", *parts] if joined else parts
     return joined
+
+
+def as_parts(text: Text) -> list[Any]:
+    """Return a text as the list of its parts."""
+    return list(text) if isinstance(text, list | tuple) else [text]
 
 
 def _nearest_name(value: Any, names: list[str]) -> str | None:
@@ -372,7 +378,7 @@ def refuse_reordered(
         return
     raise ScoresError(
         argument=name,
-        rule=["must have its columns in the order of ", *sentences(of)],
+        rule=["must have its columns in the order of ", *as_parts(of)],
         got=f"{few(names)}, and there {few(like)}",
         remedy=["Select the columns of ", Argument(name), " in that order."],
     )

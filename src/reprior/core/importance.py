@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.exceptions import LabelsError, PriorError
+from reprior.exceptions import Argument, Element, LabelsError, PriorError
 
 __all__ = [
     "class_importance",
@@ -76,9 +76,11 @@ def classes_with_labels(support: NDArray[Any]) -> NDArray[np.bool_]:
     seen: NDArray[np.bool_] = support > 0
     if np.count_nonzero(seen) < 2:
         raise LabelsError(
-            f"`labels` must be of at least two of the classes that the target has: probabilities "
-            f"are fitted to what tells classes apart. Got {np.count_nonzero(seen)}. Pass labels of "
-            f"more classes."
+            argument="labels",
+            rule="must be of at least two of the classes that the target has: probabilities are "
+            "fitted to what tells classes apart",
+            got=str(np.count_nonzero(seen)),
+            remedy="Pass labels of more classes.",
         )
     return seen
 
@@ -96,8 +98,14 @@ def class_importance(
     wanted = (support > 0) & (target_prior > 0)
     if not wanted.any():
         raise LabelsError(
-            "`labels` must hold a class of positive `target_prior`, or there is nothing to fit. "
-            "Got none. Pass labels of the classes that the target has."
+            argument="labels",
+            rule=[
+                "must hold a class of positive ",
+                Argument("target_prior"),
+                ", or there is nothing to fit",
+            ],
+            got="none",
+            remedy="Pass labels of the classes that the target has.",
         )
     if label_prior is None:
         return importance_ratio(target_prior, support / support.sum())
@@ -106,9 +114,14 @@ def class_importance(
     if wrong.any():
         where = int(np.argmax(wrong))
         raise PriorError(
-            f"`label_prior` must be positive for every class that has labels. Got "
-            f"label_prior[{where}]={label_prior[where]:g} and labels of class {where}. Pass the "
-            f"mix that the tuning labels follow, or leave it out to take their frequencies."
+            argument="label_prior",
+            rule="must be positive for every class that has labels",
+            got=[
+                Element("label_prior", (where,), float(label_prior[where])),
+                f" and labels of class {where}",
+            ],
+            remedy="Pass the mix that the tuning labels follow, or leave it out to take their "
+            "frequencies.",
         )
     return np.where(wanted, ratio, 0.0)
 
@@ -118,5 +131,5 @@ def importance_ratio(
 ) -> NDArray[np.float64]:
     """Return P_t / P_l of every class; 0 for one that either lacks. P_l need not sum to 1."""
     both = (target_prior > 0) & (label_prior > 0)
-    with np.errstate(over="ignore"):  # the next who looks refuses what is infinite
+    with np.errstate(over="ignore"):  # class_importance refuses what is infinite
         return np.divide(target_prior, label_prior, out=np.zeros_like(target_prior), where=both)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.core.checks import check_bounds, check_finite_number, check_kind, column_names
 from reprior.core.importance import classes_with_labels
+from reprior.core.log_loss_sums import log_loss_moments
 from reprior.core.minimise import ROUNDING, Box, Quadratic, minimise_in_box
-from reprior.core.moments import tilted_moments
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.core.temperature import BOUNDS, best_temperature, warn_at_temperature
-from reprior.core.weighted_rows import Labelled
-from reprior.exceptions import PriorError, RepriorWarning
+from reprior.core.temperature import BOUNDS, best_temperature, temperature_at_bound
+from reprior.core.weighted_rows import WeightedRows
+from reprior.exceptions import Argument, Element, PriorError, RepriorWarning
 
 __all__ = [
     "JointLoss",
@@ -28,11 +28,11 @@ __all__ = [
     "checked_priors",
     "fit_log_loss",
     "minimise_jointly",
+    "no_strength",
+    "not_converged",
     "refuse_lone_class",
     "refuse_negative",
-    "sentence_at_strength",
-    "sentence_of_no_strength",
-    "sentence_of_unrest",
+    "strength_at_bound",
     "with_labels",
 ]
 
@@ -42,7 +42,7 @@ STRENGTHS = (0.0, 8.0)
 
 @dataclass(frozen=True)
 class LogLossFit:
-    """What :func:`fit_log_loss` found.
+    """The result of :func:`fit_log_loss`.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def fit_log_loss(
     bounds: tuple[float, float] = STRENGTHS,
     temperature_bounds: tuple[float, float] = BOUNDS,
 ) -> LogLossFit:
-    r"""Return the temperature and the strength that give the most honest probabilities.
+    r"""Return the temperature and the strength that give the best calibrated probabilities.
 
     .. math:: \min_{T, λ} \; \sum_i v_i \frac{P_t(y_i)}{P_l(y_i)}
         \Bigl( \log \sum_k e^{z_{ik}/T + λ w_k} - z_{i y_i}/T - λ w_{y_i} \Bigr), \qquad
@@ -175,10 +175,16 @@ def fit_log_loss(
     source, target, label_prior = checked_priors(
         source_prior, target_prior, label_prior, bounds, column_names(scores)
     )
-    data = Labelled.read(
-        scores, labels, sample_weight=sample_weight, kind=kind, class_axis=class_axis,
-        ignore_index=ignore_index, target_prior=target, label_prior=label_prior,
-    )  # fmt: skip
+    data = WeightedRows.read(
+        scores,
+        labels,
+        sample_weight=sample_weight,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        target_prior=target,
+        label_prior=label_prior,
+    )
     w, possible = slopes(source, target), target > 0
     data, w = data.of_classes(possible), w[possible]
     if decision_strength is not None:
@@ -186,11 +192,15 @@ def fit_log_loss(
         fit = best_at_strength(data, w, settled, temperature_bounds)
     else:
         fit = best_jointly(data, w, bounds, temperature_bounds)
-        _say_of_strength(fit, w, bounds, temperature_bounds)
+        _warn_of_strength(fit, w, bounds, temperature_bounds)
     if fit.temperature in temperature_bounds and fit.at_bound:
-        warn_at_temperature(fit.temperature, temperature_bounds, "temperature_bounds", stacklevel=3)
+        warn(
+            temperature_at_bound(
+                fit.temperature, temperature_bounds, of=Argument("temperature_bounds")
+            )
+        )
     if not fit.converged:
-        warnings.warn(sentence_of_unrest(fit.n_iterations), RepriorWarning, stacklevel=2)
+        warn(not_converged(fit.n_iterations))
     return fit
 
 
@@ -200,7 +210,7 @@ class JointLoss:
     Losses of parts add, number by number, if their weights sum to 1 together.
     """
 
-    def __init__(self, data: Labelled, slopes: NDArray[np.float64]) -> None:
+    def __init__(self, data: WeightedRows, slopes: NDArray[np.float64]) -> None:
         self.data, self.slopes = data, slopes
 
     @property
@@ -210,12 +220,12 @@ class JointLoss:
 
     def __call__(self, inverse: float, strength: float) -> Quadratic:
         """Return the loss with its first and second derivatives at δ = 1/T and λ."""
-        found = tilted_moments(self.data, inverse, strength * self.slopes, self.slopes)
-        return Quadratic(*found.tolist())
+        moments = log_loss_moments(self.data, inverse, strength * self.slopes, self.slopes)
+        return Quadratic(*moments.tolist())
 
 
 def best_jointly(
-    data: Labelled,
+    data: WeightedRows,
     slopes: NDArray[np.float64],
     bounds: tuple[float, float] = STRENGTHS,
     temperature_bounds: tuple[float, float] = BOUNDS,
@@ -225,21 +235,20 @@ def best_jointly(
     Where all slopes are equal, the best T and a ``decision_strength`` of 1. Classes without labels
     teach nothing, and are not there while it is fitted; ``log_loss`` is that of all classes.
     """
-    whole, every = data, slopes
-    data, slopes = with_labels(data, slopes)
-    if np.unique(slopes).size == 1:
-        found = best_at_strength(data, slopes, 1.0, temperature_bounds)
+    labelled, labelled_slopes = with_labels(data, slopes)
+    if np.unique(labelled_slopes).size == 1:
+        fit = best_at_strength(labelled, labelled_slopes, 1.0, temperature_bounds)
     else:
-        found = _by_newton(data, slopes, bounds, temperature_bounds)
-    if data is whole:
-        return found
-    value = JointLoss(whole, every)(1.0 / found.temperature, found.strength).value
-    return replace(found, log_loss=value)
+        fit = _by_newton(labelled, labelled_slopes, bounds, temperature_bounds)
+    if labelled is data:
+        return fit
+    value = JointLoss(data, slopes)(1.0 / fit.temperature, fit.strength).value
+    return replace(fit, log_loss=value)
 
 
 def with_labels(
-    data: Labelled, slopes: NDArray[np.float64]
-) -> tuple[Labelled, NDArray[np.float64]]:
+    data: WeightedRows, slopes: NDArray[np.float64]
+) -> tuple[WeightedRows, NDArray[np.float64]]:
     r"""Return data and slopes without the classes that have no labels.
 
     Nothing is known of :math:`P(x|k)` of these, and where they stand in the posterior is for
@@ -251,12 +260,13 @@ def with_labels(
 
 
 def _by_newton(
-    data: Labelled,
+    data: WeightedRows,
     slopes: NDArray[np.float64],
     bounds: tuple[float, float],
     temperature_bounds: tuple[float, float],
 ) -> LogLossFit:
-    start, sample = (1.0, 1.0), data.sample()
+    start = (1.0, 1.0)
+    sample = data.sample()
     if sample is not None:
         loss = JointLoss(sample, slopes)
         near = minimise_jointly(loss, bounds, temperature_bounds, noise=loss.noise)
@@ -279,35 +289,35 @@ def minimise_jointly(
     """
     cold, hot = temperature_bounds
     box = Box(np.array([1.0 / hot, bounds[0]]), np.array([1.0 / cold, bounds[1]]))
-    found = minimise_in_box(loss, box, start, noise=noise)
-    temperature = 1.0 / found.point[0]
-    if found.at_bound[0]:
+    minimum = minimise_in_box(loss, box, start, noise=noise)
+    temperature = 1.0 / minimum.point[0]
+    if minimum.at_bound[0]:
         temperature = cold if temperature < math.sqrt(cold * hot) else hot
     return LogLossFit(
         temperature=temperature,
-        strength=found.point[1],
-        log_loss=found.value,
-        converged=found.converged,
-        n_iterations=found.n_iterations,
-        at_bound=any(found.at_bound),
+        strength=minimum.point[1],
+        log_loss=minimum.value,
+        converged=minimum.converged,
+        n_iterations=minimum.n_iterations,
+        at_bound=any(minimum.at_bound),
     )
 
 
 def best_at_strength(
-    data: Labelled,
+    data: WeightedRows,
     slopes: NDArray[np.float64],
     decision_strength: float,
     temperature_bounds: tuple[float, float] = BOUNDS,
 ) -> LogLossFit:
     """Return the best T of softmax((z + decision_strength·w) / T)."""
-    found = best_temperature(data.shifted(decision_strength * slopes), temperature_bounds)
+    fit = best_temperature(data.shifted(decision_strength * slopes), temperature_bounds)
     return LogLossFit(
-        temperature=found.temperature,
-        strength=decision_strength / found.temperature,
-        log_loss=found.log_loss,
-        converged=found.converged,
-        n_iterations=found.n_iterations,
-        at_bound=found.at_bound,
+        temperature=fit.temperature,
+        strength=decision_strength / fit.temperature,
+        log_loss=fit.log_loss,
+        converged=fit.converged,
+        n_iterations=fit.n_iterations,
+        at_bound=fit.at_bound,
     )
 
 
@@ -328,45 +338,52 @@ def checked_priors(
     refuse_negative(target, bounds)
     if label_prior is None:
         return source, target, None
-    own = as_prior(
+    given = as_prior(
         label_prior, name="label_prior", n_classes=source.size, allow_zero=True, classes=classes
     )
-    return source, target, own
+    return source, target, given
 
 
 def refuse_lone_class(target: NDArray[np.float64]) -> None:
     """Refuse a target prior that leaves fewer than two classes."""
     if np.count_nonzero(target) < 2:
         raise PriorError(
-            f"`target_prior` must be positive for at least two classes, or there is nothing to "
-            f"fit. Got {np.count_nonzero(target)}. Pass the mix that the model is used on."
+            argument="target_prior",
+            rule="must be positive for at least two classes, or there is nothing to fit",
+            got=str(np.count_nonzero(target)),
+            remedy="Pass the mix that the model is used on.",
         )
 
 
-def sentence_of_unrest(n_passes: int) -> str:
-    """What is to be said of a fit by log-loss that ended before it was at the minimum."""
-    return (
+def not_converged(n_passes: int) -> RepriorWarning:
+    """Return the warning of a fit by log-loss that ended before the minimum."""
+    return RepriorWarning(
         f"the fit by log-loss did not come to rest in {n_passes} passes over the scores: what it "
-        f"found is where it was then, not the minimum. Pass more validation data, and scores of "
-        f"float64 that are not thousands large."
+        f"found is where it was then, not the minimum.",
+        remedy="Pass more validation data, and scores of float64 that are not thousands large.",
     )
 
 
-def sentence_of_no_strength() -> str:
-    """What is to be said where no strength changes anything."""
-    return (
+def no_strength() -> RepriorWarning:
+    """Return the warning where no strength changes anything."""
+    return RepriorWarning(
         "The target prior is the source prior, as far as the classes in play go: the strength "
         "says nothing, and the temperature alone is fitted."
     )
 
 
-def sentence_at_strength(strength: float) -> str:
-    """What is to be said of a strength at a bound of those that were allowed."""
-    return (
-        f"the log-loss still falls at the bound strength={strength:g} of softmax(z/T + "
-        f"strength·w). The model does not lean towards the classes that `source_prior` names "
-        f"frequent as it says: pass the mix that the model saw, class weights and sampling "
-        f"included, or wider `bounds`."
+def strength_at_bound(strength: float) -> RepriorWarning:
+    """Return the warning of a strength at one of its bounds."""
+    return RepriorWarning(
+        [
+            f"the log-loss still falls at the bound strength={strength:g} of softmax(z/T + "
+            f"strength·w). The model does not lean towards the classes that ",
+            Argument("source_prior"),
+            " names frequent as it says: pass the mix that the model saw, class weights and "
+            "sampling included, or wider ",
+            Argument("bounds"),
+            ".",
+        ]
     )
 
 
@@ -375,26 +392,27 @@ def refuse_negative(target: NDArray[np.float64], bounds: tuple[float, float]) ->
     if bounds[0] < 0.0 and (target == 0).any():
         where = int(np.argmax(target == 0))
         raise PriorError(
-            f"`target_prior` must be positive for every class where the strength may be negative. "
-            f"Got target_prior[{where}]=0 and bounds from {bounds[0]:g}, which would divide by 0. "
-            f"Give the class a small prior, or pass bounds from 0 on."
+            argument="target_prior",
+            rule="must be positive for every class where the strength may be negative",
+            got=[
+                Element("target_prior", (where,), 0),
+                f" and bounds from {bounds[0]:g}, which would divide by 0",
+            ],
+            remedy="Give the class a small prior, or pass bounds from 0 on.",
         )
 
 
-def _say_of_strength(
+def _warn_of_strength(
     fit: LogLossFit,
     slopes: NDArray[np.float64],
     bounds: tuple[float, float],
     temperature_bounds: tuple[float, float],
 ) -> None:
-    """Warn, on the line of the user's call, of a strength that says nothing or is at a bound.
+    """Warn of a strength that says nothing or is at a bound.
 
     A temperature at its bound has a warning of its own, and decides where the strength ends.
     """
     if np.unique(slopes).size == 1:
-        sentence = sentence_of_no_strength()
+        warn(no_strength())
     elif fit.at_bound and fit.strength in bounds and fit.temperature not in temperature_bounds:
-        sentence = sentence_at_strength(fit.strength)
-    else:
-        return
-    warnings.warn(sentence, RepriorWarning, stacklevel=3)
+        warn(strength_at_bound(fit.strength))

@@ -1,16 +1,22 @@
-"""Newton's method for a smooth convex function of two numbers, each between bounds."""
+"""Minimise smooth convex functions: Newton's method in a box, and L-BFGS.
+
+:func:`minimise_in_box` is for two numbers with bounds and second derivatives,
+:func:`minimise_smooth` for many numbers with a gradient and a preconditioner. Both count
+evaluations, each of which is a pass over all scores, and stop where float64 can tell no more.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Box", "BoxMinimum", "Quadratic", "minimise_in_box"]
+__all__ = ["Box", "BoxMinimum", "Minimum", "Quadratic", "minimise_in_box", "minimise_smooth"]
 
 STEP_TOLERANCE = 1e-6
 """The end is a step this small, relative to the point: the next error is of its square."""
@@ -34,6 +40,15 @@ ROUNDING = 8 * np.finfo(np.float64).eps
 LOST = 1000.0
 """A point from which no step descends is the minimum if what the model still promises is not
 more than so many roundings of the value."""
+
+
+Vector: TypeAlias = NDArray[np.float64]
+
+MEMORY = 12
+"""Steps that the curvature is learnt from."""
+
+MAX_LBFGS_PASSES = 300
+"""Evaluations: far more than a dozen, which a good preconditioner makes do."""
 
 
 class Quadratic(NamedTuple):
@@ -120,31 +135,36 @@ def minimise_in_box(
     function falls as it should. While steps go on in one direction and do not get shorter, as
     where the minimum is at infinity, they are stretched.
     """
-    at = box.inside(np.array(start))
-    here = function(*at.tolist())
-    n, last, before, stretch = 1, math.inf, np.zeros(2), 1.0
+    point = box.inside(np.array(start))
+    model = function(*point.tolist())
+    n = 1
+    last_size = math.inf
+    last_step = np.zeros(2)
+    stretch = 1.0
     while n < MAX_PASSES:
-        if here.value == 0.0:  # nothing left to lower: as far as the dtype can tell
-            return _vanished(function, at, box, n)
-        step = _model_minimum(here, at, box.around(at))
-        relative = step / np.array([at[0], max(1.0, abs(at[1]))])
+        if model.value == 0.0:  # nothing left to lower: as far as the dtype can tell
+            return _vanished(function, point, box, n)
+        step = _model_minimum(model, point, box.around(point))
+        relative = step / np.array([point[0], max(1.0, abs(point[1]))])
         size = float(np.abs(relative).max())
         # Newton's steps go with the square of the one before: so long will the next one be.
-        coming = size * (size / last) ** 2 if last <= SHORT_STEP else math.inf
+        coming = size * (size / last_size) ** 2 if last_size <= SHORT_STEP else math.inf
         if size <= STEP_TOLERANCE or coming <= ERROR_TOLERANCE:
-            return _ended(here, at, step, box, n)
-        crawls = size > 0.5 * last and relative @ before > 0.0
-        stretch, last, before = 2.0 * stretch if crawls else 1.0, size, relative
-        found = _descended(function, box, (at, here), step, stretch, noise)
-        n += found.n_passes
-        if found.point is None:
-            least = -here.change(step) <= LOST * noise * max(1.0, abs(here.value))
-            return BoxMinimum(_pair(at), here.value, bool(least), n, _held(at, here.slope, box))
-        at, here, stretch = found.point, found.quadratic, found.stretch
-    return BoxMinimum(_pair(at), here.value, False, n, _held(at, here.slope, box))
-
-
-_AWAY = (False, False)
+            return _ended(model, point, step, box, n)
+        crawls = size > 0.5 * last_size and relative @ last_step > 0.0
+        stretch = 2.0 * stretch if crawls else 1.0
+        last_size = size
+        last_step = relative
+        descent = _descended(function, box, (point, model), step, stretch, noise)
+        n += descent.n_passes
+        if descent.point is None:
+            least = -model.change(step) <= LOST * noise * max(1.0, abs(model.value))
+            bounds = _at_bounds(point, model.slope, box)
+            return BoxMinimum(_pair(point), model.value, bool(least), n, bounds)
+        point = descent.point
+        model = descent.quadratic
+        stretch = descent.stretch
+    return BoxMinimum(_pair(point), model.value, False, n, _at_bounds(point, model.slope, box))
 
 
 class _Descent(NamedTuple):
@@ -165,48 +185,55 @@ def _descended(
     noise: float,
 ) -> _Descent:
     """Go along ``step``, ``stretch`` times as far at first and half as far whenever it rises."""
-    at, here = now
-    known, n = noise * max(1.0, abs(here.value)), 0
-    while n == 0 or stretch >= 1.0 or -here.change(stretch * step) > known:
-        point = box.inside(at + stretch * step)
-        there, n = function(*point.tolist()), n + 1
-        wanted = DESCENT * float(here.slope @ (point - at))
-        if wanted < 0.0 and there.value <= here.value + wanted + known:
-            return _Descent(point, there, stretch, n)
+    start, model = now
+    resolution = noise * max(1.0, abs(model.value))
+    n = 0
+    while n == 0 or stretch >= 1.0 or -model.change(stretch * step) > resolution:
+        point = box.inside(start + stretch * step)
+        trial = function(*point.tolist())
+        n += 1
+        wanted = DESCENT * float(model.slope @ (point - start))
+        if wanted < 0.0 and trial.value <= model.value + wanted + resolution:
+            return _Descent(point, trial, stretch, n)
         stretch *= 0.5
-    return _Descent(None, here, 1.0, n)  # no step brings more than the value is known to
+    return _Descent(None, model, 1.0, n)  # no step lowers the value by more than its rounding
 
 
 def _ended(
-    here: Quadratic, at: NDArray[np.float64], step: NDArray[np.float64], box: Box, n: int
+    model: Quadratic, start: NDArray[np.float64], step: NDArray[np.float64], box: Box, n: int
 ) -> BoxMinimum:
-    """Take the last step without a further look."""
-    point = box.inside(at + step)
-    held = _held(point, here.slope + here.curvature @ step, box)
-    value = max(here.value + here.change(step), 0.0)
-    return BoxMinimum(_pair(point), value, True, n, held)
+    """Take the last step without another evaluation."""
+    point = box.inside(start + step)
+    at_bounds = _at_bounds(point, model.slope + model.curvature @ step, box)
+    value = max(model.value + model.change(step), 0.0)
+    return BoxMinimum(_pair(point), value, True, n, at_bounds)
 
 
-def _held(point: NDArray[np.float64], slope: NDArray[np.float64], box: Box) -> tuple[bool, bool]:
+def _at_bounds(
+    point: NDArray[np.float64], slope: NDArray[np.float64], box: Box
+) -> tuple[bool, bool]:
     """Whether x, and y, is at a bound beyond which a function of this slope still falls."""
     held = ((point == box.low) & (slope > 0.0)) | ((point == box.high) & (slope < 0.0))
     return bool(held[0]), bool(held[1])
 
 
-def _model_minimum(here: Quadratic, at: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
+def _model_minimum(model: Quadratic, point: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
     """Return the step to the minimum of the quadratic model in the box.
 
     It is Newton's if that stays inside; else it lies on an edge, of which each has one minimum.
     The coordinate axes are looked at too: where the model is flat across them, the best is there.
     """
-    low, high = box.low - at, box.high - at
-    slope, curvature = here.slope, here.curvature
+    low = box.low - point
+    high = box.high - point
+    slope = model.slope
+    curvature = model.curvature
     determinant = curvature[0, 0] * curvature[1, 1] - curvature[0, 1] ** 2
     if determinant > ROUNDING * curvature[0, 0] * curvature[1, 1]:
         newton = -np.linalg.solve(curvature, slope).astype(np.float64)
         if ((low <= newton) & (newton <= high)).all():
             return newton
-    best, least = np.zeros(2), 0.0
+    best = np.zeros(2)
+    least = 0.0
     for i, j in ((0, 1), (1, 0)):
         for fixed in (0.0, low[i], high[i]):
             along = slope[j] + curvature[i, j] * fixed
@@ -214,21 +241,104 @@ def _model_minimum(here: Quadratic, at: NDArray[np.float64], box: Box) -> NDArra
             free = -along / curvature[j, j] if curvature[j, j] > 0.0 else downhill
             step = np.empty(2)
             step[i], step[j] = fixed, min(max(free, low[j]), high[j])
-            change = here.change(step)
+            change = model.change(step)
             if change < least:
                 best, least = step, change
     return best
 
 
 def _vanished(
-    function: Callable[[float, float], Quadratic], at: NDArray[np.float64], box: Box, n: int
+    function: Callable[[float, float], Quadratic], point: NDArray[np.float64], box: Box, n: int
 ) -> BoxMinimum:
     """Go to the upper bound of x if the function is 0 there too, as it is along a ray to it."""
-    far = (float(box.high[0]), float(at[1]))
+    far = (float(box.high[0]), float(point[1]))
     if function(*far).value == 0.0:
         return BoxMinimum(far, 0.0, True, n + 1, (True, False))
-    return BoxMinimum(_pair(at), 0.0, True, n + 1, _AWAY)
+    return BoxMinimum(_pair(point), 0.0, True, n + 1, (False, False))
 
 
 def _pair(point: NDArray[np.float64]) -> tuple[float, float]:
     return float(point[0]), float(point[1])
+
+
+class Minimum(NamedTuple):
+    """Where the function is smallest."""
+
+    point: Vector
+    value: float
+    converged: bool
+    n_iterations: int
+    """Evaluations."""
+
+
+def minimise_smooth(
+    function: Callable[[Vector], tuple[float, Vector]],
+    start: Vector,
+    solve: Callable[[Vector], Vector],
+    *,
+    tolerance: float,
+    noise: float,
+) -> Minimum:
+    r"""Return the minimum of a smooth convex function, given with its gradient.
+
+    A step is :math:`-H^{-1} g` for the gradient g and an estimate H of the curvature: that of the
+    preconditioner, put right along the last steps by what the gradient did there. It is halved
+    until the function falls.
+
+    Parameters
+    ----------
+    function : callable
+        The value and the gradient at a point.
+    start : array of shape (m,)
+        Where to begin.
+    solve : callable
+        :math:`H_0^{-1} g` of a gradient, for the preconditioner H_0: an estimate of the second
+        derivatives.
+    tolerance : float
+        The end is where :math:`g^T H^{-1} g`, twice what there is to gain, is below this.
+    noise : float
+        How exactly the values of the function are known, relative to their size or 1.
+
+    References
+    ----------
+    .. [1] Nocedal, Wright. "Numerical Optimization", 2006: Algorithm 7.4.
+    """
+    point, n = start, 1
+    value, gradient = function(point)
+    steps: deque[tuple[Vector, Vector]] = deque(maxlen=MEMORY)
+    while True:
+        direction = -_inverse_product(steps, solve, gradient)
+        gain = -float(gradient @ direction)
+        if gain <= tolerance or n >= MAX_LBFGS_PASSES:
+            return Minimum(point, value, gain <= tolerance, n)
+        share = 1.0
+        resolution = noise * max(1.0, abs(value))
+        while True:
+            trial = point + share * direction
+            trial_value, trial_gradient = function(trial)
+            n += 1
+            if trial_value <= value - DESCENT * share * gain + resolution:
+                break
+            share *= 0.5
+            if share * gain <= resolution or n >= MAX_LBFGS_PASSES:
+                # No step lowers the value by more than its rounding.
+                return Minimum(point, value, share * gain <= resolution, n)
+        change = trial_gradient - gradient
+        if float(change @ (trial - point)) > 0.0:
+            steps.append((trial - point, change))
+        point, value, gradient = trial, trial_value, trial_gradient
+
+
+def _inverse_product(
+    steps: deque[tuple[Vector, Vector]], solve: Callable[[Vector], Vector], gradient: Vector
+) -> Vector:
+    """Return the product of the estimated inverse curvature with a gradient (two loops)."""
+    rest = gradient.copy()
+    shares = []
+    for step, change in reversed(steps):
+        shares.append(float(step @ rest) / float(step @ change))
+        rest -= shares[-1] * change
+    product = solve(rest)
+    for (step, change), share in zip(steps, reversed(shares), strict=True):
+        product = product + step * (share - float(change @ product) / float(step @ change))
+    return product

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.affine_map import Tilt, tilt_scores
+from reprior.core.affine_map import AffineMap, map_posterior
 from reprior.core.arrays import Array, is_traced, to_numpy
 from reprior.core.checks import (
     check_finite_number,
@@ -91,8 +91,8 @@ def rebalance(
     >>> rebalance(np.array([[2.0, 1.0, 0.0]]), [0.5, 0.3, 0.2], strength=0).round(3)
     array([[0.665, 0.245, 0.09 ]])
     """
-    tilt = _checked(scores, source_prior, target_prior, strength, temperature, kind)
-    return tilt_scores(scores, tilt, kind=kind, class_axis=class_axis, log=False)
+    affine = _checked(scores, source_prior, target_prior, strength, temperature, kind)
+    return map_posterior(scores, affine, kind=kind, class_axis=class_axis, log=False)
 
 
 def log_rebalance(
@@ -123,8 +123,8 @@ def log_rebalance(
     >>> log_rebalance(np.array([[0.0, 0.0]]), [0.8, 0.2]).round(3)
     array([[-1.609, -0.223]])
     """
-    tilt = _checked(scores, source_prior, target_prior, strength, temperature, kind)
-    return tilt_scores(scores, tilt, kind=kind, class_axis=class_axis, log=True)
+    affine = _checked(scores, source_prior, target_prior, strength, temperature, kind)
+    return map_posterior(scores, affine, kind=kind, class_axis=class_axis, log=True)
 
 
 def odds_ratio(odds: Any, source_ratio: Any, target_ratio: Any = 1.0, *, strength: float) -> Any:
@@ -194,14 +194,14 @@ def _checked(
     strength: float,
     temperature: float,
     kind: str,
-) -> Tilt:
+) -> AffineMap:
     """Check everything but the scores, and return what is done to them."""
     check_kind(kind)
     names = column_names(scores)
     source = as_prior(source_prior, name="source_prior", classes=names)
     target = as_target_prior(target_prior, n_classes=source.size, classes=names)
     shift = prior_shift(source, target, check_finite_number("strength", strength))
-    return Tilt(shift, check_finite_number("temperature", temperature, positive=True))
+    return AffineMap(shift, check_finite_number("temperature", temperature, positive=True))
 
 
 def prior_shift(

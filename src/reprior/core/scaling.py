@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.core.checks import (
     check_bounds,
     check_choice,
@@ -16,7 +17,6 @@ from reprior.core.checks import (
     check_kind,
     column_names,
 )
-from reprior.core.lbfgs import Minimum, minimise_smooth
 from reprior.core.log_loss import (
     STRENGTHS,
     LogLossFit,
@@ -24,14 +24,19 @@ from reprior.core.log_loss import (
     checked_priors,
     with_labels,
 )
-from reprior.core.log_loss_sums import posterior_sums
+from reprior.core.log_loss_sums import (
+    log_loss_moments,
+    posterior_curvature,
+    posterior_sums,
+    posterior_variances,
+)
+from reprior.core.minimise import Minimum, minimise_smooth
 from reprior.core.prior import slopes
-from reprior.core.scaling_loss import ScalingLoss
 from reprior.core.temperature import BOUNDS
-from reprior.core.weighted_rows import Labelled
-from reprior.exceptions import OptionError, PriorError, RepriorWarning
+from reprior.core.weighted_rows import WeightedRows
+from reprior.exceptions import Argument, OptionError, PriorError, RepriorWarning, Setting
 
-__all__ = ["SCALINGS", "ScalingFit", "fit_scaling"]
+__all__ = ["SCALINGS", "ScalingFit", "ScalingLoss", "Solve", "fit_scaling"]
 
 Centre: TypeAlias = tuple[float, NDArray[np.float64]]
 """A scale for all classes, and a bias for each."""
@@ -57,16 +62,28 @@ FAR = 20.0
 """A bias this far from its centre is on its way to infinity: a factor of 5e8 in the odds."""
 
 
+Vector: TypeAlias = NDArray[np.float64]
+
+Solve: TypeAlias = Callable[[Vector], Vector]
+
+MOST_INVERTED = 512
+"""Up to so many numbers the whole matrix of second derivatives is inverted. Beyond, its making
+and inverting takes longer than the passes that it saves."""
+
+RIDGE = 1e-9
+"""What is added to the curvature of the preconditioner, relative to its mean: enough to solve by
+where a class has none."""
+
+
 @dataclass(frozen=True, eq=False)
 class ScalingFit:
-    """What :func:`fit_scaling` found.
+    """The result of :func:`fit_scaling`.
 
     Attributes
     ----------
     scale, bias : ndarray of shape (K,)
-        a and b of softmax(a·z + b); see :func:`reprior.core.affine.affine_posterior`. The scales
-        are equal under "bcts". The bias of a class of target prior 0 is −inf; its scale says
-        nothing.
+        a and b of softmax(a·z + b); see :func:`reprior.affine_posterior`. The scales are equal
+        under "bcts". The bias of a class of target prior 0 is −inf; its scale says nothing.
     log_loss : float
         The weighted mean log-loss in nats on the labels it was fitted on, without the penalty.
         It is that of all classes, also of those without labels.
@@ -101,7 +118,7 @@ def fit_scaling(
     class_axis: int = -1,
     ignore_index: int | None = None,
 ) -> ScalingFit:
-    r"""Return a scale and a bias per class that give honest probabilities softmax(a·z + b).
+    r"""Return a scale and a bias per class that give calibrated probabilities softmax(a·z + b).
 
     .. math:: \min_{a, b} \; \sum_i v_i \Bigl( \log \sum_k e^{a_k z_{ik} + b_k}
         - a_{y_i} z_{i y_i} - b_{y_i} \Bigr)
@@ -170,29 +187,37 @@ def fit_scaling(
     source, target, label_prior = _priors(
         source_prior, target_prior, label_prior, bounds, column_names(scores)
     )
-    data = Labelled.read(
-        scores, labels, sample_weight=sample_weight, kind=kind, class_axis=class_axis,
-        ignore_index=ignore_index, target_prior=target, label_prior=label_prior,
-    )  # fmt: skip
-    possible, w = np.ones(data.n_classes, np.bool_), np.zeros(data.n_classes)
+    data = WeightedRows.read(
+        scores,
+        labels,
+        sample_weight=sample_weight,
+        kind=kind,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+        target_prior=target,
+        label_prior=label_prior,
+    )
+    possible = np.ones(data.n_classes, np.bool_)
+    w = np.zeros(data.n_classes)
     if source is not None and target is not None:
         possible, w = target > 0, slopes(source, target)
     data, w = data.of_classes(possible), w[possible]
     _refuse_absent(data, possible, alpha)
     joint = best_jointly(data, w, bounds)
     centre = _centre(joint, w)
-    found, loss = _fit(data, centre, alpha, per_class=scaling == "vector")
-    _say_of_rest(found, joint, scaling, alpha)
-    a, b = _of_all_classes(loss, found, centre, data)
-    value = found.value - loss.penalised(found.point)
+    minimum, loss = _fit(data, centre, alpha, per_class=scaling == "vector")
+    _warn_unless_converged(minimum, joint, scaling, alpha)
+    a, b = _of_all_classes(loss, minimum, centre, data)
+    value = minimum.value - loss.penalised(minimum.point)
     if loss.data is not data:
         value = posterior_sums(data, a, b)[0]
-    scale, bias = np.full(possible.size, centre[0]), np.full(possible.size, -np.inf)
+    scale = np.full(possible.size, centre[0])
+    bias = np.full(possible.size, -np.inf)
     scale[possible], bias[possible] = a, b
     if scaling == "bcts":
         scale[:] = a[0]
     return ScalingFit(
-        scale, bias, value, found.converged, joint.n_iterations + found.n_iterations, joint
+        scale, bias, value, minimum.converged, joint.n_iterations + minimum.n_iterations, joint
     )
 
 
@@ -205,10 +230,10 @@ def _centre(joint: LogLossFit, slopes: NDArray[np.float64]) -> Centre:
 
 
 def _of_all_classes(
-    loss: ScalingLoss, found: Minimum, centre: Centre, data: Labelled
+    loss: ScalingLoss, minimum: Minimum, centre: Centre, data: WeightedRows
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return scales and biases with those of the classes that have no labels."""
-    a, b = loss.unpacked(found.point)
+    a, b = loss.unpacked(minimum.point)
     seen = np.bincount(data.labels, minlength=data.n_classes) > 0
     scale = np.full(seen.size, centre[0] if loss.per_class else a[0])
     bias = centre[1].copy()
@@ -217,7 +242,7 @@ def _of_all_classes(
 
 
 def _fit(
-    data: Labelled, middle: Centre, alpha: float, *, per_class: bool
+    data: WeightedRows, middle: Centre, alpha: float, *, per_class: bool
 ) -> tuple[Minimum, ScalingLoss]:
     """Return the deviations from the centre that are best, and the loss that they are best by.
 
@@ -238,23 +263,28 @@ def _fit(
         near = minimise_smooth(partly, point, solve, tolerance=tolerance, noise=whole.noise)
         point, passes = near.point, passes + (near.n_iterations if share == 1 else 0)
     solve = whole.preconditioner(point, few)
-    found = minimise_smooth(whole, point, solve, tolerance=TOLERANCE, noise=whole.noise)
-    point = whole.centred(found.point)
-    value = found.value - whole.penalised(found.point) + whole.penalised(point)
-    return Minimum(point, value, found.converged, passes + found.n_iterations), whole
+    minimum = minimise_smooth(whole, point, solve, tolerance=TOLERANCE, noise=whole.noise)
+    point = whole.centred(minimum.point)
+    value = minimum.value - whole.penalised(minimum.point) + whole.penalised(point)
+    return Minimum(point, value, minimum.converged, passes + minimum.n_iterations), whole
 
 
-def _say_of_rest(found: Minimum, joint: LogLossFit, scaling: str, alpha: float) -> None:
-    """Warn, on the line of the user's call, of a fit that runs to infinity."""
+def _warn_unless_converged(minimum: Minimum, joint: LogLossFit, scaling: str, alpha: float) -> None:
+    """Warn of a fit that runs to infinity."""
     separable = joint.at_bound and joint.temperature == BOUNDS[0]
     held = alpha > 0.0 or not separable
-    if found.converged and joint.converged and held and np.abs(found.point).max() <= FAR:
+    if minimum.converged and joint.converged and held and np.abs(minimum.point).max() <= FAR:
         return
-    warnings.warn(
-        f"the {scaling!r} scaling did not come to rest, as where some classes are told apart "
-        f"without a mistake. Pass more validation data, or a larger `penalty` (it was {alpha:g}).",
-        RepriorWarning,
-        stacklevel=3,
+    warn(
+        RepriorWarning(
+            f"the {scaling!r} scaling did not come to rest, as where some classes are told apart "
+            f"without a mistake.",
+            remedy=[
+                "Pass more validation data, or a larger ",
+                Argument("penalty"),
+                f" (it was {alpha:g}).",
+            ],
+        )
     )
 
 
@@ -270,19 +300,124 @@ def _priors(
         return checked_priors(source_prior, target_prior, label_prior, bounds, classes)
     if label_prior is not None or not isinstance(target_prior, str):
         raise PriorError(
-            "`source_prior` must be given where `target_prior` or `label_prior` is. Got None. "
-            "Pass what the model was trained on, or leave all three out."
+            argument="source_prior",
+            rule=[
+                "must be given where ",
+                Argument("target_prior"),
+                " or ",
+                Argument("label_prior"),
+                " is",
+            ],
+            got="None",
+            remedy="Pass what the model was trained on, or leave all three out.",
         )
     return None, None, None
 
 
-def _refuse_absent(data: Labelled, possible: NDArray[np.bool_], alpha: float) -> None:
+def _refuse_absent(data: WeightedRows, possible: NDArray[np.bool_], alpha: float) -> None:
     """Refuse a class without labels where nothing holds its bias."""
     support = np.bincount(data.labels, minlength=data.n_classes)
     if alpha > 0.0 or support.all():
         return
     where = int(np.flatnonzero(possible)[np.argmin(support > 0)])
     raise OptionError(
-        f"`penalty` must be above 0 where a class has no labels, whose bias is held by it alone. "
-        f"Got penalty=0 and no label of class {where}. Pass penalty=1."
+        argument="penalty",
+        rule="must be above 0 where a class has no labels, whose bias is held by it alone",
+        got=[Setting("penalty", 0), f" and no label of class {where}"],
+        remedy=["Pass ", Setting("penalty", 1), "."],
     )
+
+
+class ScalingLoss:
+    """The penalised log-loss of softmax(a·z + b) as a function of the deviations from a centre.
+
+    The first numbers of a point are the scales' relative deviations, a = a₀·(1 + s), one for every
+    class or one for all; the others are the biases', b = b₀ + r. Half their sum of squares, times
+    ``penalty``, is added to the weighted mean of the log-loss.
+    """
+
+    def __init__(
+        self,
+        data: WeightedRows,
+        centre: tuple[float, Vector],
+        *,
+        penalty: float,
+        per_class: bool,
+    ) -> None:
+        self.data, self.centre = data, centre
+        self.penalty, self.per_class = penalty, per_class
+        self.n_scales = data.n_classes if per_class else 1
+
+    @property
+    def size(self) -> int:
+        """How many numbers a point has."""
+        return self.n_scales + self.data.n_classes
+
+    @property
+    def noise(self) -> float:
+        """How exactly its values are known, relative to their size or 1."""
+        return self.data.noise
+
+    def unpacked(self, point: Vector) -> tuple[Vector, Vector]:
+        """Return the scale and the bias of every class."""
+        scale = self.centre[0] * (1.0 + point[: self.n_scales])
+        bias = self.centre[1] + point[self.n_scales :]
+        return np.broadcast_to(scale, bias.shape), bias
+
+    def __call__(self, point: Vector) -> tuple[float, Vector]:
+        """Return the penalised loss and its gradient."""
+        value, by_scale, by_bias = posterior_sums(self.data, *self.unpacked(point))
+        scales = by_scale if self.per_class else by_scale.sum(keepdims=True)
+        gradient = np.concatenate([self.centre[0] * scales, by_bias])
+        return value + self.penalised(point), gradient + self.penalty * point
+
+    def penalised(self, point: Vector) -> float:
+        """What the penalty adds to the loss."""
+        return 0.5 * self.penalty * float(point @ point)
+
+    def centred(self, point: Vector) -> Vector:
+        """Return the point with the least penalty of all that have the same log-loss.
+
+        A number added to all biases changes no posterior.
+        """
+        biases = point[self.n_scales :]
+        return np.concatenate([point[: self.n_scales], biases - biases.mean()])
+
+    def preconditioner(self, point: Vector, sample: WeightedRows) -> Solve:
+        """Return the product with the inverse of the second derivatives at a point, or nearly.
+
+        They are those of a ``sample`` of the data, and where they are too many to invert, only
+        those by a class's own scale and bias.
+        """
+        scale, bias = self.unpacked(point)
+        if self.size > MOST_INVERTED:
+            return self._by_class(scale, bias, sample)
+        curvature = posterior_curvature(sample, scale, bias, per_class=self.per_class)
+        curvature[: self.n_scales] *= self.centre[0]
+        curvature[:, : self.n_scales] *= self.centre[0]
+        diagonal = np.einsum("ii->i", curvature)
+        mean = float(diagonal.mean())
+        diagonal += self.penalty + RIDGE * mean
+        # A number added to all biases changes nothing: some curvature in that direction lets the
+        # equations be solved, and as no gradient goes there, no step does.
+        curvature[self.n_scales :, self.n_scales :] += mean / self.data.n_classes
+        inverse = np.linalg.inv(curvature)
+        return lambda gradient: inverse @ gradient
+
+    def _by_class(self, scale: Vector, bias: Vector, sample: WeightedRows) -> Solve:
+        zz, z, one = posterior_variances(sample, scale, bias)
+        ridge = self.penalty + RIDGE * float(one.mean())
+        biases = one + ridge
+        if not self.per_class:
+            common = log_loss_moments(sample, float(scale[0]), bias, np.zeros_like(bias))[3]
+            diagonal = np.concatenate([[self.centre[0] ** 2 * common + ridge], biases])
+            return lambda gradient: gradient / diagonal
+        scales, mixed = self.centre[0] ** 2 * zz + ridge, self.centre[0] * z
+        determinant = scales * biases - mixed**2
+
+        def solve(gradient: Vector) -> Vector:
+            a, b = np.split(gradient, 2)
+            both = [biases * a - mixed * b, scales * b - mixed * a]
+            return np.concatenate([x / determinant for x in both])
+
+        return solve

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core import kernels
-from reprior.core.affine_map import Tilt, tilt_decisions, tilt_scores
+from reprior.core.affine_map import AffineMap, kernel_decisions, map_decisions, map_posterior
 from reprior.core.arrays import Array
-from reprior.core.posterior_rows import decide_rows
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.rebalance import prior_shift
 
@@ -44,8 +43,8 @@ class ScoreMap:
 
     Examples
     --------
-    >>> found = ScoreMap(0.5, temperature=2.0)
-    >>> found.affine([0.8, 0.2], [0.5, 0.5])
+    >>> score_map = ScoreMap(0.5, temperature=2.0)
+    >>> score_map.affine([0.8, 0.2], [0.5, 0.5])
     (0.5, array([-0.118,  0.229]))
     """
 
@@ -93,8 +92,8 @@ class ScoreMap:
 
         The priors were checked before.
         """
-        tilt = self._tilt(source_prior, target_prior, tempered=True)
-        return tilt_scores(scores, tilt, kind=kind, class_axis=class_axis, log=log)
+        affine = self._affine_map(source_prior, target_prior, tempered=True)
+        return map_posterior(scores, affine, kind=kind, class_axis=class_axis, log=log)
 
     def decide(
         self, scores: Any, source_prior: Any, target_prior: Any, *, kind: str, class_axis: int
@@ -103,22 +102,22 @@ class ScoreMap:
 
         The temperature, which changes no decision, has no part in it.
         """
-        tilt = self._tilt(source_prior, target_prior, tempered=False)
-        return tilt_decisions(scores, tilt, kind=kind, class_axis=class_axis)
+        affine = self._affine_map(source_prior, target_prior, tempered=False)
+        return map_decisions(scores, affine, kind=kind, class_axis=class_axis)
 
-    def _tilt(self, source_prior: Any, target_prior: Any, *, tempered: bool) -> Tilt:
+    def _affine_map(self, source_prior: Any, target_prior: Any, *, tempered: bool) -> AffineMap:
         """Return what is done to log-scores, with or without the temperature."""
         temperature = float(self.temperature) if tempered else 1.0
         if not self.plain:
             scales = np.ones(1) if self.scales is None else self.scales
             bias = self.shifts(source_prior, target_prior) / temperature
-            return Tilt(bias, scales=np.broadcast_to(scales / temperature, bias.shape))
+            return AffineMap(bias, scales=np.broadcast_to(scales / temperature, bias.shape))
         source, target = (np.asarray(p, np.float64) for p in (source_prior, target_prior))
         # Decisions are those of the strength at any temperature.
         strength = float(self.strength) / temperature
         if source.size > MOST_CLASSES:
-            return _plain_tilt(strength, temperature, source, target)
-        return _known_tilt(strength, temperature, source.tobytes(), target.tobytes())
+            return _plain_map(strength, temperature, source, target)
+        return _cached_plain_map(strength, temperature, source.tobytes(), target.tobytes())
 
     def decisions(self, rows: NDArray[Any], source_prior: Any, target_prior: Any) -> NDArray[Any]:
         """Return the class of the largest a·z + b of log-scores (n, K), lowest among equals."""
@@ -126,14 +125,14 @@ class ScoreMap:
         view = kernels.host_view(rows)
         if view is not None:
             scale = np.ones(shift.size) if self.scales is None else self.scales
-            found = decide_rows(view, scale, shift, kind="logits", axis=1, tolerance=0.0)
-            if found is not None:
-                return found
+            decided = kernel_decisions(view, scale, shift, kind="logits", axis=1, tolerance=0.0)
+            if decided is not None:
+                return decided
         if self.scales is None:
             return np.asarray(np.argmax(rows + shift, axis=1))
-        gone = np.isneginf(rows)
-        scaled = np.where(gone, 0.0, rows) * self.scales + shift
-        return np.asarray(np.argmax(np.where(gone, -np.inf, scaled), axis=1))
+        impossible = np.isneginf(rows)
+        scaled = np.where(impossible, 0.0, rows) * self.scales + shift
+        return np.asarray(np.argmax(np.where(impossible, -np.inf, scaled), axis=1))
 
     @property
     def untouched(self) -> bool:
@@ -165,15 +164,17 @@ class ScoreMap:
         return replace(self, biases=biases)
 
 
-def _plain_tilt(
+def _plain_map(
     strength: float, temperature: float, source: NDArray[np.float64], target: NDArray[np.float64]
-) -> Tilt:
+) -> AffineMap:
     source = as_prior(source, name="source_prior")
     target = as_target_prior(target, n_classes=source.size)
-    return Tilt(prior_shift(source, target, strength), temperature)
+    return AffineMap(prior_shift(source, target, strength), temperature)
 
 
 @lru_cache(maxsize=16)
-def _known_tilt(strength: float, temperature: float, source: bytes, target: bytes) -> Tilt:
-    """Return a tilt that a calibrator asks for at every call; by value, so none is out of date."""
-    return _plain_tilt(strength, temperature, np.frombuffer(source), np.frombuffer(target))
+def _cached_plain_map(
+    strength: float, temperature: float, source: bytes, target: bytes
+) -> AffineMap:
+    """Cache the map that a calibrator uses at every call, by value: none is out of date."""
+    return _plain_map(strength, temperature, np.frombuffer(source), np.frombuffer(target))

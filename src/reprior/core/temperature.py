@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.checks import check_bounds, check_kind
-from reprior.core.moments import tilted_moments
-from reprior.core.weighted_rows import Labelled
-from reprior.exceptions import RepriorWarning
+from reprior._warnings import warn
+from reprior.core.checks import as_parts, check_bounds, check_kind
+from reprior.core.log_loss_sums import log_loss_moments
+from reprior.core.weighted_rows import WeightedRows
+from reprior.exceptions import Argument, RepriorWarning, Text
 
 __all__ = [
     "LogLoss",
@@ -22,8 +22,8 @@ __all__ = [
     "TemperatureFit",
     "best_temperature",
     "fit_temperature",
-    "minimise",
-    "warn_at_temperature",
+    "minimise_temperature",
+    "temperature_at_bound",
 ]
 
 STEP_TOLERANCE = 1e-6
@@ -44,7 +44,7 @@ BOUNDS = (0.01, 100.0)
 
 @dataclass(frozen=True)
 class TemperatureFit:
-    """What :func:`fit_temperature` found.
+    """The result of :func:`fit_temperature`.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def fit_temperature(
     """
     check_kind(kind)
     low, high = check_bounds(bounds, positive=True)
-    data = Labelled.read(
+    data = WeightedRows.read(
         scores,
         labels,
         sample_weight=sample_weight,
@@ -136,52 +136,42 @@ def fit_temperature(
     )
     found = best_temperature(data, (low, high))
     if found.at_bound:
-        warn_at_temperature(found.temperature, (low, high), "bounds", stacklevel=3)
+        warn(temperature_at_bound(found.temperature, (low, high), of=Argument("bounds")))
     return found
 
 
-def best_temperature(data: Labelled, bounds: tuple[float, float]) -> TemperatureFit:
+def best_temperature(data: WeightedRows, bounds: tuple[float, float]) -> TemperatureFit:
     """Return the best temperature of rows, from where a sample of them leads if they are many."""
     start, sample = 1.0, data.sample()
     if sample is not None:
-        near = _minimise(LogLoss(sample), bounds, 1.0)
+        near = minimise_temperature(LogLoss(sample), bounds, 1.0)
         start = 1.0 if near.at_bound else 1.0 / near.temperature
-    return _minimise(LogLoss(data), bounds, start)
+    return minimise_temperature(LogLoss(data), bounds, start)
 
 
-def minimise(
-    loss: Callable[[float], Loss], bounds: tuple[float, float], *, stacklevel: int
-) -> TemperatureFit:
-    """Return the temperature within ``bounds`` at which a log-loss, given of 1/T, is smallest.
+def temperature_at_bound(
+    end: float,
+    bounds: tuple[float, float],
+    *,
+    of: Text,
+    remedy: Text = "wider bounds",
+) -> RepriorWarning:
+    """Return the warning of a temperature at one of its bounds, where the log-loss still falls.
 
-    ``stacklevel`` is how many frames up the user's call is, for the warning at a bound.
+    ``of`` is what the bounds are of, ``remedy`` what can be passed instead.
     """
-    found = _minimise(loss, bounds, 1.0)
-    if found.at_bound:
-        warn_at_temperature(found.temperature, bounds, "bounds", stacklevel=stacklevel + 1)
-    return found
-
-
-def warn_at_temperature(
-    end: float, bounds: tuple[float, float], name: str, *, stacklevel: int
-) -> None:
-    """Say that the log-loss still falls at an end of the temperatures, and where that is so."""
-    sentence = sentence_at_temperature(end, bounds, of=f"`{name}`", remedy="wider bounds")
-    warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel)
-
-
-def sentence_at_temperature(
-    end: float, bounds: tuple[float, float], *, of: str, remedy: str
-) -> str:
-    """What is to be said of a temperature at an end of those that were allowed."""
     why = (
         "every sample is classified right with room to spare"
         if end == bounds[0]
         else "the scores say less about these labels than no scores would"
     )
-    return (
-        f"the log-loss still falls at the bound T={end:g} of {of}, as it does where {why}. "
-        f"Pass more or other validation data, or {remedy}."
+    return RepriorWarning(
+        [
+            f"the log-loss still falls at the bound T={end:g} of ",
+            *as_parts(of),
+            f", as it does where {why}.",
+        ],
+        remedy=["Pass more or other validation data, or ", *as_parts(remedy), "."],
     )
 
 
@@ -199,7 +189,7 @@ class LogLoss:
     Losses of parts add, if their weights sum to 1 together.
     """
 
-    def __init__(self, data: Labelled) -> None:
+    def __init__(self, data: WeightedRows) -> None:
         self.data, self._none = data, np.zeros(data.n_classes)
 
     @classmethod
@@ -207,25 +197,28 @@ class LogLoss:
         cls, rows: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
     ) -> LogLoss:
         """Return the log-loss of NumPy log-scores (n, K): one part of a sum over many such."""
-        return cls(Labelled.of_rows(rows, labels, weights))
+        return cls(WeightedRows.of_rows(rows, labels, weights))
 
     def __call__(self, inverse: float) -> Loss:
         """Return the loss, its slope and its curvature at 1/T."""
-        value, slope, _, curvature, *_ = tilted_moments(
+        value, slope, _, curvature, *_ = log_loss_moments(
             self.data, inverse, self._none, self._none
         ).tolist()
         return Loss(value, slope, curvature)
 
 
-def _minimise(
+def minimise_temperature(
     loss: Callable[[float], Loss], bounds: tuple[float, float], start: float
 ) -> TemperatureFit:
-    """Return the minimum, at an end of the bounds exactly where it is there."""
-    found = _bracketed_newton(loss, 1.0 / bounds[1], 1.0 / bounds[0], start)
-    if not found.at_bound:
-        return found
-    sharp = found.temperature < math.sqrt(bounds[0] * bounds[1])
-    return replace(found, temperature=bounds[0] if sharp else bounds[1])
+    """Return the temperature at which a log-loss, given of 1/T, is smallest within ``bounds``.
+
+    ``start`` is the 1/T to begin with. A minimum at a bound is exactly the bound.
+    """
+    fit = _bracketed_newton(loss, 1.0 / bounds[1], 1.0 / bounds[0], start)
+    if not fit.at_bound:
+        return fit
+    sharp = fit.temperature < math.sqrt(bounds[0] * bounds[1])
+    return replace(fit, temperature=bounds[0] if sharp else bounds[1])
 
 
 def _bracketed_newton(
@@ -233,32 +226,33 @@ def _bracketed_newton(
 ) -> TemperatureFit:
     """Find the root of the slope in [low, high] by Newton steps that never leave the bracket."""
     left, right = low, high
-    at = min(max(start, low), high)
-    last = math.inf
-    before: tuple[float, Loss] | None = None
-    seen: set[float] = set()
+    inverse = min(max(start, low), high)
+    last_step = math.inf
+    previous: tuple[float, Loss] | None = None
+    tried: set[float] = set()
     for n in range(1, MAX_ITERATIONS + 1):
-        here = loss(at)
-        seen.add(at)
-        if here.value == 0.0:  # nothing left to lower: as separable as the dtype can tell
+        current = loss(inverse)
+        tried.add(inverse)
+        if current.value == 0.0:  # nothing left to lower: as separable as the dtype can tell
             return TemperatureFit(1.0 / high, 0.0, True, n, True)
-        if here.slope == 0.0 or at == (low if here.slope > 0.0 else high):
-            return TemperatureFit(1.0 / at, here.value, True, n, here.slope != 0.0)
-        left, right = (left, at) if here.slope > 0.0 else (at, right)
-        downhill = -math.copysign(math.inf, here.slope)
-        step = -here.slope / here.curvature if here.curvature > 0.0 else downhill
-        end = _end(before, (at, here), step)
-        if end is not None and low <= at + end.step <= high:
-            return TemperatureFit(1.0 / (at + end.step), end.value, True, n, False)
+        if current.slope == 0.0 or inverse == (low if current.slope > 0.0 else high):
+            return TemperatureFit(1.0 / inverse, current.value, True, n, current.slope != 0.0)
+        left, right = (left, inverse) if current.slope > 0.0 else (inverse, right)
+        downhill = -math.copysign(math.inf, current.slope)
+        step = -current.slope / current.curvature if current.curvature > 0.0 else downhill
+        end = _end(previous, (inverse, current), step)
+        if end is not None and low <= inverse + end.step <= high:
+            return TemperatureFit(1.0 / (inverse + end.step), end.value, True, n, False)
         # Where Newton leaves the bracket or crawls: halve the bracket, or reach out for its end.
-        bracketed = {left, right} <= seen
-        slow, last = abs(step) > 0.5 * last, abs(step)
-        wanted = downhill if slow else at + step
-        before = at, here
-        at = min(max(wanted, at / GROWTH, left), at * GROWTH, right)
-        if at in seen or (slow and bracketed):
-            at = math.sqrt(left * right)
-    return TemperatureFit(1.0 / at, loss(at).value, False, MAX_ITERATIONS + 1, False)
+        bracketed = {left, right} <= tried
+        slow = abs(step) > 0.5 * last_step
+        last_step = abs(step)
+        wanted = downhill if slow else inverse + step
+        previous = inverse, current
+        inverse = min(max(wanted, inverse / GROWTH, left), inverse * GROWTH, right)
+        if inverse in tried or (slow and bracketed):
+            inverse = math.sqrt(left * right)
+    return TemperatureFit(1.0 / inverse, loss(inverse).value, False, MAX_ITERATIONS + 1, False)
 
 
 class _End(NamedTuple):
@@ -268,26 +262,30 @@ class _End(NamedTuple):
     value: float
 
 
-def _end(before: tuple[float, Loss] | None, now: tuple[float, Loss], newton: float) -> _End | None:
+def _end(
+    previous: tuple[float, Loss] | None, now: tuple[float, Loss], newton: float
+) -> _End | None:
     """Return the step to the root if it is known well enough from the passes made.
 
     That is Newton's where it is tiny. Where it is only small, slopes and curvatures at the last
     two points do: 1/T as a function of the slope is interpolated by a cubic, with an error of
     the square of the two steps' product.
     """
-    at, here = now
-    if abs(newton) <= STEP_TOLERANCE * at:
-        return _End(newton, here.value + newton * (here.slope + 0.5 * newton * here.curvature))
-    if before is None or abs(newton) > SHORT_STEP * at:
+    inverse, current = now
+    if abs(newton) <= STEP_TOLERANCE * inverse:
+        return _End(
+            newton, current.value + newton * (current.slope + 0.5 * newton * current.curvature)
+        )
+    if previous is None or abs(newton) > SHORT_STEP * inverse:
         return None
-    x, there = before
-    gap = here.slope - there.slope
-    if abs(at - x) > SHORT_STEP * at or there.curvature <= 0.0 or gap == 0.0:
+    x, last = previous
+    gap = current.slope - last.slope
+    if abs(inverse - x) > SHORT_STEP * inverse or last.curvature <= 0.0 or gap == 0.0:
         return None
-    t = here.slope / gap  # how far on the way back to the last point, in slopes, the root lies
-    step = (x - at) * t * t * (3.0 - 2.0 * t)
-    step += gap * t * (1.0 - t) * (t / there.curvature - (1.0 - t) / here.curvature)
-    if abs(step - newton) > STEP_TOLERANCE * at:
+    t = current.slope / gap  # the share of the way back to the last point, in slopes
+    step = (x - inverse) * t * t * (3.0 - 2.0 * t)
+    step += gap * t * (1.0 - t) * (t / last.curvature - (1.0 - t) / current.curvature)
+    if abs(step - newton) > STEP_TOLERANCE * inverse:
         return None
-    third = (here.curvature - there.curvature) / (at - x)
-    return _End(step, here.value + 0.5 * step * here.slope - step**3 * third / 12.0)
+    third = (current.curvature - last.curvature) / (inverse - x)
+    return _End(step, current.value + 0.5 * step * current.slope - step**3 * third / 12.0)

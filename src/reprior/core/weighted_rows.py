@@ -1,4 +1,4 @@
-"""Labelled log-scores laid out for passes of a log-loss: rows, their own classes, weights."""
+"""Labelled log-scores laid out for the sums of a log-loss: rows, labels and weights."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from reprior.core.binary import log_columns, resolve_class_axis
 from reprior.core.checks import check_class_axis, check_labels, check_sample_weight
 from reprior.core.importance import importance_weights
 from reprior.core.logspace import as_scores
-from reprior.exceptions import LabelsError, ScoresError
+from reprior.exceptions import Argument, LabelsError, ScoresError
 
-__all__ = ["Labelled", "exponential", "row_peaks", "row_sums"]
+__all__ = ["WeightedRows"]
 
 SHORT_ROW = 24
 """Rows of fewer classes than this are laid out class by class for array code on NumPy, whose
@@ -39,8 +39,8 @@ BLOCK_ITEMS = 1 << 16
 """Scores per block on NumPy: one block and its temporaries stay in the cache."""
 
 SAMPLE_FROM = 1 << 20
-"""From so many scores on a fit starts from where a sample of the rows leads. Fewer are gone
-through so soon that finding a start would take as long."""
+"""From so many scores on a fit starts at the optimum of a sample of the rows. With fewer, fitting
+the sample would take as long as it saves."""
 
 SAMPLE_ITEMS, SAMPLE_ROWS = 1 << 17, 1000
 """What such a sample has at least: the start is then a few per cent off."""
@@ -55,7 +55,7 @@ SAMPLE_SHARE = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class WeightedRows:
     """Log-scores (n, K), the class of every row, and weights.
 
     On NumPy, rows of few classes lie class by class in memory, so that sums over the classes run
@@ -82,7 +82,7 @@ class Labelled:
         ignore_index: int | None,
         target_prior: NDArray[np.float64] | None = None,
         label_prior: NDArray[np.float64] | None = None,
-    ) -> Labelled:
+    ) -> WeightedRows:
         """Check the arguments and keep the samples that count.
 
         With a ``target_prior`` the weights are those of importance, and the number of classes is
@@ -114,20 +114,20 @@ class Labelled:
         kept = np.flatnonzero(v)
         rows = _laid_out(log_z, axis, kept if kept.size < v.size else None, xp)
         y, v = y.reshape(-1)[kept].astype(np.int64), v.reshape(-1)[kept]
-        found = cls(rows, y, v, kept, xp)
-        found._refuse_impossible()
-        return found
+        data = cls(rows, y, v, kept, xp)
+        data._refuse_impossible()
+        return data
 
     @classmethod
     def of_rows(
         cls, rows: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
-    ) -> Labelled:
+    ) -> WeightedRows:
         """Take NumPy log-scores (n, K) as one part of a sum over many such."""
         if rows.shape[1] < SHORT_ROW:
             rows = np.asfortranarray(rows)
-        found = cls(rows, labels, weights, np.arange(labels.size), namespace(rows))
-        found._refuse_impossible()
-        return found
+        data = cls(rows, labels, weights, np.arange(labels.size), namespace(rows))
+        data._refuse_impossible()
+        return data
 
     @property
     def n_classes(self) -> int:
@@ -150,16 +150,16 @@ class Labelled:
         return ROUNDINGS * float(np.finfo(dtype_name(self.rows.dtype)).eps)
 
     @cached_property
-    def own(self) -> NDArray[np.float64]:
-        """The log-score of every sample's own class."""
+    def label_scores(self) -> NDArray[np.float64]:
+        """The log-score of every sample's label."""
         if self.on_numpy:
-            own = self.rows[np.arange(self.labels.size), self.labels]
+            scores = self.rows[np.arange(self.labels.size), self.labels]
         else:
             place = constant(
                 np.arange(self.labels.size) * self.n_classes + self.labels, self.xp, like=self.rows
             )
-            own = to_numpy(self.xp.take(self.xp.reshape(self.rows, (-1,)), place, axis=0))
-        return np.asarray(own, dtype=np.float64)
+            scores = to_numpy(self.xp.take(self.xp.reshape(self.rows, (-1,)), place, axis=0))
+        return np.asarray(scores, dtype=np.float64)
 
     @cached_property
     def has_impossible(self) -> bool:
@@ -172,13 +172,13 @@ class Labelled:
         for start in range(within.start, within.stop, step):
             yield slice(start, min(start + step, within.stop))
 
-    def sample(self) -> Labelled | None:
+    def sample(self) -> WeightedRows | None:
         """Return some of the rows where there are many, for a start near the optimum."""
         n, n_scores = self.labels.size, self.labels.size * self.n_classes
         share = min(SAMPLE_SHARE, n_scores // SAMPLE_ITEMS, n // SAMPLE_ROWS)
         return None if n_scores < SAMPLE_FROM or share < 2 else self.every(share)
 
-    def every(self, share: int) -> Labelled:
+    def every(self, share: int) -> WeightedRows:
         """Return one row of every ``share``, with weights that sum to 1.
 
         Which one it is changes from one to the next, by the golden ratio: classes that come in
@@ -193,9 +193,9 @@ class Labelled:
             rows = np.asarray(self.rows[place], order="F" if self.rows.flags.f_contiguous else "C")
         else:
             rows = self.xp.take(self.rows, constant(place, self.xp, like=self.rows), axis=0)
-        return Labelled(rows, self.labels[place], v / v.sum(), self.samples[place], self.xp)
+        return WeightedRows(rows, self.labels[place], v / v.sum(), self.samples[place], self.xp)
 
-    def of_classes(self, kept: NDArray[np.bool_]) -> Labelled:
+    def of_classes(self, kept: NDArray[np.bool_]) -> WeightedRows:
         """Return the same without the other classes, none of which may have labels."""
         if kept.all():
             return self
@@ -203,50 +203,31 @@ class Labelled:
         rows = self.xp.take(self.rows, index, axis=1)
         return replace(self, rows=rows, labels=(np.cumsum(kept) - 1)[self.labels])
 
-    def shifted(self, shift: NDArray[np.float64]) -> Labelled:
+    def shifted(self, shift: NDArray[np.float64]) -> WeightedRows:
         """Return the same with a number added to each class's log-scores."""
         added = constant(shift, self.xp, like=self.rows, dtype=self.rows.dtype)
         return replace(self, rows=self.rows + added)
 
     def _refuse_impossible(self) -> None:
         """Refuse samples whose own class has probability 0."""
-        impossible = np.isneginf(self.own)
+        impossible = np.isneginf(self.label_scores)
         if not impossible.any():
             return
         where = int(np.argmax(impossible))
         raise ScoresError(
-            f"`scores` must leave every sample's own class possible, or the log-loss is infinite "
-            f"at any temperature. Got probability 0 for class {self.labels[where]} of sample "
-            f"{self.samples[where]} (counting along the flattened labels). Drop the sample, pass "
-            f"logits, or mix the probabilities p of such a model with a little of the uniform "
-            f"ones before: 0.999 * p + 0.001 / K. A forest has zeros where no leaf holds "
-            f"the class: train it with min_samples_leaf=5 or more."
+            argument="scores",
+            rule="must leave every sample's own class possible, or the log-loss is infinite at any "
+            "temperature",
+            got=f"probability 0 for class {self.labels[where]} of sample {self.samples[where]} "
+            f"(counting along the flattened labels)",
+            remedy="Drop the sample, pass logits, or mix the probabilities p of such a model with "
+            "a little of the uniform ones before: 0.999 * p + 0.001 / K. A forest has zeros where "
+            "no leaf holds the class: train it with min_samples_leaf=5 or more.",
         )
 
 
-def exponential(x: Array, xp: Namespace) -> Array:
-    """Return exp(x); NumPy's takes the place of ``x``, which is not used again."""
-    return np.exp(x, out=x) if is_numpy_namespace(xp) else xp.exp(x)
-
-
-def row_sums(x: Array, wide: Any, xp: Namespace) -> Array:
-    """Return the sums over the classes, in the dtype ``wide``."""
-    if is_numpy_namespace(xp) and x.flags.c_contiguous:
-        # As exact as `sum(dtype=float64)` and twice as fast on rows.
-        return np.einsum("nk->n", x, dtype=wide, casting="unsafe")
-    return xp.sum(x, axis=1, dtype=wide)
-
-
-def row_peaks(x: Array, xp: Namespace) -> Array:
-    """Return the row maxima, of shape (n, 1)."""
-    if is_numpy_namespace(xp) and x.flags.c_contiguous:
-        # Half the time of `max`, whose inner loop is slow on rows of tens or hundreds.
-        return x[np.arange(len(x)), x.argmax(axis=1)][:, None]
-    return xp.max(x, axis=1, keepdims=True)
-
-
 def _laid_out(log_z: Array, axis: int, kept: NDArray[np.int64] | None, xp: Namespace) -> Array:
-    """Return the rows to keep, or all, as (n, K); see :class:`Labelled` for their order."""
+    """Return the rows to keep, or all, as (n, K); see :class:`WeightedRows` for their order."""
     n_classes = int(log_z.shape[axis])
     first = is_numpy_namespace(xp) and n_classes < SHORT_ROW
     rows = xp.moveaxis(log_z, axis, 0 if first else -1)
@@ -266,8 +247,10 @@ def _weights(y: NDArray[Any], sample_weight: Any, ignore_index: int | None) -> N
         v = np.where(y == ignore_index, 0.0, v)
     if not v.any():
         raise LabelsError(
-            "`labels` must hold at least one sample of positive weight that is not ignored. "
-            "Got none. Check `ignore_index` and `sample_weight`."
+            argument="labels",
+            rule="must hold at least one sample of positive weight that is not ignored",
+            got="none",
+            remedy=["Check ", Argument("ignore_index"), " and ", Argument("sample_weight"), "."],
         )
     v /= v.max()  # first: the sum of huge weights is infinite
     v /= v.sum()

@@ -24,9 +24,9 @@ from reprior.engines.lookalike import Lookalike
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import ScoreFile
+from reprior.metrics.calibration import Reliability
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.metrics.reliability import Reliability
 from reprior.profile.samples import Block, Samples
 
 __all__ = ["Evaluation", "evaluate"]

@@ -17,7 +17,7 @@ from reprior.core.log_loss import JointLoss
 from reprior.core.minimise import Quadratic
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.core.weighted_rows import Labelled
+from reprior.core.weighted_rows import WeightedRows
 from reprior.engines.chunk_source import Stream
 from reprior.exceptions import OptionError
 from reprior.files.scores import ScoreFile
@@ -40,14 +40,14 @@ class ChunkedRows:
     def __init__(self, stream: Stream, rows: RowsOf) -> None:
         self.stream, self.rows = stream, rows
         self._few = True
-        self._known: list[Labelled] | None = None
+        self._known: list[WeightedRows] | None = None
 
-    def parts(self) -> Iterator[Labelled]:
+    def parts(self) -> Iterator[WeightedRows]:
         """One pass."""
         if self._known is not None:
             yield from self._known
             return
-        known, n_scores = list[Labelled](), 0
+        known, n_scores = list[WeightedRows](), 0
         for part in self.stream.parts():
             with part.located():
                 found = self.rows.read(part.data)

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from reprior.core.ahead import read_ahead
 from reprior.core.checks import check_choice, check_kind
+from reprior.core.threads import prefetch
 from reprior.exceptions import (
     Argument,
     FileFormatError,
@@ -620,7 +620,7 @@ class ScoreFile:
         )
         chunks = walk.chunks()
         is_one_chunk = self.n_samples is not None and self.n_samples <= rows
-        yield from chunks if is_one_chunk else read_ahead(chunks)
+        yield from chunks if is_one_chunk else prefetch(chunks)
         if walk.start == 0:
             left_out = (*self._unopened, *walk.left_out)
             raise none_left(self.paths, left_out) if left_out else no_rows(self.paths[0])

@@ -20,8 +20,7 @@ import numpy as np
 from reprior.core import kernels
 from reprior.core.arrays import Array, compute_dtype, is_floating, to_numpy
 from reprior.core.binary import contract
-from reprior.core.row_passes import n_shares
-from reprior.core.threads import in_threads
+from reprior.core.threads import in_threads, n_shares
 from reprior.fusion.fused import (
     NoPosteriorError,
     Recipe,

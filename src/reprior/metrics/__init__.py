@@ -4,11 +4,11 @@
 ``count_metrics``  the metrics these determine, and the names they go by
 ``groups``         many-, medium- and few-shot classes
 ``ranking``        top-k accuracy
-``calibration``    log-loss, Brier score, calibration errors, reliability
-``reliability``    the bins of these errors, to be added up over the parts of a data set
+``calibration``    log-loss, Brier score, calibration errors, reliability in bins that add
 """
 
 from reprior.metrics.calibration import (
+    Reliability,
     ReliabilityCurve,
     brier_score,
     classwise_calibration_error,
@@ -20,7 +20,6 @@ from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, evaluate, 
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.groups import group_metric, shot_groups
 from reprior.metrics.ranking import top_k_accuracy
-from reprior.metrics.reliability import Reliability
 
 __all__ = [
     "COUNT_METRICS",

@@ -78,9 +78,10 @@ class CountMetric:
             )
         if not (self.gain > 0 and self.support >= 0 and self.predicted >= 0 and self._total > 0):
             raise OptionError(
-                f"A count metric must have gain > 0, support and predicted of at least 0, and a "
-                f"positive sum of support, predicted and true_positive. Got {self.form}. "
-                f"Recall is CountMetric('recall', support=1)."
+                "A count metric must have gain > 0, support and predicted of at least 0, and a "
+                "positive sum of support, predicted and true_positive.",
+                got=str(self.form),
+                remedy="Recall is CountMetric('recall', support=1).",
             )
 
     @property
@@ -192,9 +193,12 @@ def evaluate(
         kept = y if ignore_index is None else y[y != ignore_index]
         n_classes = 1 + int(max(kept.max(initial=1), p.max(initial=1)))
     counts = ClassCounts.from_predictions(
-        labels, predictions, n_classes=n_classes,
-        sample_weight=sample_weight, ignore_index=ignore_index,
-    )  # fmt: skip
+        labels,
+        predictions,
+        n_classes=n_classes,
+        sample_weight=sample_weight,
+        ignore_index=ignore_index,
+    )
     return find_metric(metric, n_classes=n_classes)(counts)
 
 

@@ -94,8 +94,9 @@ class ClassCounts:
             return NotImplemented
         if self.n_classes != other.n_classes:
             raise ProfileMismatchError(
-                f"class counts must be of the same classes to be added. Got {self.n_classes} and "
-                f"{other.n_classes} classes. Pass the same n_classes for every part."
+                "class counts must be of the same classes to be added.",
+                got=f"{self.n_classes} and {other.n_classes} classes",
+                remedy="Pass the same n_classes for every part.",
             )
         return ClassCounts(
             self.true_positive + other.true_positive,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprior.exceptions import OptionError, Setting
-from reprior.metrics.blocks import Samples
+from reprior.metrics.score_blocks import ScoreBlocks
 
 __all__ = ["top_k_accuracy"]
 
@@ -58,7 +58,7 @@ def top_k_accuracy(
     >>> top_k_accuracy([[0.4, 0.4, 0.2]], [1], k=1)
     0.0
     """
-    samples = Samples.read(
+    samples = ScoreBlocks.read(
         scores,
         labels,
         kind=None,

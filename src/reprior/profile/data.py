@@ -1,4 +1,4 @@
-"""Labelled scores with their priors: what a calibrator is tuned on."""
+"""WeightedRows scores with their priors: what a calibrator is tuned on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from reprior.core.arrays import constant, namespace, to_numpy
 from reprior.core.importance import class_support, importance_ratio
-from reprior.core.weighted_rows import Labelled
+from reprior.core.weighted_rows import WeightedRows
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading, read
 from reprior.profile.samples import Block
@@ -55,9 +55,9 @@ class TuningData:
             **self._options,
         )  # fmt: skip
 
-    def labelled(self, label_prior: Vector | None) -> Labelled:
+    def labelled(self, label_prior: Vector | None) -> WeightedRows:
         """The log-scores for fits by log-loss, the labels weighted to the target prior."""
-        return Labelled.read(
+        return WeightedRows.read(
             self.scores,
             self.labels,
             sample_weight=self.weight,

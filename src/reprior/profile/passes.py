@@ -15,8 +15,7 @@ import numpy as np
 
 from reprior.core import kernels
 from reprior.core.arrays import is_numpy_namespace
-from reprior.core.row_passes import cut, n_shares
-from reprior.core.threads import in_threads, n_cores, shares_out
+from reprior.core.threads import cut, in_threads, n_cores, n_shares, shares_out
 from reprior.profile.envelope import Envelope, Screen, envelope, screen, walk
 from reprior.profile.samples import Block, Samples
 from reprior.profile.switches import Switches

@@ -47,7 +47,7 @@ from reprior.core.logspace import (
     warn_of_probs,
 )
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.core.weighted_rows import Labelled
+from reprior.core.weighted_rows import WeightedRows
 from reprior.exceptions import Argument, Element, LabelsError, OptionError, ScoresError
 from reprior.profile.constants import AFTER_ZERO
 
@@ -421,13 +421,13 @@ class Samples:
         ratio = importance_ratio(target_prior, label_prior)
         return np.asarray(weights * ratio[np.where(weights > 0, self.labels, 0)])
 
-    def labelled(self, target_prior: Vector, label_prior: Vector | None) -> Labelled:
+    def labelled(self, target_prior: Vector, label_prior: Vector | None) -> WeightedRows:
         """The log-scores for fits by log-loss, the labels weighted to the target prior."""
         arrays = (self.labels, self.weights)
         labels, weights = (
             None if each is None else constant(each, self.xp, like=self.scores) for each in arrays
         )
-        return Labelled.read(
+        return WeightedRows.read(
             self.scores,
             labels,
             sample_weight=weights,

@@ -36,7 +36,7 @@ from reprior.core.importance import importance_ratio, importance_weights
 from reprior.core.log_loss import JointLoss
 from reprior.core.minimise import Quadratic
 from reprior.core.score_map import ScoreMap
-from reprior.core.weighted_rows import Labelled
+from reprior.core.weighted_rows import WeightedRows
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import PackedProfile, ProfileSum, merged
 from reprior.profile.profile import StrengthProfile
@@ -245,7 +245,7 @@ class LogLossRows:
         mass = float(support @ importance_ratio(target_prior, label_prior))
         return cls(target_prior, label_prior, mass, kept, shifts)
 
-    def read(self, samples: Samples) -> Labelled | None:
+    def read(self, samples: Samples) -> WeightedRows | None:
         """The rows of one block, in arrays of their own; None where none counts."""
         samples = samples.reweighted(samples.importance(self.target_prior, self.label_prior))
         if not samples.any_counts:
@@ -253,7 +253,7 @@ class LogLossRows:
         block = samples.read()
         rows = to_numpy(block.scores).astype(np.float64)
         labels = np.array(block.labels)  # may be kept, while the block's own are filled anew
-        labelled = Labelled.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
+        labelled = WeightedRows.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
         return labelled.of_classes(self.kept).shifted(self.shifts[self.kept])
 
 

@@ -15,9 +15,8 @@ from typing import Any, NoReturn, TypeAlias, cast
 import array_api_compat
 import numpy as np
 
-from reprior.core.ahead import read_ahead
 from reprior.core.checks import column_names
-from reprior.core.threads import in_threads
+from reprior.core.threads import in_threads, prefetch
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.binning import BinnedSwitches
@@ -237,7 +236,7 @@ sample_weight
         chunks = list(zip(self._seeds, range(0, self.n_replicates, CHUNK), strict=True))
         if self._paths.n_units >= WORTH_SHARING:
             return in_threads(lambda chunk: work(self._drawn(chunk)), chunks)
-        return [work(drawn) for drawn in read_ahead(map(self._drawn, chunks))]
+        return [work(drawn) for drawn in prefetch(map(self._drawn, chunks))]
 
     def _drawn(self, chunk: tuple[np.random.SeedSequence, int]) -> Vector:
         """How often every unit is there in some replicates, from the first of a chunk on."""

@@ -9,7 +9,7 @@ from scipy.special import expit, log_softmax, softmax
 from tests.oracles import confusion
 
 import reprior as rp
-from reprior.core import probability_rows
+from reprior.core import kernels
 from reprior.core.shift.calibration import AffineCalibration, as_calibration
 from reprior.core.shift.predictions import (
     predict,
@@ -112,7 +112,7 @@ def test_many_rows_are_shared_among_threads(monkeypatch, kind, soft, n_classes):
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     logits, labels = draw(1_300_000 // n_classes, n_classes)
     scores = as_kind(logits, kind)
-    assert scores.size > 4 * probability_rows.BLOCK_ITEMS
+    assert scores.size > 4 * kernels.BLOCK_ITEMS
     rows = read_log_scores(scores, n_classes, kind=kind, class_axis=-1, calibration=None)
     found = read(scores, n_classes, kind=kind, soft=soft)
     assert_same(found, predict(rows, soft=soft), labels)

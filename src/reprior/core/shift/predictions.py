@@ -17,15 +17,7 @@ from reprior._warnings import collect_warnings, warn
 from reprior.core.arrays import Array, Namespace, namespace, to_numpy
 from reprior.core.binary import expand, expanded_axis, is_single_score, resolve_class_axis
 from reprior.core.checks import check_labels, column_names, few
-from reprior.core.logspace import (
-    as_scores,
-    log_scores,
-    refuse_scores,
-    sum_tolerance,
-    warn_if_probs,
-    warn_if_single_probs,
-)
-from reprior.core.probability_rows import (
+from reprior.core.kernels import (
     by_blocks,
     class_sums,
     largest_logits,
@@ -34,6 +26,14 @@ from reprior.core.probability_rows import (
     row_sums,
     totals,
     weighted_sum,
+)
+from reprior.core.logspace import (
+    as_scores,
+    log_scores,
+    refuse_scores,
+    sum_tolerance,
+    warn_if_probs,
+    warn_if_single_probs,
 )
 from reprior.exceptions import (
     Argument,

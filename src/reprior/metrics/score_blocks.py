@@ -1,4 +1,4 @@
-"""Scores, labels and weights that are checked once and then gone through block by block.
+"""Labelled scores in blocks: checked once, then read one block of posteriors at a time.
 
 Metrics of scores need a few numbers per sample. Only one block of posteriors is in memory at a
 time, so that (24,426 × 8,142) scores cost no second array of their size.
@@ -32,7 +32,7 @@ from reprior.core.logspace import (
 )
 from reprior.exceptions import Argument, LabelsError, ScoresError
 
-__all__ = ["Block", "Samples"]
+__all__ = ["Block", "ScoreBlocks"]
 
 BLOCK_SIZE = 1 << 20
 """Scores in a block: large enough to hide Python's overhead, small beside any score file."""
@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class ScoreBlocks:
     """Checked scores with their labels and weights; see :meth:`read`."""
 
     given: Array
@@ -73,14 +73,14 @@ class Samples:
         class_axis: int,
         ignore_index: int | None,
         sample_weight: Any,
-    ) -> Samples:
-        """Check everything but the scores' values, which the passes check as they go.
+    ) -> ScoreBlocks:
+        """Check everything but the scores' values, which are checked block by block.
 
         ``kind=None`` is for scores of which only the order counts.
 
         Examples
         --------
-        >>> samples = Samples.read(
+        >>> samples = ScoreBlocks.read(
         ...     [[0.9, 0.1], [0.5, 0.5]],
         ...     [0, -1],
         ...     kind="probs",
@@ -116,13 +116,13 @@ class Samples:
         return int(self.given.shape[self.axis])
 
     def ranks(self) -> Iterator[Block]:
-        """Go through the scores as they are."""
+        """Yield the scores as they are."""
         for rows, y, w in self._blocks():
             self._refuse_unless(bool(np.isfinite(rows.max(axis=1)).all()))
             yield Block(rows, y, w)
 
     def posterior(self, *, log: bool = False) -> Iterator[Block]:
-        """Go through the posteriors, or their logarithms, in the compute dtype of the scores."""
+        """Yield the posteriors, or their logarithms, in the compute dtype of the scores."""
         kind, tolerance = self.kind or "logits", self._tolerance
         for rows, y, w in self._blocks():
             wide = rows.astype(compute_dtype(namespace(), rows.dtype), copy=False)

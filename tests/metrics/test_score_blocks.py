@@ -5,21 +5,20 @@ import pytest
 from tests.metrics.shared import LIBRARIES, random_samples, softmax
 
 from reprior.exceptions import ScoresError
-from reprior.metrics import blocks as samples_module
-from reprior.metrics import log_loss
-from reprior.metrics.blocks import Samples
+from reprior.metrics import log_loss, score_blocks
+from reprior.metrics.score_blocks import ScoreBlocks
 
 
-def read(scores, labels, **options) -> Samples:
+def read(scores, labels, **options) -> ScoreBlocks:
     defaults = {"kind": "probs", "class_axis": -1, "ignore_index": None, "sample_weight": None}
-    return Samples.read(scores, labels, **(defaults | options))
+    return ScoreBlocks.read(scores, labels, **(defaults | options))
 
 
 @pytest.mark.parametrize("block_size", [1, 7, 64, 1 << 20])
 @pytest.mark.parametrize("shape", [(60,), (5, 12), (3, 4, 5)])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_blocks_are_the_samples_in_order(monkeypatch, library, shape, block_size):
-    monkeypatch.setattr(samples_module, "BLOCK_SIZE", block_size)
+    monkeypatch.setattr(score_blocks, "BLOCK_SIZE", block_size)
     array = LIBRARIES[library]
     logits, labels = random_samples(np.random.default_rng(0), n=60)
     probs = softmax(logits).astype(np.float32)
@@ -32,7 +31,7 @@ def test_blocks_are_the_samples_in_order(monkeypatch, library, shape, block_size
 
 
 def test_a_block_is_no_larger_than_it_must_be(monkeypatch):
-    monkeypatch.setattr(samples_module, "BLOCK_SIZE", 10)
+    monkeypatch.setattr(score_blocks, "BLOCK_SIZE", 10)
     probs = np.full((9, 4), 0.25)
     assert [len(b.labels) for b in read(probs, np.zeros(9, int)).posterior()] == [2, 2, 2, 2, 1]
 
@@ -47,7 +46,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize("block_size", [1, 1 << 20])
 @pytest.mark.parametrize("kind", BAD_ROWS)
 def test_samples_to_leave_out_are_not_looked_at(monkeypatch, kind, block_size):
-    monkeypatch.setattr(samples_module, "BLOCK_SIZE", block_size)
+    monkeypatch.setattr(score_blocks, "BLOCK_SIZE", block_size)
     samples = read(BAD_ROWS[kind], [0, -1, 1], kind=kind, ignore_index=-1, sample_weight=[1, 1, 0])
     assert [block.labels.tolist() for block in samples.posterior()] == [[0]]
 
@@ -67,7 +66,7 @@ def test_nor_blamed_for_the_others(kind, sentence):
 
 
 def test_the_sentence_has_the_callers_indices(monkeypatch):
-    monkeypatch.setattr(samples_module, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(score_blocks, "BLOCK_SIZE", 4)
     probs = np.full((5, 2, 3), 0.5)
     probs[4, 1, 2] = 0.7
     with pytest.raises(ScoresError, match=r"Got scores\[4, :, 2\] with sum 1\.2"):
