@@ -90,7 +90,7 @@ class Stream:
         done, weighted, counted = 0, None, False
         chunks = self.chunks
         if isinstance(chunks, ScoreFile) and not checked:
-            chunks = chunks.chunks(look=False)
+            chunks = chunks.chunks(check_values=False)
         for given in chunks:
             chunk = as_chunk(given, done)
             if look is not None:

@@ -167,7 +167,7 @@ class Walk:
 
     With ``skip`` a file that breaks is skipped from there on, and ``left_out`` names it. One
     whose rows have a checksum is compared with it before any of them is given.
-    Without ``look`` the caller finds NaN and +inf itself, and calls the chunk's ``refuse``.
+    Without ``check_values`` the caller finds NaN and +inf itself, and calls the chunk's ``refuse``.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Walk:
         after: Place | None = None,
         class_axis: int = -1,
         skip: bool = False,
-        look: bool = True,
+        check_values: bool = True,
     ) -> None:
         self._groups = groups
         self._coder = coder
@@ -190,7 +190,7 @@ class Walk:
         self._check_labels = check_labels
         self._class_axis = class_axis
         self._skip = skip
-        self._look = look
+        self._check_values = check_values
         self._after = after or Place()
         self.start = self._after.start
         self.source = 0
@@ -275,7 +275,7 @@ class Walk:
             if block.weight is not None:
                 _check_weight(block.weight, where)
         refuse = partial(self._check_scores, reader, scores, labels, block.weight, where)
-        if self._look or block.weight is not None:
+        if self._check_values or block.weight is not None:
             refuse()
         return FileChunk(
             scores,

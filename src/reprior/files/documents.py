@@ -57,7 +57,7 @@ def write_document(
 
 
 def parsed(path: str | os.PathLike[str], format_name: str) -> Any:
-    """Read a JSON file; refuse what is truncated, or something else, in words."""
+    """Read a JSON file; refuse what is truncated, or something else."""
     data = Path(path).read_bytes()
     try:
         return json.loads(data.decode(), parse_constant=_refuse_constant)
@@ -303,7 +303,7 @@ FUSION_CHOICES = {
     "search": ("exact", "grid", "fixed"),
     "kind": KINDS,
 }
-"""Fields that are one of some words."""
+"""Fields of a fusion that take one of some values."""
 
 
 def write_fusion(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
@@ -329,7 +329,7 @@ def _fusion_rules(document: Mapping[str, Any]) -> dict[str, Rule]:
     """Return the rule of every field; some depend on others, which come first."""
     source = document.get("source_prior")
     n = len(source) if isinstance(source, list) else 0
-    choices = {name: _one_of(words) for name, words in FUSION_CHOICES.items()}
+    choices = {name: _one_of(values) for name, values in FUSION_CHOICES.items()}
     return {
         "source_prior": Rule(
             "a list of at least two positive numbers that sum to 1",
@@ -361,8 +361,8 @@ def _fusion_rules(document: Mapping[str, Any]) -> dict[str, Rule]:
     }
 
 
-def _one_of(words: tuple[str, ...]) -> Rule:
-    return Rule(f"one of {', '.join(words)}", lambda value: value in words)
+def _one_of(values: tuple[str, ...]) -> Rule:
+    return Rule(f"one of {', '.join(values)}", lambda value: value in values)
 
 
 def _measures(document: Mapping[str, Any]) -> set[str]:

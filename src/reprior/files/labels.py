@@ -91,8 +91,8 @@ class LabelCoder:
             return self._from_names(labels, where)
         if self.labels_as == "names":
             text, codes = np.unique(labels, return_inverse=True)
-            words = tuple(plain_label(str(value)) for value in text.tolist())
-            return self._from_names(NamedLabels(codes.reshape(labels.shape), words), where)
+            names = tuple(plain_label(str(value)) for value in text.tolist())
+            return self._from_names(NamedLabels(codes.reshape(labels.shape), names), where)
         codes = whole_numbers(labels, where)
         ignored = str(self.ignore_index)
         if is_index(ignored) and ignored in self._index:  # a class has that name; here it is none
@@ -129,12 +129,11 @@ class LabelCoder:
         plain = text.strip()
         if self.ignore_index is not None and plain == str(self.ignore_index):
             return self.ignored, ""
-        integer = is_index(plain)
-        named = plain in self._index or text in self._index
-        as_name = named and (not integer or not self._all_integers)
-        if as_name or (named and self.labels_as == "names"):
+        is_integer = is_index(plain)
+        is_name = plain in self._index or text in self._index
+        if is_name and (not is_integer or not self._all_integers or self.labels_as == "names"):
             return self._index.get(plain, self._index.get(text)), "names"
-        if integer and self.labels_as != "names":
+        if is_integer and self.labels_as != "names":
             return int(plain_label(plain)), "indices"
         return None, "names"
 

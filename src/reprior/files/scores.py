@@ -587,7 +587,7 @@ class ScoreFile:
         )
 
     def chunks(
-        self, max_bytes: int = MAX_BYTES, *, after: Place | None = None, look: bool = True
+        self, max_bytes: int = MAX_BYTES, *, after: Place | None = None, check_values: bool = True
     ) -> Iterator[Chunk]:
         """Give all samples from the beginning, in chunks of at most ``max_bytes`` of scores.
 
@@ -595,8 +595,8 @@ class ScoreFile:
         while the present one is worked on.
 
         ``after`` is where to begin instead: ``chunk.after`` of the last one that is not wanted,
-        of chunks of the same size. Without ``look``, scores that have no weights are not looked
-        through for NaN: the caller does that, and calls ``chunk.refuse``.
+        of chunks of the same size. Without ``check_values``, scores that have no weights are not
+        searched for NaN: the caller does that, and calls ``chunk.refuse``.
         """
         if max_bytes < 1:
             raise OptionError(
@@ -616,7 +616,7 @@ class ScoreFile:
             check_labels=self._check_label_shape,
             class_axis=self.class_axis,
             skip=self.skip_unreadable,
-            look=look,
+            check_values=check_values,
         )
         chunks = walk.chunks()
         is_one_chunk = self.n_samples is not None and self.n_samples <= rows

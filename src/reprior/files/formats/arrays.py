@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
 
 __all__ = [
-    "RENEWED",
+    "ADDED_BY_APPLY",
     "ArrayReader",
     "Stored",
     "as_raw_labels",
@@ -43,7 +43,7 @@ __all__ = [
     "refuse_objects",
 ]
 
-RENEWED = ("posterior", "prediction")
+ADDED_BY_APPLY = ("posterior", "prediction")
 """The arrays that ``apply`` adds. They are neither labels nor weights."""
 
 
@@ -197,10 +197,14 @@ class ArrayReader:
 
 
 def open_arrays(
-    path: Path, kind_of_file: str, arrays: dict[str, Stored], small: dict[str, Any], o: ReadOptions
+    path: Path,
+    kind_of_file: str,
+    arrays: dict[str, Stored],
+    small: dict[str, Any],
+    options: ReadOptions,
 ) -> ArrayReader:
     """Choose among named arrays those that are scores, labels and weights."""
-    name, notes = _scores_name(path, kind_of_file, arrays, o)
+    name, notes = _scores_name(path, kind_of_file, arrays, options)
     scores = arrays[name]
     refuse_objects(path, f"The array {name!r}", scores.dtype)
     if len(scores.shape) < 1:
@@ -210,14 +214,14 @@ def open_arrays(
             got=f"a single number in {os.fspath(path)!r}",
             remedy="Save an array of shape (samples, classes).",
         )
-    labels = arrays.get(o.labels_name) if o.with_labels else None
-    weight = arrays.get(o.weight_column or "weight") if o.with_labels else None
+    labels = arrays.get(options.labels_name) if options.with_labels else None
+    weight = arrays.get(options.weight_column or "weight") if options.with_labels else None
     for what, array in (("labels", labels), ("weight", weight)):
         if array is not None:
             refuse_objects(path, f"The array {what!r}", array.dtype)
             _check_rows(path, name, scores, what, array)
-    if o.weight_column and o.weight_column not in arrays and o.with_labels:
-        raise _missing(path, o.weight_column, arrays)
+    if options.weight_column and options.weight_column not in arrays and options.with_labels:
+        raise _missing(path, options.weight_column, arrays)
     return ArrayReader(
         path=path,
         format=kind_of_file,
@@ -226,28 +230,36 @@ def open_arrays(
         weight=weight,
         kind=_kind(path, name, small),
         class_names=_class_names(path, small),
-        notes=(*notes, *_unread(path, name, arrays, o)),
+        notes=(*notes, *_unread(path, name, arrays, options)),
         columns=tuple(arrays),
         arrays=arrays,
     )
 
 
-def _unread(path: Path, scores: str, arrays: dict[str, Stored], o: ReadOptions) -> Iterator[str]:
+def _unread(
+    path: Path, scores: str, arrays: dict[str, Stored], options: ReadOptions
+) -> Iterator[str]:
     """Say which arrays have an entry per sample and were not read: weights may be among them."""
-    known = {scores, o.labels_name, o.weight_column or "weight", "scores", *RENEWED}
+    known = {
+        scores,
+        options.labels_name,
+        options.weight_column or "weight",
+        "scores",
+        *ADDED_BY_APPLY,
+    }
     rows = arrays[scores].shape[:1]
     left = [name for name, array in arrays.items() if name not in known and array.shape[:1] == rows]
-    if left and o.with_labels:
+    if left and options.with_labels:
         yield f"Arrays of {os.fspath(path)!r} that were not read: {few(left)}."
 
 
 def _scores_name(
-    path: Path, kind_of_file: str, arrays: dict[str, Stored], o: ReadOptions
+    path: Path, kind_of_file: str, arrays: dict[str, Stored], options: ReadOptions
 ) -> tuple[str, tuple[str, ...]]:
-    if o.scores_name is not None:
-        if o.scores_name not in arrays:
-            raise _missing(path, o.scores_name, arrays)
-        return o.scores_name, ()
+    if options.scores_name is not None:
+        if options.scores_name not in arrays:
+            raise _missing(path, options.scores_name, arrays)
+        return options.scores_name, ()
     if "posterior" in arrays and "scores" in arrays:
         note = (
             f"{os.fspath(path)!r} holds calibrated posteriors beside the scores they were made "
@@ -257,7 +269,7 @@ def _scores_name(
     for name in ("scores", "posterior"):
         if name in arrays:
             return name, ()
-    others = [name for name in arrays if name not in (o.labels_name, "weight", "prediction")]
+    others = [name for name in arrays if name not in (options.labels_name, "weight", "prediction")]
     if len(others) == 1 and kind_of_file == "npz" and others[0] == "arr_0":
         return "arr_0", ()
     raise _missing(path, "scores", arrays)
@@ -333,7 +345,7 @@ def note_dropped_data(layout: Layout) -> list[str]:
             f"them."
         ]
     there = {name for name, _ in kept_arrays(layout)}
-    names = [name for name in reader.arrays if name not in there and name not in RENEWED]
+    names = [name for name in reader.arrays if name not in there and name not in ADDED_BY_APPLY]
     if not names:
         return []
     return [f"Arrays that have no entry per sample in every file were not kept: {few(names)}."]
@@ -343,7 +355,7 @@ def kept_arrays(layout: Layout) -> Iterator[tuple[str, list[Any]]]:
     """Give the arrays that all inputs hold, one per sample, as parts to put one after another."""
     inputs = [getattr(reader, "arrays", {}) for reader in layout.inputs]
     for name, first in inputs[0].items():
-        if name in RENEWED:
+        if name in ADDED_BY_APPLY:
             continue
         parts = [arrays[name] for arrays in inputs if name in arrays]
         rows = [reader.n_rows for reader in layout.inputs]

@@ -1,4 +1,4 @@
-"""Score files that are tables: csv and parquet, once they are read as Arrow record batches."""
+"""Tables: what csv and parquet have in common, reading Arrow record batches and writing tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprior.exceptions import LabelsError, RepriorError, ScoresError, Setting, require
-from reprior.files.formats.arrays import RENEWED
+from reprior.files.formats.arrays import ADDED_BY_APPLY
 from reprior.files.formats.interface import (
     Block,
     ColumnsError,
@@ -482,7 +482,7 @@ def note_dropped_arrays(layout: Layout) -> list[str]:
         return []
     kept = (reader.scores, reader.labels)
     arrays = [name for name, array in reader.arrays.items() if array not in kept]
-    names = [name for name in arrays if name not in RENEWED]
+    names = [name for name in arrays if name not in ADDED_BY_APPLY]
     if not names:
         return []
     return [f"Arrays that were not kept in a table: {few(names)}. Write npz or zarr to keep them."]
