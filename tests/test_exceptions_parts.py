@@ -108,3 +108,12 @@ def test_warnings_are_collected_once_each_and_others_are_passed_on():
     with pytest.warns(UserWarning, match="another's"):
         work()
     assert [str(each) for each in collected] == ["few labels"]
+
+
+def test_a_copy_of_a_plain_text_says_the_same():
+    error = rp.RepriorError("The file is too new.")
+    assert str(error.mapped(lambda part: part)) == "The file is too new."
+    more = error.with_sentence(["Pass ", Setting("kind", "probs"), "."])
+    assert str(more) == "The file is too new. Pass kind='probs'."
+    assert str(more.with_sentence("(In chunk 1.)")) == f"{more} (In chunk 1.)"
+    assert str(error) == "The file is too new."

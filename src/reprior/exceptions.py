@@ -146,8 +146,10 @@ def render(text: Text, face: Face = _PYTHON) -> str:
 
 
 def parts(text: Text) -> list[str | Reference]:
-    """Return the strings and references that a text is joined from."""
-    return [text] if isinstance(text, str | Reference) else list(text)
+    """Return the strings and references that a text is joined from; none of an empty text."""
+    if isinstance(text, str | Reference):
+        return [text] if text else []
+    return list(text)
 
 
 def _rendered(part: str | Reference, face: Face) -> str:

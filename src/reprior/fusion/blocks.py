@@ -391,7 +391,7 @@ def _arrays(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log: 
 
 @contextmanager
 def _refusing(inputs: Inputs, recipe: Recipe) -> Iterator[None]:
-    """Refuse bad scores in words."""
+    """Turn a row without a posterior into the error that names it."""
     try:
         yield
     except NoPosteriorError as error:

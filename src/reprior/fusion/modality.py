@@ -56,7 +56,7 @@ class ModalityFusion:
     :math:`w_k = \log P_t(k) - \log P_s(k)`, and :math:`\bar H_m(x)` the mean entropy of its
     posteriors over the image x, of which :math:`μ_m` and :math:`σ_m` are the mean and the
     (population) standard deviation over the images it is fitted on. A modality that is less sure
-    than it was on these is flattened, and the others are heard. The fusion is by noisy-or,
+    than it was on these is flattened, and the others decide. The fusion is by noisy-or,
     :math:`P ∝ 1 - \prod_m (1 - P_m)`, mean or product.
 
     The rows of the paper's Table 5 are four settings of it:
@@ -240,7 +240,7 @@ class ModalityFusion:
         return self._adopt(tuner, tuner.found(best, profile))
 
     def fit_stream(self: Self, chunks: Any) -> Self:
-        """Fit on data larger than memory: the same from chunks that are gone through repeatedly.
+        """Fit on data larger than memory, from labelled chunks that are iterated repeatedly.
 
         Parameters
         ----------

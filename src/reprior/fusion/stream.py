@@ -1,4 +1,4 @@
-"""Labelled chunks of several modalities, gone through as often as a fit needs."""
+"""Re-iterable labelled chunks of several modalities."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ModalityChunk:
 
     @contextmanager
     def refusing(self, recipe: Recipe) -> Iterator[None]:
-        """Work on it inside of this, so that bad scores are refused in words."""
+        """Context for work on the chunk: rows without a posterior become errors that name them."""
         with located(self.index):
             try:
                 yield

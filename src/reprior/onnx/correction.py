@@ -108,7 +108,7 @@ def append_correction(graph: Graph, place: Place, affine: Affine) -> Edit:
     name = place.tensor
     kept = _keep_for_layers(graph, name)
     is_input = graph.producer(name) is None
-    raw = name if is_input else _step_aside(graph, name)
+    raw = name if is_input else _rename_uncorrected(graph, name)
     readers = [node for node in graph.consumers(name) if not any(node is k for k in kept)]
     chain = _Chain(graph, raw, f"{name}/reprior")
     _correct(chain, place, affine)
@@ -157,7 +157,7 @@ def broadcast(bias: Vector, place: Place) -> Vector:
     return bias.reshape(-1, *[1] * behind)
 
 
-def _step_aside(graph: Graph, name: str) -> str:
+def _rename_uncorrected(graph: Graph, name: str) -> str:
     """Give the maker's tensor a new name, so that its old name can be the corrected one."""
     maker = graph.producer(name)
     raw = graph.fresh(f"{name}/uncorrected")
@@ -204,7 +204,7 @@ def append_labels(
     graph: Graph, place: Place, label: str, names: Vector | None, *, keepdims: bool, element: int
 ) -> list[str]:
     """Take the labels in tensor ``label`` anew from the corrected scores at ``place``."""
-    _step_aside(graph, label)
+    _rename_uncorrected(graph, label)
     chain = _Chain(graph, place.tensor, f"{label}/reprior")
     if place.single:
         half = 0.5 if place.kind == "probs" else 0.0
@@ -333,7 +333,7 @@ def _climb(graph: Graph, place: Place, width: int) -> onnx.NodeProto | None:
 def _pass(
     graph: Graph, node: onnx.NodeProto, axis: int, rank: int, width: int
 ) -> tuple[int, int] | None:
-    """Return class axis and rank before a node, or None where they cannot be told."""
+    """Return class axis and rank before a node, or None where they are unknown."""
     if node.op_type in ("Identity", "Dropout", "Cast"):
         return axis, rank
     if node.op_type == "Transpose":

@@ -267,7 +267,7 @@ _LAYER = "reprior.torch.rebalance.Rebalance"
 
 
 def check_uncorrected(model: onnx.ModelProto, scores: str | None) -> None:
-    """Refuse a model whose outputs, or named scores, are corrected as far as can be told."""
+    """Refuse a model whose outputs, or named scores, are known to be corrected."""
     if any(entry.key == KEY for entry in model.metadata_props):
         raise _refusal(_FOLDED)
     near = _near(model, [o.name for o in model.graph.output] if scores is None else [scores])

@@ -455,7 +455,7 @@ class Work:
 
 
 def _notes(graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator) -> list[str]:
-    """Say so where logits that nobody outside the model sees were taken as the scores."""
+    """Note that an inner tensor of logits, which is no output, was taken as the scores."""
     if calibrator.kind != "logits" or place.kind != "logits":
         return []
     followers, shown = graph.follows(place.tensor), []

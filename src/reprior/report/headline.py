@@ -36,7 +36,7 @@ _LABELS = {"mean_iou": "mean IoU", "macro_f1": "macro F1"}
 
 
 def metric_label(metric: CountMetric) -> str:
-    """A metric's name in words."""
+    """Return the name of a metric as text."""
     return _LABELS.get(metric.name, metric.name.replace("_", " "))
 
 

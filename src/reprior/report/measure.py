@@ -132,8 +132,8 @@ def _measured(
     before, tempered = GridReliability(np.zeros(1), w), grid.temperature != 1.0
     tally, buffer = _Tally(w.size, low), RowBuffer([low, 0.0, calibrator.strength_], high)
     found_digest, profiles = Digest(calibrator.class_axis), profile_sum("auto", MOST_SWITCHES)
-    told = None if progress is None else (lambda n: progress(done + n))
-    stream = Stream(calibrator, chunks, _terms(calibrator), told)
+    report_progress = None if progress is None else (lambda n: progress(done + n))
+    stream = Stream(calibrator, chunks, _terms(calibrator), report_progress)
     for part in stream.parts(found_digest.update):
         with part.located():
             reading = part.data.reading((low, high))

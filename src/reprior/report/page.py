@@ -174,7 +174,7 @@ def _words(
     sets: dict[str, Measured],
     title: str | None,
 ) -> dict[str, Any]:
-    """What the template says in words."""
+    """Return the texts of the template."""
     judged_on = list(sets)[-1]
     return {
         "title": title or "What the prior correction changes",

@@ -81,7 +81,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
           does a frozen one, for it was trained on other labels.
         - "effective": these, changed by what the classifier or its pipeline does to them:
           ``class_weight``, ``scale_pos_weight``, given priors, imbalanced-learn's samplers and
-          ensembles. An error where that cannot be told.
+          ensembles. An error where that is unknown.
         - an array in the order of ``classes_``, or {class: probability}: taken at its word.
 
         One source prior serves all folds: that of all data, which stratified folds share up to

@@ -137,7 +137,7 @@ class Seen:
 class Step:
     """One part of a model on the way from the labels to the effective prior."""
 
-    act: Callable[[Seen], Seen] | None  # None: cannot be told
+    act: Callable[[Seen], Seen] | None  # None: unknown
     words: str = ""  # how it changes the class distribution, if it does
 
 
@@ -159,7 +159,7 @@ def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
 
 
 def reweighting(model: Any) -> list[str]:
-    """Say which parts of a fitted model change the class distribution it is trained on."""
+    """Return the parts of a fitted model that change the class distribution it is trained on."""
     return [step.words for step in _walk(model) if step.words]
 
 
@@ -214,7 +214,7 @@ def _own(model: Any) -> Iterator[Step]:
 
 
 def _hidden(model: Any) -> Iterator[Step]:
-    """What re-weights inside an ensemble, where its effect on the whole cannot be told."""
+    """What re-weights inside an ensemble, where its effect on the whole is unknown."""
     if isinstance(model, CalibratedClassifierCV):
         return  # sigmoid and isotonic calibration return to the frequencies of the labels
     nested = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
@@ -280,7 +280,7 @@ def _weighed(weights: Any, seen: Seen) -> Seen:
     return replace(seen, mass=seen.mass * np.asarray(weights, dtype=np.float64))
 
 
-def _told(prior: Any, seen: Seen) -> Seen:
+def _given_prior(prior: Any, seen: Seen) -> Seen:
     return replace(seen, mass=np.asarray(prior, dtype=np.float64), from_labels=False)
 
 
@@ -321,8 +321,8 @@ _RULES: dict[str, Callable[[Any, Any], Callable[[Seen], Seen] | None]] = {
     "scale_pos_weight": lambda _, value: partial(_positive_weighed, value),  # XGBoost, LightGBM
     "is_unbalance": lambda *_: _balanced_by_count,  # LightGBM
     "fit_prior": lambda *_: _uniform,  # naive Bayes
-    "class_prior": lambda _, value: partial(_told, value),
-    "priors": lambda _, value: partial(_told, value),  # Gaussian naive Bayes, LDA, QDA
+    "class_prior": lambda _, value: partial(_given_prior, value),
+    "priors": lambda _, value: partial(_given_prior, value),  # Gaussian naive Bayes, LDA, QDA
     "target_prior": lambda *_: None,  # another correction of this kind
 }
 

@@ -255,7 +255,7 @@ def _affine(calibrator: Any, probs_are_softmax: bool, which: str | None) -> Affi
 
 
 def _warn_if_tied(network: nn.Module, layer: nn.Module, scaled: bool) -> None:
-    """Say that a weight shared with another layer is shared no more once it is scaled."""
+    """Warn that a weight shared with another layer is no longer shared once it is scaled."""
     named = network.named_parameters(remove_duplicate=False)
     ties = [name for name, weight in named if weight is layer.weight]
     if scaled and len(ties) > 1:

@@ -85,7 +85,7 @@ def fit_from_loader(
 ) -> Any:
     """Tune a calibrator in one pass of a validation loader through a network.
 
-    Each batch's scores are counted for all strengths at once and let go: memory does not grow
+    Each batch's scores are counted for all strengths at once and freed: memory does not grow
     with the number of images. The network is in evaluation mode during the pass, and every part
     of it in its own mode again afterwards.
 
@@ -101,7 +101,7 @@ def fit_from_loader(
         mapping, the entry "labels" (or "label", "targets", "target", "y") is the labels; what is
         left goes to the model, by name where there are several entries. Validation data, not
         training data, and without augmentation: where the best strength lies at the upper bound,
-        the loader is gone through once more to look further up, and must then give the same
+        the loader is iterated once more to look further up, and must then give the same
         samples. Their order does not matter.
     source_prior : array-like of shape (K,)
         The class distribution the network was trained on; never that of this loader.
@@ -188,7 +188,7 @@ classes, ignore_index
 
 
 def _check(models: Mapping[str, Any], loader: Any, autocast_dtype: Any) -> None:
-    """Refuse what can be told to be wrong before the first batch."""
+    """Check the arguments that need no batch."""
     if isinstance(loader, nn.Module):
         raise OptionError(
             argument="loader",

@@ -247,7 +247,7 @@ def _numbers(scale: Tensor, bias: Tensor, n: int = 4) -> str:
 
 
 def _no_tensor(scores: Any) -> ScoresError:
-    """Say what to pass instead of a whole output, or of another library's array."""
+    """Return an error that says what to pass instead of this object."""
     got, remedy = type(scores).__name__, "Pass torch.as_tensor(scores)."
     if isinstance(scores, Mapping):
         got = f"a {got} with keys {', '.join(map(repr, scores))}"
