@@ -55,7 +55,7 @@ def test_inner_logits_are_named(files):
     result = invoke(files)
     assert "Scores: inner tensor z (logits)" in result.output
     assert "the inner tensor 'z' was taken as the scores; output 'p'" in result.output
-    assert "fit it again with reprior fit --kind probs" in result.output
+    assert "fit it again as kind 'probs'" in result.output
     calibrator(kind="probs").save(files / "cal.json")
     assert "note:" not in invoke(files).output
 

@@ -30,7 +30,10 @@ def group_that_raises(error: BaseException) -> click.Group:
 @pytest.mark.parametrize(
     "error, sentence",
     [
-        (OptionError("`target_prior` must sum to 1."), "--target-prior must sum to 1."),
+        (
+            OptionError(argument="target_prior", rule="must sum to 1"),
+            "--target-prior must sum to 1.",
+        ),
         (MemoryError(), "There is not enough memory. Nothing half-written is left."),
         (OSError(errno.ENOSPC, "", "out.npz"), "'out.npz' could not be written: the disk is full."),
         (OSError(errno.EFBIG, "", "out.npz"), "larger than this system allows"),

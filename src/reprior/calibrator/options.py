@@ -11,7 +11,7 @@ import numpy as np
 from reprior.calibrator.encoding import Terms, state_problem
 from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.scaling import SCALINGS
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError, Setting, Text, Words, parts
 from reprior.profile.constants import AFTER_ZERO
 from reprior.profile.objective import Constraint
 from reprior.tuning.bootstrap import FEWEST_REPLICATES
@@ -22,6 +22,9 @@ __all__ = ["LOG_LOSS", "MAPS", "check_map", "check_options", "full_problem", "is
 
 #: The metric that is a fit of probabilities, not of decisions.
 LOG_LOSS = "log_loss"
+
+#: How an option is not given.
+LEFT_OUT = Words("None", "left out")
 
 #: The maps of a calibrator that holds two.
 MAPS = ("decision", "probability")
@@ -39,8 +42,14 @@ def check_options(options: Any) -> None:
     check_choice("selection", options.selection, RULES)
     if not isinstance(options.separate, bool | np.bool_):
         raise OptionError(
-            f"`separate` must be True or False. Got {options.separate!r}. Pass separate=True for "
-            f"a map of decisions and another of probabilities."
+            argument="separate",
+            rule="must be True or False",
+            got=repr(options.separate),
+            remedy=[
+                "Pass ",
+                Setting("separate", True),
+                " for a map of decisions and another of probabilities.",
+            ],
         )
     _check_temperature(options.temperature)
     _check_replicates(options.n_bootstrap)
@@ -91,9 +100,21 @@ def check_map(name: Any, *, separate: bool, needed: bool) -> str:
         return str(name)
     if separate and needed:
         raise OptionError(
-            "`map` must say which is meant: the calibrator holds a map for decisions and another "
-            "for probabilities (separate=True). Got None. Pass map='decision' for its labels, or "
-            "map='probability' for its probabilities."
+            argument="map",
+            rule=[
+                "must say which is meant: the calibrator holds a map for decisions and another for "
+                "probabilities (",
+                Words("separate=True", "fit --separate"),
+                ")",
+            ],
+            got=Words("None", "none"),
+            remedy=[
+                "Pass ",
+                Setting("map", "decision"),
+                " for its labels, or ",
+                Setting("map", "probability"),
+                " for its probabilities.",
+            ],
         )
     return "probability"
 
@@ -110,8 +131,13 @@ def seed_of(random_state: Any) -> int:
     elif isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(1 << 31))
     raise OptionError(
-        f"`random_state` must be None, a whole number of at least 0 or a generator of NumPy. Got "
-        f"{random_state!r}. Pass for example random_state=0."
+        argument="random_state",
+        rule=Words(
+            "must be None, a whole number of at least 0 or a generator of NumPy",
+            "must be a whole number of at least 0",
+        ),
+        got=repr(random_state),
+        remedy=["Pass for example ", Setting("random_state", 0), "."],
     )
 
 
@@ -122,7 +148,9 @@ def _check_temperature(temperature: Any) -> None:
             "temperature",
             temperature,
             positive=True,
-            hint="Or pass 'fit', 'bcts', 'vector' or None.",
+            hint=Words(
+                "Or pass 'fit', 'bcts', 'vector' or None.", "Or pass 'fit', 'bcts' or 'vector'."
+            ),
         )
 
 
@@ -130,8 +158,10 @@ def _check_replicates(n_bootstrap: Any) -> None:
     whole = isinstance(n_bootstrap, int | np.integer) and not isinstance(n_bootstrap, bool)
     if not whole or (n_bootstrap != 0 and n_bootstrap < FEWEST_REPLICATES):
         raise OptionError(
-            f"`n_bootstrap` must be 0 or a whole number of at least {FEWEST_REPLICATES}. Got "
-            f"{n_bootstrap!r}. Pass n_bootstrap=1000 for intervals, or 0 for none."
+            argument="n_bootstrap",
+            rule=f"must be 0 or a whole number of at least {FEWEST_REPLICATES}",
+            got=repr(n_bootstrap),
+            remedy=["Pass ", Setting("n_bootstrap", 1000), " for intervals, or 0 for none."],
         )
 
 
@@ -142,13 +172,25 @@ def _check_cv(cv: Any) -> None:
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv < 2:
             raise OptionError(
-                f"`cv` must be at least 2 folds. Got {cv}. Pass cv=3, as the paper, or None."
+                argument="cv",
+                rule="must be at least 2 folds",
+                got=str(cv),
+                remedy=[
+                    "Pass ",
+                    Setting("cv", 3),
+                    ", as the paper, or ",
+                    Words("None", "leave it out"),
+                    ".",
+                ],
             )
         return
     if named or not isinstance(cv, Iterable):
         raise OptionError(
-            f"`cv` must be None, a number of folds, a splitter, the fold of every sample, or pairs "
-            f"of (train, test) indices. Got {cv!r}. Pass cv=5."
+            argument="cv",
+            rule="must be None, a number of folds, a splitter, the fold of every sample, or pairs "
+            "of (train, test) indices",
+            got=repr(cv),
+            remedy=["Pass ", Setting("cv", 5), "."],
         )
 
 
@@ -156,38 +198,63 @@ def _refuse_with_log_loss(options: Any) -> None:
     """Refuse what a fit of probabilities has no place for."""
     if options.subject_to:
         _refuse(
-            "subject_to", options.subject_to, "None", "the log-loss has no counts to limit",
-            "Tune a count metric under the constraint, and pass temperature='fit' for the "
-            "probabilities.",
-        )  # fmt: skip
+            Setting("subject_to", options.subject_to),
+            ["must be ", LEFT_OUT],
+            "the log-loss has no counts to limit",
+            [
+                "Tune a count metric under the constraint, and pass ",
+                Setting("temperature", "fit"),
+                " for the probabilities.",
+            ],
+        )
     if options.tune != "strength":
         _refuse(
-            "tune", options.tune, "'strength'", "thresholds per class are tuned for decisions",
-            "Pass temperature='bcts' for a bias per class by log-loss.",
-        )  # fmt: skip
+            Setting("tune", options.tune),
+            "must be 'strength'",
+            "thresholds per class are tuned for decisions",
+            ["Pass ", Setting("temperature", "bcts"), " for a bias per class by log-loss."],
+        )
     if options.selection != DEFAULT_SELECTION:
         _refuse(
-            "selection", options.selection, "left out", "there is one minimum to choose from",
+            Setting("selection", options.selection),
+            "must be left out",
+            "there is one minimum to choose from",
             "Leave it out.",
-        )  # fmt: skip
+        )
     if options.separate:
         _refuse(
-            "separate", options.separate, "False", "the one map is that of the probabilities",
+            Setting("separate", options.separate),
+            ["must be ", Words("False", "left out")],
+            "the one map is that of the probabilities",
             "Name the metric of the decisions instead; the probabilities are fitted beside.",
-        )  # fmt: skip
-    remedy = "Judge the calibrator on other data, by `reprior evaluate` or engines.evaluate."
+        )
+    remedy: Text = [
+        "Judge the calibrator on other data, by `reprior evaluate`",
+        Words(" or engines.evaluate", ""),
+        ".",
+    ]
     if options.cv is not None:
-        _refuse("cv", options.cv, "None", "the folds are for metrics of decisions", remedy)
+        _refuse(
+            Setting("cv", options.cv),
+            ["must be ", LEFT_OUT],
+            "the folds are for metrics of decisions",
+            remedy,
+        )
     if options.n_bootstrap:
         _refuse(
-            "n_bootstrap", options.n_bootstrap, "0", "the bootstrap is of metrics of decisions",
+            Setting("n_bootstrap", options.n_bootstrap),
+            "must be 0",
+            "the bootstrap is of metrics of decisions",
             remedy,
-        )  # fmt: skip
+        )
 
 
-def _refuse(name: str, value: Any, rule: str, reason: str, remedy: str) -> NoReturn:
+def _refuse(given: Setting, rule: Text, reason: str, remedy: Text) -> NoReturn:
     raise OptionError(
-        f"`{name}` must be {rule} with metric='log_loss': {reason}. Got {value!r}. {remedy}"
+        argument=given.name,
+        rule=[*parts(rule), " with ", Setting("metric", "log_loss"), f": {reason}"],
+        got=repr(given.value),
+        remedy=remedy,
     )
 
 
@@ -196,25 +263,57 @@ def _refuse_with_counts(options: Any) -> None:
     scaling = isinstance(options.temperature, str) and options.temperature in SCALINGS
     if scaling and not options.separate:
         raise OptionError(
-            f"`separate` must be True with temperature={options.temperature!r} and a metric of "
-            f"decisions, which a bias per class by log-loss would change. Got separate=False. Pass "
-            f"separate=True, or metric='log_loss', or temperature='fit', which keeps decisions."
+            argument="separate",
+            rule=[
+                Words("must be True", "must be given"),
+                " with ",
+                Setting("temperature", options.temperature),
+                " and a metric of decisions, which a bias per class by log-loss would change",
+            ],
+            got=Setting("separate", False),
+            remedy=[
+                "Pass ",
+                Setting("separate", True),
+                ", or ",
+                Setting("metric", "log_loss"),
+                ", or ",
+                Setting("temperature", "fit"),
+                ", which keeps decisions.",
+            ],
         )
     if options.tune == "per_class" and options.n_bootstrap:
         raise OptionError(
-            f"`n_bootstrap` must be 0 with tune='per_class': the bootstrap is of the strength. Got "
-            f"{options.n_bootstrap}. Pass cv=5 for an honest score of the biases."
+            argument="n_bootstrap",
+            rule=[
+                "must be 0 with ",
+                Setting("tune", "per_class"),
+                ": the bootstrap is of the strength",
+            ],
+            got=str(options.n_bootstrap),
+            remedy=["Pass ", Setting("cv", 5), " for an honest score of the biases."],
         )
     tempered = isinstance(options.temperature, str)
     by_log_loss = options.separate or tempered or options.selection == "balanced_log_loss"
     if options.label_prior is not None and not by_log_loss:
         raise OptionError(
-            "`label_prior` must be left out where nothing is fitted by log-loss: a metric of "
-            "decisions counts the labels as they are. Got one. Leave it out, or pass "
-            "temperature='fit', separate=True or metric='log_loss'; or weight the samples."
+            argument="label_prior",
+            rule="must be left out where nothing is fitted by log-loss: a metric of decisions "
+            "counts the labels as they are",
+            got="one",
+            remedy=[
+                "Leave it out, or pass ",
+                Setting("temperature", "fit"),
+                ", ",
+                Setting("separate", True),
+                " or ",
+                Setting("metric", "log_loss"),
+                "; or weight the samples.",
+            ],
         )
     if options.selection == "balanced_log_loss" and options.cv is not None:
         raise OptionError(
-            "`selection` must look at profiles alone where `cv` divides them. Got "
-            "selection='balanced_log_loss', which looks at scores. Pass another rule, or cv=None."
+            argument="selection",
+            rule=["must look at profiles alone where ", Argument("cv"), " divides them"],
+            got=[Setting("selection", "balanced_log_loss"), ", which looks at scores"],
+            remedy=["Pass another rule, or ", Setting("cv", None), "."],
         )

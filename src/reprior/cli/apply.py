@@ -16,7 +16,6 @@ import click
 import numpy as np
 
 from reprior.cli.inputs import class_names, few, load_calibrator, open_for
-from reprior.cli.messages import with_notes
 from reprior.cli.options import (
     PATH,
     Reading,
@@ -157,9 +156,8 @@ def _going_on(test: Sequence[str], *, to_folder: bool) -> Iterator[None]:
         how = "pass --skip-unreadable"
         if not to_folder:
             how = f"name a folder as OUT and {how}: {ALIGNED}"
-        raise DamagedError(
-            f"{with_notes(str(error), error)} To go on without it, {how}."
-        ) from error
+        error.add_note(f"To go on without it, {how}.")
+        raise
 
 
 def _show(
@@ -294,7 +292,7 @@ def is_folder(output: str) -> bool:
         return there.is_dir() and there.suffix != ".zarr" and not is_store(there)
     if is_store(there):
         raise OptionError(
-            f"`output` must not be a zarr store where it is a folder. Got {output!r}. Name it "
+            f"--output must not be a zarr store where it is a folder. Got {output!r}. Name it "
             f"{str(there)!r} to write the store anew, or choose another folder."
         )
     return True
@@ -307,7 +305,7 @@ def one_by_one(
     twice = sorted(name for name, n in Counter(path.name for path in paths).items() if n > 1)
     if twice:
         raise OptionError(
-            f"`output` must be a file where inputs share a name. Got the folder {output!r} and "
+            f"--output must be a file where inputs share a name. Got the folder {output!r} and "
             f"{twice[0]!r} twice. Name an output file, or run once per folder."
         )
     return [open_one([glob.escape(str(path))]) for path in paths]
@@ -388,12 +386,12 @@ def _refuse_clashes(targets: Sequence[Path]) -> None:
         output_target(path, argument="output", folder=True)
         if path.is_dir() and not is_store(path):
             raise OptionError(
-                f"`output` must be free for a file per input. Got {str(path)!r}, which is a "
+                f"--output must be free for a file per input. Got {str(path)!r}, which is a "
                 f"folder. Choose another folder."
             )
         if path in seen:
             raise OptionError(
-                f"`output` must have a name for every file. Got {path.name!r} twice. Name an "
+                f"--output must have a name for every file. Got {path.name!r} twice. Name an "
                 f"output file, or rename the inputs."
             )
         seen.add(path)

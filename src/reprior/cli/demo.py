@@ -202,7 +202,7 @@ def _refuse_others(folder: Path) -> None:
         mine = False
     if there and not mine:
         raise OptionError(
-            f"`output` must be a new folder, or one that a demo wrote. Got {str(folder)!r}, which "
+            f"--output must be a new folder, or one that a demo wrote. Got {str(folder)!r}, which "
             f"has a file {there[0]!r} of its own. Choose another folder."
         )
 

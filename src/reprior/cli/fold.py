@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +10,7 @@ from reprior.calibrator.options import MAPS
 from reprior.cli.options import PATH, Names, output_option, shows
 from reprior.cli.outputs import check_output
 from reprior.cli.session import Session, plain, session_options
-from reprior.exceptions import FoldError, OptionError
+from reprior.exceptions import OptionError
 
 if TYPE_CHECKING:
     from reprior.onnx import Folded
@@ -66,49 +63,18 @@ def command(
     from reprior.onnx import fold_report
 
     if not output:
-        raise OptionError("`output` must be the path of a file. Got no name. Pass one.")
+        raise OptionError("--output must be the path of a file. Got no name. Pass one.")
     check_output(output, [cal, model, inputs])
     calibrator = load_calibrator(cal)
     samples = None if inputs is None else _read_inputs(inputs)
-    with session.progress("folding"), _command_words():
+    with session.progress("folding"):
         folded = fold_report(
             model, calibrator, output=output, scores=scores, inputs=samples, map=map
         )
     for note in folded.notes:
-        session.note(_in_words(note))
+        session.note(note)
     _say(session, folded, output, generated=inputs is None)
     session.result({"output": output, **_document(folded)})
-
-
-#: What the library says of its functions, and how that is done from the command line.
-_WORDS = (
-    (r"; calibrator_of\(model\) tells what is inside", ""),
-    (r"with classes=(\[.*?\])\.", r"with a --classes file in that order."),
-    (r"Fit it again (.*?)with kind='(\w+)'", r"Fit it again \1with reprior fit --kind \2"),
-    (r"fit it again with kind='(\w+)'", r"fit it again with reprior fit --kind \1"),
-    (r"Got kind='(\w+)'", r"Got one of --kind \1"),
-    (r"Check the model with onnx\.checker, or pass verify=False\.", "Export it again."),
-    (r"Fit it with temperature='(\w+)'", r"Fit it with reprior fit --temperature \1"),
-    (r"temperature='(\w+)'", r"--temperature \1"),
-    (r"separate=True", "fit --separate"),
-    (r"`calibrator`", "CAL"),
-    (r"`model`", "MODEL"),
-)
-
-
-def _in_words(sentence: str) -> str:
-    for pattern, told in _WORDS:
-        sentence = re.sub(pattern, told, sentence)
-    return sentence
-
-
-@contextmanager
-def _command_words() -> Iterator[None]:
-    """Let refusals speak of the command's arguments; its options are put in later."""
-    try:
-        yield
-    except FoldError as error:
-        raise FoldError(_in_words(str(error))) from error
 
 
 def _read_inputs(path: str) -> Any:

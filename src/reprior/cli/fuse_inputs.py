@@ -15,7 +15,7 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.cli.inputs import ID_COLUMN, few, open_for, open_to_fit, shown_paths
 from reprior.cli.options import Reading
 from reprior.cli.session import Session
-from reprior.exceptions import FileFormatError, OptionError, ScoresError
+from reprior.exceptions import FileFormatError, OptionError, ScoresError, Words
 from reprior.files.formats.interface import NamedLabels, ReadOptions
 from reprior.files.labels import LabelFile, is_index, open_labels, plain_label
 
@@ -172,7 +172,9 @@ def open_known(
     having = (_having(named, reading) or next(iter(named))) if labelled else None
     order = sorted(named, key=lambda name: name != having)
     files = {
-        name: open_for(calibrator, session, [named[name]], reading, labelled=name == having)
+        name: open_for(
+            calibrator, session, [named[name]], reading, labelled=name == having, noun="fusion"
+        )
         for name in order
     }
     # What the files say of themselves.
@@ -197,6 +199,7 @@ def as_calibrator(fusion: ModalityFusion) -> PosteriorCalibrator:
 def load_fusion(path: str, missing: str | None) -> ModalityFusion:
     """Read what fuse fit wrote; say so where the arguments may be in the wrong order."""
     from reprior.calibrator import load
+    from reprior.files.archive import SAVE
     from reprior.fusion import ModalityFusion
 
     if "=" in path and not Path(path).exists():
@@ -208,7 +211,8 @@ def load_fusion(path: str, missing: str | None) -> ModalityFusion:
         found = load.load(path)
     except FileFormatError as error:
         if Path(path).suffix.lower() == ".json":
-            raise
+            fuse_fit = Words(SAVE.python, "reprior fuse fit")
+            raise error.mapped(lambda part: fuse_fit if part == SAVE else part) from error
         raise FileFormatError(
             f"FUSION must be a JSON file that fuse fit wrote. Got {path!r}. Name the fusion first, "
             f"and then NAME=FILE."

@@ -13,17 +13,19 @@ import click
 import numpy as np
 
 from reprior.calibrator.encoding import is_range
-from reprior.cli.messages import name_classes
+from reprior.cli.messages import current_face, name_classes, with_remedy
 from reprior.cli.options import PriorChoice, Reading
 from reprior.cli.session import Session, plain
 from reprior.core.prior import as_prior, prior_from_counts
 from reprior.exceptions import (
     Argument,
+    Element,
     FileFormatError,
     LabelsError,
     OptionError,
     PriorError,
     ScoresError,
+    Words,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +65,10 @@ KINDS_EXPLAINED = (
     "Pass --kind logits (unnormalised, as a last layer or a decision function gives them), "
     "--kind probs (probabilities: every row sums to 1) or --kind log_probs (their logarithms)."
 )
+
+
+class OtherClassesError(FileFormatError):
+    """A file with numbers of other classes than those of the scores."""
 
 
 def load_calibrator(path: str) -> PosteriorCalibrator:
@@ -111,9 +117,9 @@ def open_to_fit(
     return scores
 
 
-def _taken_in_order(path: str, classes: Sequence[Any]) -> str:
+def _taken_in_order(path: str, classes: Sequence[Any], noun: str) -> str:
     return (
-        f"the scores of {path} have no names and are taken in the order of the calibrator's "
+        f"the scores of {path} have no names and are taken in the order of the {noun}'s "
         f"classes: {few(classes)}"
     )
 
@@ -127,9 +133,11 @@ def open_for(
     labelled: bool,
     keep: bool = False,
     names: Sequence[str] | None = None,
+    noun: str = "calibrator",
 ) -> ScoreFile:
     """Open score files for a calibrator: of its kind, with its classes, in its order.
 
+    ``noun`` is what the calibrator is called, which may stand for a fusion.
     ``names`` are the classes to take where neither the calibrator nor the options name any.
     Its file does not know these data: it is told here which axis of theirs has the classes, and
     which label is to be left out.
@@ -139,7 +147,7 @@ def open_for(
     refuse_json(paths)
     wanted: Any = class_names(calibrator) or names
     if reading.classes is not None:
-        wanted = _agreed_names(reading.classes, calibrator)
+        wanted = _agreed_names(reading.classes, calibrator, noun)
     axis = class_axis_of(calibrator, paths, reading, labelled=labelled)
     scores = open_scores(
         list(paths), labels=reading.labels if labelled else None,
@@ -149,22 +157,22 @@ def open_for(
     for kind in (reading.kind, scores.kind):
         if kind not in (None, calibrator.kind):
             raise OptionError(
-                f"{shown_paths(scores)} must hold scores of the calibrator's kind, "
-                f"{calibrator.kind}. Got {kind}. Give scores of that kind, or fit a calibrator on "
+                f"{shown_paths(scores)} must hold scores of the {noun}'s kind, "
+                f"{calibrator.kind}. Got {kind}. Give scores of that kind, or fit a {noun} on "
                 f"{kind}."
             )
     scores.kind = calibrator.kind
     known = calibrator.classes_.tolist()
     if scores.n_classes != len(known):
         raise FileFormatError(
-            f"{shown_paths(scores)} must have scores of the calibrator's {len(known)} classes, "
+            f"{shown_paths(scores)} must have scores of the {noun}'s {len(known)} classes, "
             f"{few(known)}. Got {scores.n_classes} classes{_named(scores)}. Give the scores of the "
-            f"model that the calibrator was fitted for."
+            f"model that the {noun} was fitted for."
         )
     if class_names(calibrator) is not None:
         unnamed = refuse_other_names(scores, known, reading)
         if unnamed and reading.classes is None and names is None:
-            session.note(_taken_in_order(unnamed[0], known))
+            session.note(_taken_in_order(unnamed[0], known, noun))
     if len(scores.shape) > 2:
         calibrator.class_axis = scores.class_axis
     if labelled:
@@ -230,19 +238,23 @@ def source_of(
     """Return the source prior, the class names, and the counts if they were given."""
     try:
         return _source_of(session, counting, source_prior, scores)
-    except (PriorError, FileFormatError) as error:
-        mismatch = (f" the {scores.n_classes} classes", "must name the classes", "sample of every")
-        others = any(words in str(error) for words in mismatch)
-        if scores.format not in ("csv", "parquet") or not others:
+    except (OtherClassesError, PriorError) as error:
+        id_columns = [name for name in scores.class_names or () if ID_COLUMN.search(name)]
+        is_mismatch = isinstance(error, OtherClassesError) or (_is_zero(error) and id_columns)
+        if scores.format not in ("csv", "parquet") or not is_mismatch:
             raise
-        odd = [name for name in scores.class_names or () if ID_COLUMN.search(name)]
-        which = f"{odd[0]!r} is" if odd else "some are"
-        if "sample of every" in str(error) and not odd:
-            raise
-        raise type(error)(
-            f"{error} Numeric columns of {shown_paths(scores)} are classes; where {which} not, "
-            f"drop the column, or list the classes in a file and pass --classes."
+        which = f"{id_columns[0]!r} is" if id_columns else "some are"
+        raise with_remedy(
+            error,
+            f"Numeric columns of {shown_paths(scores)} are classes; where {which} not, drop the "
+            f"column, or list the classes in a file and pass --classes.",
         ) from error
+
+
+def _is_zero(error: PriorError) -> bool:
+    """Whether a class without samples is refused."""
+    got = error.got
+    return isinstance(got, Element) and got.name == "counts" and got.value == 0
 
 
 def _source_of(
@@ -276,8 +288,10 @@ def read_prior_file(
     try:
         return _in_order(session, read_prior, f"numbers of the {what}", path, classes, n_classes)
     except PriorError as error:
-        instead = ", or pass --counts." if what == "source prior" else "."
-        raise PriorError(str(error).replace(", or pass them as counts.", instead)) from error
+        if what == "source prior":
+            raise
+        # Only the source prior can be given as counts instead, which is what its words say.
+        raise error.mapped(lambda part: "" if isinstance(part, Words) else part) from error
 
 
 def _in_order(
@@ -291,7 +305,12 @@ def _in_order(
     """Read a number per class; say which order is taken where only one side has names."""
     values, own = read(path)
     if classes is not None:
-        values, _ = read(path, classes=classes)
+        try:
+            values, _ = read(path, classes=classes)
+        except (FileFormatError, PriorError) as error:
+            raise OtherClassesError(
+                error.text, rule=error.rule, got=error.got, remedy=error.remedy
+            ) from error
         if own is None:
             session.note(
                 f"the {what} of {path} have no names and are taken in the order of the classes: "
@@ -304,22 +323,22 @@ def _in_order(
             f"that of the scores. Pass --classes FILE, a name per line."
         )
     if n_classes is not None and len(values) != n_classes:
-        raise FileFormatError(
+        raise OtherClassesError(
             f"{path!r} must have {what} of the {n_classes} classes of the scores. Got "
             f"{len(values)}. Give one number per class."
         )
     return values, None if own is None else list(own)
 
 
-def _agreed_names(path: str, calibrator: PosteriorCalibrator) -> list[Any]:
+def _agreed_names(path: str, calibrator: PosteriorCalibrator, noun: str) -> list[Any]:
     from reprior.files.counts import read_class_names
 
     given = list(read_class_names(path))
     known = class_names(calibrator)
     if known is not None and [str(name) for name in known] != [str(name) for name in given]:
         raise OptionError(
-            f"--classes must name the calibrator's classes in its order, {few(known)}. "
-            f"Got {few(given)}. Drop --classes: the calibrator knows its classes."
+            f"--classes must name the {noun}'s classes in its order, {few(known)}. "
+            f"Got {few(given)}. Drop --classes: the {noun} knows its classes."
         )
     return given if known is None else known
 
@@ -356,7 +375,7 @@ def refuse_json(paths: Sequence[str]) -> None:
         if Path(path).suffix.lower() == ".json" and Path(path).is_file():
             raise FileFormatError(
                 f"{path!r} must be a score file (npy, npz, csv, parquet or zarr). Got JSON, which "
-                f"calibrators and counts are in. Check the order of the arguments."
+                f"calibrators, fusions and counts are in. Check the order of the arguments."
             )
 
 
@@ -396,7 +415,7 @@ def class_axis_of(
         if labelled and shape[1:-1] != shape[2:]:
             return None
         raise OptionError(
-            f"`class_axis` must be given for scores of shape {shape}: the {n_classes} classes may "
+            f"--class-axis must be given for scores of shape {shape}: the {n_classes} classes may "
             f"be second or last. Pass --class-axis 1 or --class-axis -1."
         )
     return 1 if shape[1] == n_classes else -1
@@ -476,7 +495,7 @@ def target_prior_of(
     """Return the target prior that the options ask for."""
     if target_scores and choice != "estimate":
         raise OptionError(
-            f"`target_scores` must come with --target-prior estimate. Got --target-prior {choice}."
+            f"--target-scores must come with --target-prior estimate. Got --target-prior {choice}."
         )
     if choice == "uniform":
         return "uniform"
@@ -486,7 +505,7 @@ def target_prior_of(
         near = difflib.get_close_matches(choice, ("uniform", "estimate"), n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "Check the path."
         raise OptionError(
-            f"`target_prior` must be uniform, estimate, or a file that exists. Got {choice!r}. "
+            f"--target-prior must be uniform, estimate, or a file that exists. Got {choice!r}. "
             f"{hint}"
         )
     return read_prior_file(session, choice, "target prior", names, scores.n_classes)[0]
@@ -508,7 +527,7 @@ def _estimated_target(
     found = open_to_fit(session, target_scores, reading, labelled=False, names=scores.class_names)
     if found.kind != scores.kind or found.n_classes != scores.n_classes:
         raise OptionError(
-            f"`target_scores` must be of the kind and the classes of VAL, {scores.kind} of "
+            f"--target-scores must be of the kind and the classes of VAL, {scores.kind} of "
             f"{scores.n_classes} classes. Got {found.kind} of {found.n_classes}."
         )
     with session.progress("reading the target", found.n_samples) as progress:
@@ -552,7 +571,7 @@ def _by_em(
         )
     except (LabelsError, ScoresError) as error:
         plain = estimate_target_prior(rows, source_prior=source_prior, kind=kind)
-        why = str(error).split(". ")[0]
+        why = current_face().rule(error)
         return plain, f"trusts the model's probabilities: VAL cannot calibrate them ({why})"
     n_labels = f"{len(validation[1]):,} labels of VAL"
     return estimate, f"trusts the model's probabilities once they are calibrated by {n_labels}"

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import click
 
-from reprior.cli.words import in_options
 from reprior.exceptions import (
     Argument,
     Element,
@@ -104,7 +103,6 @@ class CommandLineFace:
     def __init__(
         self, command: click.Command | None = None, class_names: Sequence[str] = ()
     ) -> None:
-        self._command = command
         params = [] if command is None else command.params
         self._options = {each.name: each for each in params if isinstance(each, click.Option)}
         self._arguments = {each.name: each for each in params if isinstance(each, click.Argument)}
@@ -117,11 +115,19 @@ class CommandLineFace:
         """Return a whole error or warning in the words of the command."""
         if self._fitted is not None and _mentions_kind(message.remedy):
             message = _with_remedy(message, self._remedy_of_a_fitted_kind(message.remedy))
-        return in_options(message.render(self), self._command)
+        return message.render(self)
 
     def _remedy_of_a_fitted_kind(self, remedy: Text) -> Text:
         own = [part for part in parts(remedy) if isinstance(part, Words)]
         return [f"Give scores of the {self._fitted}'s kind.", *own]
+
+    def rule(self, error: RepriorError) -> str:
+        """Return which rule an error is about, to be quoted in a sentence about something else."""
+        if error.argument is None:
+            return render(error.text, self).rstrip(".")
+        named = error.argument
+        argument = named if isinstance(named, Argument) else Argument(named)
+        return render([argument, " ", *parts(error.rule)], self)
 
     def argument(self, argument: Argument) -> str:
         """Return the option of an argument, or what the command takes by position."""

@@ -25,14 +25,14 @@ def check_output(output: str, inputs: Sequence[Any], *, store: bool = False) -> 
     refuse_inputs([Path(output)], inputs)
     there = output_target(output, argument="output", folder=True)
     if output.endswith(("/", os.sep)) or (there.is_dir() and not (store and is_store(there))):
-        raise OptionError(f"`output` must be a file. Got the folder {output!r}. Add a file name.")
+        raise OptionError(f"--output must be a file. Got the folder {output!r}. Add a file name.")
     try:
         with tempfile.TemporaryFile(dir=there.parent):
             pass
     except OSError as error:
         if error.errno == errno.ENOENT and not there.parent.exists():
             raise OptionError(
-                f"`output` must be in a folder that exists. Got {output!r}, and there is no "
+                f"--output must be in a folder that exists. Got {output!r}, and there is no "
                 f"{str(there.parent)!r}. Make that folder first."
             ) from error
         raise OSError(error.errno, error.strerror, output) from error
@@ -42,7 +42,7 @@ def refuse_stdout(output: str) -> None:
     """Refuse ``-``: outputs take their names when they are whole, and a stream has none."""
     if output == "-":
         raise OptionError(
-            "`output` must be a file name. Got '-': outputs are not written to standard output. "
+            "--output must be a file name. Got '-': outputs are not written to standard output. "
             "Name a file; for one that is called -, write ./-."
         )
 
@@ -59,7 +59,7 @@ def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Any]) -> None:
         path = same or inside
         if path is not None:
             raise OptionError(
-                f"`output` must not be an input. Got {str(output)!r}, which is "
+                f"--output must not be an input. Got {str(output)!r}, which is "
                 f"{'inside ' if same is None else ''}{str(path)!r}. Choose another name."
             )
 

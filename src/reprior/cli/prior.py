@@ -317,7 +317,7 @@ def _check(validation: Sequence[str], reading: Reading, method: str) -> None:
 def _refuse_another(found: ScoreFile, known: ScoreFile) -> None:
     if found.kind != known.kind or found.n_classes != known.n_classes:
         raise OptionError(
-            f"`validation` must be of the kind and the classes of SCORES, {found.kind} of "
+            f"--validation must be of the kind and the classes of SCORES, {found.kind} of "
             f"{found.n_classes} classes. Got {known.kind} of {known.n_classes}. Give scores of the "
             f"same model."
         )

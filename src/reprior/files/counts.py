@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core.checks import check_choice
-from reprior.exceptions import FileFormatError, LabelsError, PriorError, Setting
+from reprior.exceptions import FileFormatError, LabelsError, PriorError, Setting, Text, Words
 from reprior.files.formats.interface import NamedLabels, ReadOptions, few
 from reprior.files.labels import (
     LabelCoder,
@@ -96,9 +96,10 @@ def read_prior(
     total = math.fsum(values)
     if abs(total - 1) > SUM_TOLERANCE:
         are_whole = bool((values == np.floor(values)).all())
-        remedy = "Divide them by their sum."
+        remedy: Text = "Divide them by their sum."
         if are_whole or total > 2:
-            remedy = "These look like counts: divide them by their sum, or pass them as counts."
+            counts = Words(", or pass them as counts", ", or pass --counts")
+            remedy = ["These look like counts: divide them by their sum", counts, "."]
         raise PriorError(
             f"{os.fspath(path)!r} must hold probabilities that sum to 1.",
             got=f"a sum of {total:g}",

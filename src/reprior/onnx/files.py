@@ -16,7 +16,7 @@ from onnx import external_data_helper
 
 import reprior as rp
 from reprior.calibrator.load import load_calibrator
-from reprior.exceptions import FileFormatError, FoldError
+from reprior.exceptions import FileFormatError, FoldError, Words
 from reprior.files.atomic import atomic_paths, atomic_write, output_target
 from reprior.onnx.graph import has_weights, reads
 
@@ -309,14 +309,18 @@ def _refusal(mark: str) -> FoldError:
         ),
         _FOLDED: (
             "one that a calibrator was folded into",
-            "Fold the original export instead; calibrator_of(model) tells what is inside",
+            "Fold the original export instead",
         ),
     }[mark]
     return FoldError(
         argument="model",
         rule="must not hold a calibrator yet",
         got=got,
-        remedy=f"{remedy}.",
+        remedy=[
+            remedy,
+            Words("; calibrator_of(model) tells what is inside" if mark == _FOLDED else "", ""),
+            ".",
+        ],
     )
 
 

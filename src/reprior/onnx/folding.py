@@ -12,7 +12,7 @@ import onnx
 
 import reprior as rp
 from reprior._warnings import warn
-from reprior.exceptions import Argument, FoldError, Setting
+from reprior.exceptions import Argument, FoldError, Words
 from reprior.files.atomic import output_target
 from reprior.onnx.correction import Affine, Edit, append_correction, append_labels, change_head
 from reprior.onnx.files import check_uncorrected, read_model, stamp, write_model
@@ -251,12 +251,12 @@ def check_calibrator(calibrator: Any, which: str | None = None) -> rp.PosteriorC
             rule="must have one scale for all classes to go into an ONNX model",
             got=[
                 "a scale per class (",
-                Setting("temperature", "vector"),
+                Words("temperature='vector'", "--temperature vector"),
                 ")",
             ],
             remedy=[
                 "Fit it with ",
-                Setting("temperature", "bcts"),
+                Words("temperature='bcts'", "reprior fit --temperature bcts"),
                 ", or apply it behind the model.",
             ],
         )
@@ -471,7 +471,7 @@ def _notes(graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator) -> li
     return [
         f"The calibrator says that it was fitted on logits, so the inner tensor {place.tensor!r} "
         f"was taken as the scores; output {shown[0]!r} holds probabilities made from it. If the "
-        f"calibrator was fitted on {shown[0]!r}, fit it again with kind='probs'."
+        f"calibrator was fitted on {shown[0]!r}, fit it again as kind 'probs'."
     ]
 
 
@@ -515,7 +515,11 @@ def _check_names(lists: list[Vector], calibrator: rp.PosteriorCalibrator) -> Non
                 argument="calibrator",
                 rule=f"must have its classes in the order of the model's, {theirs}",
                 got=f"{own}",
-                remedy=f"Fit it again with classes={theirs}.",
+                remedy=[
+                    "Fit it again with ",
+                    Words(f"classes={theirs}", "a --classes file in that order"),
+                    ".",
+                ],
             )
 
 

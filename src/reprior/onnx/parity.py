@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.exceptions import Argument, FoldError, Setting, require
+from reprior.exceptions import Argument, FoldError, Words, require
 from reprior.onnx.files import weight_bytes, write_model
 from reprior.onnx.graph import Graph, attribute, has_weights
 from reprior.onnx.score_tensors import CLASSIFIERS, FLOATS, Place, lineage
@@ -670,13 +670,12 @@ class Runner:
         except Exception as error:  # ONNX Runtime's own, which have no common base
             raise FoldError(
                 [
-                    (
-                        f"`{name}` must run in ONNX Runtime. It does not: {_first_line(error)} "
-                        "Check the model with onnx.checker, or pass "
-                    ),
-                    Setting("verify", False),
-                    ".",
+                    Argument(name),
+                    f" must run in ONNX Runtime. It does not: {_first_line(error)}",
                 ],
+                remedy=Words(
+                    "Check the model with onnx.checker, or pass verify=False.", "Export it again."
+                ),
             ) from error
         self.inputs = [i.name for i in self._session.get_inputs()]
         self.outputs = [o.name for o in self._session.get_outputs()]

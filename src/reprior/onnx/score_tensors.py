@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.exceptions import Argument, FoldError, Setting
+from reprior.exceptions import Argument, FoldError, Setting, Text, Words, parts
 from reprior.onnx.graph import Graph, attribute
 
 __all__ = ["CLASSIFIERS", "Place", "find_places", "lineage", "softmax_axis"]
@@ -273,16 +273,14 @@ def _named(graph: Graph, scores: Any, n_classes: int) -> list[Place]:
     chain = lineage(graph, scores, n_classes=n_classes)
     if not chain or graph.element(scores) in _LABEL_TYPES:
         what = "is the label output" if chain and scores in graph.outputs else "holds integers"
-        remedy = (
-            f"Pass scores={chain[0].tensor!r}, from which it is taken"
-            if chain
-            else ("Name the tensor of logits or probabilities that it is taken from")
-        )
+        source: Text = "Name the tensor of logits or probabilities that it is taken from."
+        if chain:
+            source = ["Pass ", Setting("scores", chain[0].tensor), ", from which it is taken."]
         raise FoldError(
             argument="scores",
             rule="must name class scores",
             got=f"{scores!r}, which {what}",
-            remedy=f"{remedy}.",
+            remedy=source,
         )
     return chain
 
@@ -348,9 +346,9 @@ def _check_kind(
         return
     logits = calibrator.kind == "logits"
     holds, refit = ("probabilities", "probs") if logits else ("logits", "logits")
-    remedy = "or name the other tensor by `scores`, if the model has one"
+    remedy: Text = ["or name the other tensor by ", Argument("scores"), ", if the model has one"]
     if other is not None and _matches(calibrator, [other]):
-        remedy = f"or pass scores={other.tensor!r}, from which {name!r} is made"
+        remedy = ["or pass ", Setting("scores", other.tensor), f", from which {name!r} is made"]
     raise FoldError(
         argument="calibrator",
         rule="must be fitted on what the model gives",
@@ -360,8 +358,10 @@ def _check_kind(
         ],
         remedy=[
             "Fit it again on this output with ",
-            Setting("kind", refit),
-            f", {remedy}.",
+            Words(f"kind={refit!r}", f"reprior fit --kind {refit}"),
+            ", ",
+            *parts(remedy),
+            ".",
         ],
     )
 
