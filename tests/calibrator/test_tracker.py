@@ -12,7 +12,7 @@ from tests.core.backends import WIDE_BACKENDS
 from tests.core.shift.shifted import world
 
 import reprior as rp
-from reprior.core.shift.calibration import every_second_label
+from reprior.core.shift.recalibration import every_second_label
 
 EXACT = 1e-10
 """The same sums, cut in other places."""

@@ -17,12 +17,6 @@ from reprior.core.checks import (
     refuse_reordered,
 )
 from reprior.core.prior import as_prior
-from reprior.core.shift.calibration import (
-    AffineCalibration,
-    as_calibration,
-    every_second_label,
-    fit_calibration,
-)
 from reprior.core.shift.predictions import (
     Validation,
     each_warning_once,
@@ -30,6 +24,12 @@ from reprior.core.shift.predictions import (
     read_log_scores,
     read_validation_rows,
     validation_columns,
+)
+from reprior.core.shift.recalibration import (
+    AffineCalibration,
+    as_calibration,
+    every_second_label,
+    fit_calibration,
 )
 from reprior.core.shift.report import SHOWN_CLASSES
 from reprior.core.shift.tracking import (

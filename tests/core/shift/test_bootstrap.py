@@ -11,11 +11,11 @@ from tests.core.shift.shifted import world
 import reprior as rp
 from reprior.core.shift import bootstrap
 from reprior.core.shift.bootstrap import ReplicateSolver, Resample, em_replicates
-from reprior.core.shift.calibration import Refits
 from reprior.core.shift.em import Likelihood
 from reprior.core.shift.estimate import METHODS
 from reprior.core.shift.newton import maximum_likelihood
 from reprior.core.shift.predictions import SoftPredictions, predict
+from reprior.core.shift.recalibration import Refits
 
 
 def problem(seed=0, n=200, n_labels=150, separation=2.5):

@@ -10,13 +10,13 @@ from tests.oracles import confusion
 
 import reprior as rp
 from reprior.core import kernels
-from reprior.core.shift.calibration import AffineCalibration, as_calibration
 from reprior.core.shift.predictions import (
     predict,
     read_log_scores,
     read_predictions,
     read_validation_rows,
 )
+from reprior.core.shift.recalibration import AffineCalibration, as_calibration
 from reprior.exceptions import ScoresError
 
 EXACT = 1e-12

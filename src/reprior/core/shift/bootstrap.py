@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprior.core.shift.calibration import Refits
 from reprior.core.shift.em import EMResult, Likelihood, run_em
 from reprior.core.shift.moments import Moments, clipped_prior
 from reprior.core.shift.newton import (
@@ -36,6 +35,7 @@ from reprior.core.shift.newton import (
     run_newton,
 )
 from reprior.core.shift.predictions import HardPredictions, Predictions
+from reprior.core.shift.recalibration import Refits
 
 __all__ = [
     "MAX_CLASSES",

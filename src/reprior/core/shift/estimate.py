@@ -24,12 +24,6 @@ from reprior.core.checks import (
 from reprior.core.prior import as_prior
 from reprior.core.shift import bootstrap, em
 from reprior.core.shift.bootstrap import Progress
-from reprior.core.shift.calibration import (
-    AffineCalibration,
-    as_calibration,
-    fit_calibration,
-    refit_calibration,
-)
 from reprior.core.shift.em import Likelihood
 from reprior.core.shift.moments import (
     Conditioning,
@@ -50,6 +44,12 @@ from reprior.core.shift.predictions import (
     read_predictions,
     read_validation,
     validation_columns,
+)
+from reprior.core.shift.recalibration import (
+    AffineCalibration,
+    as_calibration,
+    fit_calibration,
+    refit_calibration,
 )
 from reprior.core.shift.report import (
     PenaltyEffect,

@@ -10,14 +10,14 @@ from tests.core.shift.shifted import world
 
 import reprior as rp
 from reprior.core.scaling import fit_scaling
-from reprior.core.shift import calibration
-from reprior.core.shift.calibration import (
+from reprior.core.shift import recalibration
+from reprior.core.shift.predictions import Validation
+from reprior.core.shift.recalibration import (
     AffineCalibration,
     fit_calibration,
     refit_calibration,
     within_class_resampler,
 )
-from reprior.core.shift.predictions import Validation
 from reprior.exceptions import LabelsError, ScoresError
 
 
@@ -194,9 +194,9 @@ def test_it_is_the_fit_to_the_samples_drawn_again(seed):
 def test_one_step_is_nearly_that_where_there_are_many_labels(monkeypatch):
     here, _, _, calibrated = refit_problem(1, 20_000)
     steps = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
-    monkeypatch.setattr(calibration, "SMALL_STEP", 0.0)
+    monkeypatch.setattr(recalibration, "SMALL_STEP", 0.0)
     all_ = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
-    monkeypatch.setattr(calibration, "REFIT_MAX_CLASSES", 2)
+    monkeypatch.setattr(recalibration, "REFIT_MAX_CLASSES", 2)
     one = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
     spread = all_.scales.std()
     for found in (steps, one):
