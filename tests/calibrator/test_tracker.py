@@ -61,8 +61,11 @@ def test_every_library_kind_and_layout(backend, kind):
     here, scores, _ = stream(4, 96)
     known = rp.PriorTracker(here.source, half_life=50)
     known.update(scores)
-    form = {"logits": lambda z: z, "probs": lambda z: softmax(z, axis=1),
-            "log_probs": lambda z: log_softmax(z, axis=1)}[kind]  # fmt: skip
+    form = {
+        "logits": lambda z: z,
+        "probs": lambda z: softmax(z, axis=1),
+        "log_probs": lambda z: log_softmax(z, axis=1),
+    }[kind]
     maps = np.moveaxis(form(scores).reshape(4, 6, 4, 3), -1, 1)
     tracker = rp.PriorTracker(here.source, half_life=50, kind=kind, class_axis=1)
     for part in (maps[:1], maps[1:]):
@@ -125,9 +128,13 @@ def test_rebase_measures_again():
 def test_a_saved_one_goes_on_as_if_it_had_never_stopped(tmp_path, calibration, validated, cut):
     here, scores, validation = stream(9)
     tracker = rp.PriorTracker(
-        here.source, reference_prior=np.full(3, 1 / 3), half_life=130, false_alarm_rate=1e-3,
-        calibration=calibration, validation=validation if validated else None,
-    )  # fmt: skip
+        here.source,
+        reference_prior=np.full(3, 1 / 3),
+        half_life=130,
+        false_alarm_rate=1e-3,
+        calibration=calibration,
+        validation=validation if validated else None,
+    )
     tracker.update(scores[:cut])
     tracker.save(tmp_path / "t.json")
     loaded = rp.PriorTracker.load(tmp_path / "t.json")

@@ -28,9 +28,12 @@ def problem(seed=0, n=200, n_labels=150, separation=2.5):
 def report(scores, here, validation, method, **options):
     options = {"n_replicates": 60, **options}
     return rp.estimate_target_prior_report(
-        scores, source_prior=here.source, method=method,
-        validation=None if method == "em" else validation, **options,
-    )  # fmt: skip
+        scores,
+        source_prior=here.source,
+        method=method,
+        validation=None if method == "em" else validation,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -54,8 +57,9 @@ def test_how_replicates_are_grouped_makes_no_difference(method, monkeypatch):
     monkeypatch.setattr(bootstrap, "GROUP_ITEMS", 8 * 9 * 11 if method != "em" else 800)
     np.testing.assert_allclose(  # four replicates at a time, or sums over blocks of samples
         report(scores, here, validation, method, n_replicates=11).replicates,
-        whole.replicates, atol=1e-9,
-    )  # fmt: skip
+        whole.replicates,
+        atol=1e-9,
+    )
 
 
 def test_of_very_many_classes_replicates_are_by_em(monkeypatch):
@@ -82,10 +86,12 @@ def test_replicates_are_estimates_of_samples_drawn_again(method):
         )
         slow.append(
             rp.estimate_target_prior(
-                target, source_prior=here.source, method=method,
+                target,
+                source_prior=here.source,
+                method=method,
                 validation=(seen[again], labels[again]),
             )
-        )  # fmt: skip
+        )
     # Both spreads are known to 1/√800 = 3.5 %, their means to a twentieth of the spread.
     spread = np.std(slow, axis=0)
     np.testing.assert_allclose(found.std(axis=0), spread, rtol=0.2)

@@ -118,8 +118,11 @@ def test_scores_far_apart_do_not_overflow():
 def test_every_library_kind_and_layout(backend, kind):
     scores, source, _, _ = drawn(3, 48, 3, 2.0)
     known = rp.estimate_target_prior(scores, source_prior=source)
-    form = {"logits": lambda z: z, "probs": lambda z: softmax(z, axis=1),
-            "log_probs": lambda z: log_softmax(z, axis=1)}[kind]  # fmt: skip
+    form = {
+        "logits": lambda z: z,
+        "probs": lambda z: softmax(z, axis=1),
+        "log_probs": lambda z: log_softmax(z, axis=1),
+    }[kind]
     dense = np.moveaxis(form(scores).reshape(4, 6, 2, 3), -1, 1)
     given_scores = backend.make(dense)
     found = rp.estimate_target_prior(given_scores, source_prior=source, kind=kind, class_axis=1)
@@ -265,9 +268,11 @@ def test_the_order_of_the_classes_makes_no_difference(method, seed, shuffler):
         warnings.simplefilter("ignore", rp.RepriorWarning)
         found = estimate(method, scores, here.source, (seen, labels))
         turned = estimate(
-            method, scores[:, order], here.source[order],
+            method,
+            scores[:, order],
+            here.source[order],
             (seen[:, order], np.argsort(order)[labels]),
-        )  # fmt: skip
+        )
     np.testing.assert_allclose(turned, found[order], atol=1e-6)
 
 
@@ -332,9 +337,12 @@ def test_a_calibration_undoes_what_was_done_to_source_and_target(method):
     shift = np.array([0.5, -1.0, 0.0])
     known = estimate(method, scores, here.source, (seen, labels))
     found = estimate(
-        method, 2 * (scores - shift), here.source, (2 * (seen - shift), labels),
+        method,
+        2 * (scores - shift),
+        here.source,
+        (2 * (seen - shift), labels),
         calibration=(0.5, shift),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(found, known, atol=1e-9)
 
 
@@ -345,9 +353,12 @@ def test_every_library_with_validation(method, backend):
     known = estimate(method, scores, here.source, (seen, labels))
     maps, marks = seen.reshape(3, 5, 4, 3).transpose(0, 3, 1, 2), labels.reshape(3, 5, 4).copy()
     found = estimate(
-        method, backend.make(scores.reshape(2, 6, 4, 3).transpose(0, 3, 1, 2)), here.source,
-        (backend.make(maps), backend.make_integers(marks)), class_axis=1,
-    )  # fmt: skip
+        method,
+        backend.make(scores.reshape(2, 6, 4, 3).transpose(0, 3, 1, 2)),
+        here.source,
+        (backend.make(maps), backend.make_integers(marks)),
+        class_axis=1,
+    )
     np.testing.assert_allclose(found, known, atol=1e-4)
 
 
@@ -420,9 +431,12 @@ class TestReport:
         seen = np.array([[2.0, 0.0]] * 9 + [[0.0, 2.0]] + [[2.0, 0.0]] * 3 + [[0.0, 2.0]] * 7)
         target = np.array([[2.0, 0.0]] * 20)
         report = rp.estimate_target_prior_report(
-            target, source_prior=[0.5, 0.5], method="bbse",
-            validation=(seen, np.repeat([0, 1], 10)), n_replicates=10,
-        )  # fmt: skip
+            target,
+            source_prior=[0.5, 0.5],
+            method="bbse",
+            validation=(seen, np.repeat([0, 1], 10)),
+            n_replicates=10,
+        )
         # p + (1 − p)·… : 0.9 p + 0.3 (1 − p) = 1 has the solution p = 7/6.
         assert report.negative_mass == pytest.approx(1 / 6)
         np.testing.assert_allclose(report.prior, [1, 0])

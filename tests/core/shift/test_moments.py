@@ -277,11 +277,16 @@ def generic(joint, excess, rho):
     starts = [np.full(n, 0.1), np.full(n, -0.5), np.linalg.lstsq(joint, excess, rcond=None)[0]]
     found = [
         minimize(
-            objective, np.maximum(start, -1), args=(joint, excess, rho), jac=gradient,
-            method="L-BFGS-B", bounds=[(-1, None)] * n, options={"maxiter": 5000, "ftol": 1e-15},
+            objective,
+            np.maximum(start, -1),
+            args=(joint, excess, rho),
+            jac=gradient,
+            method="L-BFGS-B",
+            bounds=[(-1, None)] * n,
+            options={"maxiter": 5000, "ftol": 1e-15},
         ).x
         for start in starts
-    ]  # fmt: skip
+    ]
     return min((*found, np.zeros(n)), key=lambda theta: objective(theta, joint, excess, rho))
 
 

@@ -112,9 +112,12 @@ def test_its_repr_is_a_line():
     report = rp.estimate_target_prior_report(scores, source_prior=[0.5, 0.5])
     assert repr(report) == "TargetPriorReport(2 classes, method='em', n_samples=40, 200 replicates)"
     labelled = rp.estimate_target_prior_report(
-        scores, source_prior=[0.5, 0.5], validation=(scores, (scores[:, 1] > 0.2).astype(int)),
-        calibration=(1.0, 0.0), n_replicates=3,
-    )  # fmt: skip
+        scores,
+        source_prior=[0.5, 0.5],
+        validation=(scores, (scores[:, 1] > 0.2).astype(int)),
+        calibration=(1.0, 0.0),
+        n_replicates=3,
+    )
     assert "n_labels=40, 3 replicates)" in repr(labelled)
 
 

@@ -140,8 +140,11 @@ def test_the_covariance_of_measured_ratios():
     for _ in range(300):
         x = here.means[labels] + rng.normal(size=(200, 2))
         scores = -0.5 * ((x[:, None] - here.means) ** 2).sum(axis=-1) + np.log(here.source)
-        found.append(measure_ratios(reference_posteriors(scores, here.source, here.target), labels,
-                                     here.target))  # fmt: skip
+        found.append(
+            measure_ratios(
+                reference_posteriors(scores, here.source, here.target), labels, here.target
+            )
+        )
     spread = np.cov(np.array([each.mean for each in found]).T)
     mean = np.mean([each.covariance for each in found], axis=0)
     # A variance of 300 is known to √(2/300) = 8 %: three times that.
