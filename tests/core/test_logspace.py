@@ -12,7 +12,7 @@ from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, WIDE_BACKENDS,
 from reprior.core import logspace
 from reprior.core.arrays import dtype_name, namespace, to_numpy
 from reprior.core.rebalance import rebalance
-from reprior.exceptions import RepriorWarning, ScoresError
+from reprior.exceptions import RepriorWarning, ScoresError, render
 
 XP = namespace()
 
@@ -225,7 +225,7 @@ def test_a_row_at_the_edge_of_the_tolerance_is_named():
 
 
 def test_rows_are_named_by_their_class_axis():
-    assert logspace.row_name((3, 5), 3, 1) == "scores[3, :, 5]"
+    assert render(logspace.row_element((3, 5), 3, 1)) == "scores[3, :, 5]"
 
 
 def test_single_scores_that_look_like_probabilities_bring_a_warning():

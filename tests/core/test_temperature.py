@@ -16,6 +16,7 @@ from tests.core.backends import EPS, WIDE_BACKENDS
 
 from reprior.core import temperature, weighted_rows
 from reprior.core.temperature import LogLoss, TemperatureFit, fit_temperature, minimise_temperature
+from reprior.core.weighted_rows import WeightedRows
 from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
 
 FIT = 1e-7
@@ -412,7 +413,7 @@ def test_losses_of_parts_add_to_that_of_the_whole(rng, n_classes):
     z, y = sample(rng, 200, n_classes)
     v = rng.uniform(0.5, 2.0, 200)
     parts = [
-        LogLoss.of_rows(z[part], y[part], v[part] / v.sum())
+        LogLoss(WeightedRows.of_rows(z[part], y[part], v[part] / v.sum()))
         for part in (slice(0, 30), slice(30, 200))
     ]
 
@@ -428,7 +429,7 @@ def test_losses_of_parts_add_to_that_of_the_whole(rng, n_classes):
 def test_a_part_refuses_an_impossible_label():
     rows = np.array([[0.0, 1.0], [-np.inf, 0.0]])
     with pytest.raises(ScoresError, match="probability 0 for class 0 of sample 1"):
-        LogLoss.of_rows(rows, np.array([0, 0]), np.array([0.5, 0.5]))
+        WeightedRows.of_rows(rows, np.array([0, 0]), np.array([0.5, 0.5]))
 
 
 def test_many_rows_start_from_a_sample(rng, monkeypatch):

@@ -32,6 +32,7 @@ from reprior.core.binary import contract, expand, expanded_axis, is_single_score
 from reprior.core.checks import KINDS, check_kind, first_index, short_number
 from reprior.core.logspace import (
     as_scores,
+    excluded_row,
     log_scores,
     normalise,
     refuse_scores,
@@ -41,7 +42,7 @@ from reprior.core.logspace import (
     warn_if_single_probs,
 )
 from reprior.core.threads import in_threads, n_shares, shares_out
-from reprior.exceptions import Argument, Element, OptionError, ScoresError, Setting
+from reprior.exceptions import Element, OptionError, ScoresError, Setting
 
 __all__ = [
     "AffineMap",
@@ -237,7 +238,7 @@ def refuse_rows(z: Array, affine: AffineMap, *, kind: str, axis: int, tolerance:
     impossible = host <= 0 if kind == "probs" else np.isneginf(host.astype(np.float64))
     removed = np.all(impossible | np.isneginf(shift), axis=axis)
     if removed.any() and affine.scales is None:
-        raise refusal_of_excluded(row_element(first_index(removed), host.ndim, axis))
+        raise excluded_row(row_element(first_index(removed), host.ndim, axis))
     if removed.any():
         raise ScoresError(
             argument="scores",
@@ -261,20 +262,6 @@ def refuse_rows(z: Array, affine: AffineMap, *, kind: str, axis: int, tolerance:
             Setting("temperature", short_number(affine.temperature)),
         ],
         remedy="Pass scores of a wider dtype, or a higher temperature.",
-    )
-
-
-def refusal_of_excluded(row: Element) -> ScoresError:
-    """Return the error for a row whose every possible class has target prior 0."""
-    return ScoresError(
-        argument="scores",
-        rule=[
-            "must leave some class of positive ",
-            Argument("target_prior"),
-            " possible in every row",
-        ],
-        got=[row, ", whose every possible class has target prior 0"],
-        remedy="Give one of them a positive target prior, or drop the sample.",
     )
 
 

@@ -30,12 +30,12 @@ from reprior.exceptions import (
     ScoresError,
     Setting,
     Words,
-    render,
 )
 
 __all__ = [
     "are_distributions",
     "as_scores",
+    "excluded_row",
     "log_scores",
     "log_softmax",
     "logsumexp",
@@ -44,7 +44,6 @@ __all__ = [
     "raw_remedy",
     "refuse_scores",
     "row_element",
-    "row_name",
     "sum_tolerance",
     "warn_if_probs",
     "warn_if_single_probs",
@@ -336,6 +335,15 @@ def row_element(where: tuple[int, ...], ndim: int, axis: int, name: str = "score
     return Element(name, tuple(index))
 
 
-def row_name(where: tuple[int, ...], ndim: int, axis: int, name: str = "scores") -> str:
-    """Return how Python writes the row that :func:`row_element` refers to."""
-    return render(row_element(where, ndim, axis, name))
+def excluded_row(row: Element) -> ScoresError:
+    """Return the error for a row whose every possible class has target prior 0."""
+    return ScoresError(
+        argument=row.name,
+        rule=[
+            "must leave some class of positive ",
+            Argument("target_prior"),
+            " possible in every row",
+        ],
+        got=[row, ", whose every possible class has target prior 0"],
+        remedy="Give one of them a positive target prior, or drop the sample.",
+    )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reprior._warnings import warn
 from reprior.core.checks import as_parts, check_bounds, check_kind
@@ -191,13 +190,6 @@ class LogLoss:
 
     def __init__(self, data: WeightedRows) -> None:
         self.data, self._none = data, np.zeros(data.n_classes)
-
-    @classmethod
-    def of_rows(
-        cls, rows: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
-    ) -> LogLoss:
-        """Return the log-loss of NumPy log-scores (n, K): one part of a sum over many such."""
-        return cls(WeightedRows.of_rows(rows, labels, weights))
 
     def __call__(self, inverse: float) -> Loss:
         """Return the loss, its slope and its curvature at 1/T."""

@@ -22,11 +22,12 @@ from reprior.core.checks import first_index
 from reprior.core.logspace import (
     are_distributions,
     as_scores,
+    excluded_row,
     refuse_scores,
     row_element,
     sum_tolerance,
 )
-from reprior.exceptions import Argument, OptionError, ScoresError, Setting
+from reprior.exceptions import OptionError, ScoresError, Setting
 from reprior.fusion.fused import Recipe
 
 __all__ = ["Inputs", "images_axis", "named_scores", "read_inputs"]
@@ -151,17 +152,7 @@ class Inputs:
         trailing = (1,) * (host.ndim - 1 - axis)
         removed = np.all(gone | np.isneginf(recipe.slopes).reshape(-1, *trailing), axis=axis)
         if removed.any():
-            row = row_element(first_index(removed), host.ndim, axis, called)
-            raise ScoresError(
-                argument=called,
-                rule=[
-                    "must leave some class of positive ",
-                    Argument("target_prior"),
-                    " possible in every row",
-                ],
-                got=[row, ", whose every possible class has target prior 0"],
-                remedy="Give one of them a positive target prior, or drop the sample.",
-            )
+            raise excluded_row(row_element(first_index(removed), host.ndim, axis, called))
 
 
 def named_scores(

@@ -38,6 +38,7 @@ from reprior.core.logspace import (
     ROW_SUM_TOLERANCE,
     are_distributions,
     as_scores,
+    excluded_row,
     log_scores,
     refuse_scores,
     row_element,
@@ -357,19 +358,7 @@ class Samples:
         host = host[0] if self.one_sample else np.moveaxis(host, -1, axis)
         refuse_scores(host, self.kind, axis=axis, tolerance=self.tolerance)
         where = () if self.one_sample else first_index(gone)
-        raise ScoresError(
-            argument="scores",
-            rule=[
-                "must leave some class of positive ",
-                Argument("target_prior"),
-                " possible in every row",
-            ],
-            got=[
-                row_element(where, host.ndim, axis),
-                ", whose every possible class has target prior 0",
-            ],
-            remedy="Give one of them a positive target prior, or drop the sample.",
-        )
+        raise excluded_row(row_element(where, host.ndim, axis))
 
     def left_out(self) -> Vector | None:
         """Samples that are ignored, of weight 0 or of an excluded class; None where none can be."""
