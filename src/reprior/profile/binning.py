@@ -430,9 +430,13 @@ class GrossTable:
         gained, hits = self.gained[:, k]
         lost, hits_lost = gained - net[0], hits - net[1]
         return _Moves(
-            start.true_positive[k] + before[1], start.predicted[k] + before[0], hits, hits_lost,
-            gained - hits, lost - hits_lost,
-        )  # fmt: skip
+            start.true_positive[k] + before[1],
+            start.predicted[k] + before[0],
+            hits,
+            hits_lost,
+            gained - hits,
+            lost - hits_lost,
+        )
 
 
 def _ratios(move: _Moves, support: Any, metric: CountMetric) -> tuple[Vector, Vector]:

@@ -6,7 +6,6 @@ larger than a profile leaves the place where a piece is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,15 @@ from reprior.core.logspace import (
     warn_if_single_probs,
 )
 from reprior.core.threads import one_thread
-from reprior.exceptions import LabelsError, RepriorError, ScoresError, require
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    RepriorError,
+    ScoresError,
+    parts,
+    require,
+)
 from reprior.profile.merging import PackedProfile, ProfileSum
 from reprior.profile.reading import anything_counts
 from reprior.profile.samples import Priors, Samples
@@ -125,15 +132,21 @@ def _aligned(name: str, array: Any, scores: Any, chunks: tuple[Any, ...]) -> Any
         alike = lazy and unknown and np.isnan(array.shape).any()
         if not alike or array.numblocks != tuple(map(len, chunks)):
             raise ScoresError(
-                f"`scores` must have chunks of known sizes, or `{name}` as many chunks of the "
-                f"same unknown ones. Got shapes {scores.shape} and {np.shape(array)}. Call "
-                f"compute_chunk_sizes() on both first."
+                argument="scores",
+                rule=(
+                    f"must have chunks of known sizes, or `{name}` as many chunks of the "
+                    "same unknown ones"
+                ),
+                got=f"shapes {scores.shape} and {np.shape(array)}",
+                remedy="Call compute_chunk_sizes() on both first.",
             )
         return array.to_delayed()
     if np.shape(array) != tuple(map(sum, chunks)):
         raise LabelsError(
-            f"`{name}` must have one entry per sample. Got shape {np.shape(array)} for "
-            f"scores of shape {scores.shape}. Check `class_axis`, and pass class indices."
+            argument=name,
+            rule="must have one entry per sample",
+            got=f"shape {np.shape(array)} for scores of shape {scores.shape}",
+            remedy=["Check ", Argument("class_axis"), ", and pass class indices."],
         )
     return array.rechunk(chunks).to_delayed() if lazy else array
 
@@ -164,7 +177,8 @@ Join: TypeAlias = Callable[[list[Any]], Any]
 #: tree deeper.
 FAN_IN = 8
 
-_INDEX = re.compile(r"\b(scores|labels|sample_weight)\[")
+#: Arguments whose elements are of samples.
+_OF_SAMPLES = ("scores", "labels", "sample_weight")
 
 
 class Tally(Protocol):
@@ -226,11 +240,11 @@ class DaskArrays:
     def run(self, pass_: Pass[Result]) -> Result:
         """Run a pass over all chunks, by Dask's threads or cluster, and merge what comes back."""
         check_kind(self.kind)  # before any task
-        parts = lazy_parts(self.scores, self.labels, self.weights, class_axis=self.class_axis)
+        chunks = lazy_parts(self.scores, self.labels, self.weights, class_axis=self.class_axis)
         like = replace(self, scores=None, labels=None, weights=None)
         shared = delayed((pass_, like), traverse=False)
         work = delayed(_pass_on_chunk)
-        result: Result = tree([work(shared, *part) for part in parts], pass_.merge).compute()
+        result: Result = tree([work(shared, *part) for part in chunks], pass_.merge).compute()
         return result
 
     def samples(self, scores: Any, labels: Any, weights: Any) -> Samples:
@@ -296,11 +310,11 @@ class ArrayPieces:
     def run(self, begin: Callable[[], Tally], join: Join) -> Any:
         """What ``join`` makes of the results of all chunks, each gone through by a new tally."""
         data = self.data
-        parts = lazy_parts(data.scores, data.labels, data.weight, class_axis=data.class_axis)
+        chunks = lazy_parts(data.scores, data.labels, data.weight, class_axis=data.class_axis)
         like = replace(data, scores=None, labels=None, weight=None)
         shared = delayed((begin, like), traverse=False)
         work = delayed(_on_chunk)
-        return tree([work(shared, *part) for part in parts], join).compute()
+        return tree([work(shared, *part) for part in chunks], join).compute()
 
 
 class ProfileTally:
@@ -380,9 +394,18 @@ def _placed(place: str) -> Iterator[None]:
     try:
         yield
     except RepriorError as error:
-        if not place or not _INDEX.search(str(error)):
+        if not place or not _names_a_sample(error):
             raise
-        raise type(error)(f"{error} {place}") from error
+        placed = error.mapped(lambda part: part)
+        placed.remedy = [*parts(error.remedy), " ", place]
+        raise placed from error
+
+
+def _names_a_sample(error: RepriorError) -> bool:
+    return any(
+        isinstance(part, Element) and part.index and part.name in _OF_SAMPLES
+        for part in (*parts(error.text), *parts(error.got))
+    )
 
 
 def _like_probs(data: TuningData, single: bool) -> bool:
@@ -447,8 +470,10 @@ def lazy_columns(frame: Any, classes: Vector | None) -> Any:
     odd = [name for name, kind in frame.dtypes.items() if getattr(kind, "kind", "O") not in "fiu"]
     if odd:
         raise ScoresError(
-            f"`scores` must be numbers in every column. Got a dataframe with other types in "
-            f"{odd[0]!r}. Select the columns of scores, one per class."
+            argument="scores",
+            rule="must be numbers in every column",
+            got=f"a dataframe with other types in {odd[0]!r}",
+            remedy="Select the columns of scores, one per class.",
         )
     return frame.to_dask_array()
 

@@ -51,9 +51,14 @@ class TuningData:
     def reading(self, bounds: tuple[float, float]) -> Reading:
         """The data laid out for a pass, as one part of a whole: nothing is said of its scores."""
         return read(
-            self.scores, self.labels, self.weight, bounds=bounds, resolution=None, warn=False,
+            self.scores,
+            self.labels,
+            self.weight,
+            bounds=bounds,
+            resolution=None,
+            warn=False,
             **self._options,
-        )  # fmt: skip
+        )
 
     def labelled(self, label_prior: Vector | None) -> WeightedRows:
         """The log-scores for fits by log-loss, the labels weighted to the target prior."""

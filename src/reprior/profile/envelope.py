@@ -118,9 +118,17 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
     row, klass = _candidates(moved, slope, a, b, bounds, xp)
     each = xp.arange(moving.shape[0], device=_device(scores, xp))
     found = (
-        origin, start, moving, a, moved[each, a], b, moved[each, b],
-        row, klass, moved[row, klass],
-    )  # fmt: skip
+        origin,
+        start,
+        moving,
+        a,
+        moved[each, a],
+        b,
+        moved[each, b],
+        row,
+        klass,
+        moved[row, klass],
+    )
     names = (field.name for field in fields(Screen))
     columns: dict[str, Any] = dict(zip(names, map(to_numpy, found), strict=False))
     return Screen(**columns)
@@ -291,10 +299,14 @@ def envelope(
         after = envelope(scores, slopes, (0.0, bounds[1]), xp)
         if before is None or after is None:
             return None
-        return Envelope(before.origin, before.start, *(
-            np.concatenate([getattr(before, name), getattr(after, name)])
-            for name in ("position", "row", "loser", "winner")
-        ))  # fmt: skip
+        return Envelope(
+            before.origin,
+            before.start,
+            *(
+                np.concatenate([getattr(before, name), getattr(after, name)])
+                for name in ("position", "row", "loser", "winner")
+            ),
+        )
     active = np.isfinite(slopes)
     if active.all():
         screened = screen(scores, slopes, bounds, xp)

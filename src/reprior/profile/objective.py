@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import InfeasibleError, OptionError
+from reprior.exceptions import Argument, InfeasibleError, OptionError, Reference, Setting
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.constants import AFTER_ZERO, EQUAL_VALUES, NARROWEST, WIDEST_BOUND
 from reprior.profile.sweep import Steps
@@ -118,9 +118,13 @@ class Constraint:
         match = _CONSTRAINT.fullmatch(str(text))
         if match is None or (match["factor"] and (match["times"] or not match["baseline"])):
             raise OptionError(
-                f"`subject_to` must read like 'mean_iou >= baseline - 0.005', "
-                f"'accuracy >= 0.98 * baseline' or 'recall[2] >= 0.9'. Got {text!r}. "
-                f"Write a metric, >= or <=, and a number or the baseline with an offset."
+                argument="subject_to",
+                rule=(
+                    "must read like 'mean_iou >= baseline - 0.005', 'accuracy >= 0.98 * "
+                    "baseline' or 'recall[2] >= 0.9'"
+                ),
+                got=f"{text!r}",
+                remedy="Write a metric, >= or <=, and a number or the baseline with an offset.",
             )
         factor, offset = 0.0, float(match["number"] or 0)
         if match["baseline"]:
@@ -180,10 +184,14 @@ class Constraint:
             return
         nearest, strength = _nearest(steps.start, short, high)
         raise InfeasibleError(
-            f"`subject_to` must be possible within the bounds. Got {self.text!r}, a threshold of "
-            f"{self.threshold(baseline):.6g}; the nearest is {steps.value[nearest]:.6g} at "
-            f"strength {strength:.6g}, which misses it by {short[nearest]:.3g}. "
-            f"{self.hint(baseline)}{_remedy('the constraint', high)}",
+            argument="subject_to",
+            rule="must be possible within the bounds",
+            got=(
+                f"{self.text!r}, a threshold of {self.threshold(baseline):.6g}; the nearest "
+                f"is {steps.value[nearest]:.6g} at strength {strength:.6g}, which misses it "
+                f"by {short[nearest]:.3g}"
+            ),
+            remedy=[self.hint(baseline), *_remedy("the constraint", high)],
             strength=strength,
             shortfall=float(short[nearest]),
         )
@@ -244,9 +252,14 @@ def refuse_together(
         why = f", and {' and '.join(map(repr, alone))} not even alone"
     hints = dict.fromkeys(rule.hint(before) for rule, _, before in limits)
     raise InfeasibleError(
-        f"`subject_to` must be possible within the bounds. Got constraints that no strength "
-        f"satisfies together{why}. The nearest is strength {strength:.6g}, where the largest miss "
-        f"is least: {there}. {''.join(hints)}{_remedy('what is missed', high)}",
+        argument="subject_to",
+        rule="must be possible within the bounds",
+        got=f"constraints that no strength satisfies together{why}",
+        remedy=[
+            f"The nearest is strength {strength:.6g}, where the largest miss is least: {there}. ",
+            *hints,
+            *_remedy("what is missed", high),
+        ],
         strength=strength,
         shortfall=float(worst[nearest]),
     )
@@ -260,18 +273,26 @@ def refuse_unlabelled(metric: CountMetric, name: str, *, ruled_out: bool = False
         why = f"the target prior of class {metric.of_class} is 0, which rules it out"
         remedy = "Choose another metric, or give the class a positive target prior"
     raise OptionError(
-        f"`{name}` must be of a class that has labels. Got {metric.name!r}, and {why}. {remedy}."
+        argument=name,
+        rule="must be of a class that has labels",
+        got=f"{metric.name!r}, and {why}",
+        remedy=f"{remedy}.",
     )
 
 
-def _remedy(what: str, high: float | None) -> str:
+def _remedy(what: str, high: float | None) -> list[str | Reference]:
     if high is None:  # of points that were tried, by who has no biases
-        return f"Loosen {what}, or widen `bounds`."
-    wider = "" if high >= WIDEST_BOUND else ", widen `bounds`"
-    return (
-        f"Loosen {what}{wider}, or tune a bias for every class (tune='per_class'), which may "
-        f"satisfy more."
-    )
+        return [f"Loosen {what}, or widen ", Argument("bounds"), "."]
+    wider: list[str | Reference] = []
+    if high < WIDEST_BOUND:
+        wider = [", widen ", Argument("bounds")]
+    return [
+        f"Loosen {what}",
+        *wider,
+        ", or tune a bias for every class (",
+        Setting("tune", "per_class"),
+        "), which may satisfy more.",
+    ]
 
 
 def _nearest(start: Vector, misses: Vector, high: float | None) -> tuple[int, float]:
@@ -295,8 +316,13 @@ def best_interval(
     top = _highest(steps.start, value, high, spared)
     if top == -np.inf:
         raise InfeasibleError(
-            "`subject_to` must be possible within the bounds. Got constraints that no strength "
-            "satisfies together, though each can be satisfied alone. Loosen one of them."
+            argument="subject_to",
+            rule="must be possible within the bounds",
+            got=(
+                "constraints that no strength satisfies together, though each can be "
+                "satisfied alone"
+            ),
+            remedy="Loosen one of them.",
         )
     good = np.flatnonzero(value >= top - EQUAL_VALUES)
     if good.size == 1:
@@ -345,10 +371,13 @@ def check_within(strengths: Any, bounds: tuple[float, float]) -> Vector:
     outside = ~((at >= low) & (at <= high))
     if outside.any():
         raise OptionError(
-            f"`strengths` must lie within the bounds of the profile, "
-            f"{'above 0' if low == AFTER_ZERO else f'{low:g}'} to {high:g}. "
-            f"Got {at[outside].flat[0] if at.ndim else float(at):g}. "
-            f"Make the profile with wider `bounds`."
+            argument="strengths",
+            rule=(
+                "must lie within the bounds of the profile, "
+                f"{('above 0' if low == AFTER_ZERO else f'{low:g}')} to {high:g}"
+            ),
+            got=f"{(at[outside].flat[0] if at.ndim else float(at)):g}",
+            remedy=["Make the profile with wider ", Argument("bounds"), "."],
         )
     return at
 

@@ -10,7 +10,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.core.checks import check_finite_number, column_names
-from reprior.exceptions import OptionError
+from reprior.exceptions import Element, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
@@ -232,9 +232,14 @@ class StrengthProfile:
         """
         if isinstance(self._switches, BinnedSwitches):
             raise OptionError(
-                f"`switches` must be asked of an exact profile. Got one with "
-                f"resolution={self.resolution:g}, which keeps sums per bin only. "
-                f"Make the profile with resolution=None."
+                argument="switches",
+                rule="must be asked of an exact profile",
+                got=[
+                    "one with ",
+                    Element("resolution", (), f"{self.resolution:g}"),
+                    ", which keeps sums per bin only",
+                ],
+                remedy=["Make the profile with ", Setting("resolution", None), "."],
             )
         return switch_table(self._switches)
 
@@ -249,8 +254,10 @@ class StrengthProfile:
             if width == self.resolution:
                 return self
             raise OptionError(
-                f"`resolution` must be that of the profile, {self.resolution:g}, once it is "
-                f"binned. Got {width:g}. Bin the exact profile."
+                argument="resolution",
+                rule=f"must be that of the profile, {self.resolution:g}, once it is binned",
+                got=f"{width:g}",
+                remedy="Bin the exact profile.",
             )
         binned = BinnedSwitches.of(self._switches, width, self.bounds[1])
         return self._like(switches=binned, resolution=width)
@@ -387,10 +394,14 @@ class StrengthProfile:
     def _like(self, **changed: Any) -> StrengthProfile:
         """A profile of the same problem with some of its parts replaced."""
         parts: dict[str, Any] = {
-            "source_prior": self.source_prior, "target_prior": self.target_prior,
-            "bounds": self.bounds, "resolution": self.resolution, "counts": self._counts,
-            "sums": self._sums, "switches": self._switches,
-        }  # fmt: skip
+            "source_prior": self.source_prior,
+            "target_prior": self.target_prior,
+            "bounds": self.bounds,
+            "resolution": self.resolution,
+            "counts": self._counts,
+            "sums": self._sums,
+            "switches": self._switches,
+        }
         return StrengthProfile(**{**parts, **changed})
 
     @property

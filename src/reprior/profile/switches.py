@@ -179,9 +179,13 @@ class Switches:
     def minus(self, other: Switches) -> Switches:
         """Without those of ``other``, each of which must be here."""
         away = Switches(
-            other.position, other.label, other.loser, other.winner, -other.counts(),
+            other.position,
+            other.label,
+            other.loser,
+            other.winner,
+            -other.counts(),
             None if other.weight is None else -other.weight,
-        )  # fmt: skip
+        )
         both = Switches.concatenate([self, away])
         keys, (count, weight) = grouped(
             [both.position, both.label, both.loser, both.winner], [both.counts(), both.weight]

@@ -291,10 +291,21 @@ def promising_part(
     tallies, plain = tallies_of(counts)
     place, chosen = np.empty(data.n_samples), np.empty(data.n_samples, np.int64)
     used, before, after = native.promising_part(
-        data.rows, data.labels, data.weights, data.column(k), k, float(two.biases[k]), *two.places,
-        counts.support.astype(np.float64), native_metric(counts, metric), value, tallies, plain,
-        place, chosen,
-    )  # fmt: skip
+        data.rows,
+        data.labels,
+        data.weights,
+        data.column(k),
+        k,
+        float(two.biases[k]),
+        *two.places,
+        counts.support.astype(np.float64),
+        native_metric(counts, metric),
+        value,
+        tallies,
+        plain,
+        place,
+        chosen,
+    )
     return _of_samples(two, counts, k, (place, chosen[:used], before, after), tallies, plain)
 
 
@@ -338,9 +349,14 @@ def climb_box(
     native: Any = kernels.native
     biases = two.biases.copy()
     steps, cycles = native.climb_box(
-        *_search(two, counts, biases), native_metric(counts, metric), home, order, value, radius,
+        *_search(two, counts, biases),
+        native_metric(counts, metric),
+        home,
+        order,
+        value,
+        radius,
         max_cycles,
-    )  # fmt: skip
+    )
     return biases, steps, cycles
 
 
@@ -758,9 +774,15 @@ class Ascent:
     def _climb(self, radius: float, max_cycles: int) -> None:
         """Go round within the box by a kernel."""
         biases, steps, cycles = climb_box(
-            self._two, self.counts, self.goal.metric, self.start, self._order, self.rank, radius,
+            self._two,
+            self.counts,
+            self.goal.metric,
+            self.start,
+            self._order,
+            self.rank,
+            radius,
             max_cycles,
-        )  # fmt: skip
+        )
         self.n_cycles += cycles
         if steps:
             self.history += steps

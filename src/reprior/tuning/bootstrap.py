@@ -17,7 +17,7 @@ import numpy as np
 
 from reprior.core.checks import column_names
 from reprior.core.threads import in_threads, prefetch
-from reprior.exceptions import LabelsError, OptionError
+from reprior.exceptions import Argument, LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.binning import BinnedSwitches
 from reprior.profile.merging import check_match, merged
@@ -264,8 +264,13 @@ def _defined(found: Replicates, metric: CountMetric) -> Replicates:
     kept = np.isfinite(found.baseline)
     if kept.sum() < FEWEST_REPLICATES:
         raise LabelsError(
-            f"`labels` must be enough to draw from. Got so few that {metric.name} is defined in "
-            f"{int(kept.sum())} of {kept.size} replicates. Add labelled samples."
+            argument="labels",
+            rule="must be enough to draw from",
+            got=(
+                f"so few that {metric.name} is defined in {int(kept.sum())} of {kept.size} "
+                "replicates"
+            ),
+            remedy="Add labelled samples.",
         )
     return found.taken(kept)
 
@@ -274,8 +279,10 @@ def _check_replicates(n_replicates: Any) -> int:
     whole = isinstance(n_replicates, int | np.integer) and not isinstance(n_replicates, bool)
     if not whole or n_replicates < FEWEST_REPLICATES:
         raise OptionError(
-            f"`n_replicates` must be a whole number of at least {FEWEST_REPLICATES}. Got "
-            f"{n_replicates!r}. Pass 1000 for intervals, 200 for standard errors."
+            argument="n_replicates",
+            rule=f"must be a whole number of at least {FEWEST_REPLICATES}",
+            got=f"{n_replicates!r}",
+            remedy="Pass 1000 for intervals, 200 for standard errors.",
         )
     return int(n_replicates)
 
@@ -330,8 +337,12 @@ def bootstrap_profiles(
     blocks = list(profiles)
     if len(blocks) < FEWEST_BLOCKS:
         raise OptionError(
-            f"`profiles` must be at least {FEWEST_BLOCKS}, one per block. Got {len(blocks)}. Make "
-            f"more and smaller blocks: the spread between them is all there is to go by."
+            argument="profiles",
+            rule=f"must be at least {FEWEST_BLOCKS}, one per block",
+            got=f"{len(blocks)}",
+            remedy=(
+                "Make more and smaller blocks: the spread between them is all there is to go by."
+            ),
         )
     for block in blocks[1:]:
         check_match(blocks[0], block, "be drawn from together")
@@ -359,9 +370,14 @@ class _Blocks:
     def samples(self) -> NoReturn:
         """There are no scores."""
         raise OptionError(
-            "`samples` must be asked of a bootstrap of samples. Got one of blocks, which are known "
-            "by their profiles alone. Make it with StrengthBootstrap.from_scores(…), or pass its "
-            "`profile` to a rule that looks at the curve."
+            argument="samples",
+            rule="must be asked of a bootstrap of samples",
+            got="one of blocks, which are known by their profiles alone",
+            remedy=[
+                "Make it with StrengthBootstrap.from_scores(…), or pass its ",
+                Argument("profile"),
+                " to a rule that looks at the curve.",
+            ],
         )
 
     def profile(self, times: Vector) -> StrengthProfile:
@@ -390,5 +406,7 @@ def _repeated_switches(switches: Switches | BinnedSwitches, n: int) -> Switches 
     amounts = (getattr(events, each.name) * n for each in fields(ClassEvents)[2:])
     return BinnedSwitches(
         ClassEvents(events.position, events.klass, *amounts),
-        switches.point, switches.count * n, switches.mass * n,
-    )  # fmt: skip
+        switches.point,
+        switches.count * n,
+        switches.mass * n,
+    )

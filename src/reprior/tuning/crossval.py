@@ -15,7 +15,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import column_names
-from reprior.exceptions import LabelsError, OptionError
+from reprior.exceptions import Argument, LabelsError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import merged
@@ -160,8 +160,10 @@ def nested(
     names = [0] * len(profiles) if divisions is None else list(divisions)
     if len(names) != len(profiles) or any(names.count(name) < 2 for name in names):
         raise OptionError(
-            f"`folds` must be at least two, in each of the `divisions`. Got {len(profiles)} folds "
-            f"and divisions {names}. Pass more folds: something has to be left to tune on."
+            argument="folds",
+            rule=["must be at least two, in each of the ", Argument("divisions")],
+            got=f"{len(profiles)} folds and divisions {names}",
+            remedy="Pass more folds: something has to be left to tune on.",
         )
     totals = {name: merged(_of(profiles, names, name)) for name in dict.fromkeys(names)}
     whole = merged(totals.values())
@@ -321,8 +323,10 @@ def fold_numbers(samples: Samples, cv: Any, groups: Any, rng: np.random.Generato
         together = to_numpy(groups)
         if together.shape != labels.shape:
             raise LabelsError(
-                f"`groups` must have one entry per sample. Got shape {together.shape} for labels "
-                f"of shape {labels.shape}. Repeat an image's number for each of its pixels."
+                argument="groups",
+                rule="must have one entry per sample",
+                got=f"shape {together.shape} for labels of shape {labels.shape}",
+                remedy="Repeat an image's number for each of its pixels.",
             )
         number = np.unique(together, return_inverse=True)[1].reshape(labels.shape)
         return stratified_folds(np.zeros(int(number.max()) + 1, int), int(cv), rng)[number]
@@ -346,8 +350,10 @@ def stratified_folds(labels: Vector, n_folds: int, rng: np.random.Generator) -> 
     """
     if not 2 <= n_folds <= labels.size:
         raise OptionError(
-            f"`cv` must be from 2 to the number of samples to divide, {labels.size}. Got "
-            f"{n_folds}. Pass cv={PAPER_FOLDS}, as the paper."
+            argument="cv",
+            rule=f"must be from 2 to the number of samples to divide, {labels.size}",
+            got=f"{n_folds}",
+            remedy=["Pass ", Setting("cv", PAPER_FOLDS), ", as the paper."],
         )
     order = rng.permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]
@@ -360,9 +366,14 @@ def _given_folds(cv: Any, shape: tuple[int, ...]) -> Vector:
     given = np.asarray(cv)
     if given.dtype.kind not in "iu" or given.shape != shape:
         raise OptionError(
-            f"`cv` must be a number of folds, or the fold of every sample. Got {given.dtype} of "
-            f"shape {given.shape} for labels of shape {shape}. Pass cv={PAPER_FOLDS}, or integers "
-            f"of the labels' shape."
+            argument="cv",
+            rule="must be a number of folds, or the fold of every sample",
+            got=f"{given.dtype} of shape {given.shape} for labels of shape {shape}",
+            remedy=[
+                "Pass ",
+                Setting("cv", PAPER_FOLDS),
+                ", or integers of the labels' shape.",
+            ],
         )
     return given
 
@@ -406,9 +417,10 @@ def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
     if not (times == 1).all():
         where = int(np.argmax(times != 1))
         raise OptionError(
-            f"`cv` must put every sample into the test part of one fold. Got sample {where} in "
-            f"{int(times[where])} of them. Pass a splitter such as StratifiedKFold, or a number "
-            f"of folds."
+            argument="cv",
+            rule="must put every sample into the test part of one fold",
+            got=f"sample {where} in {int(times[where])} of them",
+            remedy="Pass a splitter such as StratifiedKFold, or a number of folds.",
         )
     return np.broadcast_to(found.reshape(-1, *(1,) * (labels.ndim - 1)), labels.shape)
 
@@ -440,17 +452,26 @@ def _asked(splitter: Any, labels: Vector) -> list[Any]:
         return list(splitter.split(np.zeros((labels.size, 1)), labels))
     except ValueError as error:
         raise OptionError(
-            f"`cv` must be able to divide these samples by their labels alone. Got {splitter!r}, "
-            f"which answers: {error} Pass what it gives, list(splitter.split(X, y, groups)), or "
-            f"the fold of every sample."
+            argument="cv",
+            rule="must be able to divide these samples by their labels alone",
+            got=f"{splitter!r}, which answers: {str(error).removesuffix('.')}",
+            remedy=(
+                "Pass what it gives, list(splitter.split(X, y, groups)), or the fold of "
+                "every sample."
+            ),
         ) from error
 
 
 def _checked(pair: Any) -> Any:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise OptionError(
-            f"`cv` must be a number of folds, a splitter, the fold of every sample, or pairs of "
-            f"(train, test) indices. Got an entry {pair!r}. Pass cv=5."
+            argument="cv",
+            rule=(
+                "must be a number of folds, a splitter, the fold of every sample, or pairs "
+                "of (train, test) indices"
+            ),
+            got=f"an entry {pair!r}",
+            remedy=["Pass ", Setting("cv", 5), "."],
         )
     return pair
 
@@ -463,8 +484,10 @@ def _marked(part: Any, n: int, fold: int) -> Vector:
     whole = named.dtype.kind in "iu" and named.ndim == 1
     if not whole or (named.size and not (-n <= named.min() and named.max() < n)):
         raise OptionError(
-            f"`cv` must have indices of {n} samples in every pair of (train, test). Got {part!r} "
-            f"in pair {fold}. Pass a splitter such as StratifiedKFold, or a number of folds."
+            argument="cv",
+            rule=f"must have indices of {n} samples in every pair of (train, test)",
+            got=f"{part!r} in pair {fold}",
+            remedy="Pass a splitter such as StratifiedKFold, or a number of folds.",
         )
     found[named] = True
     return found
@@ -476,7 +499,11 @@ def _check_rest(train: Vector, test: Vector, fold: int) -> None:
     if not np.array_equal(train, rest):
         both, left = int((train & test).sum()), int((rest & ~train).sum())
         raise OptionError(
-            f"`cv` must train on all samples that it does not test on. Got pair {fold} with "
-            f"{left} of {int(rest.sum())} others left out of its train part, and {both} samples in "
-            f"both parts. Pass train as the complement of test, or the fold of every sample."
+            argument="cv",
+            rule="must train on all samples that it does not test on",
+            got=(
+                f"pair {fold} with {left} of {int(rest.sum())} others left out of its train "
+                f"part, and {both} samples in both parts"
+            ),
+            remedy="Pass train as the complement of test, or the fold of every sample.",
         )

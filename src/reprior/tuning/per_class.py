@@ -357,9 +357,17 @@ def tune_biases(
     if at_start < 0:  # by how much a constraint is missed there
         at_start = value_of(data.counts(data.predictions(ascent.start)), metric)
     return PerClassBiases(
-        biases, value, strength, ascent.start, at_start, kappa, tried,
-        np.array(steps), ascent.converged, ascent.n_cycles,
-    )  # fmt: skip
+        biases,
+        value,
+        strength,
+        ascent.start,
+        at_start,
+        kappa,
+        tried,
+        np.array(steps),
+        ascent.converged,
+        ascent.n_cycles,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,8 +506,13 @@ def _infeasible(
     missed = zip(constraints, ascent.goal.misses(ascent.counts), strict=True)
     named = " and ".join(f"{rule.text!r} by {short:.3g}" for rule, short in missed if short)
     return InfeasibleError(
-        f"`subject_to` must be possible. Got constraints that no biases were found to satisfy; the "
-        f"nearest ones, from strength {strength:.6g} on, miss {named}. Loosen the constraint.",
+        argument="subject_to",
+        rule="must be possible",
+        got=(
+            "constraints that no biases were found to satisfy; the nearest ones, from "
+            f"strength {strength:.6g} on, miss {named}"
+        ),
+        remedy="Loosen the constraint.",
         strength=strength,
         shortfall=max(ascent.goal.misses(ascent.counts)),
         biases=ascent.biases,
@@ -513,8 +526,10 @@ def _check_options(shrinkage: Any, n_folds: Any, max_cycles: Any) -> None:
     for name, value, least in (("n_folds", n_folds, 2), ("max_cycles", max_cycles, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise OptionError(
-                f"`{name}` must be an integer of at least {least}. Got {value!r}. "
-                f"Leave it out for the default."
+                argument=name,
+                rule=f"must be an integer of at least {least}",
+                got=f"{value!r}",
+                remedy="Leave it out for the default.",
             )
 
 
@@ -552,8 +567,10 @@ def nested_biases(
     numbers = np.unique(folds)
     if numbers.size < 2:
         raise OptionError(
-            f"`cv` must have at least two folds with samples. Got {numbers.size}. Something has to "
-            f"be left to tune on."
+            argument="cv",
+            rule="must have at least two folds with samples",
+            got=f"{numbers.size}",
+            remedy="Something has to be left to tune on.",
         )
     strengths, counts, plain = [], [], []
     for number in numbers:
@@ -593,7 +610,13 @@ def _tuned(
             StrengthProfile.of(samples, priors), problem.metric, limits, rule=problem.selection
         )
     biases = tune_biases(
-        samples, priors, strength, metric=problem.metric, constraints=limits, seed=problem.seed,
-        groups=images, rule=problem.selection,
-    ).biases  # fmt: skip
+        samples,
+        priors,
+        strength,
+        metric=problem.metric,
+        constraints=limits,
+        seed=problem.seed,
+        groups=images,
+        rule=problem.selection,
+    ).biases
     return strength, biases

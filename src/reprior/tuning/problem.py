@@ -14,7 +14,7 @@ import numpy as np
 
 from reprior._warnings import warn
 from reprior.core.prior import slopes
-from reprior.exceptions import Argument, InfeasibleError
+from reprior.exceptions import Argument, InfeasibleError, Text
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.constants import WIDEST_BOUND, shown_bound
 from reprior.profile.objective import Best, Constraint, SubjectTo
@@ -52,11 +52,15 @@ def best_widened(
     """
     low, high = bounds
     profile = profile_of((low, high))
-    sentences = []
+    sentences: list[Text] = []
     while (best := _allowed(profile, metric, constraints)) is None:
         wider = _doubled(high)
         sentences.append(
-            f"No strength up to {high:g} satisfies `subject_to`: searching up to {wider:g}."
+            [
+                f"No strength up to {high:g} satisfies ",
+                Argument("subject_to"),
+                f": searching up to {wider:g}.",
+            ]
         )
         high = wider
         profile = profile_of((low, high))
@@ -67,9 +71,14 @@ def best_widened(
             if not at_bound:
                 break
             sentences.append(
-                f"The best strength lies at the upper bound {high:g}; more is not tried. Either "
-                f"{metric.name} rises with every correction (then limit it by `subject_to`), or "
-                f"`source_prior` is not what the model was trained on."
+                [
+                    f"The best strength lies at the upper bound {high:g}; more is not tried. "
+                    f"Either {metric.name} rises with every correction (then limit it by ",
+                    Argument("subject_to"),
+                    "), or ",
+                    Argument("source_prior"),
+                    " is not what the model was trained on.",
+                ]
             )
             break
         wider = _doubled(high)
@@ -214,11 +223,17 @@ class Problem:
         """Say whose samples were left out."""
         number = profile.n_ruled_out
         if number.any():
-            each = [f"{n} of class {name!r}" for n, name in zip(number, self.classes.tolist(),
-                    strict=True) if n]  # fmt: skip
+            each = [
+                f"{n} of class {name!r}"
+                for n, name in zip(number, self.classes.tolist(), strict=True)
+                if n
+            ]
             few = ", ".join(each[:5]) + (", …" if len(each) > 5 else "")
             warn(
-                f"{number.sum()} of {number.sum() + profile.n_samples} tuning samples are left "
-                f"out: {few}. `target_prior` 0 rules the class out, and no prediction could be "
-                f"right for them."
+                [
+                    f"{number.sum()} of {number.sum() + profile.n_samples} tuning samples are left "
+                    f"out: {few}. ",
+                    Argument("target_prior"),
+                    " 0 rules the class out, and no prediction could be right for them.",
+                ]
             )

@@ -144,9 +144,13 @@ def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
 
     rows = [found.row + first for found, first in zip(envelopes, offset, strict=True)]
     found = Envelope(
-        column("origin"), column("start"), column("position"),
-        np.concatenate(rows), column("loser"), column("winner"),
-    )  # fmt: skip
+        column("origin"),
+        column("start"),
+        column("position"),
+        np.concatenate(rows),
+        column("loser"),
+        column("winner"),
+    )
     weights = None
     if samples.weights is not None:
         weights = np.concatenate([block.weights for block in blocks])
@@ -168,8 +172,10 @@ def _group_numbers(groups: Any, samples: Samples) -> Vector:
     given = to_numpy(groups)
     if given.shape != samples.labels.shape:
         raise LabelsError(
-            f"`groups` must have one entry per sample. Got shape {given.shape} for labels of "
-            f"shape {samples.labels.shape}. Repeat an image's number for each of its pixels."
+            argument="groups",
+            rule="must have one entry per sample",
+            got=f"shape {given.shape} for labels of shape {samples.labels.shape}",
+            remedy="Repeat an image's number for each of its pixels.",
         )
     left_out = samples.left_out()
     kept = given.reshape(-1) if left_out is None else given[~left_out]
@@ -189,10 +195,15 @@ def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block)
     label, start, origin = entries[:3]
     sizes = np.concatenate([np.ones(n_moving, np.int64), np.asarray(size, np.int64)])
     return _assembled(
-        samples, priors, found, block, unit, sizes,
+        samples,
+        priors,
+        found,
+        block,
+        unit,
+        sizes,
         (np.arange(sizes.size), label, start, origin, np.ones(sizes.size, np.int64)),
         None if weights is None else entries[3],
-    )  # fmt: skip
+    )
 
 
 def _of_groups(

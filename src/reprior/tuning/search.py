@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from reprior.core.checks import check_choice, check_finite_number
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, Element, OptionError
 
 __all__ = ["METHODS", "SearchResult", "search_strength"]
 
@@ -136,7 +136,12 @@ def search_strength(
     _check_metric(metric)
     check_choice("method", method, METHODS)
     if extend not in (True, False, None):
-        raise OptionError(f"`extend` must be True, False or None. Got {extend!r}. Leave it out.")
+        raise OptionError(
+            argument="extend",
+            rule="must be True, False or None",
+            got=f"{extend!r}",
+            remedy="Leave it out.",
+        )
     binary = method == "binary"
     step, first, lasts = _grid_of(low, high, precision, binary if extend is None else bool(extend))
     curve = _Curve(metric, step)
@@ -242,15 +247,30 @@ def _grid_of(low: Any, high: Any, precision: Any, extend: bool) -> tuple[Fractio
         fault = "bounds reversed" if low > high else "an empty range"
         remedy = f"low={high:g}, high={low:g}" if low > high else "two different numbers"
         raise OptionError(
-            f"`low` must be below `high`. Got low={low:g}, high={high:g}: {fault}. Pass {remedy}."
+            argument="low",
+            rule=["must be below ", Argument("high")],
+            got=[
+                Element("low", (), f"{low:g}"),
+                ", ",
+                Element("high", (), f"{high:g}"),
+                f": {fault}",
+            ],
+            remedy=f"Pass {remedy}.",
         )
     step = Fraction(repr(precision))
     bound = Fraction(repr(high))
     first, lasts = math.ceil(Fraction(repr(low)) / step), [math.floor(bound / step)]
     if lasts[0] <= first:
         raise OptionError(
-            f"`precision` must leave at least two multiples of it between `low` and `high`. Got "
-            f"precision={precision:g} for {low:g} to {high:g}. Pass a smaller precision."
+            argument="precision",
+            rule=[
+                "must leave at least two multiples of it between ",
+                Argument("low"),
+                " and ",
+                Argument("high"),
+            ],
+            got=[Element("precision", (), f"{precision:g}"), f" for {low:g} to {high:g}"],
+            remedy="Pass a smaller precision.",
         )
     while extend and 0 < bound < EXTENSION_CAP:
         bound = min(2 * bound, Fraction(EXTENSION_CAP))
@@ -264,9 +284,13 @@ def _check_metric(metric: Any) -> None:
         return
     name = metric if isinstance(metric, str) else "balanced_accuracy"
     raise OptionError(
-        f"`metric` must be a function that takes a strength and returns a number. Got {metric!r}. "
-        f"Pass for example lambda strength: profile.evaluate({name!r}, strength), or use "
-        f"profile.best({name!r}), which is exact."
+        argument="metric",
+        rule="must be a function that takes a strength and returns a number",
+        got=f"{metric!r}",
+        remedy=(
+            f"Pass for example lambda strength: profile.evaluate({name!r}, strength), or "
+            f"use profile.best({name!r}), which is exact."
+        ),
     )
 
 
@@ -277,7 +301,9 @@ def _as_value(returned: Any, strength: float) -> float:
         value = math.nan
     if math.isnan(value):
         raise OptionError(
-            f"`metric` must return a number, not NaN. Got metric({strength!r})={returned!r}. "
-            f"Return -inf for a strength that must not be chosen."
+            argument="metric",
+            rule="must return a number, not NaN",
+            got=f"metric({strength!r})={returned!r}",
+            remedy="Return -inf for a strength that must not be chosen.",
         )
     return value

@@ -189,9 +189,13 @@ class _Kept:
         if shared.size < FEWEST_REPLICATES:
             names = ", ".join(dict.fromkeys([metric.name, *(rule.text for rule in rules)]))
             raise LabelsError(
-                f"`labels` must be enough to draw from. Got so few that {names} are defined "
-                f"together in {shared.size} of {bootstrap.n_replicates} replicates. Add labelled "
-                f"samples, or draw more replicates."
+                argument="labels",
+                rule="must be enough to draw from",
+                got=(
+                    f"so few that {names} are defined together in {shared.size} of "
+                    f"{bootstrap.n_replicates} replicates"
+                ),
+                remedy="Add labelled samples, or draw more replicates.",
             )
         missing = np.zeros((shared.size, found.strengths.size))
         for rule, limit in zip(rules, limits, strict=True):
@@ -335,6 +339,9 @@ def _check_confidence(confidence: Any) -> float:
     share = check_finite_number("confidence", confidence, positive=True, hint="Pass 0.9.")
     if share >= 1.0:
         raise OptionError(
-            f"`confidence` must be below 1. Got {confidence!r}. Pass 0.9 for nine in ten."
+            argument="confidence",
+            rule="must be below 1",
+            got=f"{confidence!r}",
+            remedy="Pass 0.9 for nine in ten.",
         )
     return share
