@@ -192,7 +192,7 @@ def read_class_counts(
     session: Session, counting: PriorChoice, classes: Sequence[Any] | None, n_classes: int | None
 ) -> tuple[Vector, list[Any] | None]:
     """Return training counts, and the names of their classes where they have names."""
-    from reprior.files.counts import counts_from_labels, read_counts
+    from reprior.files.count_files import counts_from_labels, read_counts
     from reprior.files.labels import odd_integers
 
     if (counting.counts is None) == (counting.counts_from_labels is None):
@@ -227,7 +227,7 @@ def read_weights(
     session: Session, path: str, classes: Sequence[Any] | None, n_classes: int
 ) -> Vector:
     """Return class weights in the order of the classes."""
-    from reprior.files.counts import read_counts
+    from reprior.files.count_files import read_counts
 
     return _in_order(session, read_counts, "weights", path, classes, n_classes)[0]
 
@@ -283,7 +283,7 @@ def read_prior_file(
     session: Session, path: str, what: str, classes: Sequence[Any] | None, n_classes: int
 ) -> tuple[Vector, list[Any] | None]:
     """Return the prior in a file, in the order of the classes."""
-    from reprior.files.counts import read_prior
+    from reprior.files.count_files import read_prior
 
     try:
         return _in_order(session, read_prior, f"numbers of the {what}", path, classes, n_classes)
@@ -331,7 +331,7 @@ def _in_order(
 
 
 def _agreed_names(path: str, calibrator: PosteriorCalibrator, noun: str) -> list[Any]:
-    from reprior.files.counts import read_class_names
+    from reprior.files.count_files import read_class_names
 
     given = list(read_class_names(path))
     known = class_names(calibrator)

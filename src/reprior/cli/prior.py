@@ -88,7 +88,7 @@ def command(
         check_output(output, read)
     names: list[Any] | None = None
     if classes is not None:
-        from reprior.files.counts import read_class_names
+        from reprior.files.count_files import read_class_names
 
         names = list(read_class_names(classes))
     counts, named = read_class_counts(

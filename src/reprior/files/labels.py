@@ -13,7 +13,7 @@ import numpy as np
 from reprior.core.checks import within_classes
 from reprior.exceptions import Argument, LabelsError, Reference, Setting
 from reprior.files.detect import detect_format
-from reprior.files.formats.arrays import Stored, as_raw_labels, refuse_objects
+from reprior.files.formats.array_files import Stored, as_raw_labels, refuse_objects
 from reprior.files.formats.csv import csv_batches, csv_header, line_finder
 from reprior.files.formats.interface import (
     ColumnsError,
@@ -26,7 +26,7 @@ from reprior.files.formats.interface import (
 from reprior.files.formats.npy import StoredNpy
 from reprior.files.formats.npz import read_members
 from reprior.files.formats.parquet import parquet_batches, read_schema
-from reprior.files.formats.tables import label_array
+from reprior.files.formats.table_files import label_array
 
 __all__ = [
     "IGNORED",

@@ -15,7 +15,7 @@ from reprior.files.atomic import atomic_paths, output_target
 from reprior.files.chunks import Chunk
 from reprior.files.detect import FORMATS, format_of_name, is_store
 from reprior.files.formats.interface import Layout, Reader, Writer, apart, few
-from reprior.files.formats.tables import PREDICTION, SCORE_SUFFIX, TableReader
+from reprior.files.formats.table_files import PREDICTION, SCORE_SUFFIX, TableReader
 from reprior.files.scores import ScoreFile
 from reprior.files.text_files import as_class_names
 

@@ -39,7 +39,7 @@ from reprior.files.formats.interface import (
     few,
     no_rows,
 )
-from reprior.files.formats.tables import TableReader
+from reprior.files.formats.table_files import TableReader
 from reprior.files.labels import LabelCoder, LabelFile, odd_integers, open_labels
 from reprior.files.text_files import as_class_names
 

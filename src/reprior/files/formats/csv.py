@@ -26,7 +26,7 @@ from reprior.files.formats.interface import (
     damaged,
     no_rows,
 )
-from reprior.files.formats.tables import (
+from reprior.files.formats.table_files import (
     TableReader,
     no_number,
     note_dropped_arrays,

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reprior.exceptions import FileFormatError
-from reprior.files.formats.arrays import ArrayReader, refuse_objects
+from reprior.files.formats.array_files import ArrayReader, refuse_objects
 from reprior.files.formats.interface import Layout, ReadOptions, Vector, damaged, few
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 
 from reprior.exceptions import RepriorError
-from reprior.files.formats.arrays import (
+from reprior.files.formats.array_files import (
     ArrayReader,
     Stored,
     block_rows,

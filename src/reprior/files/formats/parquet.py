@@ -28,7 +28,7 @@ from reprior.files.formats.interface import (
     scores_dtype,
     written_kind,
 )
-from reprior.files.formats.tables import (
+from reprior.files.formats.table_files import (
     TableReader,
     list_length,
     note_dropped_arrays,

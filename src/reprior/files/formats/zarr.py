@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprior.exceptions import RepriorError, require
-from reprior.files.formats.arrays import (
+from reprior.files.formats.array_files import (
     ArrayReader,
     Stored,
     block_rows,

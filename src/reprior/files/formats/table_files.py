@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprior.exceptions import LabelsError, RepriorError, ScoresError, Setting, require
-from reprior.files.formats.arrays import ADDED_BY_APPLY
+from reprior.files.formats.array_files import ADDED_BY_APPLY
 from reprior.files.formats.interface import (
     Block,
     ColumnsError,
