@@ -57,7 +57,8 @@ class Moments(NamedTuple):
 
     def merged(self, other: Moments) -> Moments:
         """Those of both."""
-        n, step = self.n + other.n, other.mean - self.mean
+        n = self.n + other.n
+        step = other.mean - self.mean
         mean = self.mean + step * other.n / n
         return Moments(n, mean, self.squares + other.squares + step**2 * self.n * other.n / n)
 
@@ -83,7 +84,8 @@ class Tally(NamedTuple):
 
     def add(self, setting: int, labels: Vector, found: Vector, weights: Vector | None) -> None:
         """Count the decisions of one setting."""
-        n_classes, right = self.counts.shape[2], labels == found
+        n_classes = self.counts.shape[2]
+        right = labels == found
         self.counts[0, setting] += np.bincount(labels[right], minlength=n_classes)
         self.counts[1, setting] += np.bincount(found, minlength=n_classes)
         if self.sums is not None and weights is not None:

@@ -76,7 +76,9 @@ class Grid:
         bounds: tuple[float, float],
         baseline: Callable[[], ClassCounts],
     ) -> None:
-        self._evaluate, self.bounds, self._baseline = evaluate, bounds, baseline
+        self._evaluate = evaluate
+        self.bounds = bounds
+        self._baseline = baseline
         self._finest = COARSE * int(np.prod(FINER))
         self._counts: dict[int, ClassCounts] = {}
 
@@ -134,7 +136,8 @@ class Grid:
         Where no strength is allowed yet, those that miss by least: there may be one beside them.
         """
         indices = sorted(self._counts)
-        values, missed = self._values(indices, metric), self._missed(indices, rules)
+        values = self._values(indices, metric)
+        missed = self._missed(indices, rules)
         good = missed == missed.min()
         if not missed.min():
             good &= values >= values[good].max() - EQUAL_VALUES
@@ -148,7 +151,8 @@ class Grid:
 
     def _distance(self, run: tuple[int, int]) -> float:
         """Of a run of strengths from 0."""
-        low, high = self._strength(run[0]), self._strength(run[1])
+        low = self._strength(run[0])
+        high = self._strength(run[1])
         return 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
 
     def _missed(self, indices: Sequence[int], rules: Sequence[Constraint]) -> Vector:
@@ -187,7 +191,8 @@ class Grid:
 Curve: TypeAlias = tuple[Vector, Vector]
 Setting: TypeAlias = tuple[float, ...]
 
-MOST_SWITCHES, RESOLUTION = 10**7, 1e-4
+MOST_SWITCHES = 10**7
+RESOLUTION = 1e-4
 """Switches of an exact profile that are kept one by one; from there on they are summed in bins."""
 
 LINES_AT_ONCE = 1 << 22
@@ -248,7 +253,9 @@ class Tuner:
     """Goes through a stream for the references, and then for the strengths."""
 
     def __init__(self, options: Any, stream: ModalityStream) -> None:
-        self.options, self.stream, terms = options, stream, stream.terms
+        self.options = options
+        self.stream = stream
+        terms = stream.terms
         stated = _Stated(options.metric, options.subject_to, options.bounds)
         self.problem = _above_zero(state_problem(stated, terms))
         next(stream.parts())  # settles the modalities
@@ -300,7 +307,8 @@ class Tuner:
 
     def found(self, best: Best, profile: Any) -> Found:
         """Go on from the best shared strength to one per modality, where that is asked for."""
-        metric, n = self.problem.metric, len(self.recipe.names)
+        metric = self.problem.metric
+        n = len(self.recipe.names)
         if self.fixed is not None and profile is None:
             return Found(self.fixed, best.value, "fixed", (), None, None)
         if self.fixed is not None:
@@ -314,7 +322,8 @@ class Tuner:
             after = profile.counts(best.strength) if within else profile.baseline
             curves = (profile.curve(metric),)
             return Found(setting, best.value, "exact", curves, profile.baseline, after)
-        value, curves = best.value, (profile.curve(metric),)
+        value = best.value
+        curves = (profile.curve(metric),)
         if self.per_modality:
             setting, value, curves = self._ascend(setting, value, profile.bounds)
         after = self._evaluate([setting])[0]
@@ -382,7 +391,8 @@ class Tuner:
     def _lines(self, part: ModalityChunk, priors: Priors) -> Iterator[Samples]:
         """Samples whose scores are lines in the strength."""
         labels = np.where(part.keep, part.labels, IGNORED)
-        recipe, inputs = self.recipe, part.inputs
+        recipe = self.recipe
+        inputs = part.inputs
         of_priors = partial(
             Samples.of,
             n_classes=priors.n_classes,
@@ -416,7 +426,8 @@ class Tuner:
     def _pass(self, settings: Sequence[Setting]) -> list[ClassCounts]:
         n_classes = self.problem.classes.size
         total: Tally | None = None
-        support, weighted = np.zeros(n_classes, np.int64), np.zeros(n_classes)
+        support = np.zeros(n_classes, np.int64)
+        weighted = np.zeros(n_classes)
         for part in self.stream.parts():
             with part.refusing(self.recipe):
                 found = part.batch(self.recipe).tally(
@@ -461,7 +472,8 @@ class Tuner:
         self, setting: Setting, value: float, bounds: tuple[float, float]
     ) -> tuple[Setting, float, tuple[Curve, ...]]:
         """Search one modality's strength after the other, until none can be bettered."""
-        metric, rules = self.problem.metric, self.problem.constraints
+        metric = self.problem.metric
+        rules = self.problem.constraints
         curves: list[Curve] = [(np.empty(0), np.empty(0))] * len(setting)
         for _ in range(SWEEPS):
             before = setting
@@ -473,7 +485,8 @@ class Tuner:
                     best = Best(setting[m], value, (setting[m], setting[m]), False)
                 curves[m] = grid.curve(metric)
                 if best.value > value + EQUAL_VALUES:
-                    setting, value = _replaced(setting, m, best.strength), best.value
+                    setting = _replaced(setting, m, best.strength)
+                    value = best.value
             if setting == before:
                 break
         return setting, value, tuple(curves)

@@ -180,7 +180,8 @@ def native_classes(
 
     The posterior is rounded to the dtype of the scores before.
     """
-    n_images, n_pixels = parts[0].shape[-3], parts[0].shape[-1]
+    n_images = parts[0].shape[-3]
+    n_pixels = parts[0].shape[-1]
     found = np.empty((len(settings), n_images * n_pixels), np.int64)
     strengths = np.array(settings, np.float64).reshape(len(settings), len(parts))
     common = _common(recipe, parts, tolerances, deltas)
@@ -308,7 +309,8 @@ def array_fused(
             delta = xp.expand_dims(xp.astype(delta, log_z.dtype, copy=False), axis=1)
         scores = _tempered(recipe, log_z, delta, recipe.shift(strength), xp)
         peak = _finite_peak(scores, m, xp)
-        summed, log = recipe.rule == "product", form == "log"
+        summed = recipe.rule == "product"
+        log = form == "log"
         own.append(scores if summed else normalise(scores, peak, axis=1, xp=xp, log=log))
     if form == "scores":
         total = sum(own[1:], own[0])
@@ -352,7 +354,8 @@ def _mean_of_passes(
 def _log_scores(
     recipe: Recipe, z: Array, tolerance: float, m: int, *, axis: int, xp: Namespace
 ) -> Array:
-    kind, log_z = recipe.kind, xp.astype(z, compute_dtype(xp, z.dtype, device_of(z)), copy=False)
+    kind = recipe.kind
+    log_z = xp.astype(z, compute_dtype(xp, z.dtype, device_of(z)), copy=False)
     if kind != "logits":
         mass = log_z if kind == "probs" else xp.exp(log_z)
         total = xp.sum(mass, axis=axis)

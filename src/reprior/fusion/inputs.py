@@ -140,7 +140,8 @@ class Inputs:
         )
 
     def _refuse_one(self, name: str, recipe: Recipe, left_out: Vector | None) -> None:
-        host, axis = to_numpy(self.arrays[name]), self.axis + (1 if self.passes else 0)
+        host = to_numpy(self.arrays[name])
+        axis = self.axis + (1 if self.passes else 0)
         if left_out is not None:
             even = 1 / host.shape[axis]
             harmless = {"logits": 0.0, "probs": even, "log_probs": np.log(even)}[self.kind]

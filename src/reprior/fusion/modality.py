@@ -344,20 +344,25 @@ class ModalityFusion:
 
     def _adopt(self: Self, tuner: Tuner, found: Found) -> Self:
         """Become fitted: all at once, so that a fit that fails changes nothing."""
-        names, problem = tuner.recipe.names, tuner.problem
+        names = tuner.recipe.names
+        problem = tuner.problem
         known = dict(zip(names, tuner.recipe.references, strict=True))
         self.modalities_ = names
         self.references_ = {n: k.entropy for n, k in known.items() if k.entropy}
         self.information_references_ = {n: k.information for n, k in known.items() if k.information}
         self.strengths_ = dict(zip(names, found.strengths, strict=True))
-        own, curves = tuner.per_modality, found.curves
+        own = tuner.per_modality
+        curves = found.curves
         self.strength_ = None if own else found.strengths[0]
-        self.best_score_, self.search_ = found.value, found.search
+        self.best_score_ = found.value
+        self.search_ = found.search
         self.curve_ = None
         if curves:
             self.curve_ = dict(zip(names, curves, strict=True)) if own else curves[0]
-        self.source_prior_, self.target_prior_ = problem.source_prior, problem.target_prior
-        self.classes_, self.provenance_ = problem.classes, None
+        self.source_prior_ = problem.source_prior
+        self.target_prior_ = problem.target_prior
+        self.classes_ = problem.classes
+        self.provenance_ = None
         self._counts = None
         if found.before is not None and found.after is not None:
             self._counts = (found.before, found.after)

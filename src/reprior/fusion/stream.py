@@ -73,8 +73,10 @@ class ModalityStream:
     """
 
     def __init__(self, options: Any, chunks: Chunks, terms: Terms, encode: Encode) -> None:
-        self.options, self.terms = options, terms
-        self._chunks, self._encode = chunks, encode
+        self.options = options
+        self.terms = terms
+        self._chunks = chunks
+        self._encode = encode
         self._n_samples: int | None = None
         self.labelled: bool | None = None
         self.modalities: tuple[str, ...] = ()
@@ -82,7 +84,8 @@ class ModalityStream:
 
     def parts(self) -> Iterator[ModalityChunk]:
         """One pass."""
-        done, counted = 0, False
+        done = 0
+        counted = False
         for index, given in enumerate(self._chunks()):
             with located(index):
                 part = self._read(index, *_unpacked(given))

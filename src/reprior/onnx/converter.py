@@ -128,7 +128,9 @@ class _Nodes:
     """Adds nodes and constants of one element type."""
 
     def __init__(self, scope: Any, container: Any, element: int) -> None:
-        self.scope, self.container, self.element = scope, container, element
+        self.scope = scope
+        self.container = container
+        self.element = element
 
     def constant(self, values: list[Any], shape: list[int], element: int | None = None) -> str:
         name = str(self.scope.get_unique_variable_name("reprior"))

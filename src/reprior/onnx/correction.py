@@ -25,7 +25,8 @@ SOFTMAX_OPSET = 13
 #: The version of the file format that goes with operator set 13.
 _IR_OPSET_13 = 7
 #: The domain of trees and labels, and its version where a model had none of it.
-_ML, _ML_OPSET = "ai.onnx.ml", 3
+_ML = "ai.onnx.ml"
+_ML_OPSET = 3
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ class _Chain:
     """Nodes one behind the other, each reading the one before."""
 
     def __init__(self, graph: Graph, start: str, base: str) -> None:
-        self.graph, self.last, self.base = graph, start, base
+        self.graph = graph
+        self.last = start
+        self.base = base
         self.nodes: list[onnx.NodeProto] = []
 
     def then(self, operator: str, *others: str, last: str | None = None, **options: Any) -> str:
@@ -125,7 +128,8 @@ def append_correction(graph: Graph, place: Place, affine: Affine) -> Edit:
 
 
 def _correct(chain: _Chain, place: Place, affine: Affine) -> None:
-    graph, dtype = chain.graph, np.dtype(place.dtype)
+    graph = chain.graph
+    dtype = np.dtype(place.dtype)
     positive = place.kind == "probs"
     if place.single and positive:
         one = graph.add_constant("reprior/one", np.ones((), dtype))
@@ -309,7 +313,8 @@ def _feeds_layers(graph: Graph, tensor: str) -> bool:
 
 def _climb(graph: Graph, place: Place, width: int) -> onnx.NodeProto | None:
     """Return the layer that makes the scores, or None where something else is in between."""
-    tensor, rank = place.tensor, place.rank
+    tensor = place.tensor
+    rank = place.rank
     assert place.axis is not None  # noqa: S101 - a resolved place has an axis
     axis = place.axis % rank
     while True:
@@ -339,7 +344,8 @@ def _pass(
     if node.op_type == "Transpose":
         order = attribute(node, "perm", list(range(rank))[::-1])
         return int(order[axis]), rank
-    before, after = graph.shape(node.input[0]), graph.shape(node.output[0])
+    before = graph.shape(node.input[0])
+    after = graph.shape(node.output[0])
     if before is None or len(before) < 2 or before[1] is None:
         return None
     if node.op_type in ("Resize", "Upsample", "GlobalAveragePool"):
@@ -410,7 +416,8 @@ def _scaled_weight(layer: _Layer, position: int) -> list[str] | None:
 def _gemm(layer: _Layer) -> list[str] | None:
     beta = attribute(layer.node, "beta", 1.0)
     given = len(layer.node.input) > 2 and bool(layer.node.input[2])
-    old, weight = layer.weight(2), layer.weight(1)
+    old = layer.weight(2)
+    weight = layer.weight(1)
     if (given and old is None) or weight is None or beta == 0.0 or not _is_float(weight):
         return None
     start = np.zeros(1) if old is None else _wide(old)
@@ -420,7 +427,8 @@ def _gemm(layer: _Layer) -> list[str] | None:
 
 def _conv(layer: _Layer) -> list[str] | None:
     given = len(layer.node.input) > 2 and bool(layer.node.input[2])
-    old, weight = layer.weight(2), layer.weight(1)
+    old = layer.weight(2)
+    weight = layer.weight(1)
     if (given and old is None) or weight is None or not _is_float(weight):
         return None
     start = np.zeros(1) if old is None else _wide(old)
@@ -437,7 +445,8 @@ def _both(layer: _Layer, bias: Vector, dtype: Any) -> list[str] | None:
 
 def _add(layer: _Layer) -> list[str] | None:
     """Change the bias of MatMul + Add, and with a scale the weights of the MatMul."""
-    graph, node = layer.graph, layer.node
+    graph = layer.graph
+    node = layer.node
     where = [k for k in (0, 1) if layer.weight(k) is not None]
     if len(where) != 1:
         return None

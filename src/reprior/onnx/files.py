@@ -152,7 +152,8 @@ def _write_both(model: onnx.ModelProto, target: Path, data: Path) -> None:
 
 def _data_name(target: Path, stale: set[str]) -> str:
     """Return the name of the data file: the usual one, unless that is another model's file."""
-    name, number = f"{target.name}.data", 1
+    name = f"{target.name}.data"
+    number = 1
     while name not in stale and os.path.lexists(target.parent / name):
         number += 1
         name = f"{target.name}.{number}.data"

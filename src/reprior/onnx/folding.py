@@ -367,7 +367,10 @@ class Work:
         scores: str | None,
         inputs: Any,
     ) -> None:
-        self.model, self.calibrator, self.scores, self.inputs = model, calibrator, scores, inputs
+        self.model = model
+        self.calibrator = calibrator
+        self.scores = scores
+        self.inputs = inputs
         self._feeds: Feeds | None = None
         self._seen: dict[str, Vector] = {}
 
@@ -458,7 +461,8 @@ def _notes(graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator) -> li
     """Note that an inner tensor of logits, which is no output, was taken as the scores."""
     if calibrator.kind != "logits" or place.kind != "logits":
         return []
-    followers, shown = graph.follows(place.tensor), []
+    followers = graph.follows(place.tensor)
+    shown = []
     for output in graph.outputs:
         chain = lineage(graph, output, n_classes=calibrator.source_prior_.size)
         if output not in followers or not chain or graph.element(output) not in (0, *FLOATS):

@@ -150,7 +150,8 @@ class Graph:
     def fresh(self, base: str) -> str:
         """Return a tensor name that nobody has."""
         used = {*self.maker, *self.readers, *self.initialisers, *self.inputs, *self.outputs}
-        name, number = base, 1
+        name = base
+        number = 1
         while name in used:
             number += 1
             name = f"{base}_{number}"
@@ -190,7 +191,8 @@ class Graph:
 
     def follows(self, tensor: str) -> set[str]:
         """Return the tensors computed from one without a layer of weights between, itself too."""
-        found, todo = {tensor}, [tensor]
+        found = {tensor}
+        todo = [tensor]
         while todo:
             for node in self.consumers(todo.pop()):
                 if has_weights(node):

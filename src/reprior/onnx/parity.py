@@ -171,7 +171,8 @@ def reference(
         shape = np.ones(wide.ndim, int)
         shape[own.class_axis] = -1
         shifted = scale * wide + bias.reshape(shape)
-        pair, old = class_rows(posterior, place), class_rows(before, place)
+        pair = class_rows(posterior, place)
+        old = class_rows(before, place)
     kinds = {"probs": posterior, "log_probs": log_posterior, "logits": shifted}
     return Reference(
         scores=scores,
@@ -204,7 +205,8 @@ def scores_like(value: Any, ref: Reference, place: Place) -> Vector | None:
         value = np.array([list(row.values()) for row in value])
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
         return None
-    z, k = ref.scores, ref.posterior.shape[1]
+    z = ref.scores
+    k = ref.posterior.shape[1]
     if place.single:
         if value.size == z.size:
             return value.reshape(-1).astype(np.float64)
@@ -319,7 +321,9 @@ class Evidence:
         feeds: Feeds,
         runner: Runner,
     ) -> None:
-        self.graph, self.place, self.feeds = graph, place, feeds
+        self.graph = graph
+        self.place = place
+        self.feeds = feeds
         half = uses_half(graph)
         self.runs = [runner.run(feed) for feed in feeds]
         self.refs = [
@@ -508,7 +512,8 @@ def _labels(parity: Parity, evidence: Evidence, output: str, values: list[Any]) 
         same = np.asarray(value).reshape(-1) == names[ref.index]
         wrong += int((~same & ref.clear).sum())
         total += int(ref.clear.sum())
-    parity.labels, parity.wrong_labels = parity.labels + total, parity.wrong_labels + wrong
+    parity.labels = parity.labels + total
+    parity.wrong_labels = parity.wrong_labels + wrong
     parity.outputs[output] = "labels"
     if wrong:
         parity.problems.append(
@@ -599,7 +604,8 @@ def _behind(evidence: Evidence, outputs: list[str]) -> onnx.ModelProto:
     """Return the part of the original behind the scores, with the scores as an input."""
     part = onnx.ModelProto()
     part.CopyFrom(evidence.graph.model)
-    graph, name = Graph(part), evidence.place.tensor
+    graph = Graph(part)
+    name = evidence.place.tensor
     maker = graph.maker.pop(name)
     needed = graph.upstream(outputs)
     keep = [node for i, node in enumerate(graph.nodes) if i in needed and i != maker]
@@ -629,9 +635,11 @@ _BATCHES = (1, 3)
 _MOST_SAMPLES = 512
 #: Entries of generated input in one run, unless that were fewer samples than these: an image of
 #: 224 x 224 in colour is 150,528.
-_ENTRIES, _FEWEST_SAMPLES = 1 << 18, 16
+_ENTRIES = 1 << 18
+_FEWEST_SAMPLES = 16
 #: From this size on a sample is a volume, and four must do.
-_HUGE, _FEW = 1 << 20, 4
+_HUGE = 1 << 20
+_FEW = 4
 #: Runs where the batch is fixed.
 _RUNS = 8
 #: Sizes to try for free axes other than the first; two that work are used.
@@ -837,7 +845,8 @@ def given_feeds(model: onnx.ModelProto, inputs: Any) -> Feeds:
                 remedy=f"The inputs are {', '.join(map(repr, names))}.",
             )
         inputs = {names[0]: inputs}
-    missing, unknown = set(names) - set(inputs), set(inputs) - set(names)
+    missing = set(names) - set(inputs)
+    unknown = set(inputs) - set(names)
     if missing or unknown:
         raise FoldError(
             argument="inputs",

@@ -73,7 +73,8 @@ def _climb(graph: Graph, tensor: str, n_classes: int) -> Iterator[Place]:
         if node is not None and not is_label and kind is None:
             kind, axis = _made_by(graph, node, axis)
         if node is not None and node.op_type in CLASSIFIERS and tensor == node.output[0]:
-            tensor, is_label = node.output[1], False
+            tensor = node.output[1]
+            is_label = False
             continue
         if not is_label and (node is None or node.op_type != "ZipMap"):
             yield Place(tensor, kind, axis)
@@ -377,7 +378,8 @@ def _resolve(
     value = None
     if shape is None or element not in FLOATS or place.kind is None:
         value = values(place.tensor)
-        shape, dtype = tuple(value.shape), str(value.dtype)
+        shape = tuple(value.shape)
+        dtype = str(value.dtype)
     else:
         dtype = str(onnx.helper.tensor_dtype_to_np_dtype(element))
     rank = len(shape)

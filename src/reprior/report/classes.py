@@ -68,13 +68,15 @@ def describe_classes(
             f"{low}."
         )
     else:
-        group_names, group = ["head", "middle", "tail"], np.empty(len(names), np.int64)
+        group_names = ["head", "middle", "tail"]
+        group = np.empty(len(names), np.int64)
         for i, part in enumerate(np.array_split(order, 3)):
             group[part] = i
         note = (
             "No training counts were given: the groups are thirds of the classes by source prior."
         )
-    cell, cell_names = np.arange(len(names)), names
+    cell = np.arange(len(names))
+    cell_names = names
     if len(names) > WHOLE_TABLE:
         cell, cell_names = _cells(order)
     return Classes(names, host, group, group_names, note, cell, cell_names)
@@ -82,7 +84,9 @@ def describe_classes(
 
 def _cells(order: Vector) -> tuple[Vector, list[str]]:
     """Equally many classes per cell, the most frequent ones first."""
-    cell, names, start = np.empty(order.size, np.int64), [], 1
+    cell = np.empty(order.size, np.int64)
+    names = []
+    start = 1
     for i, part in enumerate(np.array_split(order, N_CELLS)):
         cell[part] = i
         names.append(f"{start}–{start + part.size - 1}")

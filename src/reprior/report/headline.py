@@ -64,7 +64,8 @@ def shown_metrics(calibrator: PosteriorCalibrator) -> list[CountMetric]:
 def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_name: str) -> str:
     """The tuned metric before and after, and what accuracy does meanwhile."""
     main = main_metric(calibrator)
-    before, after = measured.profile.baseline, measured.counts(calibrator.strength_)
+    before = measured.profile.baseline
+    after = measured.counts(calibrator.strength_)
     second = COUNT_METRICS["accuracy" if main.name != "accuracy" else "balanced_accuracy"]
     return (
         f"At strength {calibrator.strength_:.3g}, {_change(main, before, after)} on the {set_name} "
@@ -88,7 +89,8 @@ def judged_sentence(calibrator: PosteriorCalibrator, sets: dict[str, Measured]) 
 
     They are those of the last of ``sets``. What cannot be known is not assumed.
     """
-    validation, judged = next(iter(sets.values())), list(sets.values())[-1]
+    validation = next(iter(sets.values()))
+    judged = list(sets.values())[-1]
     known = tuned_on(calibrator, validation)
     here = tuned_on(calibrator, judged)
     if known and judged is not validation:  # recognised in another order too
@@ -124,7 +126,8 @@ def alike(one: StrengthProfile, other: StrengthProfile) -> bool:
             return True
         sides = one.baseline.predicted, other.baseline.predicted
         return bool(np.allclose(*sides, rtol=FORMAT_ROUNDING))
-    low, high = max(one.bounds[0], other.bounds[0]), min(one.bounds[1], other.bounds[1])
+    low = max(one.bounds[0], other.bounds[0])
+    high = min(one.bounds[1], other.bounds[1])
     kept = (profile.switches for profile in (one, other))
     a, b = (table.position[~gone[table.label]] for table in kept)
     a, b = (x[(x > low) & (x < high)] for x in (a, b))

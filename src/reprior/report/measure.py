@@ -72,7 +72,8 @@ class Measured:
 
     def counts(self, strength: float) -> ClassCounts:
         """Counts at 0, the chosen strength or a bound: exact there, also where bins are kept."""
-        base, n = self.profile.baseline, self.profile.n_classes
+        base = self.profile.baseline
+        n = self.profile.n_classes
         until = int(np.searchsorted(self.switches.position, strength, side="right"))
         moved = self.switches.taken(np.arange(until))
         rows = SwitchRows.joined([self.joint, summed_per_class(moved, n)])
@@ -129,9 +130,12 @@ def _measured(
     w = slopes(calibrator.source_prior_, calibrator.target_prior_)
     low, high = page_bounds(calibrator)
     grid = GridReliability(strength_grid(calibrator), w, calibrator.temperature_)
-    before, tempered = GridReliability(np.zeros(1), w), grid.temperature != 1.0
-    tally, buffer = _Tally(w.size, low), RowBuffer([low, 0.0, calibrator.strength_], high)
-    found_digest, profiles = Digest(calibrator.class_axis), profile_sum("auto", MOST_SWITCHES)
+    before = GridReliability(np.zeros(1), w)
+    tempered = grid.temperature != 1.0
+    tally = _Tally(w.size, low)
+    buffer = RowBuffer([low, 0.0, calibrator.strength_], high)
+    found_digest = Digest(calibrator.class_axis)
+    profiles = profile_sum("auto", MOST_SWITCHES)
     report_progress = None if progress is None else (lambda n: progress(done + n))
     stream = Stream(calibrator, chunks, _terms(calibrator), report_progress)
     for part in stream.parts(found_digest.update):
@@ -189,7 +193,8 @@ class _Tally:
     """The joint table of labels and predictions, kept sparse: nothing quadratic in K."""
 
     def __init__(self, n_classes: int, low: float) -> None:
-        self.n_classes, self.low = n_classes, low
+        self.n_classes = n_classes
+        self.low = low
         self.rows: SwitchRows | None = None
 
     def add(self, block: Block, predicted: Vector) -> None:
@@ -221,7 +226,9 @@ SMALLEST_LOG = -600.0
 def predictions_along(found: Envelope, strengths: Vector) -> Vector:
     """The class of every sample at increasing strengths, (N, G)."""
     order = np.argsort(found.position, kind="stable")
-    position, row, winner = found.position[order], found.row[order], found.winner[order]
+    position = found.position[order]
+    row = found.row[order]
+    winner = found.winner[order]
     current = found.start.astype(np.int64, copy=True)
     result = np.empty((current.size, strengths.size), np.int64)
     done = 0

@@ -154,7 +154,8 @@ def _html(
     assets = resources.files("reprior.report") / "assets"
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_text(assets, "page.html.j2"))
-    plotly, scripts = _text(assets, PLOTLY), [_text(assets, f"js/{name}.js") for name in SCRIPTS]
+    plotly = _text(assets, PLOTLY)
+    scripts = [_text(assets, f"js/{name}.js") for name in SCRIPTS]
     content = {
         "policy": _policy([plotly, *scripts]),
         "plotly": plotly,

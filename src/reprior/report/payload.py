@@ -173,7 +173,8 @@ def _rows(
     edges = [low, 0.0, float(calibrator.strength_)]
     row_bytes = 12 + 3 * np.dtype(smallest_ids(k)).itemsize + 8 * measured.profile.weighted
     limit = min(limits.rows, limits.row_bytes // (row_bytes * n_sets))
-    joint, many = measured.joint, len(measured.joint) > limits.pairs // n_sets
+    joint = measured.joint
+    many = len(measured.joint) > limits.pairs // n_sets
     switches, width, per_class = thinned(
         measured.switches, limit, k, edges, high, measured.resolution, per_class=many
     )
@@ -183,7 +184,8 @@ def _rows(
         data["cells"], wider = _cell_rows(measured, classes, width, edges, high, limits.group_rows)
         if wider is not None and wider != width:  # one grid for the whole page
             placed = on_grid(measured.switches, grid_points(wider, edges, high))
-            switches, width = grouped(summed_per_class(placed, k)), wider
+            switches = grouped(summed_per_class(placed, k))
+            width = wider
     return {
         **data,
         "resolution": width,

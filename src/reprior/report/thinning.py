@@ -68,7 +68,8 @@ class RowBuffer:
     def __init__(self, edges: Sequence[float], high: float) -> None:
         self.parts: list[SwitchRows] = []
         self.size = 0
-        self.edges, self.high = edges, high
+        self.edges = edges
+        self.high = high
         self.resolution: float | None = None
 
     def add(self, rows: SwitchRows) -> None:

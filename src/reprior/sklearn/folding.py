@@ -29,7 +29,8 @@ _INTERCEPT = "reprior_intercept_"
 _TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
 #: Samples of the check, and the largest decision value among them: far out, all is 0 or 1.
-_SAMPLES, _REACH = 256, 8.0
+_SAMPLES = 256
+_REACH = 8.0
 
 
 def fold_into(
@@ -149,7 +150,8 @@ def _check_model(model: Any) -> None:
 
 
 def _check_classes(model: Any, calibrator: rp.PosteriorCalibrator) -> None:
-    own, theirs = np.asarray(model.classes_).tolist(), calibrator.classes_.tolist()
+    own = np.asarray(model.classes_).tolist()
+    theirs = calibrator.classes_.tolist()
     named = theirs != list(range(len(theirs)))
     if len(own) != len(theirs) or (named and own != theirs):
         raise rp.OptionError(
@@ -195,7 +197,8 @@ def _check_parity(before: Any, after: Any, scale: float, bias: Vector) -> None:
         wanted = np.stack([expit(-odds), expit(odds)], 1)
         plain = np.stack([expit(-decision), expit(decision)], 1)
     else:
-        wanted, plain = softmax(scale * decision + bias, axis=1), softmax(decision, axis=1)
+        wanted = softmax(scale * decision + bias, axis=1)
+        plain = softmax(decision, axis=1)
     tolerance = _TOLERANCE.get(np.dtype(before.coef_.dtype), 1e-5)
     top = np.sort(wanted, axis=1)
     clear = top[:, -1] - top[:, -2] > 2 * tolerance

@@ -382,7 +382,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         tags = super().__sklearn_tags__()
         if hasattr(self.estimator, "__sklearn_tags__"):
             inner = copy.deepcopy(get_tags(self.estimator))
-            tags.input_tags, tags.non_deterministic = inner.input_tags, inner.non_deterministic
+            tags.input_tags = inner.input_tags
+            tags.non_deterministic = inner.non_deterministic
             if inner.classifier_tags is not None:
                 tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
                 tags.classifier_tags.poor_score = inner.classifier_tags.poor_score
@@ -391,8 +392,10 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def _keep(
         self, model: Any, calibrator: rp.PosteriorCalibrator, classes: Vector, method: str
     ) -> RebalancedClassifierCV:
-        self.estimator_, self.calibrator_ = model, calibrator
-        self.classes_, self.response_method_ = classes, method
+        self.estimator_ = model
+        self.calibrator_ = calibrator
+        self.classes_ = classes
+        self.response_method_ = method
         for name in FOUND:
             setattr(self, name, getattr(calibrator, name))
         for name in ("n_features_in_", "feature_names_in_"):
@@ -404,7 +407,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     def _apply(self, name: str, X: Any, target_prior: Any, map: str | None = None) -> Vector:
         check_is_fitted(self, "calibrator_")
-        method, classes = self.response_method_, self.classes_
+        method = self.response_method_
+        classes = self.classes_
         scores = class_columns(self.estimator_, X, method=method, classes=classes)
         with explain_refusals(self.estimator_, method, scores):
             calibrator = for_batch(self.calibrator_, scores, target_prior)
@@ -463,9 +467,12 @@ def rehearse(options: Any, classes: Vector) -> None:
     if is_log_loss(calibrator.metric):
         calibrator.metric = "balanced_accuracy"
     # Fits, and what looks at many samples, have nothing to work on here.
-    calibrator.temperature, calibrator.separate, calibrator.n_bootstrap = None, False, 0
+    calibrator.temperature = None
+    calibrator.separate = False
+    calibrator.n_bootstrap = 0
     calibrator.label_prior = None
-    calibrator.tune, calibrator.selection = "strength", DEFAULT_SELECTION
+    calibrator.tune = "strength"
+    calibrator.selection = DEFAULT_SELECTION
     # Whether the constraints can be met, only the real scores can tell.
     with warnings.catch_warnings(), contextlib.suppress(rp.InfeasibleError):
         warnings.simplefilter("ignore", rp.RepriorWarning)

@@ -90,14 +90,17 @@ def label_prior(y: Vector, classes: Vector, sample_weight: Vector | None) -> Vec
 
 def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
     """Return the prior that the model was trained on; warn where that is in doubt."""
-    model, y, sample_weight = trained.model, trained.y, trained.sample_weight
+    model = trained.model
+    y = trained.y
+    sample_weight = trained.sample_weight
     if not isinstance(option, str):
         return option
     if option == "effective":
         seen = Seen.of(trained.X, y, classes, sample_weight)
         prior, from_labels = effective_prior(model, seen)
     else:
-        prior, from_labels = label_prior(y, classes, sample_weight), True
+        prior = label_prior(y, classes, sample_weight)
+        from_labels = True
         found = reweighting(model)
         if found:
             warn(
@@ -128,7 +131,8 @@ class Seen:
     @classmethod
     def of(cls, X: Any, y: Vector, classes: Vector, sample_weight: Vector | None) -> Seen:
         """Start from the data as given to ``fit``."""
-        mass, count = class_mass(y, classes, sample_weight), class_mass(y, classes)
+        mass = class_mass(y, classes, sample_weight)
+        count = class_mass(y, classes)
         mean = np.divide(mass, count, out=np.ones_like(mass), where=count > 0)
         return cls(lambda: X, y, classes, mass, mean)
 

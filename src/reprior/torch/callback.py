@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback
 else:
     # Lightning goes by two names. Trainers of both take a callback of either.
-    _one, _other = "lightning.pytorch", "pytorch_lightning"
+    _one = "lightning.pytorch"
+    _other = "pytorch_lightning"
     if _other in sys.modules and _one not in sys.modules:
         _one = _other
     Callback = require(_one, extra="lightning", purpose="For RebalanceCallback").Callback
@@ -206,7 +207,8 @@ classes, ignore_index
             self._fit = None
         if self._fit is None:
             return
-        fit, self._fit = merged(self._fit), None
+        fit = merged(self._fit)
+        self._fit = None
         try:
             self.calibrator_ = fit.finish()
             values = self._values(self.calibrator_, self.calibrator_.profile_)

@@ -317,10 +317,12 @@ def _compared(
     """Run the file on the inputs, and on one sample; refuse what NumPy does not say."""
     runtime: Any = require("onnxruntime", extra="onnx", purpose="To compare an exported fusion")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    batches, axis = [given], _batch_axis(module)
+    batches = [given]
+    axis = _batch_axis(module)
     if all(axis in axes for axes in free.values()):
         batches.append({name: z.narrow(axis, 0, 1) for name, z in given.items()})
-    samples, worst = 0, 0.0
+    samples = 0
+    worst = 0.0
     for batch in batches:
         scores = module._scores(batch)
         _refuse_unknown_to_numpy(scores, "What the networks give")

@@ -268,7 +268,8 @@ def _warn_if_tied(network: nn.Module, layer: nn.Module, scaled: bool) -> None:
 
 
 def _write(layer: nn.Module, affine: Affine) -> None:
-    shift, scale = affine.bias, affine.scale
+    shift = affine.bias
+    scale = affine.scale
     if width(layer) == 1:
         shift = shift[1:] - shift[:1]
         if isinstance(scale, np.ndarray):  # the score of the first class is 0
@@ -354,7 +355,8 @@ def _same(one: Tensor | None, other: Tensor | None, dtype: torch.dtype) -> bool:
     """Equal; or, in a module that was cast since, equal up to the rounding of that."""
     if one is None or other is None:
         return one is other
-    one, other = one.detach(), other.detach()
+    one = one.detach()
+    other = other.detach()
     if other.dtype == dtype:
         return torch.equal(one, other)
     step = 4 * max(torch.finfo(other.dtype).eps, torch.finfo(dtype).eps)
@@ -363,7 +365,8 @@ def _same(one: Tensor | None, other: Tensor | None, dtype: torch.dtype) -> bool:
 
 def _parameters(layer: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None]:
     """Weight and bias, by the names that Linear and Conv layers share."""
-    weight, bias = layer._parameters["weight"], layer._parameters["bias"]
+    weight = layer._parameters["weight"]
+    bias = layer._parameters["bias"]
     assert weight is not None  # noqa: S101 - every Linear and Conv has one, and heads were checked
     return weight, bias
 
@@ -628,7 +631,8 @@ def _posterior(
     z = scores.detach().cpu().double()
     single = is_single_score(z.shape, bias.size, axis)
     if single and z.ndim == 1:
-        z, axis = z[:, None], 1
+        z = z[:, None]
+        axis = 1
     z = torch.movedim(z, axis, -1)
     if single:
         other = {"logits": 0 * z, "probs": 1 - z, "log_probs": torch.log1p(-z.exp())}[kind]

@@ -115,8 +115,11 @@ class ModalityFusion(nn.Module):
         super().__init__()
         _check_fusion(fusion)
         self.modalities: tuple[str, ...] = tuple(fusion.modalities_)
-        self.rule, self.order, self.kind = fusion.rule, fusion.order, fusion.kind
-        self.flatten_by, self.missing = fusion.flatten_by, fusion.missing
+        self.rule = fusion.rule
+        self.order = fusion.order
+        self.kind = fusion.kind
+        self.flatten_by = fusion.flatten_by
+        self.missing = fusion.missing
         self.uncertainty = fusion.uncertainty
         self.class_axis = _axis(fusion.class_axis if class_axis is None else class_axis)
         self.n_classes = int(fusion.source_prior_.size)
@@ -444,7 +447,8 @@ def columns(z: Tensor, layout: Layout) -> Tensor:
         return torch.cat([torch.zeros_like(z), z], dim=axis)
     if layout.kind == "probs":
         return _log(torch.cat([1.0 - z, z], dim=axis))
-    near, far = (-torch.expm1(z)).log(), torch.log1p(-z.exp())
+    near = (-torch.expm1(z)).log()
+    far = torch.log1p(-z.exp())
     return torch.cat([torch.where(z > -math.log(2.0), near, far), z], dim=axis)
 
 
@@ -492,7 +496,8 @@ def _read(
     log_z: Tensor, layout: Layout, module: Any
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Log-scores of one pass, their entropy, and the mutual information of class and pass."""
-    axis, by_pixel = layout.axis, module.flatten_by == "pixel"
+    axis = layout.axis
+    by_pixel = module.flatten_by == "pixel"
     if not layout.passes:
         if not module.flattens:
             return log_z, None, None

@@ -42,7 +42,8 @@ class _ClassLoss(nn.Module):
         check_choice("reduction", reduction, self.reductions)
         given = None if weight is None else torch.as_tensor(weight, dtype=torch.get_default_dtype())
         self.register_buffer("weight", given)
-        self.ignore_index, self.reduction = ignore_index, reduction
+        self.ignore_index = ignore_index
+        self.reduction = reduction
 
     def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         weight = None if self.weight is None else self.weight.to(logits.dtype)
@@ -284,7 +285,8 @@ class CosineLinear(nn.Module):
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = in_features
+        self.out_features = out_features
         self.weight = nn.Parameter(F.normalize(torch.randn(out_features, in_features), dim=1))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -149,14 +149,17 @@ class Rebalance(nn.Module):
         axis, single = self._layout(scores)
         z = _widened(scores)
         if single and z.ndim == 1:
-            z, axis = z.unsqueeze(-1), 1
+            z = z.unsqueeze(-1)
+            axis = 1
         z = _log_scores(z, self.kind, axis, single)
         shape = [1] * z.ndim
         shape[axis] = self.n_classes
-        bias, scale = self.bias.to(z.dtype).reshape(shape), self.scale.to(z.dtype)
+        bias = self.bias.to(z.dtype).reshape(shape)
+        scale = self.scale.to(z.dtype)
         if scale.ndim:
             # A class that is impossible stays so, whatever its scale.
-            gone, scale = z == -math.inf, scale.reshape(shape)
+            gone = z == -math.inf
+            scale = scale.reshape(shape)
             z = torch.where(gone, z, torch.where(gone, torch.zeros_like(z), z) * scale + bias)
         else:
             z = z * scale + bias
@@ -217,7 +220,8 @@ class Rebalance(nn.Module):
     ) -> None:
         state = state_dict.get(f"{prefix}_extra_state")
         if state is not None:
-            kind, axis = KINDS[int(state[0])], int(state[1])
+            kind = KINDS[int(state[0])]
+            axis = int(state[1])
             if (kind, axis) != (self.kind, self.class_axis):
                 raise OptionError(
                     argument="state_dict",
@@ -248,7 +252,8 @@ def _numbers(scale: Tensor, bias: Tensor, n: int = 4) -> str:
 
 def _no_tensor(scores: Any) -> ScoresError:
     """Return an error that says what to pass instead of this object."""
-    got, remedy = type(scores).__name__, "Pass torch.as_tensor(scores)."
+    got = type(scores).__name__
+    remedy = "Pass torch.as_tensor(scores)."
     if isinstance(scores, Mapping):
         got = f"a {got} with keys {', '.join(map(repr, scores))}"
         remedy = "Pass the entry with the scores, such as output['logits']."
@@ -282,7 +287,8 @@ def _log_scores(z: Tensor, kind: str, axis: int, single: bool) -> Tensor:
         return torch.cat([torch.zeros_like(z), z], dim=axis)
     if kind == "probs":
         return torch.cat([1.0 - z, z], dim=axis).log()
-    near, far = (-torch.expm1(z)).log(), torch.log1p(-z.exp())
+    near = (-torch.expm1(z)).log()
+    far = torch.log1p(-z.exp())
     return torch.cat([torch.where(z > -math.log(2.0), near, far), z], dim=axis)
 
 

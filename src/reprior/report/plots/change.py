@@ -279,7 +279,8 @@ class ClassChangeDisplay:
 
     def _points(self, old: dict[str, Any], new: dict[str, Any], segment_kw: Any) -> None:
         rows = np.arange(self.order_.size)
-        before, after = self.before[self.order_], self.after[self.order_]
+        before = self.before[self.order_]
+        after = self.after[self.order_]
         colours = np.where(after < before, CHOSEN, AFTER)
         options = artist_options("segment_kw", segment_kw, linewidth=2.5, alpha=0.6)
         colours = options.pop("color", colours)

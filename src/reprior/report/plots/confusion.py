@@ -23,7 +23,8 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 NORMALISATIONS = ("true", "pred", "all", "none")
 
 #: With more classes the cells have no room for numbers, and with more still no names.
-MOST_NUMBERS, MOST_NAMES = 15, 60
+MOST_NUMBERS = 15
+MOST_NAMES = 60
 
 
 def confusion_matrix(
@@ -53,7 +54,8 @@ def confusion_matrix(
     array([[1, 1],
            [0, 1]])
     """
-    y, p = to_numpy(labels), to_numpy(predictions)
+    y = to_numpy(labels)
+    p = to_numpy(predictions)
     check_labels(y, n_classes=n_classes, shape=y.shape, ignore_index=ignore_index)
     check_labels(p, n_classes=n_classes, shape=y.shape, name="predictions")
     weight = None if sample_weight is None else to_numpy(sample_weight)
@@ -140,7 +142,9 @@ class ConfusionDisplay:
         keep = np.ones(seen.labels.shape, bool)
         if seen.ignore_index is not None:
             keep = seen.labels != seen.ignore_index
-        y, before, after = seen.labels[keep], seen.before[keep], seen.after[keep]
+        y = seen.labels[keep]
+        before = seen.before[keep]
+        after = seen.after[keep]
         weight = None if seen.weight is None else seen.weight[keep]
         index, shown = _pooled(y, names, max_classes)
         matrices = {
@@ -184,7 +188,8 @@ class ConfusionDisplay:
         normalize, ax, im_kw, text_kw
             As for :meth:`plot`.
         """
-        y, p = to_numpy(labels), to_numpy(predictions)
+        y = to_numpy(labels)
+        p = to_numpy(predictions)
         kept = y if ignore_index is None else y[y != ignore_index]
         n_classes = 1 + int(max(kept.max(initial=1), p.max(initial=1)))
         n_classes = n_classes if classes is None else len(classes)

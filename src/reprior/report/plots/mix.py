@@ -34,7 +34,9 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: More classes than this are drawn as the means of this many groups.
 MOST_CLASSES = 40
 
-SOURCE, TARGET, LABELS = "source prior", "target prior", "labels"
+SOURCE = "source prior"
+TARGET = "target prior"
+LABELS = "labels"
 PREDICTED = ("predicted, before", "predicted, after")
 _LOOKS: dict[str, dict[str, Any]] = {
     SOURCE: {"marker": "s", "color": CHOSEN},

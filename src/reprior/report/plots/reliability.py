@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["ReliabilityDisplay"]
 
 #: Area of a marker, in points²: of an empty bin, and what a bin with all samples has on top.
-SMALLEST_MARKER, MARKER_RANGE = 12.0, 300.0
+SMALLEST_MARKER = 12.0
+MARKER_RANGE = 300.0
 
 
 class ReliabilityDisplay:
@@ -220,7 +221,8 @@ class ReliabilityDisplay:
         self, name: str, curve: ReliabilityCurve, colour: str, line_kw: Any, marker_kw: Any
     ) -> None:
         full = np.flatnonzero(curve.count > 0)
-        x, y = curve.confidence[full], curve.accuracy[full]
+        x = curve.confidence[full]
+        y = curve.accuracy[full]
         label = f"{name} (ECE {curve.expected_calibration_error:.3f})"
         options = artist_options("line_kw", line_kw, color=colour, linewidth=1.5, zorder=2)
         (line,) = self.ax_.plot(x, y, **{"label": label, **options})

@@ -194,7 +194,8 @@ class StrengthCurveDisplay:
         self.lines_ = []
         for i, (name, (strengths, values)) in enumerate(self.curves.items()):
             # The last step lasts until the upper bound.
-            x, y = np.append(strengths, self.bounds[1]), np.append(values, values[-1])
+            x = np.append(strengths, self.bounds[1])
+            y = np.append(values, values[-1])
             options = artist_options(
                 "line_kw", line_kw, color=CYCLE[i % len(CYCLE)], label=axis_label(name)
             )
