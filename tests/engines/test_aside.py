@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from reprior.engines.aside import Aside
+from reprior.engines.concurrency import BackgroundThread
 
 
 def fail() -> None:
@@ -20,26 +20,26 @@ def test_calls_run_elsewhere_in_their_order():
         where.add(threading.get_ident())
         seen.append(n)
 
-    with Aside() as aside:
+    with BackgroundThread() as background:
         for n in range(20):
-            aside.call(note, n)
+            background.call(note, n)
     assert seen == list(range(20))
     assert where.isdisjoint({threading.get_ident()})
 
 
 def test_an_error_is_raised_by_the_next_call_or_the_end():
-    with pytest.raises(ValueError, match="no"), Aside() as aside:
-        aside.call(fail)
-    with Aside() as aside:
-        aside.call(fail)
+    with pytest.raises(ValueError, match="no"), BackgroundThread() as background:
+        background.call(fail)
+    with BackgroundThread() as background:
+        background.call(fail)
         with pytest.raises(ValueError, match="no"):
-            aside.call(print)
+            background.call(print)
 
 
 def test_the_block_s_own_error_wins():
     def both() -> None:
-        with Aside() as aside:
-            aside.call(fail)
+        with BackgroundThread() as background:
+            background.call(fail)
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -51,9 +51,11 @@ def test_calls_are_made_here_where_no_thread_can_be_started(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     seen = []
-    with Aside() as aside:
+    with BackgroundThread() as background:
         monkeypatch.setattr(threading.Thread, "start", refused)
-        aside.call(seen.append, 1)
+        background.call(seen.append, 1)
         monkeypatch.undo()
-        aside.call(seen.append, 2)  # a thread at last: what it finds in its queue is done already
+        background.call(
+            seen.append, 2
+        )  # a thread at last: what it finds in its queue is done already
     assert seen == [1, 2]

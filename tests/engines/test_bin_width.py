@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reprior as rp
-from reprior.engines.bin_width import refuse_wide_bins
+from reprior.engines.chunked import refuse_wide_bins
 from reprior.exceptions import OptionError
 
 CHUNKS = [(np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 1]))]

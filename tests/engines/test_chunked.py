@@ -27,7 +27,7 @@ from tests.engines.shared import (
 
 import reprior as rp
 from reprior.core import threads
-from reprior.engines import chunked, passes
+from reprior.engines import chunked
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files import scores as score_files
 from reprior.files.chunks import Chunk
@@ -66,12 +66,12 @@ def test_images_with_ignored_pixels(seed, where, heavy):
 def test_the_temperature_of_any_chunking(seed, where, heavy, keeps):
     data = weighted(flat(seed), seed) if heavy else flat(seed)
     label_prior = [0.1, 0.2, 0.3, 0.4] if seed % 2 else None
-    kept = passes.KEPT_SCORES
-    passes.KEPT_SCORES = kept if keeps else 10
+    kept = chunked.KEPT_SCORES
+    chunked.KEPT_SCORES = kept if keeps else 10
     try:
         a, _ = by_chunks(data, where, temperature="fit", label_prior=label_prior)
     finally:
-        passes.KEPT_SCORES = kept
+        chunked.KEPT_SCORES = kept
     b, _ = in_memory(data, temperature="fit", label_prior=label_prior)
     assert_same_fit(a, b)
     assert a.temperature_ != 1.0

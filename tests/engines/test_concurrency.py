@@ -8,7 +8,7 @@ import time
 import pytest
 
 from reprior.core.threads import one_thread
-from reprior.engines.concurrency import InOrder
+from reprior.engines.concurrency import OrderedThreads
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_results_come_in_order_whatever_takes_longest():
         time.sleep(0.02 if n % 2 == 0 else 0.0)
         return n
 
-    with InOrder() as line:
+    with OrderedThreads() as line:
         found = [each for n in range(7) for each in line.call(lambda n=n: slow(n))]
         found.extend(line.rest())
     assert found == list(range(7))
@@ -36,7 +36,7 @@ def test_no_more_than_one_beyond_the_cores_is_under_way():
         return n
 
     taken = []
-    with InOrder() as line:
+    with OrderedThreads() as line:
         for n in range(20):
             taken.extend(line.call(lambda n=n: work(n)))
             most[0] = max(most[0], n + 1 - len(taken))
@@ -55,7 +55,7 @@ def test_an_error_comes_where_its_result_would_and_ends_the_rest():
         done.append(n)
 
     def all_of_them():
-        with InOrder() as line:
+        with OrderedThreads() as line:
             for n in range(5):
                 list(line.call(lambda n=n: work(n)))
 
@@ -71,8 +71,8 @@ def test_alone_calls_are_made_at_once(how, monkeypatch):
     here = threading.get_ident()
     if how == "one core":
         monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
-        with InOrder() as line:
+        with OrderedThreads() as line:
             assert list(line.call(threading.get_ident)) == [here]
     else:
-        with one_thread(), InOrder() as line:
+        with one_thread(), OrderedThreads() as line:
             assert list(line.call(threading.get_ident)) == [here]

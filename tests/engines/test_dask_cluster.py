@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 import dask
 import pytest
 
-from reprior.engines.dask_cluster import _without_last_words, running_on
+from reprior.engines.dask_engine import _without_last_words, running_on
 from reprior.exceptions import MissingDependencyError, OptionError
 
 

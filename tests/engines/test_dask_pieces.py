@@ -17,7 +17,7 @@ from tests.engines.shared import Data, assert_same_fit, flat, quietly
 
 import reprior as rp
 from reprior.engines.dask_engine import dask_fit
-from reprior.engines.dask_pieces import NAMED
+from reprior.engines.dask_shards import NAMED
 from reprior.exceptions import (
     FileFormatError,
     LabelsError,
@@ -106,17 +106,17 @@ def test_a_shard_left_out_stays_out_in_later_passes(tmp_path):
 
 
 def test_a_shard_that_breaks_after_the_first_pass_is_no_longer_passed_over(tmp_path, monkeypatch):
-    from reprior.engines import dask_pieces
+    from reprior.engines import dask_shards
 
     data = flat(3)
     paths = write_shards(tmp_path, data)
-    settle = dask_pieces.FilePieces._settle
+    settle = dask_shards.FilePieces._settle
 
     def then_break(self, failures):
         settle(self, failures)
         lose(paths[4]) if paths[4].exists() else None
 
-    monkeypatch.setattr(dask_pieces.FilePieces, "_settle", then_break)
+    monkeypatch.setattr(dask_shards.FilePieces, "_settle", then_break)
     calibrator = named(data, temperature="fit")
     with pytest.raises(FileNotFoundError, match=r"part-004\.parquet"):
         quietly(dask_fit, calibrator, paths, on_error="skip", scheduler="synchronous")
@@ -124,16 +124,16 @@ def test_a_shard_that_breaks_after_the_first_pass_is_no_longer_passed_over(tmp_p
 
 
 def change_after_the_first_pass(monkeypatch, change):
-    from reprior.engines import dask_pieces
+    from reprior.engines import dask_shards
 
-    settle, done = dask_pieces.FilePieces._settle, []
+    settle, done = dask_shards.FilePieces._settle, []
 
     def then_change(self, failures):
         settle(self, failures)
         if not done:
             done.append(change())
 
-    monkeypatch.setattr(dask_pieces.FilePieces, "_settle", then_change)
+    monkeypatch.setattr(dask_shards.FilePieces, "_settle", then_change)
 
 
 def other_rows(path, rows):

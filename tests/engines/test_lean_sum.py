@@ -7,7 +7,7 @@ import pytest
 from tests.profile.test_merging import added, assert_same
 from tests.tuning.shared import random_case
 
-from reprior.engines.lean_sum import LeanSum
+from reprior.engines.chunked import PreallocatedSum
 from reprior.profile.merging import ProfileSum
 from reprior.profile.storage import pack_sum, unpack_sum
 
@@ -27,7 +27,7 @@ def parts_of(rng, *, weighted=False, size=37):
 
 
 def lean(parts, limit):
-    total = LeanSum(exact_up_to=limit, resolution=0.05)
+    total = PreallocatedSum(exact_up_to=limit, resolution=0.05)
     for part in parts:
         total.add(part)
     return total
@@ -55,7 +55,7 @@ def test_as_many_as_fit_are_kept(rng):
 def test_it_goes_on_from_a_checkpoint(rng, cut):
     parts = parts_of(rng)
     saved = pack_sum(lean(parts[:cut], 10**4))
-    total = unpack_sum(*saved, into=LeanSum(exact_up_to=10**4, resolution=0.05))
+    total = unpack_sum(*saved, into=PreallocatedSum(exact_up_to=10**4, resolution=0.05))
     for part in parts[cut:]:
         total.add(part)
     assert_same(total.drained(), added(parts).total())
@@ -82,7 +82,7 @@ def test_the_switches_are_held_once(rng):
     case = random_case(rng, 60_000)
     parts = [case.rows(slice(i, i + 500)).profile() for i in range(0, 60_000, 500)]
     n = sum(part.n_switches for part in parts)
-    total, plain = LeanSum(exact_up_to=n, resolution=0.05), ProfileSum()
+    total, plain = PreallocatedSum(exact_up_to=n, resolution=0.05), ProfileSum()
 
     def peak(grow, finish):
         tracemalloc.start()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.engines.shared import Data, cuts, flat, images, quietly, weighted
 
 import reprior as rp
-from reprior.engines import passes
+from reprior.engines import chunked
 
 #: Newton's iteration by sums over other chunks; of a scaling, L-BFGS.
 FITTED = 1e-6
@@ -38,12 +38,12 @@ def assert_alike(a, b):
 def test_the_joint_fit_of_any_chunking(seed, where, heavy, keeps):
     data = weighted(flat(seed), seed) if heavy else flat(seed)
     label_prior = [0.1, 0.2, 0.3, 0.4] if seed % 2 else None
-    kept = passes.KEPT_SCORES
-    passes.KEPT_SCORES = kept if keeps else 10
+    kept = chunked.KEPT_SCORES
+    chunked.KEPT_SCORES = kept if keeps else 10
     try:
         assert_alike(*both(data, where, metric="log_loss", label_prior=label_prior))
     finally:
-        passes.KEPT_SCORES = kept
+        chunked.KEPT_SCORES = kept
 
 
 CUTS = [7, 30, 30, 41]
@@ -80,7 +80,7 @@ def test_images_with_ignored_pixels(options):
 
 
 def test_what_does_not_fit_into_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(passes, "GATHERED_SCORES", 100)
+    monkeypatch.setattr(chunked, "GATHERED_SCORES", 100)
     data = flat(3)
     for options in ({"tune": "per_class"}, {"n_bootstrap": 20}, {"cv": 2},
                     {"metric": "log_loss", "temperature": "vector"}):  # fmt: skip
@@ -101,16 +101,16 @@ def test_a_source_that_was_not_profiled_profiles_itself():
     calibrator = data.calibrator(metric="log_loss")
     terms = passes_terms(calibrator)
     stream = rp.engines.chunk_source.Stream(calibrator, data.chunks(CUTS), terms)
-    profiler = rp.engines.chunked.Profiler(stream, rp.tuning.merging.ProfileSum)
-    source = passes.ChunkedSource(stream, profiler.profile)
+    profiler = rp.engines.chunked.Profiler(stream, rp.profile.merging.ProfileSum)
+    source = chunked.ChunkedSource(stream, profiler.profile)
     problem = rp.calibrator.options.full_problem(calibrator, terms)
     known = data.calibrator(metric="log_loss").fit(data.scores, data.labels)
     assert source.log_loss(problem) == pytest.approx(known.log_loss_[0])
 
 
-@pytest.mark.parametrize("kept", [0, 100, passes.KEPT_SCORES])
+@pytest.mark.parametrize("kept", [0, 100, chunked.KEPT_SCORES])
 def test_a_pass_that_is_let_go_of_counts_nothing(monkeypatch, kept):
-    monkeypatch.setattr(passes, "KEPT_SCORES", kept)
+    monkeypatch.setattr(chunked, "KEPT_SCORES", kept)
     data = flat(3)
     calibrator = data.calibrator(metric="log_loss")
     terms = passes_terms(calibrator)
@@ -118,7 +118,7 @@ def test_a_pass_that_is_let_go_of_counts_nothing(monkeypatch, kept):
     problem = rp.calibrator.options.full_problem(calibrator, terms)
     everything, none = np.ones(4, bool), np.zeros(4)
     support = np.bincount(data.labels, minlength=4).astype(float)
-    rows = passes.ChunkedRows(stream, passes.RowsOf.of(problem, support, everything, none))
+    rows = chunked.ChunkedRows(stream, chunked.RowsOf.of(problem, support, everything, none))
     begun = rows.parts()
     next(begun)
     next(begun)

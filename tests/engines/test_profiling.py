@@ -14,9 +14,8 @@ from reprior.core.threads import _pool
 from reprior.engines import chunked, fit
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.chunk_source import Stream, settle_terms
-from reprior.engines.chunked import profile_sum
+from reprior.engines.chunked import PreallocatedSum, profile_sum
 from reprior.engines.fingerprint import Digest
-from reprior.engines.lean_sum import LeanSum
 from reprior.engines.profiling import Profiler
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior.files.scores import open_scores
@@ -192,13 +191,13 @@ def test_bins_are_begun_as_soon_as_too_many_switches_are_sure(
     monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 10)
     monkeypatch.setattr(chunked, "MOST_SWITCHES", 60)
     whole, kept = weigh(data(600)), []
-    coarsen = LeanSum.coarsen
+    coarsen = PreallocatedSum.coarsen
 
     def noted(total):
         kept.append(total.n_waiting)
         coarsen(total)
 
-    monkeypatch.setattr(LeanSum, "coarsen", noted)
+    monkeypatch.setattr(PreallocatedSum, "coarsen", noted)
     passes, file = Passes(), in_a_file(tmp_path, whole)
     found, _ = quietly(fit, whole.calibrator(), file, resolution=resolution, progress=passes)
     assert 6 <= max(kept) < 30
@@ -237,14 +236,14 @@ def test_shuffled_files_are_read_once(tmp_path, monkeypatch, times, passes, late
     ).n_switches
     most = int(n / times)
     monkeypatch.setattr(chunked, "MOST_SWITCHES", most)
-    coarsen = LeanSum.coarsen
+    coarsen = PreallocatedSum.coarsen
 
     def noted(total):
         if total.n_waiting:
             kept.append(total.n_waiting)
         coarsen(total)
 
-    monkeypatch.setattr(LeanSum, "coarsen", noted)
+    monkeypatch.setattr(PreallocatedSum, "coarsen", noted)
     read = Passes()
     found, _ = quietly(
         fit, whole.calibrator(bounds=(0.0, 2.0)), in_a_file(tmp_path, whole), progress=read

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.engines.shared import flat, quietly, weighted
 
 from reprior.engines import chunked, fit, profiling
-from reprior.engines.refine import refined
+from reprior.engines.profiling import refined
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.binning import GrossTable

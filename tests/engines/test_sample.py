@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tests.tuning.shared import rows_of
 
-from reprior.engines.sample import RowSample
+from reprior.engines.online import RowSample
 
 FAIR = 5.0
 """Standard deviations by which a count of draws may miss its mean: one in a million does."""

@@ -11,8 +11,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.calibrator.fitting import Tuned, tuned
-from reprior.calibrator.log_loss_passes import LogLossPasses, RowsOf
-from reprior.calibrator.sources import InMemory
+from reprior.calibrator.sources import InMemory, LogLossPasses, RowsOf
 from reprior.core.log_loss import JointLoss
 from reprior.core.minimise import Quadratic
 from reprior.core.scaling import ScalingFit

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import array_api_compat
 import numpy as np
@@ -14,14 +16,28 @@ import numpy as np
 from reprior.calibrator.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
-from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
-from reprior.exceptions import LabelsError, OptionError, RepriorError, ScoresError
+from reprior.core.logspace import FEW_SCORES, ROW_SUM_TOLERANCE
+from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
 from reprior.files.chunks import Chunk
 from reprior.files.scores import ScoreFile
 from reprior.profile.data import TuningData
 from reprior.profile.reading import anything_counts
+from reprior.profile.samples import Samples
 
-__all__ = ["Part", "Progress", "Stream", "as_chunk", "located", "refuse_paths", "settle_terms"]
+__all__ = [
+    "Part",
+    "ProbabilityDetector",
+    "Progress",
+    "Stream",
+    "as_chunk",
+    "located",
+    "refuse_changed",
+    "refuse_other_samples",
+    "refuse_paths",
+    "settle_terms",
+    "sources_of",
+    "state_of",
+]
 
 Progress: TypeAlias = Callable[[int], object] | None
 
@@ -259,3 +275,84 @@ def _same_weighing(before: bool | None, now: bool) -> bool:
             "chunks without weights. Give the others weights of 1."
         )
     return now
+
+
+def sources_of(chunks: Any) -> list[list[Any]] | None:
+    """Path, size and time of change of every file; None where chunks do not come from files."""
+    if not isinstance(chunks, ScoreFile):
+        return None
+    return [state_of(path) for path in (*chunks.paths, *chunks.label_paths)]
+
+
+def state_of(path: Path) -> list[Any]:
+    """Path, size and time of change, in nanoseconds, of a file or of all files in a folder."""
+    every = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    states = [each.stat() for each in every]
+    size = sum(state.st_size for state in states)
+    return [os.fspath(path.absolute()), size, max((s.st_mtime_ns for s in states), default=0)]
+
+
+def refuse_changed(before: list[list[Any]] | None, chunks: Any) -> None:
+    """Refuse chunks of files that are not what they were when the first pass began."""
+    for a, b in zip(before or (), sources_of(chunks) or (), strict=True):
+        if a != b:
+            path, size, _ = a
+            how = f"was {size} bytes and is {b[1]} now" if size != b[1] else "was changed since"
+            refuse_other_samples("chunks", f"{path!r}, which {how}")
+
+
+def refuse_other_samples(name: str, got: str) -> NoReturn:
+    """Refuse samples that are others than in an earlier pass."""
+    raise OptionError(
+        f"`{name}` must give the same samples in every pass. Got {got}. Leave the files alone "
+        f"while they are read."
+    )
+
+
+class ProbabilityDetector:
+    """Whether scores declared as logits are probabilities in all parts seen so far."""
+
+    def __init__(self, kind: str) -> None:
+        self.possible = kind == "logits"
+        self.single, self.n_samples = False, 0
+
+    def see(self, rows: Samples, single: bool) -> None:
+        """Look at one more part; ``single`` tells of one score per sample, expanded to two."""
+        z = rows.scores[..., 1:] if single else rows.scores
+        self.look(z, rows.labels.size, single, rows.xp)
+
+    def look(self, z: Any, n_samples: int, single: bool, xp: Any) -> None:
+        """The same for scores as they are given, the classes last."""
+        if not self.possible:
+            return
+        self.single, self.n_samples = single, self.n_samples + n_samples
+        # The first row settles nearly every case, without a pass over the rest.
+        first = z[(0,) * (z.ndim - 1)]
+        self.possible = _like(first, single, xp) and _like(z, single, xp)
+
+    def merge(self, other: ProbabilityDetector) -> None:
+        """Take in what another one has seen."""
+        self.possible = self.possible and other.possible
+        self.single = self.single or other.single
+        self.n_samples += other.n_samples
+
+    def warn(self, *, stacklevel: int) -> None:
+        """Say so, where every part looked like it."""
+        if not self.possible or self.n_samples < (FEW_SCORES if self.single else 1):
+            return
+        rule = (
+            "every one of them lies in [0, 1]. If they are probabilities of the second class"
+            if self.single
+            else "every row lies in [0, 1] and sums to 1. If they are probabilities"
+        )
+        warnings.warn(
+            f"`scores` were declared as kind='logits', but {rule}, pass kind='probs'.",
+            RepriorWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _like(z: Any, single: bool, xp: Any) -> bool:
+    if not bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
+        return False
+    return single or bool(xp.all(xp.abs(xp.sum(z, axis=-1) - 1.0) <= ROW_SUM_TOLERANCE))

@@ -4,26 +4,53 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from numbers import Real
 from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.fitting import tuned
-from reprior.calibrator.lazy_source import AUTO_RESOLUTION, MOST_SWITCHES
+from reprior.calibrator.lazy_source import AUTO_RESOLUTION, GATHERED_SCORES, MOST_SWITCHES
 from reprior.calibrator.options import check_options, full_problem
+from reprior.calibrator.sources import InMemory, LogLossPasses, RowsOf
+from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_finite_number
-from reprior.engines.bin_width import refuse_wide_bins
+from reprior.core.log_loss import JointLoss
+from reprior.core.minimise import Quadratic
+from reprior.core.scaling import ScalingFit
+from reprior.core.score_map import ScoreMap
+from reprior.core.weighted_rows import WeightedRows
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.chunk_source import Progress, Stream, settle_terms
-from reprior.engines.lean_sum import LeanSum
-from reprior.engines.passes import ChunkedSource
 from reprior.engines.profiling import LOG_LOSS, Profiler
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior.files.chunks import LeftOut, describe_left_out
-from reprior.profile.merging import ProfileSum
+from reprior.files.scores import ScoreFile
+from reprior.metrics.counts import ClassCounts
+from reprior.profile.merging import APART, ProfileSum, bare
 from reprior.profile.objective import Best
+from reprior.profile.profile import StrengthProfile
+from reprior.profile.reading import Reading
+from reprior.profile.switches import Switches
+from reprior.tuning.problem import Problem, ProfileOf
 
-__all__ = ["AUTO_RESOLUTION", "MOST_SWITCHES", "Resolution", "fit", "profile_sum"]
+__all__ = [
+    "AUTO_RESOLUTION",
+    "MOST_SWITCHES",
+    "ChunkedRows",
+    "ChunkedSource",
+    "PreallocatedSum",
+    "Resolution",
+    "fit",
+    "profile_sum",
+    "refuse_wide_bins",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
 
 Resolution: TypeAlias = float | Literal["auto", "refine"] | None
 Calibrator = TypeVar("Calibrator", bound=PosteriorCalibrator)
@@ -110,7 +137,7 @@ def fit(
     )
     profiler.begin(resolution)
     found = tuned(problem, ChunkedSource(stream, profiler.profile))
-    profiler.lookalike.warn(stacklevel=2)
+    profiler.detector.warn(stacklevel=2)
     if found.profile.resolution is not None:
         best = found.profile.best(problem.metric, subject_to=problem.constraints)
         _warn_of_bins(resolution, profiler.unrefined.get(found.profile.bounds, ""), best)
@@ -180,6 +207,185 @@ def profile_sum(resolution: Resolution, exact_up_to: int) -> ProfileSum:
                 f"`resolution` must be a number above 0, 'auto', 'refine' or None. Got "
                 f"{resolution!r}. Pass for example 0.0001."
             )
-        return LeanSum(exact_up_to=exact_up_to, resolution=AUTO_RESOLUTION)
+        return PreallocatedSum(exact_up_to=exact_up_to, resolution=AUTO_RESOLUTION)
     width = check_finite_number("resolution", resolution, positive=True, hint="Or pass 'auto'.")
     return ProfileSum(exact_up_to=0, resolution=width)
+
+
+KEPT_SCORES = 1 << 23
+"""Log-scores that a fit by log-loss keeps between its passes, 64 MB of float64."""
+
+
+class ChunkedRows:
+    """Rows of a stream, part by part; kept between the passes where they are few."""
+
+    def __init__(self, stream: Stream, rows: RowsOf) -> None:
+        self.stream, self.rows = stream, rows
+        self._few = True
+        self._known: list[WeightedRows] | None = None
+
+    def parts(self) -> Iterator[WeightedRows]:
+        """One pass."""
+        if self._known is not None:
+            yield from self._known
+            return
+        known, n_scores = list[WeightedRows](), 0
+        for part in self.stream.parts():
+            with part.located():
+                found = self.rows.read(part.data)
+            if found is None:
+                continue
+            yield found
+            n_scores += found.labels.size * found.n_classes
+            self._few = self._few and n_scores <= KEPT_SCORES
+            known.append(found) if self._few else known.clear()
+        if self._few:  # and only of a pass that came to its end
+            self._known = known
+
+
+class ChunkedSource(LogLossPasses[ChunkedRows]):
+    """The passes of a fit over a stream."""
+
+    def __init__(self, stream: Stream, profile_of: ProfileOf) -> None:
+        self.stream, self._profile_of = stream, profile_of
+        self._counted: Vector | None = None
+
+    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        """Profile the samples within ``bounds``."""
+        found = self._profile_of(bounds)
+        self._counted = found.baseline.support
+        return found
+
+    def reading(self, bounds: tuple[float, float]) -> Reading:
+        """All samples, gathered and laid out for a pass."""
+        return self._gathered.reading(bounds)
+
+    def scaling(self, problem: Problem) -> ScalingFit:
+        """A bias, or a scale and a bias, for every class, of all samples gathered."""
+        return self._gathered.scaling(problem)
+
+    def counts(self, decisions: ScoreMap) -> ClassCounts:
+        """What a map decides on the samples."""
+        return self._gathered.counts(decisions)
+
+    def _support(self, problem: Problem) -> Vector:
+        known = self._counted
+        found = self.profile(problem.bounds).baseline.support if known is None else known
+        return np.asarray(found, np.float64)
+
+    def _rows(self, rows: RowsOf) -> ChunkedRows:
+        return ChunkedRows(self.stream, rows)
+
+    def _loss(self, rows: ChunkedRows, w: Vector, inverse: float, strength: float) -> Quadratic:
+        total = np.zeros(len(Quadratic._fields))
+        for part in rows.parts():
+            total += JointLoss(part, w[rows.rows.kept])(inverse, strength)
+        return Quadratic(*total.tolist())
+
+    @cached_property
+    def _gathered(self) -> InMemory:
+        """All samples in memory, up to a limit."""
+        parts, axis, n_scores = [], 0, 0
+        # Chunks of files are arrays of their own; others may be filled anew for the next one.
+        kept = np.asarray if isinstance(self.stream.chunks, ScoreFile) else np.array
+        for part in self.stream.parts():
+            n_scores += int(np.size(part.data.scores))
+            if n_scores > GATHERED_SCORES:
+                raise OptionError(
+                    f"`chunks` must fit into memory for what is asked, which needs all scores at "
+                    f"once: at most {GATHERED_SCORES:,} of them. Got more. Pass a sample of them, "
+                    f"or leave out tune='per_class', cv, n_bootstrap, selection="
+                    f"'balanced_log_loss' and temperature='bcts' or 'vector'."
+                )
+            arrays = (part.data.scores, part.data.labels, part.data.weight)
+            parts.append([None if each is None else kept(to_numpy(each)) for each in arrays])
+            like, axis = replace(part.data, scores=None, labels=None), part.sample_axis
+        scores, labels, weight = zip(*parts, strict=True)
+        return InMemory(
+            replace(
+                like,
+                scores=np.concatenate(scores, axis=axis),
+                labels=np.concatenate(labels),
+                weight=None if weight[0] is None else np.concatenate(weight),
+            )
+        )
+
+
+class PreallocatedSum(ProfileSum):
+    """A sum that holds its switches once, and goes over to bins in the room of these.
+
+    They are written behind one another into columns of the most that are kept, which the system
+    gives out as they are filled, and takes back as soon as they are let go of. Of arrays of some
+    hundred kilobytes each, an allocator gives little back.
+    """
+
+    _room: Switches | None = None
+
+    def coarsen(self) -> None:
+        """From here on, sum in bins; those switches too that were kept so far."""
+        self.coarse = True
+        kept, self._exact, self._waiting = self._exact[::-1], [], 0
+        self._room = None
+        while kept:  # one after another, and each let go: joined they would need twice the room
+            self._bin(kept.pop()[1])
+
+    def drained(self) -> StrengthProfile:
+        """The sum, its switches by strength; what was kept is let go of."""
+        self._room = None
+        return super().drained()
+
+    def _keep(self, profile: StrengthProfile) -> None:
+        """Write the switches behind those that are kept."""
+        if self.coarse:
+            super()._keep(profile)
+            return
+        if self._room is None:
+            self._room = _columns(self.exact_up_to or 0, profile.weighted)
+            before, self._exact = self._exact, []
+            for _, each in before:  # of a checkpoint
+                self._write(each, self._room)
+        self._write(profile, self._room)
+
+    def _write(self, profile: StrengthProfile, room: Switches) -> None:
+        added = profile._switches
+        assert isinstance(added, Switches)  # noqa: S101 - what waits is exact
+        assert added.count is None  # noqa: S101 - and of scores: every switch is of one sample
+        whole, used = bare(profile), 0
+        if self._exact:
+            before = self._exact[0][1]
+            whole, used = bare(before) + whole, before.n_switches
+        end = used + len(added)
+        if end > len(room):
+            super()._keep(profile)  # too many: they are about to be binned
+            return
+        for name, column in added.arrays().items():
+            getattr(room, name)[used:end] = column
+        self._exact = [(APART, whole._like(switches=room.taken(slice(end))))]
+
+
+def _columns(n: int, weighted: bool) -> Switches:
+    """Room for switches."""
+    label, loser, winner = (np.empty(n, np.int32) for _ in range(3))
+    return Switches(np.empty(n), label, loser, winner, weight=np.empty(n) if weighted else None)
+
+
+FEWEST_BINS = 2
+"""With a single one there is nothing to choose from but the bounds."""
+
+
+def refuse_wide_bins(resolution: Any, bounds: Sequence[float]) -> None:
+    """Refuse a resolution that leaves no strength between the bounds to choose.
+
+    Examples
+    --------
+    >>> refuse_wide_bins(1.0, (0.0, 2.0))
+    >>> refuse_wide_bins("auto", (0.0, 2.0))
+    """
+    width = float(bounds[1]) - float(bounds[0])
+    if not isinstance(resolution, Real) or not float(resolution) * FEWEST_BINS > width > 0:
+        return
+    raise OptionError(
+        f"`resolution` must be at most half the width of the bounds, {width:g}. Got "
+        f"{float(resolution):g}: the strength could only be at the edges of such bins. Pass at "
+        f"most {width / FEWEST_BINS:g}, for example 0.0001, or wider bounds."
+    )

@@ -18,9 +18,8 @@ from reprior.core.binary import is_single_score
 from reprior.core.decision import cost_matrix, decide
 from reprior.core.logspace import ROW_SUM_TOLERANCE
 from reprior.core.score_map import ScoreMap
-from reprior.engines.chunk_source import Part, Progress, Stream
-from reprior.engines.concurrency import InOrder
-from reprior.engines.lookalike import Lookalike
+from reprior.engines.chunk_source import Part, ProbabilityDetector, Progress, Stream
+from reprior.engines.concurrency import OrderedThreads
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import ScoreFile
@@ -156,21 +155,21 @@ def evaluate(
     if costs is not None:
         costs = cost_matrix(cost_array(costs, calibrator.classes_), n_classes)
     sides = before, after = _Tally(calibrator.uncorrected(), costs), _Tally(calibrator, costs)
-    lookalike = Lookalike(calibrator.kind)
+    detector = ProbabilityDetector(calibrator.kind)
     # Chunks of files are arrays of their own; others may be filled anew for the next one.
     from_files = isinstance(chunks, ScoreFile)
-    with _quiet(), InOrder[tuple[_Sums, ...]]() as line:
+    with _quiet(), OrderedThreads[tuple[_Sums, ...]]() as line:
         for part in stream.parts():
             with part.located():
                 rows = part.data.reading((0.0, 1.0)).rows
                 shape = np.shape(part.data.scores)
-                lookalike.see(rows, is_single_score(shape, n_classes, calibrator.class_axis))
+                detector.see(rows, is_single_score(shape, n_classes, calibrator.class_axis))
             for index in rows.blocks(BLOCK_SCORES):
                 _add(line.call(partial(_judged, sides, part, rows, index)), sides)
             if not from_files:
                 _add(line.rest(), sides)
         _add(line.rest(), sides)
-    lookalike.warn(stacklevel=2)
+    detector.warn(stacklevel=2)
     left_out = tuple(getattr(chunks, "left_out", ()))
     if left_out:
         warnings.warn(describe_left_out(left_out), RepriorWarning, stacklevel=2)

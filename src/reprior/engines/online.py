@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,25 +15,29 @@ from reprior.calibrator.encoding import are_indices, read_terms
 from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
 from reprior.calibrator.sources import InMemory
+from reprior.core.arrays import constant, is_numpy_namespace, to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.log_loss import LogLossFit
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit
-from reprior.engines.bin_width import refuse_wide_bins
-from reprior.engines.chunk_source import Part, Stream
-from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum
-from reprior.engines.lookalike import Lookalike
-from reprior.engines.sample import RowSample
+from reprior.engines.chunk_source import Part, ProbabilityDetector, Stream
+from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum, refuse_wide_bins
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.data import TuningData
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
+from reprior.profile.samples import Samples
 from reprior.tuning.problem import Problem, ProfileOf
 from reprior.tuning.selection import CURVE_RULES
 
-__all__ = ["OnlineFit"]
+__all__ = [
+    "OnlineFit",
+    "RowSample",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
 
 EXACT_SWITCHES = 1 << 20
 """Switches that are kept one by one: 20 MB."""
@@ -106,7 +110,7 @@ class OnlineFit:
         self._terms = read_terms(calibrator, calibrator.classes)
         self._problem = full_problem(calibrator, self._terms)
         self._sum = profile_sum(resolution, exact_up_to)
-        self._lookalike = Lookalike(calibrator.kind)
+        self._detector = ProbabilityDetector(calibrator.kind)
         size = max(1, SAMPLED_SCORES // self._terms.classes.size)
         fits = self._problem.log_loss or self._problem.separate
         needed = fits or isinstance(self._problem.temperature, str)
@@ -152,7 +156,7 @@ class OnlineFit:
                     f"calibrator."
                 )
         self._sum.merge(other._sum)
-        self._lookalike.merge(other._lookalike)
+        self._detector.merge(other._detector)
         if self._sample is not None and other._sample is not None:
             self._sample.merge(other._sample)
         self.n_samples += other.n_samples
@@ -167,7 +171,7 @@ class OnlineFit:
             )
         source = _Sampled(self._profile, self._rows)
         found = tuned(self._problem, source, widen=self.again is not None)
-        self._lookalike.warn(stacklevel=2)
+        self._detector.warn(stacklevel=2)
         if self.resolution == "auto" and found.profile.resolution is not None:
             warnings.warn(
                 f"There are more than {self.exact_up_to} switches, too many to keep: they are "
@@ -208,7 +212,7 @@ class OnlineFit:
         shape, axis = np.shape(part.data.scores), self.calibrator.class_axis
         single = is_single_score(shape, self._terms.classes.size, axis)
         profile = StrengthProfile._of(reading)
-        self._lookalike.see(reading.rows, single)
+        self._detector.see(reading.rows, single)
         self._sum.add(profile)
         if self._sample is not None:
             self._sample.add(reading.rows)
@@ -320,3 +324,75 @@ def _refuse_all_at_once(options: Any) -> None:
                 f"are not kept. Got {value!r}. Gather the scores and pass them to "
                 f"PosteriorCalibrator.fit, or leave it out."
             )
+
+
+class RowSample:
+    """At most ``size`` rows, each as likely as any other to be among them.
+
+    Every row draws a random number, and those of the smallest are kept. So the smallest of two
+    samples together are a sample of both.
+    """
+
+    def __init__(self, size: int, seed: Any) -> None:
+        self.size = size
+        self._draw = np.random.default_rng(seed)
+        self._columns: list[tuple[Vector, ...]] = []
+        self._limit, self._n = 1.0, 0
+
+    def add(self, rows: Samples) -> None:
+        """Let the samples that count take part in the draw."""
+        left_out = rows.left_out()
+        key = self._draw.random(rows.labels.size)
+        chosen = key < self._limit
+        if left_out is not None:
+            chosen &= ~left_out.reshape(-1)
+        index = np.flatnonzero(chosen)
+        if index.size > self.size:
+            index = np.sort(index[np.argpartition(key[index], self.size)[: self.size]])
+        if not index.size:
+            return
+        taken = replace(
+            rows,
+            scores=_gathered(rows, index),
+            labels=rows.labels.reshape(-1)[index],
+            weights=None if rows.weights is None else rows.weights.reshape(-1)[index],
+        )
+        block = taken.read((slice(None),))
+        weight = np.ones(index.size) if block.weights is None else block.weights
+        self._keep(key[index], to_numpy(block.scores), block.labels, weight)
+
+    def merge(self, other: RowSample) -> None:
+        """Take the sample of other rows in."""
+        for part in tuple(other._columns):
+            self._keep(*part)
+
+    def rows(self) -> tuple[Vector, Vector, Vector]:
+        """Log-scores (n, K), labels and weights of the sample."""
+        self._shrink()
+        _, scores, labels, weight = self._columns[0]
+        return scores, labels, weight
+
+    def _keep(self, *part: Vector) -> None:
+        self._columns.append(part)
+        self._n += part[0].size
+        if self._n > self.size:  # whoever is above this number is out already
+            keys = np.concatenate([column[0] for column in self._columns])
+            self._limit = float(np.partition(keys, self.size - 1)[self.size - 1])
+        if self._n > 2 * self.size:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Keep the rows with the smallest numbers, in the order in which they came."""
+        key, *rest = (np.concatenate(column) for column in zip(*self._columns, strict=True))
+        if key.size > self.size:
+            best = np.sort(np.argpartition(key, self.size)[: self.size])
+            key, *rest = (column[best] for column in (key, *rest))
+        self._columns, self._n = [(key, *rest)], key.size
+
+
+def _gathered(rows: Samples, index: Vector) -> Any:
+    """Scores (n, K) of some samples; the others, which may lie strided, are not copied."""
+    where = np.unravel_index(index, rows.labels.shape)
+    if is_numpy_namespace(rows.xp):
+        return rows.scores[where]
+    return rows.scores[tuple(constant(axis, rows.xp, like=rows.scores) for axis in where)]

@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from reprior.core.binary import is_single_score
-from reprior.engines.aside import Aside
-from reprior.engines.checkpoints import Checkpoint, Saved, options_of
-from reprior.engines.chunk_source import Part, Stream
-from reprior.engines.concurrency import InOrder
-from reprior.engines.file_states import sources_of
-from reprior.engines.fingerprint import Digest, Known
-from reprior.engines.lookalike import Lookalike
-from reprior.engines.refine import RefinedProfile, refined
-from reprior.engines.resuming import (
+from reprior.engines.checkpoints import (
+    Checkpoint,
+    Saved,
     as_left_out,
     as_place,
     check_same,
+    options_of,
     pack_left_out,
     pack_place,
     rest_of,
     taken,
     tell,
 )
+from reprior.engines.chunk_source import (
+    Part,
+    ProbabilityDetector,
+    Stream,
+    refuse_other_samples,
+    sources_of,
+)
+from reprior.engines.concurrency import BackgroundThread, OrderedThreads
+from reprior.engines.fingerprint import Digest, Known
 from reprior.files.chunks import Chunk, FileChunk, LeftOut, Place
 from reprior.files.scores import ScoreFile
-from reprior.profile.binning import GrossTable, n_cells
+from reprior.metrics.count_metrics import CountMetric
+from reprior.profile.binning import BinnedSwitches, GrossTable, n_cells
+from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.merging import MOST_CELLS, ProfileSum
+from reprior.profile.objective import Best, Constraint, SubjectTo, best_interval, middle
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
 from reprior.profile.storage import pack_sum, unpack_sum
-from reprior.profile.switches import Switches
+from reprior.profile.sweep import value_of
+from reprior.profile.switches import ClassEvents, Switches
 from reprior.tuning.problem import Problem
 
-__all__ = ["Profiler"]
+__all__ = [
+    "Profiler",
+    "RefinedProfile",
+    "candidates",
+    "refined",
+]
+
+Vector: TypeAlias = np.ndarray[Any, Any]
 
 #: Why a profile keeps its bins that was to be refined.
 MANY_CLASSES = "there are too many classes to count what each of them gains in every bin"
@@ -90,7 +106,7 @@ class Profiler:
         self.stream, self.new_sum, self.checkpoint = stream, new_sum, checkpoint
         self.goal, self.most = goal, most
         self.digest: Digest | Known = Digest(stream.options.class_axis)
-        self.lookalike = Lookalike(stream.options.kind)
+        self.detector = ProbabilityDetector(stream.options.kind)
         self.left_out: tuple[LeftOut, ...] = ()
         self.unrefined: dict[tuple[float, float], str] = {}
         self._coarse = self._patient = False
@@ -214,17 +230,17 @@ class _Pass:
 
     def _go_through(self, stream: Stream) -> None:
         from_files = isinstance(self.profiler.stream.chunks, ScoreFile)
-        with Aside() as aside, InOrder[_Counted | None]() as line:
+        with BackgroundThread() as background, OrderedThreads[_Counted | None]() as line:
 
             def look(chunk: Chunk) -> None:
                 # Once the digest is taken of the last chunk before this one, and all of them are
                 # counted, what is saved here holds them and nothing else.
-                aside.wait()
+                background.wait()
                 if self._is_due():
                     self._add(line.rest())
                     self._save()
                 if isinstance(self.profiler.digest, Digest):
-                    aside.call(self.profiler.digest.update, chunk)
+                    background.call(self.profiler.digest.update, chunk)
                 if from_files and isinstance(chunk, FileChunk):
                     self.place = chunk.after
                 else:
@@ -232,7 +248,7 @@ class _Pass:
 
             # Chunks of files are arrays of their own, and each core may have one; others may be
             # filled anew for the next one.
-            settle = None if from_files else aside.wait
+            settle = None if from_files else background.wait
             for part in stream.parts(look, settle, checked=not self._finds_nan()):
                 work = partial(self._count, part, self._reading(part))
                 self._add(line.call(work) if from_files else [work()])
@@ -249,7 +265,7 @@ class _Pass:
         if self.first:
             shape, options = np.shape(part.data.scores), self.profiler.stream.options
             single = is_single_score(shape, reading.source_prior.size, options.class_axis)
-            self.profiler.lookalike.see(reading.rows, single)
+            self.profiler.detector.see(reading.rows, single)
         return reading
 
     def _count(self, part: Part, reading: Reading) -> _Counted | None:
@@ -340,7 +356,7 @@ class _Pass:
             "patient": self.patient,
             "place": pack_place(self.place),
             "left_out": pack_left_out(self.profiler.left_out),
-            "lookalike": vars(self.profiler.lookalike),
+            "lookalike": vars(self.profiler.detector),
             # Of all samples, or, where this pass is to take it, of those that were counted.
             "whole": isinstance(digest, Known),
             "digest": list(digest if isinstance(digest, Known) else digest.known),
@@ -362,7 +378,7 @@ class _Pass:
             self.gross = GrossTable(self.bounds, width, n_classes, weighted)
             self.gross.gained = gained
         if self.first:
-            vars(self.profiler.lookalike).update(state["lookalike"])
+            vars(self.profiler.detector).update(state["lookalike"])
         known = Known(*state["digest"])
         if not state["whole"]:
             return known
@@ -375,3 +391,122 @@ class _Pass:
 
 def _is_patient(saved: Saved) -> bool:
     return bool(saved.header.get("patient", False))  # checkpoints of old have none
+
+
+ExactParts: TypeAlias = Callable[[], Iterable[StrengthProfile]]
+
+#: What rounding of ratios and of their sum may hide: a bin within this of the best is looked into.
+SLACK = 4 * EQUAL_VALUES
+
+
+class RefinedProfile(StrengthProfile):
+    """A binned profile that is exact where one metric, under its constraints, is best.
+
+    :meth:`best` for that metric is the best of the exact profile. Everything else is that of a
+    binned profile.
+    """
+
+    _metric_of_best: CountMetric
+    _rules: Sequence[Constraint]
+
+    def best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
+        """The strength at which the metric is largest: exact for the one it was refined for."""
+        rules = Constraint.parse_all(subject_to)
+        if metric != self._metric_of_best or list(rules) != list(self._rules):
+            return super().best(metric, subject_to=subject_to)
+        steps, feasible = self._feasible(self._steps_of(metric), rules)
+        a, b, value = best_interval(steps, self.bounds[1], feasible)
+        at_bound = a <= self.bounds[0] or b >= self.bounds[1]
+        return Best(float(middle(a, b)), value, (a, b), at_bound)
+
+
+def candidates(
+    profile: StrengthProfile,
+    gross: GrossTable,
+    metric: CountMetric,
+    constraints: Sequence[Constraint],
+    least: float,
+) -> Vector:
+    """Which bins may hold a strength that keeps the constraints and is worth ``least``."""
+    may = gross.reach(profile, metric).largest >= least - SLACK
+    for rule in constraints:
+        limited = rule.metric
+        assert isinstance(limited, CountMetric)  # noqa: S101 - resolved with the problem
+        baseline = value_of(profile.baseline, limited)
+        reach = gross.reach(profile, limited)
+        farthest = reach.largest + SLACK if rule.relation == ">=" else reach.least - SLACK
+        may &= rule.holds(farthest, baseline)
+    return may
+
+
+def refined(
+    profile: StrengthProfile,
+    gross: GrossTable,
+    metric: CountMetric,
+    constraints: Sequence[Constraint],
+    parts: ExactParts,
+    *,
+    most: int,
+) -> StrengthProfile:
+    """The profile with the switches of its candidate bins one by one.
+
+    ``parts`` gives the exact profiles of all parts once more, of which only the switches in those
+    bins are kept, ``most`` of them. Where there are more, the profile is returned as it is.
+    """
+    least = profile.best(metric, subject_to=constraints).value
+    switches = profile._switches
+    assert isinstance(switches, BinnedSwitches)  # noqa: S101 - an exact one needs no refining
+    while True:
+        chosen = candidates(profile, gross, metric, constraints, least)
+        inside = chosen[gross.bins_of(switches.point)]
+        n = int(switches.count[inside].sum())
+        if n > most:
+            return profile
+        kept = _kept(parts(), gross, chosen, profile.weighted)
+        if kept.total != n:
+            refuse_other_samples("chunks", f"{n} switches near the best, and then {kept.total}")
+        found = _joined(profile, switches, inside, kept)
+        found._metric_of_best, found._rules = metric, list(constraints)
+        value = found.best(metric, subject_to=constraints).value
+        if value >= least - SLACK:
+            return found
+        # The best grid points lie on intervals too narrow to aim at, which do not count.
+        least = value
+
+
+def _kept(
+    parts: Iterable[StrengthProfile], gross: GrossTable, chosen: Vector, weighted: bool
+) -> Switches:
+    found = [Switches.none(weighted)]
+    for part in parts:
+        switches = part._switches
+        assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
+        mine = np.flatnonzero(chosen[gross.bins_of(switches.position)])
+        if mine.size:
+            found.append(switches.taken(mine))
+    return Switches.concatenate(found)
+
+
+def _joined(
+    profile: StrengthProfile, switches: BinnedSwitches, inside: Vector, kept: Switches
+) -> RefinedProfile:
+    """Bins outside of the candidates, single switches inside."""
+    outside = ~np.isin(switches.events.position, switches.point[inside])
+    both = [
+        np.concatenate([getattr(switches.events, f.name)[outside], getattr(kept.events, f.name)])
+        for f in fields(ClassEvents)
+    ]
+    order = np.argsort(both[0], kind="stable")
+    events = ClassEvents(*(column[order] for column in both))
+    mixed = BinnedSwitches(
+        events, switches.point[~inside], switches.count[~inside], switches.mass[~inside]
+    )
+    return RefinedProfile(
+        source_prior=profile.source_prior,
+        target_prior=profile.target_prior,
+        bounds=profile.bounds,
+        resolution=profile.resolution,
+        counts=profile._counts,
+        sums=profile._sums,
+        switches=mixed,
+    )

@@ -21,10 +21,17 @@ from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
 from reprior.core.shift.em import Likelihood
 from reprior.core.shift.estimate import Estimate, PriorEstimator, prepare_estimator
-from reprior.engines.chunk_source import Progress, as_chunk, located, refuse_paths
-from reprior.engines.file_states import refuse_changed, refuse_other_samples, sources_of
-from reprior.engines.lookalike import Lookalike
-from reprior.engines.passes import KEPT_SCORES
+from reprior.engines.chunk_source import (
+    ProbabilityDetector,
+    Progress,
+    as_chunk,
+    located,
+    refuse_changed,
+    refuse_other_samples,
+    refuse_paths,
+    sources_of,
+)
+from reprior.engines.chunked import KEPT_SCORES
 from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import Chunk, describe_left_out
 from reprior.files.scores import ScoreFile
@@ -61,7 +68,7 @@ def estimate_target_prior(
     source_prior, method, kind, calibration, class_axis, ignore_index
         As in :func:`reprior.estimate_target_prior`.
     validation : (scores, labels), or iterable of Chunk or of such, optional
-        Labelled scores, as arrays or in chunks. They are gathered in memory, up to 2²⁷ scores.
+        WeightedRows scores, as arrays or in chunks. They are gathered in memory, up to 2²⁷ scores.
     progress : callable, optional
         Called after every chunk with the number of samples read in the present pass.
 
@@ -93,7 +100,7 @@ def estimate_target_prior(
     )  # fmt: skip
     target = _Target(chunks, estimator, progress)
     found = _by_em(estimator, target) if method == "em" else _by_moments(estimator, target)
-    target.lookalike.warn(stacklevel=2)
+    target.detector.warn(stacklevel=2)
     left_out = [each for given in (chunks, validation) for each in getattr(given, "left_out", ())]
     for text in (
         *found.reliability_warnings(),
@@ -109,7 +116,7 @@ class _Target:
     def __init__(self, chunks: Any, estimator: PriorEstimator, progress: Progress) -> None:
         self.chunks = [chunks] if array_api_compat.is_array_api_obj(chunks) else chunks
         self.estimator, self.progress = estimator, progress
-        self.lookalike, self._looked = Lookalike(estimator.kind), False
+        self.detector, self._looked = ProbabilityDetector(estimator.kind), False
         self._sources = sources_of(self.chunks)
 
     def each(self, read: Callable[[Any], Read]) -> Iterator[Read]:
@@ -142,7 +149,7 @@ class _Target:
         xp, axis, shape = namespace(scores), self.estimator.class_axis, np.shape(scores)
         single = is_single_score(shape, self.estimator.source_prior.size, axis)
         z = xp.asarray(scores) if single else xp.moveaxis(xp.asarray(scores), axis, -1)
-        self.lookalike.look(z, n, single, xp)
+        self.detector.look(z, n, single, xp)
 
 
 class _Ratios:
@@ -208,7 +215,7 @@ def _by_moments(estimator: PriorEstimator, target: _Target) -> Estimate:
 
 
 def _gathered(validation: Any, class_axis: int) -> Any:
-    """Labelled scores in memory, up to a limit."""
+    """WeightedRows scores in memory, up to a limit."""
     pair = isinstance(validation, tuple) or (
         isinstance(validation, list)
         and len(validation) == 2

@@ -10,8 +10,8 @@ from tests.engines.shared import PRIOR, flat, quietly
 from tests.files.shared import write
 
 import reprior as rp
-from reprior.engines import passes, target_prior
-from reprior.engines.file_states import sources_of
+from reprior.engines import chunked, target_prior
+from reprior.engines.chunk_source import sources_of
 from reprior.exceptions import OptionError
 from reprior.files.scores import ScoreFile, open_scores
 
@@ -44,7 +44,7 @@ def changing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("metric", ["balanced_accuracy", "log_loss"])
 def test_other_scores_in_a_file_of_the_same_size(changing, monkeypatch, metric):
-    monkeypatch.setattr(passes, "KEPT_SCORES", 0)
+    monkeypatch.setattr(chunked, "KEPT_SCORES", 0)
     calibrator = rp.PosteriorCalibrator(PRIOR, temperature="fit", metric=metric)
     with pytest.raises(OptionError) as raised:
         quietly(rp.engines.fit, calibrator, changing())
@@ -56,7 +56,7 @@ def test_other_scores_in_a_file_of_the_same_size(changing, monkeypatch, metric):
 
 
 def test_a_file_that_grew_and_labels_that_were_changed(changing, monkeypatch):
-    monkeypatch.setattr(passes, "KEPT_SCORES", 0)
+    monkeypatch.setattr(chunked, "KEPT_SCORES", 0)
     calibrator = rp.PosteriorCalibrator(PRIOR, temperature="fit")
     with pytest.raises(OptionError, match=r"a\.npz', which was \d+ bytes and is \d+ now"):
         quietly(rp.engines.fit, calibrator, changing(b"more"))
