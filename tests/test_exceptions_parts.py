@@ -89,6 +89,16 @@ def test_mapped_renames_arguments_and_moves_indices():
     assert str(whole.mapped(change)) == "It is too long."
 
 
+def test_an_error_is_followed_by_where_it_was():
+    plain = rp.OptionError("Labels must agree.")
+    assert str(plain.mapped(lambda part: part)) == "Labels must agree."
+    assert str(plain.with_sentence("It is in 'b'.")) == "Labels must agree. It is in 'b'."
+    parted = rp.OptionError(argument="cv", rule="must be 2", got="1", remedy="Pass 2.")
+    more = parted.with_sentence(["See ", Setting("cv", 2), "."])
+    assert str(more) == "`cv` must be 2. Got 1. Pass 2. See cv=2."
+    assert str(parted) == "`cv` must be 2. Got 1. Pass 2."
+
+
 def test_a_warning_points_at_the_line_that_called_the_package():
     scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     with pytest.warns(rp.RepriorWarning, match="sums to 1") as caught:

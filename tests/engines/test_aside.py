@@ -55,7 +55,5 @@ def test_calls_are_made_here_where_no_thread_can_be_started(monkeypatch):
         monkeypatch.setattr(threading.Thread, "start", refused)
         background.call(seen.append, 1)
         monkeypatch.undo()
-        background.call(
-            seen.append, 2
-        )  # a thread at last: what it finds in its queue is done already
+        background.call(seen.append, 2)  # what the new thread finds in its queue is done already
     assert seen == [1, 2]

@@ -128,7 +128,7 @@ def test_a_pass_that_is_let_go_of_counts_nothing(monkeypatch, kept):
 
 
 def passes_terms(calibrator):
-    return rp.encoding.read_terms(calibrator, None)
+    return rp.calibrator.encoding.read_terms(calibrator, None)
 
 
 ONLINE = [

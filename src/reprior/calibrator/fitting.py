@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import collect_warnings, warn
 from reprior.calibrator.sources import Source
 from reprior.core.log_loss import (
     LogLossFit,
@@ -21,7 +21,7 @@ from reprior.core.log_loss import (
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS, temperature_at_bound
-from reprior.exceptions import Argument, InfeasibleError, LabelsError, RepriorWarning
+from reprior.exceptions import Argument, InfeasibleError, LabelsError, RepriorWarning, Setting, Text
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import (
     AFTER_ZERO,
@@ -69,44 +69,44 @@ class Tuned:
     shrinkage: float | None = None
     cross_validation: CrossValidation | None = None
     uncertainty: Uncertainty | None = None
-    sentences: list[str] = field(default_factory=list)
-    """What is to be said about it."""
+    warnings: list[Text | RepriorWarning] = field(default_factory=list)
+    """What the user should know about it."""
 
-    def say(self, *, stacklevel: int) -> None:
-        """Warn; ``stacklevel`` is how many frames up from here the user's call is."""
-        for sentence in self.sentences:
-            warnings.warn(sentence, RepriorWarning, stacklevel=stacklevel + 1)
+    def warn(self) -> None:
+        """Issue the warnings."""
+        for each in self.warnings:
+            warn(each)
 
 
-def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: int = 2) -> Tuned:
-    """Tune what the problem asks for.
-
-    ``stacklevel`` is how many frames up from here the user's call is: 2 where the function that
-    the user calls has called this one.
-    """
+def tuned(problem: Problem, source: Source, *, widen: bool = True) -> Tuned:
+    """Tune what the problem asks for; :meth:`Tuned.warn` then says what is to be known of it."""
     if problem.log_loss:
         found = _by_log_loss(problem, source)
         problem.warn_of_absent(found.profile)
         problem.warn_of_ruled_out(found.profile)
         return found
-    best, profile = _searched(problem, source, widen, stacklevel + 2)
+    best, profile = _searched(problem, source, widen)
     found = _decisions(problem, source, best, profile)
     if problem.selection == "balanced_log_loss" and problem.metric.average != "labelled":
-        found.sentences.append(
-            f"selection='balanced_log_loss' knows nothing of {problem.metric.name}: it is made for "
-            f"balanced accuracy. Pass selection='smooth' or another rule that follows the metric."
+        found.warnings.append(
+            [
+                Setting("selection", "balanced_log_loss"),
+                f" knows nothing of {problem.metric.name}: it is made for balanced accuracy. Pass ",
+                Setting("selection", "smooth"),
+                " or another rule that follows the metric.",
+            ]
         )
     found = replace(found, **_trust(problem, source, best, found))
     names = problem.classes.tolist()
     if problem.cv is not None or problem.n_bootstrap:
-        found.sentences.extend(
+        found.warnings.extend(
             doubts(
                 profile, uncertain=found.uncertainty, validated=found.cross_validation,
                 classes=names,
             )
         )  # fmt: skip
     if problem.separate:
-        fitted, loss = _probabilities(problem, source, found.sentences)
+        fitted, loss = _probabilities(problem, source, found.warnings)
         found = replace(found, probability=fitted, log_loss=loss)
     elif problem.temperature == "fit":
         found = _with_temperature(problem, source, found)
@@ -116,16 +116,14 @@ def tuned(problem: Problem, source: Source, *, widen: bool = True, stacklevel: i
     return replace(found, interval=(shown_bound(low), high))
 
 
-def _searched(
-    problem: Problem, source: Source, widen: bool, stacklevel: int
-) -> tuple[Best, StrengthProfile]:
+def _searched(problem: Problem, source: Source, widen: bool) -> tuple[Best, StrengthProfile]:
     """The strength that the rule chooses, and the profile it was chosen from."""
     try:
         best, profile = problem.search(partial(_profiled, source), widen=widen)
     except InfeasibleError as error:
         if problem.tune != "per_class":
             raise
-        return _nearest(problem, source, error, stacklevel + 1)
+        return _nearest(problem, source, error)
     if problem.selection != "max" and not problem.flat:
         samples = priors = None
         if problem.selection not in CURVE_RULES:
@@ -148,9 +146,14 @@ def _profiled(source: Source, bounds: tuple[float, float]) -> StrengthProfile:
     profile = source.profile(bounds)
     if not profile.n_samples:  # as others are refused before
         raise LabelsError(
-            f"`labels` must hold a class of positive `target_prior`, or there is nothing to tune. "
-            f"Got {int(profile.n_ruled_out.sum())} samples, all of classes that it rules out. Pass "
-            f"labels of the classes that the target has."
+            argument="labels",
+            rule=[
+                "must hold a class of positive ",
+                Argument("target_prior"),
+                ", or there is nothing to tune",
+            ],
+            got=f"{int(profile.n_ruled_out.sum())} samples, all of classes that it rules out",
+            remedy="Pass labels of the classes that the target has.",
         )
     return profile
 
@@ -163,7 +166,7 @@ def _above_zero(best: Best, problem: Problem) -> Best:
 
 
 def _nearest(
-    problem: Problem, source: Source, error: InfeasibleError, stacklevel: int
+    problem: Problem, source: Source, error: InfeasibleError
 ) -> tuple[Best, StrengthProfile]:
     """Where the least is missing of the constraints: biases, which may do more, begin there."""
     (low, high), nearest = problem.bounds, error.strength
@@ -171,11 +174,13 @@ def _nearest(
     if at > high and not problem.flat:
         while high < at:
             high = _doubled(high)
-        warnings.warn(
-            f"No strength up to {WIDEST_BOUND:g} satisfies `subject_to`: biases begin at the "
-            f"nearest, {at:.3g}, beyond the upper bound {problem.bounds[1]:g}.",
-            RepriorWarning,
-            stacklevel=stacklevel,
+        warn(
+            [
+                f"No strength up to {WIDEST_BOUND:g} satisfies ",
+                Argument("subject_to"),
+                f": biases begin at the nearest, {at:.3g}, beyond the upper bound "
+                f"{problem.bounds[1]:g}.",
+            ]
         )
     profile = _profiled(source, (low, high))
     value = profile.evaluate(problem.metric, min(max(at, low), high))
@@ -274,9 +279,9 @@ def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
     shifts = found.decision.shifts(problem.source_prior, problem.target_prior)
     fit = source.temperature(problem, shifts)
     if fit.at_bound:
-        found.sentences.append(_at_temperature(fit.temperature))
+        found.warnings.append(_at_temperature(fit.temperature))
     if not fit.converged:
-        found.sentences.append(str(not_converged(fit.n_iterations)))
+        found.warnings.append(not_converged(fit.n_iterations))
     return replace(
         found,
         decision=replace(found.decision, temperature=fit.temperature),
@@ -286,7 +291,7 @@ def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
 
 def _by_log_loss(problem: Problem, source: Source) -> Tuned:
     """One map, fitted by log-loss."""
-    sentences: list[str] = []
+    sentences: list[Text | RepriorWarning] = []
     profile = _profiled(source, problem.bounds)
     fitted, loss = _probabilities(problem, source, sentences)
     at, (low, high) = fitted.strength, problem.bounds
@@ -298,12 +303,12 @@ def _by_log_loss(problem: Problem, source: Source) -> Tuned:
     elif profile.bounds[0] <= at <= profile.bounds[1]:  # or it could not be made wider
         counts = profile.counts(at)
     return Tuned(
-        fitted, None, loss[1], (at, at), profile, counts, log_loss=loss, sentences=sentences
+        fitted, None, loss[1], (at, at), profile, counts, log_loss=loss, warnings=sentences
     )
 
 
 def _probabilities(
-    problem: Problem, source: Source, sentences: list[str]
+    problem: Problem, source: Source, sentences: list[Text | RepriorWarning]
 ) -> tuple[ScoreMap, tuple[float, float]]:
     """The map of least log-loss, and the log-loss before and after."""
     before = source.log_loss(problem)
@@ -331,14 +336,14 @@ def _plain_map(fit: LogLossFit, target_prior: Vector) -> ScoreMap:
 
 
 def _by_log_loss_widened(
-    problem: Problem, source: Source, sentences: list[str]
+    problem: Problem, source: Source, sentences: list[Text | RepriorWarning]
 ) -> LogLossFit | ScalingFit:
     """Fit with λ within the bounds, and again with the upper one doubled while λ is at it."""
     fitted = source.scaling if problem.temperature in SCALINGS else source.joint
     low, high = shown_bound(problem.bounds[0]), problem.bounds[1]
     while True:
-        heard: list[str] = []
-        with _heard(heard):
+        collected: list[RepriorWarning] = []
+        with collect_warnings(collected):
             fit = fitted(replace(problem, bounds=(low, high)))
         joint = fit.joint if isinstance(fit, ScalingFit) else fit
         at_bound = joint.at_bound and not problem.flat and joint.strength in (low, high)
@@ -350,46 +355,30 @@ def _by_log_loss_widened(
             f"up to {wider:g}. (`strength_` is T·λ.)"
         )
         high = wider
-    sentences.extend(heard)
+    sentences.extend(collected)
     if isinstance(fit, LogLossFit):
         _say_of_joint(problem, fit, sentences)
     if at_bound:
-        sentences.append(str(strength_at_bound(joint.strength)))
+        sentences.append(strength_at_bound(joint.strength))
     return fit
 
 
-def _say_of_joint(problem: Problem, fit: LogLossFit, sentences: list[str]) -> None:
+def _say_of_joint(
+    problem: Problem, fit: LogLossFit, sentences: list[Text | RepriorWarning]
+) -> None:
     """Say where the strength says nothing, T is at a bound, or the fit did not come to rest."""
     if problem.flat and problem.log_loss:
-        sentences.append(str(no_strength()))
+        sentences.append(no_strength())
     if fit.at_bound and fit.temperature in BOUNDS:
         sentences.append(_at_temperature(fit.temperature))
     if not fit.converged:
-        sentences.append(str(not_converged(fit.n_iterations)))
+        sentences.append(not_converged(fit.n_iterations))
 
 
-def _at_temperature(end: float) -> str:
-    return str(
-        temperature_at_bound(
-            end,
-            BOUNDS,
-            of="the temperature",
-            remedy=["a number as ", Argument("temperature")],
-        )
+def _at_temperature(end: float) -> RepriorWarning:
+    return temperature_at_bound(
+        end, BOUNDS, of="the temperature", remedy=["a number as ", Argument("temperature")]
     )
-
-
-@contextmanager
-def _heard(sentences: list[str]) -> Iterator[None]:
-    """Take down what is warned of, to be said where the user calls."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RepriorWarning)
-        yield
-    for each in caught:
-        if issubclass(each.category, RepriorWarning):
-            sentences.append(str(each.message))
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 @contextmanager
@@ -398,9 +387,10 @@ def _named_fold() -> Iterator[None]:
     try:
         yield
     except InfeasibleError as error:
-        raise InfeasibleError(
-            f"{error} That was without one of the folds of `cv`; on all labels it is possible.",
-            strength=error.strength,
-            shortfall=error.shortfall,
-            biases=error.biases,
+        raise error.with_sentence(
+            [
+                "That was without one of the folds of ",
+                Argument("cv"),
+                "; on all labels it is possible.",
+            ]
         ) from error

@@ -16,7 +16,7 @@ from reprior.core.log_loss import JointLoss
 from reprior.core.minimise import Quadratic
 from reprior.core.scaling import ScalingFit
 from reprior.core.score_map import ScoreMap
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, Reference, Setting, Words
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.dask_arrays import (
     EXACT,
@@ -37,6 +37,7 @@ __all__ = [
     "AUTO_RESOLUTION",
     "GATHERED_SCORES",
     "MOST_SWITCHES",
+    "NEEDS_ALL_SCORES",
     "CountTally",
     "LazySource",
     "LossTally",
@@ -54,6 +55,20 @@ MOST_SWITCHES = 10**7
 AUTO_RESOLUTION = 1e-4
 
 AUTO_BINS = Bins(MOST_SWITCHES, AUTO_RESOLUTION)
+
+#: What needs all scores in memory at once, as sentences list it.
+NEEDS_ALL_SCORES: list[str | Reference] = [
+    Setting("tune", "per_class"),
+    ", ",
+    Words("cv", "--cv"),
+    ", ",
+    Words("n_bootstrap", "--bootstrap"),
+    ", ",
+    Setting("selection", "balanced_log_loss"),
+    " and ",
+    Setting("temperature", "bcts"),
+    " or 'vector'",
+]
 
 #: Scores that are gathered in memory at most, 1 GB of float64.
 GATHERED_SCORES = 1 << 27
@@ -159,10 +174,11 @@ def gathered(data: TuningData) -> TuningData:
     n_scores = int(np.nan_to_num(np.prod(data.scores.shape, dtype=np.float64)))
     if n_scores > GATHERED_SCORES:
         raise OptionError(
-            f"`scores` must fit into memory for what is asked, which needs all of them at once: at "
-            f"most {GATHERED_SCORES:,}. Got {n_scores:,}. Pass a sample of them, or leave out "
-            f"tune='per_class', cv, n_bootstrap, selection='balanced_log_loss' and "
-            f"temperature='bcts' or 'vector'."
+            argument="scores",
+            rule=f"must fit into memory for what is asked, which needs all of them at once: at "
+            f"most {GATHERED_SCORES:,}",
+            got=f"{n_scores:,}",
+            remedy=["Pass a sample of them, or leave out ", *NEEDS_ALL_SCORES, "."],
         )
     arrays = (data.scores, data.labels, data.weight)
     scores, labels, weight = (None if each is None else np.asarray(each) for each in arrays)
@@ -172,13 +188,13 @@ def gathered(data: TuningData) -> TuningData:
 def tuned_on(problem: Problem, data: TuningData) -> Tuned:
     """Tune what the problem asks for, on arrays in memory or on Dask arrays where they are."""
     if not array_api_compat.is_dask_array(data.scores):
-        return tuned(problem, InMemory(data), stacklevel=3)
+        return tuned(problem, InMemory(data))
     source = LazySource(ArrayPieces(data), bins=AUTO_BINS, gather=partial(gathered, data))
-    found = tuned(problem, source, stacklevel=3)
+    found = tuned(problem, source)
     if source.found is not None:
         warner_of_probs(source.found)()
     if found.profile.resolution is not None:
-        found.sentences.append(
+        found.warnings.append(
             f"There are more than {AUTO_BINS.exact_up_to} switches, too many to keep: they are "
             f"summed in bins of {AUTO_BINS.resolution:g}. To keep each, call "
             f"reprior.engines.dask_fit(calibrator, (scores, labels), resolution=None)."

@@ -323,7 +323,7 @@ class PosteriorCalibrator(Fitted):
         data, terms = encode(self, scores, labels, sample_weight)
         problem = full_problem(self, terms)
         found = tuned_on(problem, data)
-        found.say(stacklevel=2)
+        found.warn()
         self._adopt(problem, found)
         return self
 

@@ -1,13 +1,16 @@
-"""Where the passes run: chunk by chunk from files, or as a loader hands scores out.
+"""Fits of data that do not fit in memory: chunk by chunk, on Dask, or as scores come by.
 
-``chunked``      tune a calibrator on chunks that can be read again
+``chunk_source`` chunks that can be read again, encoded for a calibrator and checked
+``chunked``      tune a calibrator on chunks
+``profiling``    its profiling passes: binned, refined, saved as they go
 ``checkpoints``  go on where a killed fit stopped
-``online``       tune one on scores that come by once
+``online``       tune a calibrator on scores that come by once
 ``evaluation``   judge one on chunks, before and after
 ``target_prior`` estimate the prior of unlabelled scores on chunks
 ``fingerprint``  a digest of labelled scores
 ``dask_engine``  tune one on shards of files, or Dask arrays, by Dask's workers
-``stream``       what they share: chunks, read and checked
+``dask_shards``  score files anywhere that fsspec reaches, as shards
+``concurrency``  threads whose results come back in order
 """
 
 from reprior.engines.checkpoints import Checkpoint

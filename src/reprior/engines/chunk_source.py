@@ -1,23 +1,36 @@
-"""Chunks of labelled scores, gone through as often as a fit needs, with a calibrator's eyes."""
+"""Re-iterable labelled chunks, encoded for a calibrator and checked.
+
+An error in a chunk names the sample by its index in the whole. Files must stay what they are
+between the passes, by size and time of change.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import array_api_compat
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
 from reprior.core.logspace import FEW_SCORES, ROW_SUM_TOLERANCE
-from reprior.exceptions import LabelsError, OptionError, RepriorError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    OptionError,
+    Reference,
+    RepriorError,
+    ScoresError,
+    Setting,
+)
 from reprior.files.chunks import Chunk
 from reprior.files.scores import ScoreFile
 from reprior.profile.data import TuningData
@@ -41,7 +54,8 @@ __all__ = [
 
 Progress: TypeAlias = Callable[[int], object] | None
 
-_INDEX = re.compile(r"\b(scores|labels|sample_weight)\[([^\]]*)\]")
+PER_SAMPLE = ("scores", "labels", "sample_weight")
+"""Arguments whose elements are named by the index of a sample."""
 
 
 class Part(NamedTuple):
@@ -126,18 +140,22 @@ class Stream:
             if settle is not None:
                 settle()
         if not counted and not self.may_be_empty:
+            which = ", all of them ignored or of weight 0" if done else " in all chunks"
             raise LabelsError(
-                f"`labels` must leave at least one sample to count. Got {done} samples"
-                f"{', all of them ignored or of weight 0' if done else ' in all chunks'}. "
-                f"Check `ignore_index` and the weights."
+                argument="labels",
+                rule="must leave at least one sample to count",
+                got=f"{done} samples{which}",
+                remedy=["Check ", Argument("ignore_index"), " and the weights."],
             )
         self.check_same(done)
 
     def _read(self, chunk: Chunk) -> TuningData | None:
         if chunk.labels is None:
             raise LabelsError(
-                "`labels` must be given for every sample. Got a chunk without labels. "
-                "Name the labels of the scores, or leave the chunk out."
+                argument="labels",
+                rule="must be given for every sample",
+                got="a chunk without labels",
+                remedy="Name the labels of the scores, or leave the chunk out.",
             )
         if chunk.n_labels == 0:
             return None
@@ -191,8 +209,10 @@ def refuse_paths(chunks: Any) -> None:
     """Refuse a path in the place of chunks."""
     if isinstance(chunks, str | os.PathLike):
         raise OptionError(
-            f"`chunks` must give chunks of scores. Got the path {os.fspath(chunks)!r}. Open the "
-            f"file: reprior.files.scores.open_scores(…) gives its chunks."
+            argument="chunks",
+            rule="must give chunks of scores",
+            got=f"the path {os.fspath(chunks)!r}",
+            remedy="Open the file: reprior.files.scores.open_scores(…) gives its chunks.",
         )
 
 
@@ -202,8 +222,11 @@ def _refuse_elsewhere(chunks: Any) -> None:
     first = chunks[0] if isinstance(chunks, tuple | list) and chunks else chunks
     if array_api_compat.is_dask_array(first) or hasattr(first, "to_dask_array"):
         raise OptionError(
-            "`chunks` must give chunks in memory. Got Dask's arrays or dataframes. Pass these to "
-            "the calibrator as they are, calibrator.fit(scores, labels), or to engines.dask_fit."
+            argument="chunks",
+            rule="must give chunks in memory",
+            got="Dask's arrays or dataframes",
+            remedy="Pass these to the calibrator as they are, calibrator.fit(scores, labels), or "
+            "to engines.dask_fit.",
         )
 
 
@@ -216,8 +239,10 @@ def as_chunk(given: Any, start: int) -> Chunk:
         return Chunk(scores, labels, weight, start=start)
     _refuse_elsewhere(given)
     raise OptionError(
-        f"`chunks` must give Chunk, (scores, labels) or (scores, labels, weight). Got "
-        f"{type(given).__name__}. Wrap the arrays: Chunk(scores, labels)."
+        argument="chunks",
+        rule="must give Chunk, (scores, labels) or (scores, labels, weight)",
+        got=type(given).__name__,
+        remedy="Wrap the arrays: Chunk(scores, labels).",
     )
 
 
@@ -229,18 +254,28 @@ def located(start: int, sample_axis: int = 0) -> Iterator[None]:
     except RepriorError as error:
         if not start:
             raise
-        sentence, n = _INDEX.subn(lambda found: _moved(found, start, sample_axis), str(error))
-        if not n:
-            sentence += f" It is among the samples from {start} on."
-        raise type(error)(sentence) from error
+        raise _moved(error, start, sample_axis) from error
 
 
-def _moved(found: re.Match[str], start: int, sample_axis: int) -> str:
-    name, index = found[1], found[2].split(", ")
-    axis = sample_axis if name == "scores" else 0
-    if axis < len(index) and index[axis].isdecimal():
-        index[axis] = str(int(index[axis]) + start)
-    return f"{name}[{', '.join(index)}]"
+def _moved(error: RepriorError, start: int, sample_axis: int) -> RepriorError:
+    """The error with the samples that it names moved by ``start``; it says so if it names none."""
+    n_moved = 0
+
+    def move(part: str | Reference) -> str | Reference:
+        nonlocal n_moved
+        if not isinstance(part, Element) or part.name not in PER_SAMPLE:
+            return part
+        n_moved += 1
+        axis = sample_axis if part.name == "scores" else 0
+        index = list(part.index)
+        if axis < len(index) and isinstance(index[axis], int | np.integer):
+            index[axis] += start
+        return replace(part, index=tuple(index))
+
+    moved = error.mapped(move)
+    if n_moved:
+        return moved
+    return error.with_sentence(f"It is among the samples from {start} on.")
 
 
 def _check_source(options: Any, chunks: Any) -> None:
@@ -249,30 +284,37 @@ def _check_source(options: Any, chunks: Any) -> None:
     kind, shape = getattr(chunks, "kind", None), getattr(chunks, "shape", ())
     if kind is not None and kind != options.kind:
         raise OptionError(
-            f"`kind` of the calibrator must be that of the scores. Got {options.kind!r}, and the "
-            f"scores are {kind!r}. Pass kind={kind!r} to the calibrator."
+            argument="kind",
+            rule="of the calibrator must be that of the scores",
+            got=f"{options.kind!r}, and the scores are {kind!r}",
+            remedy=["Pass ", Setting("kind", kind), " to the calibrator."],
         )
     ignored = getattr(chunks, "ignore_index", None)
     if ignored is not None and options.ignore_index is None:
         raise OptionError(
-            f"`ignore_index` of the calibrator must be that of the scores. Got none, and the "
-            f"scores were opened with one, which is {ignored} among the labels. Pass "
-            f"ignore_index={ignored} to the calibrator too."
+            argument="ignore_index",
+            rule="of the calibrator must be that of the scores",
+            got=f"none, and the scores were opened with one, which is {ignored} among the labels",
+            remedy=["Pass ", Setting("ignore_index", ignored), " to the calibrator too."],
         )
     axis = getattr(chunks, "class_axis", None)
     if axis is not None and len(shape) > 2 and (axis - options.class_axis) % len(shape):
         raise OptionError(
-            f"`class_axis` of the calibrator must be that of the scores. Got {options.class_axis}, "
-            f"and scores of shape {tuple(shape)} with the classes on axis {axis}. "
-            f"Pass class_axis={axis} to the calibrator."
+            argument="class_axis",
+            rule="of the calibrator must be that of the scores",
+            got=f"{options.class_axis}, and scores of shape {tuple(shape)} with the classes on "
+            f"axis {axis}",
+            remedy=["Pass ", Setting("class_axis", axis), " to the calibrator."],
         )
 
 
 def _same_weighing(before: bool | None, now: bool) -> bool:
     if before is not None and before != now:
         raise LabelsError(
-            "`sample_weight` must be given for all samples or for none. Got chunks with and "
-            "chunks without weights. Give the others weights of 1."
+            argument="sample_weight",
+            rule="must be given for all samples or for none",
+            got="chunks with and chunks without weights",
+            remedy="Give the others weights of 1.",
         )
     return now
 
@@ -304,8 +346,10 @@ def refuse_changed(before: list[list[Any]] | None, chunks: Any) -> None:
 def refuse_other_samples(name: str, got: str) -> NoReturn:
     """Refuse samples that are others than in an earlier pass."""
     raise OptionError(
-        f"`{name}` must give the same samples in every pass. Got {got}. Leave the files alone "
-        f"while they are read."
+        argument=name,
+        rule="must give the same samples in every pass",
+        got=got,
+        remedy="Leave the files alone while they are read.",
     )
 
 
@@ -336,8 +380,8 @@ class ProbabilityDetector:
         self.single = self.single or other.single
         self.n_samples += other.n_samples
 
-    def warn(self, *, stacklevel: int) -> None:
-        """Say so, where every part looked like it."""
+    def warn(self) -> None:
+        """Warn where every part looked like probabilities."""
         if not self.possible or self.n_samples < (FEW_SCORES if self.single else 1):
             return
         rule = (
@@ -345,10 +389,15 @@ class ProbabilityDetector:
             if self.single
             else "every row lies in [0, 1] and sums to 1. If they are probabilities"
         )
-        warnings.warn(
-            f"`scores` were declared as kind='logits', but {rule}, pass kind='probs'.",
-            RepriorWarning,
-            stacklevel=stacklevel + 1,
+        warn(
+            [
+                Argument("scores"),
+                " were declared as ",
+                Setting("kind", "logits"),
+                f", but {rule}, pass ",
+                Setting("kind", "probs"),
+                ".",
+            ]
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,9 +11,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.fitting import tuned
-from reprior.calibrator.lazy_source import AUTO_RESOLUTION, GATHERED_SCORES, MOST_SWITCHES
+from reprior.calibrator.lazy_source import (
+    AUTO_RESOLUTION,
+    GATHERED_SCORES,
+    MOST_SWITCHES,
+    NEEDS_ALL_SCORES,
+)
 from reprior.calibrator.options import check_options, full_problem
 from reprior.calibrator.sources import InMemory, LogLossPasses, RowsOf
 from reprior.core.arrays import to_numpy
@@ -27,7 +32,7 @@ from reprior.core.weighted_rows import WeightedRows
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.chunk_source import Progress, Stream, settle_terms
 from reprior.engines.profiling import LOG_LOSS, Profiler
-from reprior.exceptions import OptionError, RepriorWarning
+from reprior.exceptions import OptionError, Setting, Words
 from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import ScoreFile
 from reprior.metrics.counts import ClassCounts
@@ -137,11 +142,11 @@ def fit(
     )
     profiler.begin(resolution)
     found = tuned(problem, ChunkedSource(stream, profiler.profile))
-    profiler.detector.warn(stacklevel=2)
+    profiler.detector.warn()
     if found.profile.resolution is not None:
         best = found.profile.best(problem.metric, subject_to=problem.constraints)
         _warn_of_bins(resolution, profiler.unrefined.get(found.profile.bounds, ""), best)
-    found.say(stacklevel=2)
+    found.warn()
     provenance: dict[str, Any] = {
         "digest": profiler.digest.value,
         "n_samples": profiler.digest.n_samples,
@@ -158,28 +163,34 @@ def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
     ``unrefined`` is why they are there still, though they were to be refined.
     """
     if resolution == "auto":
-        sentence = (
-            f"There are more than {MOST_SWITCHES:,} switches, too many to keep: they are summed in "
-            f"bins of {AUTO_RESOLUTION:g}. Pass resolution='refine' for the exact result in one "
-            f"more pass, None to keep each, or a number."
+        warn(
+            [
+                f"There are more than {MOST_SWITCHES:,} switches, too many to keep: they are "
+                f"summed in bins of {AUTO_RESOLUTION:g}. Pass ",
+                Setting("resolution", "refine"),
+                " for the exact result in one more pass, ",
+                Words("None", "none"),
+                " to keep each, or a number.",
+            ]
         )
     elif resolution == "refine" and unrefined:
-        sentence = (
-            f"resolution='refine' leaves bins of {AUTO_RESOLUTION:g} as they are, as {unrefined}."
-        )
+        inside = ""
         if unrefined != LOG_LOSS:
-            sentence += (
+            inside = (
                 f" The result is that of the bins: inside its own {best.uncertainty:.2g} of the "
                 f"samples change their class."
             )
-    else:
-        return
-    warnings.warn(sentence, RepriorWarning, stacklevel=3)
+        warn(
+            [
+                Setting("resolution", "refine"),
+                f" leaves bins of {AUTO_RESOLUTION:g} as they are, as {unrefined}.{inside}",
+            ]
+        )
 
 
 def _noted(left_out: Sequence[LeftOut]) -> dict[str, Any]:
     """Say what was left out, and keep it for the provenance."""
-    warnings.warn(describe_left_out(left_out), RepriorWarning, stacklevel=3)
+    warn(describe_left_out(left_out))
     rows = [each.rows for each in left_out]
     return {
         "files": [os.fspath(each.path) for each in left_out],
@@ -191,9 +202,11 @@ def refuse_once(chunks: Any) -> None:
     """Refuse an iterator, which can be gone through once only."""
     if not isinstance(chunks, Iterable) or iter(chunks) is chunks:
         raise OptionError(
-            f"`chunks` must be something that can be gone through several times. Got "
-            f"{type(chunks).__name__}. Pass a list, or an object whose __iter__ begins anew; for "
-            f"scores that come by once there is reprior.engines.OnlineFit."
+            argument="chunks",
+            rule="must be something that can be gone through several times",
+            got=type(chunks).__name__,
+            remedy="Pass a list, or an object whose __iter__ begins anew; for scores that come by "
+            "once there is reprior.engines.OnlineFit.",
         )
 
 
@@ -204,8 +217,10 @@ def profile_sum(resolution: Resolution, exact_up_to: int) -> ProfileSum:
     if isinstance(resolution, str):
         if resolution not in ("auto", "refine"):
             raise OptionError(
-                f"`resolution` must be a number above 0, 'auto', 'refine' or None. Got "
-                f"{resolution!r}. Pass for example 0.0001."
+                argument="resolution",
+                rule=["must be a number above 0, 'auto', 'refine' or ", Words("None", "none")],
+                got=repr(resolution),
+                remedy="Pass for example 0.0001.",
             )
         return PreallocatedSum(exact_up_to=exact_up_to, resolution=AUTO_RESOLUTION)
     width = check_finite_number("resolution", resolution, positive=True, hint="Or pass 'auto'.")
@@ -292,10 +307,11 @@ class ChunkedSource(LogLossPasses[ChunkedRows]):
             n_scores += int(np.size(part.data.scores))
             if n_scores > GATHERED_SCORES:
                 raise OptionError(
-                    f"`chunks` must fit into memory for what is asked, which needs all scores at "
-                    f"once: at most {GATHERED_SCORES:,} of them. Got more. Pass a sample of them, "
-                    f"or leave out tune='per_class', cv, n_bootstrap, selection="
-                    f"'balanced_log_loss' and temperature='bcts' or 'vector'."
+                    argument="chunks",
+                    rule="must fit into memory for what is asked, which needs all scores at once: "
+                    f"at most {GATHERED_SCORES:,} of them",
+                    got="more",
+                    remedy=["Pass a sample of them, or leave out ", *NEEDS_ALL_SCORES, "."],
                 )
             arrays = (part.data.scores, part.data.labels, part.data.weight)
             parts.append([None if each is None else kept(to_numpy(each)) for each in arrays])
@@ -385,7 +401,8 @@ def refuse_wide_bins(resolution: Any, bounds: Sequence[float]) -> None:
     if not isinstance(resolution, Real) or not float(resolution) * FEWEST_BINS > width > 0:
         return
     raise OptionError(
-        f"`resolution` must be at most half the width of the bounds, {width:g}. Got "
-        f"{float(resolution):g}: the strength could only be at the edges of such bins. Pass at "
-        f"most {width / FEWEST_BINS:g}, for example 0.0001, or wider bounds."
+        argument="resolution",
+        rule=f"must be at most half the width of the bounds, {width:g}",
+        got=f"{float(resolution):g}: the strength could only be at the edges of such bins",
+        remedy=f"Pass at most {width / FEWEST_BINS:g}, for example 0.0001, or wider bounds.",
     )

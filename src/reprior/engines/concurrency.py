@@ -1,4 +1,4 @@
-"""Work shared among the cores, whose results come back in the order in which it was given."""
+"""Threads for the passes over chunks: several in order, or one in the background."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,10 +14,11 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import array_api_compat
 
+from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import Terms, encode
 from reprior.calibrator.fitting import tuned
-from reprior.calibrator.lazy_source import AUTO_BINS, LazySource, gathered
+from reprior.calibrator.lazy_source import AUTO_BINS, NEEDS_ALL_SCORES, LazySource, gathered
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.engines.chunk_source import ProbabilityDetector, settle_terms
@@ -33,7 +33,7 @@ from reprior.engines.dask_shards import (
     pair_labels,
     read_head,
 )
-from reprior.exceptions import OptionError, RepriorWarning, require
+from reprior.exceptions import Argument, OptionError, Setting, Words, require
 from reprior.files.scores import refuse_repeated_files
 from reprior.profile.dask_arrays import (
     ArrayPieces,
@@ -140,15 +140,17 @@ def dask_fit(
             pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
             source = LazySource(pieces, bins=bins, gather=_refuse_gathering)
         found = tuned(full_problem(calibrator, terms), source)
-    _look_at(source.found, calibrator.kind).warn(stacklevel=2)
+    _look_at(source.found, calibrator.kind).warn()
     if resolution == "auto" and found.profile.resolution is not None:
-        warnings.warn(
-            f"There are more than {bins.exact_up_to} switches, too many to keep: they are summed "
-            f"in bins of {bins.resolution:g}. Pass resolution=None to keep each, or a number.",
-            RepriorWarning,
-            stacklevel=2,
+        warn(
+            [
+                f"There are more than {bins.exact_up_to} switches, too many to keep: they are "
+                f"summed in bins of {bins.resolution:g}. Pass ",
+                Setting("resolution", None),
+                " to keep each, or a number.",
+            ]
         )
-    found.say(stacklevel=2)
+    found.warn()
     calibrator._adopt(full_problem(calibrator, terms), found, _provenance(source.pieces))
     return calibrator
 
@@ -220,8 +222,10 @@ def _profile_of(counted: Counted | None, group: Sequence[Shard]) -> PackedProfil
         named = ", ".join(repr(shard.url) for shard in group[:NAMED])
         more = f" and {len(group) - NAMED} more" if len(group) > NAMED else ""
         raise OptionError(
-            f"`n_groups` must leave samples in every group. Got a group of which no shard {why}: "
-            f"{named}{more}. Leave these out of `scores`, or ask for fewer groups."
+            argument="n_groups",
+            rule="must leave samples in every group",
+            got=f"a group of which no shard {why}: {named}{more}",
+            remedy=["Leave these out of ", Argument("scores"), ", or ask for fewer groups."],
         )
     return counted.packed
 
@@ -230,8 +234,10 @@ def _check_groups(n_groups: Any, n_shards: int) -> None:
     whole = isinstance(n_groups, int) and not isinstance(n_groups, bool)
     if not whole or not 1 <= n_groups <= n_shards:
         raise OptionError(
-            f"`n_groups` must be a whole number from 1 to the number of shards, {n_shards}. "
-            f"Got {n_groups!r}. Cut the data in more shards, or ask for fewer groups."
+            argument="n_groups",
+            rule=f"must be a whole number from 1 to the number of shards, {n_shards}",
+            got=repr(n_groups),
+            remedy="Cut the data in more shards, or ask for fewer groups.",
         )
 
 
@@ -256,9 +262,12 @@ def _refuse_arrays(scores: Any) -> None:
         return
     got = type(first).__name__
     raise OptionError(
-        f"`scores` must be files by path or URL, or a tuple of Dask arrays or dataframes, (scores, "
-        f"labels) or (scores, labels, weight). Got {got if first is scores else f'{got} first'}. "
-        f"Pass such a tuple, or give scores and labels to calibrator.fit, which takes any array."
+        argument="scores",
+        rule="must be files by path or URL, or a tuple of Dask arrays or dataframes, (scores, "
+        "labels) or (scores, labels, weight)",
+        got=got if first is scores else f"{got} first",
+        remedy="Pass such a tuple, or give scores and labels to calibrator.fit, which takes any "
+        "array.",
     )
 
 
@@ -268,8 +277,14 @@ def _refuse_of_files(**given: Any) -> None:
         got = repr(value) if isinstance(value, str) else type(value).__name__
         if value is not None and got != "'raise'":
             raise OptionError(
-                f"`{name}` must be left out where `scores` are Dask arrays: it is about files. Got "
-                f"{got}. Pass labels and weights in the tuple, (scores, labels, weight)."
+                argument=name,
+                rule=[
+                    "must be left out where ",
+                    Argument("scores"),
+                    " are Dask arrays: it is about files",
+                ],
+                got=got,
+                remedy="Pass labels and weights in the tuple, (scores, labels, weight).",
             )
 
 
@@ -321,9 +336,14 @@ def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:
     if isinstance(resolution, str):
         why = ", which reads the shards once more, in order, on one machine: engines.fit does that"
         raise OptionError(
-            f"`resolution` must be a number above 0, 'auto' or None. Got {resolution!r}"
-            f"{why if resolution == 'refine' else ''}. Pass for example 0.0001, or None to keep "
-            f"every switch."
+            argument="resolution",
+            rule=["must be a number above 0, 'auto' or ", Words("None", "none")],
+            got=f"{resolution!r}{why if resolution == 'refine' else ''}",
+            remedy=[
+                "Pass for example 0.0001, or ",
+                Words("None", "none"),
+                " to keep every switch.",
+            ],
         )
     refuse_wide_bins(resolution, bounds)
     return Bins.of(check_finite_number("resolution", resolution, positive=True))
@@ -331,10 +351,16 @@ def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:
 
 def _refuse_gathering() -> NoReturn:
     raise OptionError(
-        "`calibrator` must ask for what adds up over shards. Got tune='per_class', cv, "
-        "n_bootstrap, selection='balanced_log_loss' or temperature='bcts' or 'vector', which need "
-        "all scores at once. Leave it out, or fit a sample with engines.fit; for folds and "
-        "replicates made of shards there is engines.dask_profiles."
+        argument="calibrator",
+        rule="must ask for what adds up over shards",
+        got=[
+            *NEEDS_ALL_SCORES[:-3],
+            " or ",
+            *NEEDS_ALL_SCORES[-2:],
+            ", which need all scores at once",
+        ],
+        remedy="Leave it out, or fit a sample with engines.fit; for folds and replicates made of "
+        "shards there is engines.dask_profiles.",
     )
 
 
@@ -419,8 +445,10 @@ def _connected(distributed: Any, address: str) -> Iterator[None]:
         with suppress(Exception):  # half made, it may lack what closing needs
             client.close()
         raise OptionError(
-            f"`scheduler` must be the address of a Dask scheduler that answers, or one of {LOCAL}. "
-            f"Got {address!r} ({error}). Check the address, and that the cluster is up."
+            argument="scheduler",
+            rule=f"must be the address of a Dask scheduler that answers, or one of {LOCAL}",
+            got=f"{address!r} ({error})",
+            remedy="Check the address, and that the cluster is up.",
         ) from error
     with client, client.as_current(), dask.config.set(scheduler=client):
         yield
@@ -429,20 +457,26 @@ def _connected(distributed: Any, address: str) -> Iterator[None]:
 def _check(scheduler: Any, n_workers: Any) -> None:
     if scheduler is not None and (not isinstance(scheduler, str) or not scheduler):
         raise OptionError(
-            f"`scheduler` must be an address such as 'tcp://10.0.0.1:8786', or one of {LOCAL}. "
-            f"Got {scheduler!r}. A Client that is active is used without it."
+            argument="scheduler",
+            rule=f"must be an address such as 'tcp://10.0.0.1:8786', or one of {LOCAL}",
+            got=repr(scheduler),
+            remedy="A Client that is active is used without it.",
         )
     if n_workers is None:
         return
     if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
         raise OptionError(
-            f"`n_workers` must be a whole number of at least 1. Got {n_workers!r}. Pass as many "
-            f"as there are cores, or leave it out."
+            argument="n_workers",
+            rule="must be a whole number of at least 1",
+            got=repr(n_workers),
+            remedy="Pass as many as there are cores, or leave it out.",
         )
     if scheduler is not None:
         raise OptionError(
-            f"`n_workers` must be left out where `scheduler` names a place to run. Got "
-            f"{n_workers} and {scheduler!r}. Pass one of them."
+            argument="n_workers",
+            rule=["must be left out where ", Argument("scheduler"), " names a place to run"],
+            got=f"{n_workers} and {scheduler!r}",
+            remedy="Pass one of them.",
         )
 
 

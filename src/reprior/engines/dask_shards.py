@@ -6,13 +6,14 @@ import glob
 import os
 import platform
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reprior._warnings import warn
 from reprior.calibrator.encoding import Terms
 from reprior.core.threads import one_thread
 from reprior.engines.chunk_source import Stream, refuse_other_samples, state_of
@@ -21,8 +22,8 @@ from reprior.exceptions import (
     LabelsError,
     MissingDependencyError,
     OptionError,
+    Reference,
     RepriorError,
-    RepriorWarning,
     require,
 )
 from reprior.files.formats.interface import NoRowsError, Reader, apart, few
@@ -227,10 +228,18 @@ def open_shard(
                     head.check(Head.of(file, shard.url))
             yield file
         except RepriorError as error:
-            text = str(error).replace(os.fspath(path), shard.url)
+            names = {os.fspath(path): shard.url}
             if labels is not None and shard.labels is not None:
-                text = text.replace(os.fspath(labels), shard.labels)
-            raise type(error)(text) from error
+                names[os.fspath(labels)] = shard.labels
+            raise error.mapped(partial(_with_urls, names)) from error
+
+
+def _with_urls(names: dict[str, str], part: str | Reference) -> str | Reference:
+    """A part of an error with the names of files as the user gave them, not of their copies."""
+    if isinstance(part, str):
+        for copy, url in names.items():
+            part = part.replace(copy, url)
+    return part
 
 
 @contextmanager
@@ -281,7 +290,7 @@ def _named(url: str) -> Iterator[None]:
     except RepriorError as error:
         if url in str(error):
             raise
-        raise type(error)(f"{error} It is in {url!r}.") from error
+        raise error.with_sentence(f"It is in {url!r}.") from error
     except OSError as error:
         if error.filename == url:
             raise
@@ -435,11 +444,9 @@ class FilePieces:
         more = f" And {len(failures) - NAMED} more." if len(failures) > NAMED else ""
         if not self.shards:
             raise FileFormatError(f"Some shard must be readable. Got none that is. {few}{more}")
-        warnings.warn(
+        warn(
             f"{len(failures)} of {len(failures) + len(self.shards)} shards could not be read and "
-            f"were left out: {few}{more}",
-            RepriorWarning,
-            stacklevel=2,
+            f"were left out: {few}{more}"
         )
 
 

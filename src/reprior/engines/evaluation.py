@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import Terms, cost_array, is_range
 from reprior.core.arrays import to_numpy
@@ -169,10 +170,10 @@ def evaluate(
             if not from_files:
                 _add(line.rest(), sides)
         _add(line.rest(), sides)
-    detector.warn(stacklevel=2)
+    detector.warn()
     left_out = tuple(getattr(chunks, "left_out", ()))
     if left_out:
-        warnings.warn(describe_left_out(left_out), RepriorWarning, stacklevel=2)
+        warn(describe_left_out(left_out))
     return Evaluation(
         after.n_samples,
         before.counts,

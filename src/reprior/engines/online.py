@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import are_indices, read_terms
 from reprior.calibrator.fitting import tuned
@@ -23,7 +23,7 @@ from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit
 from reprior.engines.chunk_source import Part, ProbabilityDetector, Stream
 from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum, refuse_wide_bins
-from reprior.exceptions import LabelsError, OptionError, RepriorWarning
+from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Words
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.data import TuningData
 from reprior.profile.profile import StrengthProfile
@@ -100,9 +100,10 @@ class OnlineFit:
         _refuse_all_at_once(calibrator)
         if resolution == "refine":
             raise OptionError(
-                "`resolution` must be a number above 0, 'auto' or None for scores that come by "
-                "once. Got 'refine', which reads them once more. Pass None to keep every switch, "
-                "or use engines.fit."
+                argument="resolution",
+                rule="must be a number above 0, 'auto' or None for scores that come by once",
+                got="'refine', which reads them once more",
+                remedy="Pass None to keep every switch, or use engines.fit.",
             )
         self.calibrator, self.again = calibrator, again
         self.resolution, self.exact_up_to = resolution, exact_up_to
@@ -130,8 +131,14 @@ class OnlineFit:
         """
         if self._terms.names is None and not are_indices(labels):
             raise OptionError(
-                "`classes` must be known where labels are names. Got labels that are no integers, "
-                "and a calibrator without classes. Pass classes=… in the order of the scores."
+                argument="classes",
+                rule="must be known where labels are names",
+                got="labels that are no integers, and a calibrator without classes",
+                remedy=[
+                    "Pass ",
+                    Words("classes=…", "--classes …"),
+                    " in the order of the scores.",
+                ],
             )
         batch = [(scores, labels, sample_weight)]
         stream = Stream(
@@ -151,9 +158,10 @@ class OnlineFit:
         for name, mine in self._meaning().items():
             if not np.array_equal(mine, theirs[name]):
                 raise OptionError(
-                    f"`other` must be of a calibrator with the same options. Got "
-                    f"{name}={_shown(theirs[name])}, not {_shown(mine)}. Make both from one "
-                    f"calibrator."
+                    argument="other",
+                    rule="must be of a calibrator with the same options",
+                    got=f"{name}={_shown(theirs[name])}, not {_shown(mine)}",
+                    remedy="Make both from one calibrator.",
                 )
         self._sum.merge(other._sum)
         self._detector.merge(other._detector)
@@ -166,21 +174,28 @@ class OnlineFit:
         """Fit the calibrator to all that came by, and return it. More may come afterwards."""
         if not self._sum:
             raise LabelsError(
-                f"`labels` must leave at least one sample to count. Got {self.n_samples} samples, "
-                f"none of them kept. Call update(scores, labels) first; check `ignore_index`."
+                argument="labels",
+                rule="must leave at least one sample to count",
+                got=f"{self.n_samples} samples, none of them kept",
+                remedy=[
+                    "Call update(scores, labels) first; check ",
+                    Argument("ignore_index"),
+                    ".",
+                ],
             )
         source = _Sampled(self._profile, self._rows)
         found = tuned(self._problem, source, widen=self.again is not None)
-        self._detector.warn(stacklevel=2)
+        self._detector.warn()
         if self.resolution == "auto" and found.profile.resolution is not None:
-            warnings.warn(
-                f"There are more than {self.exact_up_to} switches, too many to keep: they are "
-                f"summed in bins of {AUTO_RESOLUTION:g}. Pass resolution=None to keep each, or a "
-                f"number.",
-                RepriorWarning,
-                stacklevel=2,
+            warn(
+                [
+                    f"There are more than {self.exact_up_to} switches, too many to keep: they are "
+                    f"summed in bins of {AUTO_RESOLUTION:g}. Pass ",
+                    Setting("resolution", None),
+                    " to keep each, or a number.",
+                ]
             )
-        found.say(stacklevel=2)
+        found.warn()
         self.calibrator._adopt(self._problem, found)
         return self.calibrator
 
@@ -228,8 +243,10 @@ class OnlineFit:
                 total.add(StrengthProfile._of(part.data.reading(bounds)))
         if stream.n_samples != self.n_samples:
             raise OptionError(
-                f"`again` must give all samples that came by. Got {stream.n_samples} instead of "
-                f"{self.n_samples}. Let it go through the whole data again."
+                argument="again",
+                rule="must give all samples that came by",
+                got=f"{stream.n_samples} instead of {self.n_samples}",
+                remedy="Let it go through the whole data again.",
             )
         return total.total()
 
@@ -320,9 +337,12 @@ def _refuse_all_at_once(options: Any) -> None:
     for name, value in asked.items():
         if value is not None:
             raise OptionError(
-                f"`{name}` must do without all scores at once, which come by batch by batch and "
-                f"are not kept. Got {value!r}. Gather the scores and pass them to "
-                f"PosteriorCalibrator.fit, or leave it out."
+                argument=name,
+                rule="must do without all scores at once, which come by batch by batch and are "
+                "not kept",
+                got=repr(value),
+                remedy="Gather the scores and pass them to PosteriorCalibrator.fit, or leave it "
+                "out.",
             )
 
 

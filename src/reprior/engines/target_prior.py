@@ -100,7 +100,7 @@ def estimate_target_prior(
     )  # fmt: skip
     target = _Target(chunks, estimator, progress)
     found = _by_em(estimator, target) if method == "em" else _by_moments(estimator, target)
-    target.detector.warn(stacklevel=2)
+    target.detector.warn()
     left_out = [each for given in (chunks, validation) for each in getattr(given, "left_out", ())]
     for text in (
         *found.reliability_warnings(),
@@ -266,7 +266,7 @@ def _refuse_other_rows(n: int, found: int) -> NoReturn:
 
 @contextmanager
 def _unsaid() -> Iterator[None]:
-    """Say nothing of look-alikes of one chunk: it is a question to all of them together."""
+    """Ignore what one chunk looks like: all of them together are looked at."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`scores` were declared", RepriorWarning)
         yield
