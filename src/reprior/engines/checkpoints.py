@@ -1,4 +1,4 @@
-"""A fit that is put aside on disk as it goes, and taken up again where it was."""
+"""Save the passes of a fit as they go, and go on from there after verifying the data."""
 
 from __future__ import annotations
 
@@ -126,9 +126,10 @@ class Checkpoint:
             return read_archive(path, **_MARK)
         except FileFormatError as error:
             raise FileFormatError(
-                f"`checkpoint` must be what a fit has saved. {path.name!r} in "
-                f"{os.fspath(self.folder)!r} is truncated, damaged, of a later version of reprior "
-                f"or something else. {self._remedy}"
+                argument="checkpoint",
+                rule="must be what a fit has saved",
+                remedy=f"{path.name!r} in {os.fspath(self.folder)!r} is truncated, damaged, of a "
+                f"later version of reprior or something else. {self._remedy}",
             ) from error
 
     @property
@@ -151,8 +152,10 @@ class Checkpoint:
         where, remedy = os.fspath(self.folder), self._remedy
         if header["format_version"] != _FORMAT_VERSION:
             raise OptionError(
-                f"`checkpoint` must be of this version of reprior. {path.name!r} in {where!r} was "
-                f"begun by an earlier one, which noted less. {remedy}"
+                argument="checkpoint",
+                rule="must be of this version of reprior",
+                remedy=f"{path.name!r} in {where!r} was begun by an earlier one, which noted less. "
+                f"{remedy}",
             )
         for what, mine in self._of.items():
             theirs: Any = header.get(what)
@@ -162,12 +165,16 @@ class Checkpoint:
             if what == "options":
                 names = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
                 raise OptionError(
-                    f"`checkpoint` must be of a fit with the same options. {path.name!r} in "
-                    f"{where!r} was begun with another {' and '.join(names)}. {remedy}"
+                    argument="checkpoint",
+                    rule="must be of a fit with the same options",
+                    remedy=f"{path.name!r} in {where!r} was begun with another "
+                    f"{' and '.join(names)}. {remedy}",
                 )
             raise OptionError(
-                f"`checkpoint` must be of the same data. {path.name!r} in {where!r} was begun on "
-                f"{_difference(theirs, ours)}. {remedy}"
+                argument="checkpoint",
+                rule="must be of the same data",
+                remedy=f"{path.name!r} in {where!r} was begun on {_difference(theirs, ours)}. "
+                f"{remedy}",
             )
 
 
@@ -281,8 +288,10 @@ def rest_of(
             check_same(digest.known, expected, of_files=isinstance(chunks, ScoreFile))
     if passed != n:
         raise OptionError(
-            f"`checkpoint` must be of the same data. Got {passed} samples to pass by that are not "
-            f"the first {n}, which were counted. Delete its folder to begin anew."
+            argument="checkpoint",
+            rule="must be of the same data",
+            got=f"{passed} samples to pass by that are not the first {n}, which were counted",
+            remedy="Delete its folder to begin anew.",
         )
 
 
@@ -308,9 +317,10 @@ def check_same(found: Known, expected: Known, *, of_files: bool = False) -> None
     what = "their weights are others" if found.value == expected.value else "they are others"
     though = ", though names, sizes and times of change of the files are the same"
     raise OptionError(
-        f"`checkpoint` must be of the same data. Of the first {expected.n_samples} samples, which "
-        f"were counted, {what} by their fingerprint{though if of_files else ''}. Delete its folder "
-        f"to begin anew."
+        argument="checkpoint",
+        rule="must be of the same data",
+        remedy=f"Of the first {expected.n_samples} samples, which were counted, {what} by their "
+        f"fingerprint{though if of_files else ''}. Delete its folder to begin anew.",
     )
 
 

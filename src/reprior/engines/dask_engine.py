@@ -21,7 +21,7 @@ from reprior.calibrator.fitting import tuned
 from reprior.calibrator.lazy_source import AUTO_BINS, NEEDS_ALL_SCORES, LazySource, gathered
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
-from reprior.engines.chunk_source import ProbabilityDetector, settle_terms
+from reprior.engines.chunk_source import settle_terms
 from reprior.engines.chunked import refuse_wide_bins
 from reprior.engines.dask_shards import (
     NAMED,
@@ -47,6 +47,7 @@ from reprior.profile.dask_arrays import (
 )
 from reprior.profile.merging import PackedProfile
 from reprior.profile.profile import StrengthProfile
+from reprior.profile.samples import ProbabilityDetector
 
 __all__ = [
     "dask_fit",
@@ -324,10 +325,12 @@ class _NoChunks(tuple[Any, ...]):
 
 
 def _look_at(found: Found | None, kind: str) -> ProbabilityDetector:
-    look = ProbabilityDetector(kind)
+    detector = ProbabilityDetector()
     if found is not None:
-        look.possible, look.single, look.n_samples = found.like_probs, found.single, found.n_samples
-    return look
+        detector.possible = found.like_probs and kind == "logits"
+        detector.single_score = found.single
+        detector.n_samples = found.n_samples
+    return detector
 
 
 def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:

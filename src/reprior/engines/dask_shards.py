@@ -18,6 +18,7 @@ from reprior.calibrator.encoding import Terms
 from reprior.core.threads import one_thread
 from reprior.engines.chunk_source import Stream, refuse_other_samples, state_of
 from reprior.exceptions import (
+    Argument,
     FileFormatError,
     LabelsError,
     MissingDependencyError,
@@ -137,9 +138,13 @@ class Head(NamedTuple):
             alone = apart({self.path: self.class_names, other.path: other.class_names})
         if alone:
             raise UnlikeShardError(
-                f"All shards must have the same classes. Those of {self.path!r} and {other.path!r} "
-                f"differ: {alone}. Every numeric column of a table is a class, unless `classes` "
-                f"names these. Make them alike, or fit them apart."
+                [
+                    f"All shards must have the same classes. Those of {self.path!r} and "
+                    f"{other.path!r} differ: {alone}. Every numeric column of a "
+                    "table is a class, unless ",
+                    Argument("classes"),
+                    " names these. Make them alike, or fit them apart.",
+                ]
             )
         for words, mine, theirs in (
             ("number of classes", self.n_classes, other.n_classes),
@@ -148,11 +153,13 @@ class Head(NamedTuple):
             ("kind", self.kind, other.kind),
         ):
             if mine != theirs:
-                named = "Name their order by `classes`, make" if "names" in words else "Make"
+                naming: list[str | Reference] = ["Make"]
+                if "names" in words:
+                    naming = ["Name their order by ", Argument("classes"), ", make"]
                 raise UnlikeShardError(
-                    f"All shards must have the same {words}. Got {_brief(mine)} in {self.path!r} "
-                    f"and {_brief(theirs)} in {other.path!r}. {named} them alike, or fit them "
-                    f"apart."
+                    f"All shards must have the same {words}.",
+                    got=f"{_brief(mine)} in {self.path!r} and {_brief(theirs)} in {other.path!r}",
+                    remedy=[*naming, " them alike, or fit them apart."],
                 )
 
 
@@ -175,8 +182,10 @@ def expand_urls(paths: Any, name: str, storage: dict[str, Any]) -> list[str]:
     for url in listed:
         if not _is_url(url):
             raise OptionError(
-                f"`{name}` must be all paths or all URLs. Got {os.fspath(url)!r} among URLs. Write "
-                f"file:// before paths of files."
+                argument=name,
+                rule="must be all paths or all URLs",
+                got=f"{os.fspath(url)!r} among URLs",
+                remedy="Write file:// before paths of files.",
             )
         system, path = _file_system(url, storage)
         if not glob.has_magic(path):
@@ -253,8 +262,10 @@ def pair_labels(urls: Sequence[str], labels: Sequence[str]) -> list[Shard]:
     """Return shards with their own label files, one for each."""
     if len(labels) != len(urls):
         raise LabelsError(
-            f"`labels` must be as many files as there are shards, one for each. Got {len(labels)} "
-            f"for {len(urls)} shards. Put the labels into the shards, or cut them alike."
+            argument="labels",
+            rule="must be as many files as there are shards, one for each",
+            got=f"{len(labels)} for {len(urls)} shards",
+            remedy="Put the labels into the shards, or cut them alike.",
         )
     return [Shard(url, own) for url, own in zip(urls, labels, strict=True)]
 

@@ -15,11 +15,10 @@ from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import Terms, cost_array, is_range
 from reprior.core.arrays import to_numpy
-from reprior.core.binary import is_single_score
 from reprior.core.decision import cost_matrix, decide
 from reprior.core.logspace import ROW_SUM_TOLERANCE
 from reprior.core.score_map import ScoreMap
-from reprior.engines.chunk_source import Part, ProbabilityDetector, Progress, Stream
+from reprior.engines.chunk_source import Part, Progress, Stream
 from reprior.engines.concurrency import OrderedThreads
 from reprior.exceptions import OptionError, RepriorWarning, ScoresError
 from reprior.files.chunks import LeftOut, describe_left_out
@@ -27,7 +26,7 @@ from reprior.files.scores import ScoreFile
 from reprior.metrics.calibration import Reliability
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.profile.samples import Block, Samples
+from reprior.profile.samples import Block, ProbabilityDetector, Samples
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -156,15 +155,14 @@ def evaluate(
     if costs is not None:
         costs = cost_matrix(cost_array(costs, calibrator.classes_), n_classes)
     sides = before, after = _Tally(calibrator.uncorrected(), costs), _Tally(calibrator, costs)
-    detector = ProbabilityDetector(calibrator.kind)
+    detector = ProbabilityDetector()
     # Chunks of files are arrays of their own; others may be filled anew for the next one.
     from_files = isinstance(chunks, ScoreFile)
     with _quiet(), OrderedThreads[tuple[_Sums, ...]]() as line:
         for part in stream.parts():
             with part.located():
                 rows = part.data.reading((0.0, 1.0)).rows
-                shape = np.shape(part.data.scores)
-                detector.see(rows, is_single_score(shape, n_classes, calibrator.class_axis))
+                detector.add(rows)
             for index in rows.blocks(BLOCK_SCORES):
                 _add(line.call(partial(_judged, sides, part, rows, index)), sides)
             if not from_files:

@@ -16,19 +16,18 @@ from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
 from reprior.calibrator.sources import InMemory
 from reprior.core.arrays import constant, is_numpy_namespace, to_numpy
-from reprior.core.binary import is_single_score
 from reprior.core.log_loss import LogLossFit
 from reprior.core.scaling import SCALINGS, ScalingFit
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import TemperatureFit
-from reprior.engines.chunk_source import Part, ProbabilityDetector, Stream
+from reprior.engines.chunk_source import Part, Stream
 from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum, refuse_wide_bins
 from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Words
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.data import TuningData
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
-from reprior.profile.samples import Samples
+from reprior.profile.samples import ProbabilityDetector, Samples
 from reprior.tuning.problem import Problem, ProfileOf
 from reprior.tuning.selection import CURVE_RULES
 
@@ -111,7 +110,7 @@ class OnlineFit:
         self._terms = read_terms(calibrator, calibrator.classes)
         self._problem = full_problem(calibrator, self._terms)
         self._sum = profile_sum(resolution, exact_up_to)
-        self._detector = ProbabilityDetector(calibrator.kind)
+        self._detector = ProbabilityDetector()
         size = max(1, SAMPLED_SCORES // self._terms.classes.size)
         fits = self._problem.log_loss or self._problem.separate
         needed = fits or isinstance(self._problem.temperature, str)
@@ -224,10 +223,8 @@ class OnlineFit:
 
     def _take(self, part: Part) -> None:
         reading = part.data.reading(self._problem.bounds)
-        shape, axis = np.shape(part.data.scores), self.calibrator.class_axis
-        single = is_single_score(shape, self._terms.classes.size, axis)
         profile = StrengthProfile._of(reading)
-        self._detector.see(reading.rows, single)
+        self._detector.add(reading.rows)
         self._sum.add(profile)
         if self._sample is not None:
             self._sample.add(reading.rows)

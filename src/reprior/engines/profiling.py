@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.core.binary import is_single_score
 from reprior.engines.checkpoints import (
     Checkpoint,
     Saved,
@@ -26,7 +25,6 @@ from reprior.engines.checkpoints import (
 )
 from reprior.engines.chunk_source import (
     Part,
-    ProbabilityDetector,
     Stream,
     refuse_other_samples,
     sources_of,
@@ -42,6 +40,7 @@ from reprior.profile.merging import MOST_CELLS, ProfileSum
 from reprior.profile.objective import Best, Constraint, SubjectTo, best_interval, middle
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.reading import Reading
+from reprior.profile.samples import ProbabilityDetector
 from reprior.profile.storage import pack_sum, unpack_sum
 from reprior.profile.sweep import value_of
 from reprior.profile.switches import ClassEvents, Switches
@@ -106,7 +105,7 @@ class Profiler:
         self.stream, self.new_sum, self.checkpoint = stream, new_sum, checkpoint
         self.goal, self.most = goal, most
         self.digest: Digest | Known = Digest(stream.options.class_axis)
-        self.detector = ProbabilityDetector(stream.options.kind)
+        self.detector = ProbabilityDetector()
         self.left_out: tuple[LeftOut, ...] = ()
         self.unrefined: dict[tuple[float, float], str] = {}
         self._coarse = self._patient = False
@@ -263,9 +262,7 @@ class _Pass:
         with part.located():
             reading = part.data.reading(self.bounds)
         if self.first:
-            shape, options = np.shape(part.data.scores), self.profiler.stream.options
-            single = is_single_score(shape, reading.source_prior.size, options.class_axis)
-            self.profiler.detector.see(reading.rows, single)
+            self.profiler.detector.add(reading.rows)
         return reading
 
     def _count(self, part: Part, reading: Reading) -> _Counted | None:
@@ -356,7 +353,7 @@ class _Pass:
             "patient": self.patient,
             "place": pack_place(self.place),
             "left_out": pack_left_out(self.profiler.left_out),
-            "lookalike": vars(self.profiler.detector),
+            "lookalike": _pack_detector(self.profiler.detector),
             # Of all samples, or, where this pass is to take it, of those that were counted.
             "whole": isinstance(digest, Known),
             "digest": list(digest if isinstance(digest, Known) else digest.known),
@@ -378,7 +375,7 @@ class _Pass:
             self.gross = GrossTable(self.bounds, width, n_classes, weighted)
             self.gross.gained = gained
         if self.first:
-            vars(self.profiler.detector).update(state["lookalike"])
+            self.profiler.detector = _as_detector(state["lookalike"])
         known = Known(*state["digest"])
         if not state["whole"]:
             return known
@@ -387,6 +384,23 @@ class _Pass:
         if self.finished:
             self.profiler.left_out = as_left_out(state["left_out"])
         return None
+
+
+def _pack_detector(detector: ProbabilityDetector) -> dict[str, Any]:
+    """A detector as JSON can hold it, by the names that checkpoints have."""
+    return {
+        "possible": detector.possible,
+        "single": detector.single_score,
+        "n_samples": detector.n_samples,
+    }
+
+
+def _as_detector(packed: dict[str, Any]) -> ProbabilityDetector:
+    detector = ProbabilityDetector()
+    detector.possible = packed["possible"]
+    detector.single_score = packed["single"]
+    detector.n_samples = packed["n_samples"]
+    return detector
 
 
 def _is_patient(saved: Saved) -> bool:

@@ -22,7 +22,6 @@ from reprior.core.checks import check_kind
 from reprior.core.shift.em import Likelihood
 from reprior.core.shift.estimate import Estimate, PriorEstimator, prepare_estimator
 from reprior.engines.chunk_source import (
-    ProbabilityDetector,
     Progress,
     as_chunk,
     located,
@@ -32,9 +31,17 @@ from reprior.engines.chunk_source import (
     sources_of,
 )
 from reprior.engines.chunked import KEPT_SCORES
-from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
+from reprior.exceptions import (
+    Argument,
+    LabelsError,
+    OptionError,
+    RepriorWarning,
+    ScoresError,
+    Setting,
+)
 from reprior.files.chunks import Chunk, describe_left_out
 from reprior.files.scores import ScoreFile
+from reprior.profile.samples import ProbabilityDetector
 
 __all__ = ["estimate_target_prior"]
 
@@ -116,7 +123,7 @@ class _Target:
     def __init__(self, chunks: Any, estimator: PriorEstimator, progress: Progress) -> None:
         self.chunks = [chunks] if array_api_compat.is_array_api_obj(chunks) else chunks
         self.estimator, self.progress = estimator, progress
-        self.detector, self._looked = ProbabilityDetector(estimator.kind), False
+        self.detector, self._looked = ProbabilityDetector(), False
         self._sources = sources_of(self.chunks)
 
     def each(self, read: Callable[[Any], Read]) -> Iterator[Read]:
@@ -141,15 +148,17 @@ class _Target:
         refuse_changed(self._sources, self.chunks)
         if not done:
             raise ScoresError(
-                "`chunks` must give at least one sample. Got none. Check the files; a generator "
-                "that was read before is empty."
+                argument="chunks",
+                rule="must give at least one sample",
+                got="none",
+                remedy="Check the files; a generator that was read before is empty.",
             )
 
     def _look(self, scores: Any, n: int) -> None:
         xp, axis, shape = namespace(scores), self.estimator.class_axis, np.shape(scores)
         single = is_single_score(shape, self.estimator.source_prior.size, axis)
         z = xp.asarray(scores) if single else xp.moveaxis(xp.asarray(scores), axis, -1)
-        self.detector.look(z, n, single, xp)
+        self.detector.look(z, self.estimator.kind, single, n, xp)
 
 
 class _Ratios:
@@ -187,9 +196,19 @@ def _by_em(estimator: PriorEstimator, target: _Target) -> Estimate:
     chunks, source = target.chunks, estimator.source_prior
     if iter(chunks) is chunks:
         raise OptionError(
-            f"`chunks` must be something that can be gone through several times for method='em'. "
-            f"Got {type(chunks).__name__}. Pass a list, or an object whose __iter__ begins anew; "
-            f"method='bbse' and method='rlls' read them once."
+            argument="chunks",
+            rule=[
+                "must be something that can be gone through several times for ",
+                Setting("method", "em"),
+            ],
+            got=type(chunks).__name__,
+            remedy=[
+                "Pass a list, or an object whose __iter__ begins anew; ",
+                Setting("method", "bbse"),
+                " and ",
+                Setting("method", "rlls"),
+                " read them once.",
+            ],
         )
 
     def ratios() -> Iterator[Vector]:
@@ -241,13 +260,17 @@ def _gathered(validation: Any, class_axis: int) -> Any:
 def _refuse_validation(n: int) -> None:
     if n > GATHERED_SCORES:
         raise OptionError(
-            f"`validation` must fit into memory: at most {GATHERED_SCORES:,} scores. Got more. "
-            f"Pass a sample of it."
+            argument="validation",
+            rule=f"must fit into memory: at most {GATHERED_SCORES:,} scores",
+            got="more",
+            remedy="Pass a sample of it.",
         )
     got = "a chunk without labels" if n else "no samples"
     raise LabelsError(
-        f"`validation` must be labelled scores. Got {got}. Pass (scores, labels), or chunks of "
-        f"such."
+        argument="validation",
+        rule="must be labelled scores",
+        got=got,
+        remedy="Pass (scores, labels), or chunks of such.",
     )
 
 
@@ -255,8 +278,10 @@ def _check_files(given: Any, kind: str, name: str) -> None:
     """Refuse files that state another kind."""
     if isinstance(given, ScoreFile) and given.kind not in (None, kind):
         raise OptionError(
-            f"`kind` must be that of the scores. Got {kind!r}, and `{name}` are {given.kind!r}. "
-            f"Pass kind={given.kind!r}."
+            argument="kind",
+            rule="must be that of the scores",
+            got=[f"{kind!r}, and ", Argument(name), f" are {given.kind!r}"],
+            remedy=["Pass ", Setting("kind", given.kind), "."],
         )
 
 
