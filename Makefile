@@ -111,8 +111,8 @@ test-all: $(HEAVY) $(LAB)/.stamp sanitize ## the heavy tests alone (none of them
 # sanitizer is loaded before it. Leaks are not reported: Python keeps memory until it ends.
 SANITIZED := build/sanitize
 # Every kernel is called by one of these, on shapes made to catch it out.
-SANITIZED_TESTS := tests/native tests/tuning/test_bias_search.py tests/profile/test_sweep.py \
-	tests/profile/test_binning.py tests/metrics/test_reliability.py tests/core/shift/test_predictions.py
+SANITIZED_TESTS := tests/native tests/metrics tests/profile/test_sweep.py tests/profile/test_binning.py \
+	tests/tuning/test_bias_search.py
 SANITIZED_PATH = PYTHONPATH=$(abspath $(SANITIZED))/src:$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .PHONY: sanitize
 sanitize: export REPRIOR_NATIVE = require

@@ -291,8 +291,8 @@ void tilted_sums(const Scores &scores, const Ints &labels, const Reals &weights,
     require_classes(slopes, view);
     require(sums.shape(0) == 6, "sums must have shape (6,)");
     nb::gil_scoped_release release;
-    all_good(kernels->tilted_sums(view, aligned(labels), aligned(weights), aligned(scale), aligned(shift), aligned(slopes),
-                                  aligned(sums)));
+    all_good(kernels->tilted_sums(view, aligned(labels), aligned(weights), aligned(scale), aligned(shift),
+                                  aligned(slopes), aligned(sums)));
 }
 
 void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
@@ -304,7 +304,8 @@ void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weigh
     require_classes(bias, view);
     require((int64_t)sums.shape(0) == 1 + 2 * view.n_classes, "sums must have shape (1 + 2·K,)");
     nb::gil_scoped_release release;
-    all_good(kernels->add_posteriors(view, aligned(labels), aligned(weights), aligned(scale), aligned(bias), aligned(sums)));
+    all_good(kernels->add_posteriors(view, aligned(labels), aligned(weights), aligned(scale), aligned(bias),
+                                     aligned(sums)));
 }
 
 // ----------------------------------------------------------------------------------- predictions
@@ -452,7 +453,8 @@ int64_t fused_classes(const std::vector<Passes> &scores, const std::string &kind
     require(classes.shape(0) == strengths.shape(0) && (int64_t)classes.shape(1) == n_samples(all.modalities[0].rows),
             "classes must have shape (settings, samples)");
     nb::gil_scoped_release release;
-    return which_bad(kernels->fused_classes(all.fusion, aligned(strengths), (int64_t)strengths.shape(0), aligned(classes)));
+    return which_bad(
+        kernels->fused_classes(all.fusion, aligned(strengths), (int64_t)strengths.shape(0), aligned(classes)));
 }
 
 // ----------------------------------------------------------------------------------- reliability
@@ -713,7 +715,8 @@ std::vector<double> climb_all_lines(const Matrix &rows, const Classes &labels, c
         const double *h = aligned(home);
         nb::gil_scoped_release release;
         Pause pause;
-        return climb_lines(samples, metric, b, places, counts, h, aligned(order), (int64_t)order.shape(0), value, pause);
+        return climb_lines(samples, metric, b, places, counts, h, aligned(order), (int64_t)order.shape(0), value,
+                           pause);
     });
 }
 
@@ -748,8 +751,9 @@ NB_MODULE(_native, m) {
     m.def("levels", level_names, "Names of the instruction sets this processor has, lowest first.");
     m.def("set_level", set_level, "name"_a, "Use the kernels of one instruction set.");
 
-    m.def("profile", profile, "scores"_a, "labels"_a.noconvert(), "weights"_a.none(), "slopes"_a, "low"_a, "high"_a, "first"_a,
-          "counts"_a.noconvert(), "sums"_a.noconvert(), "position"_a.noconvert(), "parties"_a.noconvert(), "switch_weight"_a.noconvert(), "used"_a,
+    m.def("profile", profile, "scores"_a, "labels"_a.noconvert(), "weights"_a.none(), "slopes"_a, "low"_a, "high"_a,
+          "first"_a, "counts"_a.noconvert(), "sums"_a.noconvert(), "position"_a.noconvert(),
+          "parties"_a.noconvert(), "switch_weight"_a.noconvert(), "used"_a,
           "Count samples at the bounds and write their switches; returns (next sample, switches).");
 
     // ---- posterior
@@ -759,9 +763,11 @@ NB_MODULE(_native, m) {
     m.def("decisions", decisions, "scores"_a, "kind"_a, "tolerance"_a, "scale"_a, "bias"_a, "start"_a, "stop"_a,
           "classes"_a.noconvert(),
           "Write the first class of the largest scale·z + bias of some samples; False if one has none.");
-    m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a, "shift"_a, "slopes"_a, "sums"_a.noconvert(),
+    m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a, "shift"_a,
+          "slopes"_a, "sums"_a.noconvert(),
           "Write the log-loss, its two slopes and three curvatures.");
-    m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a, "bias"_a, "sums"_a.noconvert(),
+    m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a,
+          "bias"_a, "sums"_a.noconvert(),
           "Write the log-loss, and the sums over samples of v·p·z and v·p.");
 
     // ---- predictions
@@ -787,8 +793,9 @@ NB_MODULE(_native, m) {
           "Write the class of the largest fused posterior at every setting of the strengths; returns as fuse does.");
 
     // ---- reliability
-    m.def("add_reliability", add_reliability_bins, "posterior"_a, "labels"_a.noconvert(), "weights"_a, "edges"_a, "top"_a.noconvert(),
-          "every"_a.noconvert(), "Add rows of posteriors to reliability bins of the predicted and of every class.");
+    m.def("add_reliability", add_reliability_bins, "posterior"_a, "labels"_a.noconvert(), "weights"_a, "edges"_a,
+          "top"_a.noconvert(), "every"_a.noconvert(),
+          "Add rows of posteriors to reliability bins of the predicted and of every class.");
     // -- sweep
     nb::class_<Metric>(m, "Metric", "A count metric, and the classes that its mean is over.")
         .def("__init__", make_metric, "always"_a.noconvert(), "seen"_a, "pooled"_a, "gain"_a, "support"_a,
