@@ -212,12 +212,36 @@ def _commands(folder: Path) -> list[list[str]]:
     val, test, counts, cal, page = (str(folder / name) for name in FILES)
     low, high = map(str, GROUPS)
     return [
-        ["fit", "fit", val, "--counts", counts, "--kind", "logits", "--temperature", "fit",
-         "-o", cal],
+        [
+            "fit",
+            "fit",
+            val,
+            "--counts",
+            counts,
+            "--kind",
+            "logits",
+            "--temperature",
+            "fit",
+            "-o",
+            cal,
+        ],
         ["evaluate", "evaluate", cal, test, "--counts", counts, "--groups", low, high],
-        ["report", "report", cal, val, "--test", test, "--counts", counts, "--groups", low, high,
-         "-o", page],
-    ]  # fmt: skip
+        [
+            "report",
+            "report",
+            cal,
+            val,
+            "--test",
+            test,
+            "--counts",
+            counts,
+            "--groups",
+            low,
+            high,
+            "-o",
+            page,
+        ],
+    ]
 
 
 def _run(session: Session, arguments: list[str]) -> Any:
@@ -253,9 +277,13 @@ def _write(folder: Path, scored: Scored) -> None:
         text = io.StringIO()
         table = np.column_stack([scores, labels])
         np.savetxt(
-            text, table, fmt=["%.6f"] * N_CLASSES + ["%d"], delimiter=",",
-            header=heads, comments="",
-        )  # fmt: skip
+            text,
+            table,
+            fmt=["%.6f"] * N_CLASSES + ["%d"],
+            delimiter=",",
+            header=heads,
+            comments="",
+        )
         with atomic_write(folder / name) as file:
             file.write(text.getvalue().encode())
     named = {f"digit {k}": int(n) for k, n in enumerate(scored.train_counts)}

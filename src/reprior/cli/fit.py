@@ -115,60 +115,89 @@ def _complete_metric(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 _OPTIONS = (
     click.option(
-        "--metric", default="balanced_accuracy", show_default=True, metavar="NAME",
+        "--metric",
+        default="balanced_accuracy",
+        show_default=True,
+        metavar="NAME",
         shell_complete=_complete_metric,
         help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as "
         "'recall[cat]'. log_loss instead fits strength and temperature together, for honest "
         "probabilities.",
     ),
     click.option(
-        "--subject-to", multiple=True, metavar="RULE",
+        "--subject-to",
+        multiple=True,
+        metavar="RULE",
         help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
     ),
     click.option(
-        "--tune", type=Names(TUNED), default="strength", show_default=True,
+        "--tune",
+        type=Names(TUNED),
+        default="strength",
+        show_default=True,
         help="One strength for all classes; or per_class, from there on a bias for every class.",
     ),
     click.option(
-        "--selection", type=Names(RULES), default=DEFAULT_SELECTION, show_default=True,
+        "--selection",
+        type=Names(RULES),
+        default=DEFAULT_SELECTION,
+        show_default=True,
         help="How the strength is chosen: max is best on VAL; the others give up a little of it "
         "for a strength that depends less on which samples VAL has.",
     ),
     click.option(
-        "--temperature", type=NumberOr(fit="fit", **{name: name for name in SCALINGS}),
+        "--temperature",
+        type=NumberOr(fit="fit", **{name: name for name in SCALINGS}),
         metavar="fit|bcts|vector|NUMBER",
         help="Divide the corrected log-scores by this number, or by the one that fits VAL's "
         "labels best. 1, if not given. bcts and vector fit a bias, or a scale and a bias, per "
         "class, with --metric log_loss or --separate.",
     ),
     click.option(
-        "--label-prior", type=PATH, metavar="FILE",
+        "--label-prior",
+        type=PATH,
+        metavar="FILE",
         help="The class mix that VAL's labels follow, for fits by log-loss. Their own "
         "frequencies, if not given.",
     ),
     click.option(
-        "--separate", is_flag=True,
+        "--separate",
+        is_flag=True,
         help="Hold two maps: one for predictions, tuned for --metric, and one for probabilities, "
         "fitted by log-loss.",
     ),
     click.option(
-        "--bounds", nargs=2, type=float, default=(0.0, 2.0), show_default=True,
-        metavar="LOW HIGH", help="Strengths to search.",
+        "--bounds",
+        nargs=2,
+        type=float,
+        default=(0.0, 2.0),
+        show_default=True,
+        metavar="LOW HIGH",
+        help="Strengths to search.",
     ),
     click.option(
-        "--cv", type=int, metavar="FOLDS",
+        "--cv",
+        type=int,
+        metavar="FOLDS",
         help="Also cross-validate: show what is reached on labels that were not tuned on.",
     ),
     click.option(
-        "--bootstrap", "n_bootstrap", type=int, default=0, metavar="N",
+        "--bootstrap",
+        "n_bootstrap",
+        type=int,
+        default=0,
+        metavar="N",
         help="Also draw N bootstrap replicates (1000 will do): show 90 % intervals of the "
         "strength, the metric and its gain.",
     ),
     click.option(
-        "--seed", "random_state", type=int, metavar="NUMBER",
+        "--seed",
+        "random_state",
+        type=int,
+        metavar="NUMBER",
         help="Of folds and replicates. [default: 0]",
     ),
-)  # fmt: skip
+)
 
 
 def tuning_options(function: Command) -> Command:
@@ -218,22 +247,28 @@ place_options = collected(
     "place",
     (
         click.option(
-            "--engine", type=Names(("local", "dask")), default="local", show_default=True,
+            "--engine",
+            type=Names(("local", "dask")),
+            default="local",
+            show_default=True,
             help="Who reads VAL: this process, or the workers of Dask, a file each. With dask, "
             "VAL may be URLs, such as 's3://bucket/val-*.parquet'.",
         ),
         click.option(
-            "--scheduler", metavar="ADDRESS",
+            "--scheduler",
+            metavar="ADDRESS",
             help="With --engine dask: a cluster, such as tcp://10.0.0.1:8786. Threads of this "
             "process, if not given.",
         ),
         click.option(
-            "--workers", type=int, metavar="N",
+            "--workers",
+            type=int,
+            metavar="N",
             help="With --engine dask: start N worker processes on this machine.",
         ),
         skip_option(),
     ),
-)  # fmt: skip
+)
 
 
 @click.command(
@@ -329,9 +364,12 @@ def command(
     else:
         scores = open_to_fit(session, val, replace(reading, skip_unreadable=skip))
     counting = replace(
-        counting, label_column=reading.label_column, labels_name=reading.labels_name,
-        labels_as=reading.labels_as, ignore_index=reading.ignore_index,
-    )  # fmt: skip
+        counting,
+        label_column=reading.label_column,
+        labels_name=reading.labels_name,
+        labels_as=reading.labels_as,
+        ignore_index=reading.ignore_index,
+    )
     read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
     more = (target_prior, *target_scores, tuning.label_prior, reading.classes, *scores.label_paths)
     check_output(output, [*scores.paths, *read, *more])
@@ -345,9 +383,12 @@ def command(
         else:
             with session.telling("reprior.engines.resuming"), _telling_of_savings(checkpoint):
                 engines.fit(
-                    calibrator, scores, resolution=resolution, checkpoint=checkpoint,
+                    calibrator,
+                    scores,
+                    resolution=resolution,
+                    checkpoint=checkpoint,
                     progress=progress,
-                )  # fmt: skip
+                )
     calibrator.save(output)
     if checkpoint is not None:
         Checkpoint(checkpoint).remove()
@@ -519,9 +560,12 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
         metrics[LOG_LOSS_ROW] = calibrator.log_loss_
     recall = COUNT_METRICS["macro_recall"]
     changes = class_changes(
-        names, before.support, recall.per_class(before), recall.per_class(after),
+        names,
+        before.support,
+        recall.per_class(before),
+        recall.per_class(after),
         title=f"recall of the classes that change most, {MARK}",
-    )  # fmt: skip
+    )
     n_samples = int(
         before.n_labelled.sum() if before.n_labelled is not None else before.support.sum()
     )
@@ -578,8 +622,10 @@ def _beside(calibrator: PosteriorCalibrator) -> dict[str, Any]:
     other, folds = calibrator.probability_map_, calibrator.cross_validation_
     if other is not None:
         found["probability_map"] = {
-            "strength": other.strength, "temperature": other.temperature, **_vectors(other),
-        }  # fmt: skip
+            "strength": other.strength,
+            "temperature": other.temperature,
+            **_vectors(other),
+        }
     if folds is not None:
         found["cross_validation"] = {
             "score": folds.score,

@@ -33,15 +33,18 @@ __all__ = ["command"]
     "--scores", metavar="NAME", help="The output, or inner tensor, that holds the class scores."
 )
 @click.option(
-    "--inputs", type=PATH, metavar="FILE",
+    "--inputs",
+    type=PATH,
+    metavar="FILE",
     help="Real inputs to compare on: an npz file with an array per input, named as in the model, "
     "or an npy file for a model of one input. Generated ones otherwise.",
-)  # fmt: skip
+)
 @click.option(
-    "--map", type=Names(MAPS),
+    "--map",
+    type=Names(MAPS),
     help="Which map of a calibrator that holds two (fit --separate): that of its decisions, or "
     "that of its probabilities.",
-)  # fmt: skip
+)
 @session_options
 def command(
     session: Session,

@@ -520,9 +520,11 @@ def _counts(
         scores = {name: chunk.scores for name, chunk in there.items()}
         decided = {_column(n): _alone(z, model) for n, z in scores.items()}
         decided |= {BEFORE: _index(plain_model, scores), AFTER: _index(model, scores)}
-        keep = np.ones(labels.shape, bool) if model.ignore_index is None else (
-            labels != model.ignore_index
-        )  # fmt: skip
+        keep = (
+            np.ones(labels.shape, bool)
+            if model.ignore_index is None
+            else (labels != model.ignore_index)
+        )
         if weight is not None:
             keep &= weight > 0
         progress(next(iter(there.values())).stop)
@@ -531,9 +533,11 @@ def _counts(
         v = None if weight is None else weight[keep]
         for side, index in decided.items():
             new = ClassCounts.from_predictions(
-                labels[keep], index.reshape(labels.shape)[keep], n_classes=n_classes,
+                labels[keep],
+                index.reshape(labels.shape)[keep],
+                n_classes=n_classes,
                 sample_weight=v,
-            )  # fmt: skip
+            )
             total[side] = total[side] + new if side in total else new
     if not total:
         raise OptionError(

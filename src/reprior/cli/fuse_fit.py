@@ -200,9 +200,12 @@ def command(
     found = open_to_tune(session, named, reading, needed=fixed is None)
     scores = found.first
     counting = replace(
-        counting, label_column=reading.label_column, labels_name=reading.labels_name,
-        labels_as=reading.labels_as, ignore_index=reading.ignore_index,
-    )  # fmt: skip
+        counting,
+        label_column=reading.label_column,
+        labels_name=reading.labels_name,
+        labels_as=reading.labels_as,
+        ignore_index=reading.ignore_index,
+    )
     read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
     check_output(output, [*found.paths, *read, target_prior, reading.classes])
     note_counts_of_tuning_labels(session, counting.counts_from_labels, scores)
@@ -211,12 +214,23 @@ def command(
     target = target_prior_of(session, target_prior, (), prior, names, scores, reading)
     _refuse_metrics(fusing.metric, fusing.subject_to, scores.n_classes, names)
     fusion = ModalityFusion(
-        prior, target_prior=target, metric=fusing.metric,
-        subject_to=list(fusing.subject_to) or None, rule=fusing.rule, flatten=fusing.flatten,
-        order=fusing.order, flatten_by=fusing.flatten_by, strengths=fusing.strengths,
-        strength=fixed, bounds=fusing.bounds, missing=fusing.missing, classes=names,
-        kind=str(scores.kind), class_axis=scores.class_axis, ignore_index=scores.ignore_index,
-    )  # fmt: skip
+        prior,
+        target_prior=target,
+        metric=fusing.metric,
+        subject_to=list(fusing.subject_to) or None,
+        rule=fusing.rule,
+        flatten=fusing.flatten,
+        order=fusing.order,
+        flatten_by=fusing.flatten_by,
+        strengths=fusing.strengths,
+        strength=fixed,
+        bounds=fusing.bounds,
+        missing=fusing.missing,
+        classes=names,
+        kind=str(scores.kind),
+        class_axis=scores.class_axis,
+        ignore_index=scores.ignore_index,
+    )
     _fit(session, fusion, found)
     fusion.save(output)
     _show(session, fusion, output)
@@ -328,9 +342,12 @@ def _show_measured(
     metrics = {name: (each(before), each(after)) for name, each in shown.items()}
     recall = COUNT_METRICS["macro_recall"]
     changes = class_changes(
-        names, before.support, recall.per_class(before), recall.per_class(after),
+        names,
+        before.support,
+        recall.per_class(before),
+        recall.per_class(after),
         title="recall of the classes that change most, measured on the tuning data",
-    )  # fmt: skip
+    )
     n = int(before.n_labelled.sum() if before.n_labelled is not None else before.support.sum())
     session.say(
         f"fused by     {_how(fusion)}",
@@ -358,10 +375,13 @@ def _modality_grid(fusion: ModalityFusion) -> Grid:
     """Return a row per modality: strength, and how unsure it is on what it knows."""
     known = fusion.references_
     rows: list[tuple[Any, ...]] = [
-        (plain(name), fusion.strengths_[name], *((known[name].mean, known[name].std)
-         if name in known else ()))
+        (
+            plain(name),
+            fusion.strengths_[name],
+            *((known[name].mean, known[name].std) if name in known else ()),
+        )
         for name in fusion.modalities_
-    ]  # fmt: skip
+    ]
     heads = ("modality", "strength", "entropy mean", "entropy std")
     return Grid(heads if known else heads[:2], rows, "entropy in nats" if known else "")
 

@@ -188,9 +188,12 @@ def as_calibrator(fusion: ModalityFusion) -> PosteriorCalibrator:
     It corrects nothing, and stands where the commands of one model ask what files must hold.
     """
     found = PosteriorCalibrator(
-        fusion.source_prior_, target_prior=fusion.target_prior_, kind=fusion.kind,
-        class_axis=fusion.class_axis, ignore_index=fusion.ignore_index,
-    )  # fmt: skip
+        fusion.source_prior_,
+        target_prior=fusion.target_prior_,
+        kind=fusion.kind,
+        class_axis=fusion.class_axis,
+        ignore_index=fusion.ignore_index,
+    )
     found.source_prior_, found.target_prior_ = fusion.source_prior_, fusion.target_prior_
     found.classes_ = fusion.classes_
     return found
@@ -246,9 +249,11 @@ def _having(named: Mapping[str, str], reading: Reading) -> str | None:
     refuse_json(list(named.values()))
     for name in names:
         file = open_scores(
-            named[name], label_column=reading.label_column, labels_name=reading.labels_name,
+            named[name],
+            label_column=reading.label_column,
+            labels_name=reading.labels_name,
             scores_name=reading.scores_name,
-        )  # fmt: skip
+        )
         if file.has_labels:
             return name
     return None
@@ -342,9 +347,13 @@ def _cut(chunk: Chunk, start: int, stop: int) -> Chunk:
         return chunk
     extra = None if chunk.extra is None else chunk.extra.slice(start, stop - start)
     return replace(
-        chunk, scores=part(chunk.scores), labels=part(chunk.labels), weight=part(chunk.weight),
-        start=chunk.start + start, extra=extra,
-    )  # fmt: skip
+        chunk,
+        scores=part(chunk.scores),
+        labels=part(chunk.labels),
+        weight=part(chunk.weight),
+        start=chunk.start + start,
+        extra=extra,
+    )
 
 
 #: Columns and arrays of labels, by the names that they have unless told otherwise.

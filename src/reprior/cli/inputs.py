@@ -102,10 +102,13 @@ def open_to_fit(
 
     refuse_json(paths)
     scores = open_scores(
-        list(paths), labels=reading.labels if labelled else None, kind=reading.kind,
-        classes=names if reading.classes is None else reading.classes, with_labels=labelled,
+        list(paths),
+        labels=reading.labels if labelled else None,
+        kind=reading.kind,
+        classes=names if reading.classes is None else reading.classes,
+        with_labels=labelled,
         **_how(reading, labelled=labelled),
-    )  # fmt: skip
+    )
     if reading.classes is None and names is not None:
         refuse_other_names(scores, names, reading)
     if scores.kind is None:
@@ -150,10 +153,13 @@ def open_for(
         wanted = _agreed_names(reading.classes, calibrator, noun)
     axis = class_axis_of(calibrator, paths, reading, labelled=labelled)
     scores = open_scores(
-        list(paths), labels=reading.labels if labelled else None,
-        classes=wanted, with_labels=labelled, keep=keep,
+        list(paths),
+        labels=reading.labels if labelled else None,
+        classes=wanted,
+        with_labels=labelled,
+        keep=keep,
         **_how(replace(reading, class_axis=axis), labelled=labelled),
-    )  # fmt: skip
+    )
     for kind in (reading.kind, scores.kind):
         if kind not in (None, calibrator.kind):
             raise OptionError(
@@ -207,10 +213,14 @@ def read_class_counts(
         return _in_order(session, read_counts, "counts", counting.counts, classes, n_classes)
     path = str(counting.counts_from_labels)
     counts, names = counts_from_labels(
-        path, classes=classes, n_classes=n_classes, label_column=counting.label_column,
-        labels_name=counting.labels_name, ignore_index=counting.ignore_index,
+        path,
+        classes=classes,
+        n_classes=n_classes,
+        label_column=counting.label_column,
+        labels_name=counting.labels_name,
+        ignore_index=counting.ignore_index,
         labels_as=counting.labels_as,
-    )  # fmt: skip
+    )
     if classes is None and names is not None:
         session.note(
             f"the labels of {path} are names, and taken in their sorted order: {few(names)}"

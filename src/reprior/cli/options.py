@@ -97,9 +97,14 @@ def output_option(help_text: str, *, required: bool = True) -> Callable[[Command
         return output
 
     return click.option(
-        "-o", "--output", type=PATH, required=required, metavar="OUT", help=help_text,
+        "-o",
+        "--output",
+        type=PATH,
+        required=required,
+        metavar="OUT",
+        help=help_text,
         callback=checked,
-    )  # fmt: skip
+    )
 
 
 def folder_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
@@ -114,9 +119,14 @@ def folder_option(help_text: str, *, required: bool = False) -> Callable[[Comman
         return output
 
     return click.option(
-        "-o", "--output", type=PATH, required=required, metavar="DIR", help=help_text,
+        "-o",
+        "--output",
+        type=PATH,
+        required=required,
+        metavar="DIR",
+        help=help_text,
         callback=checked,
-    )  # fmt: skip
+    )
 
 
 _KIND = click.option(
@@ -126,40 +136,55 @@ _KIND = click.option(
     "Never guessed.",
 )
 _CLASSES = click.option(
-    "--classes", type=PATH, metavar="FILE",
+    "--classes",
+    type=PATH,
+    metavar="FILE",
     help="Class names in the order of the scores: a line each, or a JSON list.",
-)  # fmt: skip
+)
 _ARRAYS = (
     click.option(
-        "--scores-name", metavar="NAME",
+        "--scores-name",
+        metavar="NAME",
         help="Array of the scores in npz and zarr files, or list column in parquet.",
     ),
     click.option(
-        "--class-axis", type=int, metavar="AXIS",
+        "--class-axis",
+        type=int,
+        metavar="AXIS",
         help="Axis of the classes in maps: 1 for (N, K, H, W), -1 for (N, H, W, K). By default "
         "what the shape of the labels, the calibrator or the number of classes says.",
     ),
-)  # fmt: skip
+)
 _NAMES_OF_LABELS = (
     click.option(
-        "--label-column", default="label", show_default=True, metavar="NAME",
+        "--label-column",
+        default="label",
+        show_default=True,
+        metavar="NAME",
         help="Column of the labels in csv and parquet files.",
     ),
     click.option(
-        "--labels-name", default="labels", show_default=True, metavar="NAME",
+        "--labels-name",
+        default="labels",
+        show_default=True,
+        metavar="NAME",
         help="Array of the labels in npz and zarr files.",
     ),
-)  # fmt: skip
+)
 _IGNORE = click.option(
     "--ignore-index", metavar="LABEL", help="A label that marks samples to leave out."
 )
 _LABELS_AS = click.option(
-    "--labels-as", type=Names(("indices", "names")),
+    "--labels-as",
+    type=Names(("indices", "names")),
     help="How to read integer labels where the class names are integers too. [default: indices]",
-)  # fmt: skip
+)
 _LABELS = (
     click.option(
-        "--labels", type=PATH, metavar="FILE", multiple=True,
+        "--labels",
+        type=PATH,
+        metavar="FILE",
+        multiple=True,
         callback=lambda _, __, given: tuple(given) or None,
         help="Labels in a file of their own, in the order of the scores; one for each file of "
         "scores, or a pattern.",
@@ -167,10 +192,12 @@ _LABELS = (
     *_NAMES_OF_LABELS,
     _LABELS_AS,
     click.option(
-        "--weight-column", metavar="NAME", help="Column or array with a weight per sample.",
+        "--weight-column",
+        metavar="NAME",
+        help="Column or array with a weight per sample.",
     ),
     _IGNORE,
-)  # fmt: skip
+)
 
 
 def skip_option(more: str = "") -> Callable[[Command], Command]:
@@ -193,22 +220,31 @@ def reading_options(
 
 _COUNTS = (
     click.option(
-        "--counts", type=PATH, metavar="FILE",
+        "--counts",
+        type=PATH,
+        metavar="FILE",
         help="Training samples of each class: JSON (a list, or {class: count}) or CSV.",
     ),
     click.option(
-        "--counts-from-labels", type=PATH, metavar="FILE",
+        "--counts-from-labels",
+        type=PATH,
+        metavar="FILE",
         help="Count the training labels in this file instead.",
     ),
     click.option(
-        "--weights", type=PATH, metavar="FILE",
+        "--weights",
+        type=PATH,
+        metavar="FILE",
         help="Class weights the model was trained with, in a file like --counts.",
     ),
     click.option(
-        "--smoothing", type=click.FloatRange(min=0), default=0.0, metavar="NUMBER",
+        "--smoothing",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="NUMBER",
         help="Added to every count, for classes that training never saw.",
     ),
-)  # fmt: skip
+)
 
 
 def counts_options(*, labels: bool) -> Callable[[Command], Command]:

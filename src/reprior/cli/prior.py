@@ -270,9 +270,12 @@ def estimate_command(
     _check(validation, reading, options["method"])
     found = open_to_fit(session, scores, reading, labelled=False)
     counting = replace(
-        counting, label_column=reading.label_column, labels_name=reading.labels_name,
-        labels_as=reading.labels_as, ignore_index=reading.ignore_index,
-    )  # fmt: skip
+        counting,
+        label_column=reading.label_column,
+        labels_name=reading.labels_name,
+        labels_as=reading.labels_as,
+        ignore_index=reading.ignore_index,
+    )
     if output is not None:
         read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
         check_output(
@@ -352,9 +355,16 @@ def _estimated(
         _note_sample(session, len(validation[0]), n_rows, "validation scores")
     with session.progress("estimating", replicates, counted="replicates") as progress:
         return estimate_target_prior_report(
-            rows, source_prior=prior, method=method, kind=str(found.kind), validation=validation,
-            confidence=confidence, n_replicates=replicates, random_state=seed, progress=progress,
-        )  # fmt: skip
+            rows,
+            source_prior=prior,
+            method=method,
+            kind=str(found.kind),
+            validation=validation,
+            confidence=confidence,
+            n_replicates=replicates,
+            random_state=seed,
+            progress=progress,
+        )
 
 
 def _note_sample(session: Session, n: int, of: int, what: str) -> None:

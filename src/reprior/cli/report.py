@@ -106,9 +106,15 @@ def command(
     check_output(output, [cal, counts, reading.classes, *_read(validation), *_read(judged)])
     with session.progress("writing the page", None) as progress:
         path = write_report(
-            output, calibrator, validation, test=judged, counts=train_counts, groups=groups,
-            title=title, progress=progress,
-        )  # fmt: skip
+            output,
+            calibrator,
+            validation,
+            test=judged,
+            counts=train_counts,
+            groups=groups,
+            title=title,
+            progress=progress,
+        )
     elsewhere_too = _judged_elsewhere(session, calibrator, validation, judged)
     session.done(f"Written: {path}, open it in a browser.")
     session.result({"output": str(path), "judged_on_test": elsewhere_too})

@@ -122,10 +122,14 @@ class Session:
             yield lambda _: raise_if_interrupted()
             return
         bar = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(),
-            TextColumn("{task.fields[done]}"), TimeElapsedColumn(),
-            console=self._err, transient=True,
-        )  # fmt: skip
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            TimeElapsedColumn(),
+            console=self._err,
+            transient=True,
+        )
         # One more than there are: where all is done, clock and spinner would stand still, and the
         # result of what was read is still to be found.
         most = None if total is None else total + 1
