@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior import StrengthProfile, prior_from_counts
-from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
+from reprior.exceptions import FileFormatError, OptionError, RepriorWarning, Setting
 from reprior.report.plots import AFTER, CYCLE
 from reprior_lab.config import METHODS, RunConfig
 from reprior_lab.correction import Correction, Judged, correct
@@ -151,7 +151,12 @@ def select_cells(
     refuse_settings(own, TABLE_SETTINGS)
     seed = own.pop("seed", None)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise OptionError(f"`seed` must be a whole number. Got {seed!r}. Pass for example seed=0.")
+        raise OptionError(
+            argument="seed",
+            rule="must be a whole number",
+            got=repr(seed),
+            remedy=["Pass for example ", Setting("seed", 0), "."],
+        )
     if own.get("model") is not None:
         check_model(str(own["model"]))
     seeds = {0, 1, 2} if seed is None else {seed}
@@ -167,9 +172,12 @@ def select_cells(
         found = _matching(every, pattern)
         if not found:
             raise OptionError(
-                f"`cells` must match COLUMN/ROW/sSEED. Got {pattern!r}, which matches none. "
-                f"Columns are {', '.join(COLUMNS)}; rows are {', '.join(METHODS)}; s0 is the seed "
-                f"0. Wildcards are those of a shell."
+                argument="cells",
+                rule="must match COLUMN/ROW/sSEED",
+                got=f"{pattern!r}, which matches none",
+                remedy=f"Columns are {', '.join(COLUMNS)}; rows are "
+                f"{', '.join(METHODS)}; s0 is the seed 0. Wildcards are those "
+                "of a shell.",
             )
         chosen |= found if patterns else {name for name in found if f"/{EXTRA}/" not in name}
     where = None if root is None else str(root)
@@ -273,8 +281,10 @@ def tables_of(folder: Path, chosen: Sequence[CellRun]) -> Reproduction:
     missing = [cell.name for cell in chosen if cell.name not in results]
     if not results:
         raise OptionError(
-            f"`folder` must have a finished cell to make tables of. Got {str(folder)!r}, which has "
-            f"none of the {len(chosen)} asked for. {_others(folder, chosen) or TRAIN_THEM}"
+            argument="folder",
+            rule="must have a finished cell to make tables of",
+            got=f"{str(folder)!r}, which has none of the {len(chosen)} asked for",
+            remedy=_others(folder, chosen) or TRAIN_THEM,
         )
     tables = make_tables(results, missing)
     files = [path for table in tables for path in write_table(table, folder)]

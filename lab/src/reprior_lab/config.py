@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from reprior.core import check_choice, check_finite_number
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError, Setting
 from reprior_lab.data.imbalance import IMBALANCES
 from reprior_lab.data.registry import data_names
 from reprior_lab.settings import check_known, check_whole_number, declared, keys_of
@@ -374,49 +374,79 @@ class RunConfig:
             check_whole_number(name, getattr(self, name), least)
         if self.image_size is not None and self.image_size < 1:
             raise OptionError(
-                f"`image_size` must be the side of an image in pixels. Got {self.image_size}. Pass "
-                f"for example image_size=224."
+                argument="image_size",
+                rule="must be the side of an image in pixels",
+                got=str(self.image_size),
+                remedy=["Pass for example ", Setting("image_size", 224), "."],
             )
         for name in ("warmup", "defer", "momentum", "beta"):
             if getattr(self, name) >= 1.0:
-                raise OptionError(f"`{name}` must be below 1. Got {getattr(self, name):g}.")
+                raise OptionError(
+                    argument=name, rule="must be below 1", got=f"{getattr(self, name):g}"
+                )
 
     def _check_together(self) -> None:
         if self.batch_size % self.accumulate:
             raise OptionError(
-                f"`accumulate` must divide the batch size, {self.batch_size}, into equal parts. "
-                f"Got {self.accumulate}. Pass for example accumulate=1."
+                argument="accumulate",
+                rule=f"must divide the batch size, {self.batch_size}, into equal parts",
+                got=str(self.accumulate),
+                remedy=["Pass for example ", Setting("accumulate", 1), "."],
             )
         for milestone in self.milestones:
             if not 0.0 <= milestone < 1.0:
                 raise OptionError(
-                    f"`milestones` must be shares of the epochs, from 0 to below 1. Got "
-                    f"{milestone:g}. Pass for example milestones=(0.8, 0.9)."
+                    argument="milestones",
+                    rule="must be shares of the epochs, from 0 to below 1",
+                    got=f"{milestone:g}",
+                    remedy=["Pass for example ", Setting("milestones", (0.8, 0.9)), "."],
                 )
         if len(self.milestones) != len(self.decays):
             raise OptionError(
-                f"`decays` must have a factor for each of the {len(self.milestones)} milestones. "
-                f"Got {len(self.decays)}. Pass as many of both."
+                argument="decays",
+                rule=f"must have a factor for each of the {len(self.milestones)} milestones",
+                got=str(len(self.decays)),
+                remedy="Pass as many of both.",
             )
         if self.imbalance == "none" and self.ratio != 1.0:
             raise OptionError(
-                f"`ratio` must be 1 without an imbalance. Got {self.ratio:g}. Pass "
-                f"imbalance='exp' or imbalance='step' too."
+                argument="ratio",
+                rule="must be 1 without an imbalance",
+                got=f"{self.ratio:g}",
+                remedy=[
+                    "Pass ",
+                    Setting("imbalance", "exp"),
+                    " or ",
+                    Setting("imbalance", "step"),
+                    " too.",
+                ],
             )
         if self.schedule == "drw" and LOSSES[self.loss].weights is not None:
             raise OptionError(
-                f"`loss` must be one without class weights for the schedule 'drw', which defers "
-                f"them. Got {self.loss!r}. Take 'ce', 'focal' or 'ldam'."
+                argument="loss",
+                rule="must be one without class weights for the schedule 'drw', which defers them",
+                got=repr(self.loss),
+                remedy="Take 'ce', 'focal' or 'ldam'.",
             )
         if self.schedule == "drw" and self.epochs < 2:
             raise OptionError(
-                "`epochs` must be at least 2 for the schedule 'drw', which weighs classes in the "
-                "last ones only. Got 1. Train for 2 or more, or without 'drw'."
+                argument="epochs",
+                rule="must be at least 2 for the schedule 'drw', which weighs "
+                "classes in the last ones only",
+                got="1",
+                remedy="Train for 2 or more, or without 'drw'.",
             )
         if self.schedule == "bbn" and (self.loss != "ce" or self.sampler != "plain"):
             raise OptionError(
-                f"`loss` and `sampler` must be 'ce' and 'plain' for the schedule 'bbn', which has "
-                f"samplers of its own. Got {self.loss!r} and {self.sampler!r}. Leave both out."
+                [
+                    Argument("loss"),
+                    " and ",
+                    Argument("sampler"),
+                    " must be 'ce' and 'plain' for the schedule 'bbn', which has "
+                    "samplers of its own.",
+                ],
+                got=f"{self.loss!r} and {self.sampler!r}",
+                remedy="Leave both out.",
             )
 
 

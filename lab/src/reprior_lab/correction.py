@@ -15,7 +15,7 @@ import numpy as np
 
 from reprior import StrengthProfile
 from reprior.core import as_prior, as_target_prior, check_labels, slopes
-from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
+from reprior.exceptions import FileFormatError, OptionError, RepriorWarning, Setting
 from reprior.metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.tuning import best_widened
 
@@ -338,8 +338,10 @@ def _folds(labels: Array, n_folds: int, seed: int) -> Array:
     """The fold of each sample: shuffled, put in order of class, and dealt by turns."""
     if not 2 <= n_folds <= labels.size:
         raise OptionError(
-            f"`n_folds` must be from 2 to the number of samples, {labels.size}. Got {n_folds}. "
-            f"Pass n_folds=3, as the paper."
+            argument="n_folds",
+            rule=f"must be from 2 to the number of samples, {labels.size}",
+            got=str(n_folds),
+            remedy=["Pass ", Setting("n_folds", 3), ", as the paper."],
         )
     order = np.random.default_rng(seed).permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]

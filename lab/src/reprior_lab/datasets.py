@@ -143,10 +143,12 @@ def _checked(root: Path) -> Path:
     there = any((root / name).is_dir() for name in known) or (root / INATURALIST).is_file()
     if not there and not any(_label_images(root, name) for name in SYNTHIA):
         raise FileFormatError(
-            f"`root` must hold a data set of the paper. Got {str(root)!r}, which has none of "
-            f"{', '.join(known)}, {INATURALIST}, SYNTHIA-SEQS-05-… and SYNTHIA-SF. Pass the folder "
-            f"the archives were unpacked in, or leave it out: the sizes of CIFAR's classes are "
-            f"published."
+            argument="root",
+            rule="must hold a data set of the paper",
+            got=f"{str(root)!r}, which has none of {', '.join(known)}, {INATURALIST}, "
+            "SYNTHIA-SEQS-05-… and SYNTHIA-SF",
+            remedy="Pass the folder the archives were unpacked in, or leave it out: "
+            "the sizes of CIFAR's classes are published.",
         )
     return root
 

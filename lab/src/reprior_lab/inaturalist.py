@@ -12,7 +12,7 @@ import numpy as np
 
 from reprior import prior_from_counts
 from reprior.core import check_choice
-from reprior.exceptions import FileFormatError, OptionError
+from reprior.exceptions import OptionError, Words
 from reprior.report.plots import AFTER, CYCLE
 from reprior_lab.config import METHODS, RunConfig
 from reprior_lab.data.images import ImageData, missing_data
@@ -266,13 +266,21 @@ def reproduce(
     home = Path(folder)
     if n_classes is not None and not simulate:
         raise OptionError(
-            f"`n_classes` must be left out for the real data set. Got {n_classes}. It is of the "
-            f"stand-in: ask for that too, by simulate (--simulate)."
+            argument="n_classes",
+            rule="must be left out for the real data set",
+            got=str(n_classes),
+            remedy=[
+                "It is of the stand-in: ask for that too, by ",
+                Words("simulate (--simulate)", "--simulate"),
+                ".",
+            ],
         )
     if simulate and root is not None:
         raise OptionError(
-            f"`root` must be left out with the stand-in, which needs no data. Got {str(root)!r}. "
-            f"Leave out one of the two."
+            argument="root",
+            rule="must be left out with the stand-in, which needs no data",
+            got=repr(str(root)),
+            remedy="Leave out one of the two.",
         )
     if simulate:
         data = StandIn(seed=seed)
@@ -344,10 +352,12 @@ def _trial(n_classes: int | None) -> tuple[str, ...]:
 def _check_data(left: Sequence[NetworkCell], root: str | os.PathLike[str] | None) -> None:
     """Refuse to train without data, and say what needs none."""
     if left and root is None:
-        error = missing_data(DATA, None, "and nothing is downloaded")
-        raise FileFormatError(
-            f"{error} Or take the stand-in with the true class counts, which needs no data: "
-            f"simulate (--simulate)."
+        raise missing_data(DATA, None, "and nothing is downloaded").with_sentence(
+            [
+                "Or take the stand-in with the true class counts, which needs no data: ",
+                Words("simulate (--simulate)", "--simulate"),
+                ".",
+            ]
         )
 
 
@@ -369,7 +379,10 @@ def _write(
     results = {(cell.row, cell.column): found[cell.id] for cell in cells if cell.id in found}
     if not results:
         raise OptionError(
-            "`rows` must have one that can be trained. Got none. Ask for 'ce', for example."
+            argument="rows",
+            rule="must have one that can be trained",
+            got="none",
+            remedy="Ask for 'ce', for example.",
         )
     tables = (error_table(name, results), strength_table(f"{name}-strength", results))
     files = [path for table in tables for path in write_table(table, home)]

@@ -124,8 +124,10 @@ def top_k_curve(
 def _check_k(k: Any, n_classes: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n_classes:
         raise OptionError(
-            f"`k` must be an integer from 1 to the number of classes, {n_classes}. Got {k!r}. "
-            f"Pass a smaller k."
+            argument="k",
+            rule=f"must be an integer from 1 to the number of classes, {n_classes}",
+            got=repr(k),
+            remedy="Pass a smaller k.",
         )
 
 

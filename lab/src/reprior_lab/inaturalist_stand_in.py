@@ -22,7 +22,7 @@ from torch import nn
 
 from reprior import prior_from_counts
 from reprior.core import check_choice, check_finite_number
-from reprior.exceptions import FileFormatError, OptionError
+from reprior.exceptions import Argument, FileFormatError, OptionError
 from reprior.files import atomic_write
 from reprior_lab.config import METHODS, RunConfig
 from reprior_lab.data.inaturalist import (
@@ -165,16 +165,20 @@ class StandIn:
         for name, low, high in (("n_classes", 2, most), ("n_features", 1, 2048), ("seed", 0, None)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise OptionError(f"`{name}` must be a whole number from {low} on. Got {value!r}.")
+                raise OptionError(
+                    argument=name, rule=f"must be a whole number from {low} on", got=repr(value)
+                )
             if high is not None and value > high:
-                raise OptionError(f"`{name}` must be at most {high}. Got {value}.")
+                raise OptionError(argument=name, rule=f"must be at most {high}", got=str(value))
         for name in ("genera", "families", "noise"):
             check_finite_number(name, getattr(self, name), positive=True)
         check_finite_number("unevenness", self.unevenness, minimum=0.0)
         if len(self.levels) != 4:
             raise OptionError(
-                f"`levels` must be four numbers: of super-categories, families, genera and "
-                f"species. Got {len(self.levels)}. Pass 0 for a level without differences."
+                argument="levels",
+                rule="must be four numbers: of super-categories, families, genera and species",
+                got=str(len(self.levels)),
+                remedy="Pass 0 for a level without differences.",
             )
         for level in self.levels:
             check_finite_number("levels", level, minimum=0.0)
@@ -304,7 +308,7 @@ def linear_scores(config: RunConfig, head: nn.Module, features: Array) -> Array:
                 found = np.empty((len(features), some.shape[1]), np.float32)
             found[at : at + BATCH] = some
     if found is None:
-        raise OptionError("`features` must have a sample to score. Got none.")
+        raise OptionError(argument="features", rule="must have a sample to score", got="none")
     return found
 
 
@@ -373,8 +377,10 @@ def _epoch(
 def _finite(loss: float, config: RunConfig, epoch: int) -> float:
     if not math.isfinite(loss):
         raise OptionError(
-            f"`lr` must be low enough for the loss to stay finite. Got {config.lr:g}, and a loss "
-            f"of {loss} in epoch {epoch + 1}. Pass a lower lr."
+            argument="lr",
+            rule="must be low enough for the loss to stay finite",
+            got=f"{config.lr:g}, and a loss of {loss} in epoch {epoch + 1}",
+            remedy="Pass a lower lr.",
         )
     return loss
 
@@ -490,8 +496,10 @@ def simulated_cells(
     for row in rows:
         if row == "bbn":
             raise OptionError(
-                "`rows` must be ones that a linear layer can be trained for. Got 'bbn', which "
-                "doubles the last block of a network. Leave it out, or pass `root`."
+                argument="rows",
+                rule="must be ones that a linear layer can be trained for",
+                got="'bbn', which doubles the last block of a network",
+                remedy=["Leave it out, or pass ", Argument("root"), "."],
             )
         check_choice("rows", row, SIMULATED_ROWS)
     free = [name for name in _ITS_OWN if name not in ("loss", "schedule", "seed")]

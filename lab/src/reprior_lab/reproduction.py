@@ -11,7 +11,7 @@ from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from reprior.exceptions import OptionError, RepriorError
+from reprior.exceptions import Argument, OptionError, RepriorError, Text, parts
 
 if TYPE_CHECKING:
     from reprior_lab.tables import Table
@@ -83,13 +83,17 @@ def refuse_settings(settings: Mapping[str, Any], taken: Sequence[str]) -> None:
     """
     for key in settings:
         if key in taken:
-            reason = (
-                f"is an option of its own. Pass `{key}` instead."
-                if key in OPTIONS
-                else "the table fixes by its data, rows and columns. Leave it out."
-            )
+            if key in OPTIONS:
+                reason = "is an option of its own"
+                remedy: Text = ["Pass ", Argument(key), " instead."]
+            else:
+                reason = "the table fixes by its data, rows and columns"
+                remedy = "Leave it out."
             raise OptionError(
-                f"`settings` must be what the table leaves open. Got {key!r}, which {reason}"
+                argument="settings",
+                rule="must be what the table leaves open",
+                got=f"{key!r}, which {reason}",
+                remedy=remedy,
             )
 
 
@@ -161,7 +165,12 @@ def check_jobs(jobs: int | None, devices: Sequence[str]) -> int:
     if jobs is None:
         return max(1, len(devices))
     if jobs < 1:
-        raise OptionError(f"`jobs` must be at least 1. Got {jobs}. Pass 1 for one after another.")
+        raise OptionError(
+            argument="jobs",
+            rule="must be at least 1",
+            got=str(jobs),
+            remedy="Pass 1 for one after another.",
+        )
     return jobs
 
 
@@ -311,8 +320,18 @@ def _receive(job: _Job) -> str | None:
             f"jobs: it goes on from the last epoch."
         ) from None
     if trouble is not None:
-        raise RepriorError(f"{name}: {trouble}")
+        raise _with_name(name, trouble)
     return str(name)
+
+
+def _with_name(name: str, error: RepriorError) -> RepriorError:
+    """Return an error of a cell with the cell's name in front."""
+    text = parts(error.text)
+    if error.argument is not None:
+        named = error.argument
+        argument = named if isinstance(named, Argument) else Argument(named)
+        text = [argument, " ", *parts(error.rule), "."]
+    return RepriorError([f"{name}: ", *text], got=error.got, remedy=error.remedy)
 
 
 def _work(
@@ -334,8 +353,10 @@ def _work(
             if run(folder, cell, device=device) is None:
                 return  # another process is at it, and at what starts from it
         except (RepriorError, OSError, MemoryError) as error:
+            known = isinstance(error, RepriorError)
+            trouble = error if known else RepriorError(str(error) or type(error).__name__)
             with suppress(BrokenPipeError):
-                sender.send((cell.name, str(error) or type(error).__name__))
+                sender.send((cell.name, trouble))
             return
         sender.send((cell.name, None))
 

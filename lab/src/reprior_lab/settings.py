@@ -77,7 +77,9 @@ def check_whole_number(name: str, value: Any, least: int) -> None:
     reprior.exceptions.OptionError: `epochs` must be a whole number of at least 1. Got 0.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise OptionError(f"`{name}` must be a whole number of at least {least}. Got {value!r}.")
+        raise OptionError(
+            argument=name, rule=f"must be a whole number of at least {least}", got=repr(value)
+        )
 
 
 def declared(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def _declared(key: str, value: Any, annotation: str) -> Any:
         return None
     found = _read(value, annotation.removesuffix(" | None"))
     if found is None:
-        raise OptionError(f"`{key}` must be {_RULES[annotation]}. Got {value!r}.")
+        raise OptionError(argument=key, rule=f"must be {_RULES[annotation]}", got=repr(value))
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprior.core import check_choice, check_finite_number
-from reprior.exceptions import FileFormatError, OptionError
+from reprior.exceptions import Argument, FileFormatError, OptionError
 from reprior.files import atomic_paths
 
 __all__ = ["Cell", "Table", "write_table"]
@@ -166,8 +166,11 @@ class Table:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise OptionError(
-                f"`name` must be letters, digits, dots, dashes and underscores: files are called "
-                f"by it. Got {self.name!r}. Put the words into `title`."
+                argument="name",
+                rule="must be letters, digits, dots, dashes and underscores: files "
+                "are called by it",
+                got=repr(self.name),
+                remedy=["Put the words into ", Argument("title"), "."],
             )
         if self.best is not None:
             check_choice("best", self.best, _BEST)
@@ -175,8 +178,10 @@ class Table:
         for label, cells in self.rows:
             if len(cells) != len(self.columns):
                 raise OptionError(
-                    f"`rows` must have a cell for each of the {len(self.columns)} columns. Got "
-                    f"{len(cells)} in row {label!r}. Put an empty Cell() where there is nothing."
+                    argument="rows",
+                    rule=f"must have a cell for each of the {len(self.columns)} columns",
+                    got=f"{len(cells)} in row {label!r}",
+                    remedy="Put an empty Cell() where there is nothing.",
                 )
 
     def markdown(self) -> str:

@@ -23,7 +23,7 @@ from reprior.cli import (
     session_options,
     shows,
 )
-from reprior.exceptions import OptionError, RepriorError
+from reprior.exceptions import OptionError, RepriorError, Setting
 from reprior_lab.cifar import TABLE_SETTINGS
 from reprior_lab.config import PRECISIONS, PROTOCOLS, RunConfig
 from reprior_lab.departures import DEPARTURES, Departure
@@ -307,8 +307,8 @@ def _of_settings(
             skip_unreadable=networks.skip_unreadable, progress=progress,
         )  # fmt: skip
     except RepriorError as error:
-        in_words = str(error).replace("on_error='skip'", "--skip-unreadable")
-        raise type(error)(in_words) from error
+        in_python, option = Setting("on_error", "skip"), Setting("skip_unreadable", True)
+        raise error.mapped(lambda part: option if part == in_python else part) from error
 
 
 @_experiment("inaturalist", "reprior reproduce inaturalist --simulate -o inaturalist")

@@ -185,8 +185,10 @@ def _listed(folder: Path, classes: list[str]) -> tuple[list[Path], Array]:
     unknown = sorted({e.name for e in os.scandir(folder) if e.is_dir()} - set(classes))
     if unknown:
         raise FileFormatError(
-            f"`root` must have the same classes in every part. Got {unknown[0]!r} in {folder}, "
-            f"which training lacks. Remove the folder, or give it training images."
+            argument="root",
+            rule="must have the same classes in every part",
+            got=f"{unknown[0]!r} in {folder}, which training lacks",
+            remedy="Remove the folder, or give it training images.",
         )
     paths: list[Path] = []
     labels: list[int] = []

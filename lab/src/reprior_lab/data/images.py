@@ -100,8 +100,10 @@ class ImageData:
                 continue
             if len(images) != len(labels):
                 raise LabelsError(
-                    f"`{part}_labels` must have a label for every image. Got {len(labels)} labels "
-                    f"and {len(images)} images. Read both from the same files."
+                    argument=f"{part}_labels",
+                    rule="must have a label for every image",
+                    got=f"{len(labels)} labels and {len(images)} images",
+                    remedy="Read both from the same files.",
                 )
 
     @property
@@ -159,4 +161,9 @@ def missing_data(name: str, root: Path | None, found: str) -> FileFormatError:
     """
     got = "none" if root is None else repr(str(root))
     what = "a folder of images, by part and class" if name == "folder" else f"the folder of {name}"
-    return FileFormatError(f"`root` must be {what}. Got {got}, {found}. {SOURCES[name]}")
+    return FileFormatError(
+        argument="root",
+        rule=f"must be {what}",
+        got=f"{got}, {found}",
+        remedy=SOURCES[name],
+    )

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core import check_choice, check_finite_number
-from reprior.exceptions import LabelsError, OptionError
+from reprior.exceptions import Argument, LabelsError, OptionError
 
 __all__ = ["IMBALANCES", "imbalance_counts", "imbalanced_indices"]
 
@@ -40,8 +40,10 @@ def imbalance_counts(n_max: int, n_classes: int, kind: str = "exp", ratio: float
     ratio = check_finite_number("ratio", ratio, minimum=1.0)
     if n_classes < 2 or n_max < 1:
         raise OptionError(
-            f"`n_classes` must be at least 2 and `n_max` at least 1. Got {n_classes} and {n_max}. "
-            f"Pass what the balanced training set has."
+            argument="n_classes",
+            rule=["must be at least 2 and ", Argument("n_max"), " at least 1"],
+            got=f"{n_classes} and {n_max}",
+            remedy="Pass what the balanced training set has.",
         )
     if kind == "none":
         return np.full(n_classes, n_max)
@@ -54,8 +56,10 @@ def imbalance_counts(n_max: int, n_classes: int, kind: str = "exp", ratio: float
         counts = [n_max] * half + [int(n_max * share)] * (n_classes - half)
     if min(counts) < 1:
         raise OptionError(
-            f"`ratio` must leave every class a sample. Got {ratio:g}, of which a class of {n_max} "
-            f"keeps none. Pass a ratio of at most {n_max}."
+            argument="ratio",
+            rule="must leave every class a sample",
+            got=f"{ratio:g}, of which a class of {n_max} keeps none",
+            remedy=f"Pass a ratio of at most {n_max}.",
         )
     return np.array(counts)
 
@@ -82,8 +86,10 @@ def imbalanced_indices(labels: Any, kind: str = "exp", ratio: float = 100.0) -> 
     if short.size:
         k = int(short[0])
         raise LabelsError(
-            f"`labels` must have {keep[k]} samples of class {k} for this imbalance. Got "
-            f"{there[k]}. Use the whole training set, or another imbalance or ratio."
+            argument="labels",
+            rule=f"must have {keep[k]} samples of class {k} for this imbalance",
+            got=str(there[k]),
+            remedy="Use the whole training set, or another imbalance or ratio.",
         )
     chosen = [np.flatnonzero(labels == k)[:n] for k, n in enumerate(keep)]
     return np.sort(np.concatenate(chosen))

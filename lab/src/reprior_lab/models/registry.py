@@ -51,8 +51,10 @@ def unknown_model(name: str, known: list[str]) -> OptionError:
     near = difflib.get_close_matches(name, [*OWN, *known], n=NEAREST)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return OptionError(
-        f"`model` must be one of {', '.join(OWN)}, or a network of timm. Got {name!r}. {hint}"
-        f"timm.list_models() has all its names."
+        argument="model",
+        rule=f"must be one of {', '.join(OWN)}, or a network of timm",
+        got=repr(name),
+        remedy=f"{hint}timm.list_models() has all its names.",
     )
 
 
@@ -94,13 +96,17 @@ def build_model(
     if flat != (name == FLAT):
         takes = "images" if flat else "feature vectors"
         raise OptionError(
-            f"`model` must suit the data. Got {name!r}, which takes {takes}. Take "
-            f"{'toy' if flat else 'resnet8'}."
+            argument="model",
+            rule="must suit the data",
+            got=f"{name!r}, which takes {takes}",
+            remedy=f"Take {'toy' if flat else 'resnet8'}.",
         )
     if branches == 2 and head != "linear":
         raise OptionError(
-            f"`head` must be 'linear' with two branches. Got {head!r}. BBN is trained with "
-            f"cross-entropy."
+            argument="head",
+            rule="must be 'linear' with two branches",
+            got=repr(head),
+            remedy="BBN is trained with cross-entropy.",
         )
     body = _body(name, n_channels, split=branches == 2)
     if branches == 2:

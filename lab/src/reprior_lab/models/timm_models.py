@@ -59,8 +59,11 @@ def timm_body(name: str, n_channels: int = 3, *, split: bool = False) -> Body:
     if split:
         if not isinstance(getattr(model, "layer4", None), nn.Sequential):
             raise OptionError(
-                f"`model` must be a residual network for the schedule 'bbn', which doubles its "
-                f"last block. Got {name!r}. Take resnet50, or another schedule."
+                argument="model",
+                rule="must be a residual network for the schedule 'bbn', which "
+                "doubles its last block",
+                got=repr(name),
+                remedy="Take resnet50, or another schedule.",
             )
         last, model.layer4[-1] = model.layer4[-1], nn.Identity()
     return Body(_Features(model), _Pooled(last, model), int(model.num_features))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from reprior.core import check_choice
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, Setting
 from reprior.torch.losses import IGNORE_INDEX
 from reprior_lab.data.folder import MEAN, STD
 from reprior_lab.synthia.frames import IGNORED, Frame, Frames
@@ -77,8 +77,14 @@ def network_input(
     check_choice("depth_code", depth_code, DEPTH_CODES)
     if frame.depth is None:
         raise OptionError(
-            f"`modality` must be one that the frames have. Got 'depth', and frame {frame.name!r} "
-            f"has none. Open the frames with their depth folder, or take modality='rgb'."
+            argument="modality",
+            rule="must be one that the frames have",
+            got=f"'depth', and frame {frame.name!r} has none",
+            remedy=[
+                "Open the frames with their depth folder, or take ",
+                Setting("modality", "rgb"),
+                ".",
+            ],
         )
     if depth_code == "jet8":
         return _normalised(jet(grey_depth(frame.depth) / 255.0), modality, normalization)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.core import check_choice, check_finite_number
-from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorWarning
+from reprior.exceptions import Argument, FileFormatError, LabelsError, OptionError, RepriorWarning
 from reprior_lab.settings import check_whole_number
 from reprior_lab.synthia.frames import Frame, Frames, FrameSource, open_sequences, open_sf
 from reprior_lab.synthia.settings import CAMERAS, NetworkSettings
@@ -162,8 +162,9 @@ def places_of(names: Sequence[str]) -> Array:
         match = re.fullmatch(r"(.*?)(\d+)", name)
         if match is None:
             raise LabelsError(
-                f"Names of frames must end in a number to tell their places. Got {name!r}. Pass "
-                f"`places` of your own."
+                "Names of frames must end in a number to tell their places.",
+                got=repr(name),
+                remedy=["Pass ", Argument("places"), " of your own."],
             )
         goes_on = match[1] == before and int(match[2]) == number + 1
         places[i] = places[i - 1] + 1 if goes_on else 0
@@ -215,9 +216,14 @@ def _best(seen: Array, share: float, length: int, n_blocks: int, gap: int) -> tu
                 best = (float(values[first]), tuple(starts[index[first]].tolist()))
     if not best[1]:
         raise OptionError(
-            f"`share` and `n_blocks` must leave every class in the training part. Got {share:g} "
-            f"and {n_blocks}, which cannot: some class lives in too few places. Pass a smaller "
-            f"share or other blocks, or leave the class out."
+            [
+                Argument("share"),
+                " and ",
+                Argument("n_blocks"),
+                " must leave every class in the training part.",
+            ],
+            got=f"{share:g} and {n_blocks}, which cannot: some class lives in too few places",
+            remedy="Pass a smaller share or other blocks, or leave the class out.",
         )
     return best[1]
 
@@ -232,11 +238,18 @@ def _starts(n_places: int, length: int, n_blocks: int) -> list[int]:
 def _check(pixels: Array, places: Array, share: float, n_blocks: int, gap: int) -> None:
     if pixels.ndim != 2 or places.shape != (len(pixels),):
         raise LabelsError(
-            f"`pixels` must be (N, K) and `places` (N,). Got shapes {pixels.shape} and "
-            f"{places.shape}. Pass frames.pixels() and a place for each frame."
+            argument="pixels",
+            rule=["must be (N, K) and ", Argument("places"), " (N,)"],
+            got=f"shapes {pixels.shape} and {places.shape}",
+            remedy="Pass frames.pixels() and a place for each frame.",
         )
     if check_finite_number("share", share, positive=True) >= 1.0:
-        raise OptionError(f"`share` must be below 1. Got {share:g}. Pass for example 0.2.")
+        raise OptionError(
+            argument="share",
+            rule="must be below 1",
+            got=f"{share:g}",
+            remedy="Pass for example 0.2.",
+        )
     whole: tuple[tuple[str, Any, int], ...] = (("n_blocks", n_blocks, 1), ("gap", gap, 0))
     for name, value, least in whole:
         check_whole_number(name, value, least)
@@ -415,8 +428,14 @@ def split_data(
     """
     if set(test.classes) != set(train.classes):
         raise LabelsError(
-            f"`train` and `test` must have the same classes. Got {len(train.classes)} and "
-            f"{len(test.classes)} classes, or other names. Open both with the same `classes`."
+            [
+                Argument("train"),
+                " and ",
+                Argument("test"),
+                " must have the same classes.",
+            ],
+            got=f"{len(train.classes)} and {len(test.classes)} classes, or other names",
+            remedy=["Open both with the same ", Argument("classes"), "."],
         )
     pixels = train.pixels()
     known = np.flatnonzero(pixels.sum(axis=0) > 0)
@@ -546,8 +565,10 @@ class DataSource:
         root = self.root
         if root is None:
             raise FileFormatError(
-                f"`root` must be the folder of SYNTHIA. Got none, and nothing is downloaded. "
-                f"{WHERE}."
+                argument="root",
+                rule="must be the folder of SYNTHIA",
+                got="none, and nothing is downloaded",
+                remedy=f"{WHERE}.",
             )
         home = Path(root)
         if (home / "SYNTHIA-SF").is_dir():
@@ -560,8 +581,10 @@ class DataSource:
             data = self._sequences(home, there, on_error)
             return Parts(_with_depth(data, home), "SYNTHIA-Sequences")
         raise FileFormatError(
-            f"`root` must be the folder of SYNTHIA. Got {str(root)!r}, which has neither train/RGB "
-            f"nor {_drive(Path(), SEEN[0])}. {WHERE}."
+            argument="root",
+            rule="must be the folder of SYNTHIA",
+            got=f"{str(root)!r}, which has neither train/RGB nor {_drive(Path(), SEEN[0])}",
+            remedy=f"{WHERE}.",
         )
 
     def _sequences(self, home: Path, there: dict[str, bool], on_error: str) -> SegmentationData:

@@ -14,11 +14,13 @@ import numpy as np
 
 from reprior.core import check_choice
 from reprior.exceptions import (
+    Argument,
     FileFormatError,
     LabelsError,
     OptionError,
     RepriorError,
     RepriorWarning,
+    Setting,
 )
 from reprior_lab.synthia.png16 import first_channel
 
@@ -146,8 +148,10 @@ class Frames:
         check_choice("depth_format", self.depth_format, DEPTH_FORMATS)
         if len(self.ids) != len(self.classes) or len(self.classes) >= IGNORED:
             raise OptionError(
-                f"`ids` must be one number for each of at most {IGNORED - 1} classes. Got "
-                f"{len(self.ids)} ids and {len(self.classes)} classes. Pass as many of both."
+                argument="ids",
+                rule=f"must be one number for each of at most {IGNORED - 1} classes",
+                got=f"{len(self.ids)} ids and {len(self.classes)} classes",
+                remedy="Pass as many of both.",
             )
 
     @property
@@ -257,8 +261,13 @@ def _colour(path: Path) -> Any:
         raise
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for damaged images
         raise FileFormatError(
-            f"An image must be a file that can be decoded. Got {path}: {error}. Fetch it again, "
-            f"or pass on_error='skip' to go on without it."
+            "An image must be a file that can be decoded.",
+            got=f"{path}: {error}",
+            remedy=[
+                "Fetch it again, or pass ",
+                Setting("on_error", "skip"),
+                " to go on without it.",
+            ],
         ) from error
 
 
@@ -318,8 +327,12 @@ def open_folders(
     whole, broken = _paired(found, folders)
     if broken and on_error == "raise":
         raise FileFormatError(
-            f"{broken[0]} Fetch it again, or pass on_error='skip' to go on without "
-            f"{'it' if len(broken) == 1 else f'all {len(broken)}'}."
+            broken[0],
+            remedy=[
+                "Fetch it again, or pass ",
+                Setting("on_error", "skip"),
+                f" to go on without {'it' if len(broken) == 1 else f'all {len(broken)}'}.",
+            ],
         )
     frames = Frames(whole, tuple(classes), tuple(classes.values()), size, depth_format)
     return _without_broken(frames, broken) if on_error == "skip" else frames
@@ -365,9 +378,11 @@ def open_sf(
                 folder / rgb, folder / labels, far, classes=known, size=size, on_error=on_error
             )
     raise FileFormatError(
-        f"`root` must be the folder of SYNTHIA-SF. Got {str(root)!r}, which has no {part}/RGB and "
-        f"no {part}/RGBLeft. Get SYNTHIA-SF from https://synthia-dataset.net and lay it out as "
-        f"PART/RGB, PART/GT and PART/Depth."
+        argument="root",
+        rule="must be the folder of SYNTHIA-SF",
+        got=f"{str(root)!r}, which has no {part}/RGB and no {part}/RGBLeft",
+        remedy="Get SYNTHIA-SF from https://synthia-dataset.net and lay it out as "
+        "PART/RGB, PART/GT and PART/Depth.",
     )
 
 
@@ -414,8 +429,16 @@ def open_sequences(
             together = replace(part, files=(*so_far, *named), _kept={})
     if together is None:
         raise OptionError(
-            "`conditions`, `sides` and `views` must name at least one drive. Got none of one of "
-            "them. Pass for example conditions=['SUMMER']."
+            [
+                Argument("conditions"),
+                ", ",
+                Argument("sides"),
+                " and ",
+                Argument("views"),
+                " must name at least one drive.",
+            ],
+            got="none of one of them",
+            remedy=["Pass for example ", Setting("conditions", ["SUMMER"]), "."],
         )
     return together
 
@@ -424,8 +447,10 @@ def _listed(kind: str, folder: Path) -> dict[str, Path]:
     found = {p.stem: p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES}
     if not found:
         raise FileFormatError(
-            f"`{kind}` must be a folder of images. Got {str(folder)!r}, which has none. Pass the "
-            f"folder that holds the files."
+            argument=kind,
+            rule="must be a folder of images",
+            got=f"{str(folder)!r}, which has none",
+            remedy="Pass the folder that holds the files.",
         )
     return found
 
@@ -461,7 +486,10 @@ def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
         try:
             frames[i]
         except RepriorError as error:
-            reasons.append(str(error).partition(" Fetch it again")[0])
+            if isinstance(error, FileFormatError):
+                error = error.mapped(lambda part: part)
+                error.remedy = ""  # it says to skip the frame, which is done
+            reasons.append(str(error))
         else:
             kept.append(i)
     for reason in reasons:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError
 from reprior_lab.reproduction import Progress, check_jobs, claimed, titled_progress, train_at_once
 from reprior_lab.synthia.data import CLEAR, HELD_OUT, DataSource, Parts
 from reprior_lab.synthia.runs import NetworkRun, score_path, scored_names
@@ -54,8 +54,10 @@ def finished_run(folder: Path, settings: NetworkSettings) -> NetworkRun | None:
         return None
     if run.recipe != RECIPE:
         raise OptionError(
-            f"`folder` must have networks of the present recipe, {RECIPE}. Got {str(home)!r}, "
-            f"which is of recipe {run.recipe}. Take another folder, with -o."
+            argument="folder",
+            rule=f"must have networks of the present recipe, {RECIPE}",
+            got=f"{str(home)!r}, which is of recipe {run.recipe}",
+            remedy="Take another folder, with -o.",
         )
     return run if run.finished else None
 
@@ -71,16 +73,20 @@ def check_frames(folder: Path, chosen: Sequence[NetworkSettings], source: DataSo
 def _check_frames(run: NetworkRun, home: Path, parts: Parts) -> None:
     if run.data != parts.data.digest:
         raise OptionError(
-            f"`folder` must have networks that learnt from the frames of `root`. Got "
-            f"{str(home)!r}, which learnt from others: their digest is {run.data}, not "
-            f"{parts.data.digest}. Take another folder, with -o."
+            argument="folder",
+            rule=["must have networks that learnt from the frames of ", Argument("root")],
+            got=f"{str(home)!r}, which learnt from others: their digest is "
+            f"{run.data}, not {parts.data.digest}",
+            remedy="Take another folder, with -o.",
         )
     for condition, names in parts.frame_names().items():
         path = score_path(home, condition)
         if path.exists() and scored_names(home, condition) != names:
             raise OptionError(
-                f"`folder` must have scores of the frames of `root`. Got {str(path)!r}, which is "
-                f"of others. Take another folder, with -o, or remove the file."
+                argument="folder",
+                rule=["must have scores of the frames of ", Argument("root")],
+                got=f"{str(path)!r}, which is of others",
+                remedy="Take another folder, with -o, or remove the file.",
             )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, Setting
 
 __all__ = ["first_channel"]
 
@@ -56,8 +56,13 @@ def first_channel(path: Path) -> Array:
         raise
     except (OSError, SyntaxError, ValueError, zlib.error, struct.error) as error:
         raise FileFormatError(
-            f"An image must be a file that can be decoded. Got {path}: {error}. Fetch it again, "
-            f"or pass on_error='skip' to go on without it."
+            "An image must be a file that can be decoded.",
+            got=f"{path}: {error}",
+            remedy=[
+                "Fetch it again, or pass ",
+                Setting("on_error", "skip"),
+                " to go on without it.",
+            ],
         ) from error
 
 

@@ -98,8 +98,10 @@ def no_network(folder: Path, chosen: Sequence[NetworkSettings]) -> OptionError:
         "network",
     )
     return OptionError(
-        f"`folder` must have a finished network to make tables of. Got {str(folder)!r}, which has "
-        f"none of the {len(chosen)} that the table needs. {others or 'Train them first.'}"
+        argument="folder",
+        rule="must have a finished network to make tables of",
+        got=f"{str(folder)!r}, which has none of the {len(chosen)} that the table needs",
+        remedy=others or "Train them first.",
     )
 
 

@@ -164,8 +164,10 @@ def _unfinished(folder: Path, chosen: Sequence[NetworkSettings], lacking: list[s
     if len(lacking) == len(MODALITIES):
         return no_network(folder, chosen)
     return OptionError(
-        f"`folder` must have both networks finished. Got {str(folder)!r}, which lacks that of "
-        f"{lacking[0]}. Train it first."
+        argument="folder",
+        rule="must have both networks finished",
+        got=f"{str(folder)!r}, which lacks that of {lacking[0]}",
+        remedy="Train it first.",
     )
 
 
@@ -174,9 +176,11 @@ def _scored(homes: Mapping[str, Path]) -> list[str]:
     found = scored_conditions(homes.values(), (HELD_OUT, CLEAR, *CONDITIONS))
     if found[:2] != [HELD_OUT, CLEAR] or len(found) < 3:
         raise OptionError(
-            "`root` must be given for the networks to be scored. Got none, and no score files of "
-            "the held-out frames, the clear ones and an unseen condition. Pass the folder of "
-            "SYNTHIA."
+            argument="root",
+            rule="must be given for the networks to be scored",
+            got="none, and no score files of the held-out frames, the clear ones and "
+            "an unseen condition",
+            remedy="Pass the folder of SYNTHIA.",
         )
     return found[1:]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reprior.core import check_choice, check_finite_number
-from reprior.exceptions import OptionError
+from reprior.exceptions import Argument, OptionError, Setting
 from reprior_lab.reproduction import refuse_settings
 from reprior_lab.settings import check_known, check_whole_number, declared
 from reprior_lab.training.recipes import LOSSES
@@ -204,17 +204,25 @@ class NetworkSettings:
         for name in ("crop", "size"):
             self._check_sides(name, getattr(self, name))
         if self.warmup >= 1.0:
-            raise OptionError(f"`warmup` must be below 1. Got {self.warmup:g}.")
+            raise OptionError(argument="warmup", rule="must be below 1", got=f"{self.warmup:g}")
         if self.batch_size < self.least_batch:
             raise OptionError(
-                f"`batch_size` must be at least {self.least_batch} for {self.model!r}, which "
-                f"normalises a pooled feature over the batch. Got {self.batch_size}. Take a larger "
-                f"batch, and a smaller `crop` if memory is short."
+                argument="batch_size",
+                rule=f"must be at least {self.least_batch} for {self.model!r}, which "
+                "normalises a pooled feature over the batch",
+                got=str(self.batch_size),
+                remedy=[
+                    "Take a larger batch, and a smaller ",
+                    Argument("crop"),
+                    " if memory is short.",
+                ],
             )
         if self.pretrained and self.model in SMALL_MODELS:
             raise OptionError(
-                f"`pretrained` must be false for {self.model!r}, of which there are no such "
-                f"weights. Got true. Take for example model='{DEEPLAB}resnet101'."
+                argument="pretrained",
+                rule=f"must be false for {self.model!r}, of which there are no such weights",
+                got="true",
+                remedy=["Take for example ", Setting("model", f"{DEEPLAB}resnet101"), "."],
             )
 
     def _check_sides(self, name: str, sides: Any) -> None:
@@ -222,7 +230,9 @@ class NetworkSettings:
             return
         object.__setattr__(self, name, tuple(sides))
         if len(sides) != 2:
-            raise OptionError(f"`{name}` must be a height and a width. Got {tuple(sides)!r}.")
+            raise OptionError(
+                argument=name, rule="must be a height and a width", got=repr(tuple(sides))
+            )
         for value in sides:
             check_whole_number(name, value, 8)
 
@@ -337,8 +347,10 @@ def check_network(name: str) -> None:
     """
     if name not in SMALL_MODELS and not name.startswith(DEEPLAB):
         raise OptionError(
-            f"`model` must be one of {', '.join(map(repr, SMALL_MODELS))} or '{DEEPLAB}ENCODER'. "
-            f"Got {name!r}. Take for example '{DEEPLAB}resnet101'."
+            argument="model",
+            rule=f"must be one of {', '.join(map(repr, SMALL_MODELS))} or '{DEEPLAB}ENCODER'",
+            got=repr(name),
+            remedy=f"Take for example '{DEEPLAB}resnet101'.",
         )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from reprior import prior_from_counts
-from reprior.exceptions import OptionError
+from reprior.exceptions import OptionError, Setting
 from reprior.torch.losses import IGNORE_INDEX
 from reprior_lab.synthia.batches import NETWORK, WEIGHTS, batches, n_batches, n_channels
 from reprior_lab.synthia.data import SegmentationData
@@ -103,8 +103,10 @@ def load_network(folder: str | os.PathLike[str], *, device: str | None = None) -
     state = newest(Path(folder) / CHECKPOINTS) if run.finished else None
     if state is None:
         raise OptionError(
-            f"`folder` must have a finished run with its last checkpoint. Got {str(folder)!r}. "
-            f"Train it with resume=True."
+            argument="folder",
+            rule="must have a finished run with its last checkpoint",
+            got=repr(str(folder)),
+            remedy=["Train it with ", Setting("resume", True), "."],
         )
     return _network(run, state).to(_device(device)).eval()
 
@@ -129,8 +131,10 @@ def _earlier(folder: Path, run: NetworkRun, *, resume: bool) -> NetworkRun | Non
     there = (folder / RUN_FILE).exists()
     if not resume and (there or newest_path(folder / CHECKPOINTS) is not None):
         raise OptionError(
-            f"`folder` must have no run yet. Got {str(folder)!r}, which has one. Pass resume=True "
-            f"to go on with it, or another folder."
+            argument="folder",
+            rule="must have no run yet",
+            got=f"{str(folder)!r}, which has one",
+            remedy=["Pass ", Setting("resume", True), " to go on with it, or another folder."],
         )
     if not there:
         return None
@@ -219,8 +223,10 @@ class _Loop:
         total, right, n = summed(taken)
         if not math.isfinite(total):
             raise OptionError(
-                f"`lr` must be low enough for the loss to stay finite. Got {settings.lr:g}, and "
-                f"a loss of {total} in epoch {epoch + 1}. Pass a lower lr."
+                argument="lr",
+                rule="must be low enough for the loss to stay finite",
+                got=f"{settings.lr:g}, and a loss of {total} in epoch {epoch + 1}",
+                remedy="Pass a lower lr.",
             )
         return {
             "epoch": epoch + 1, "step": step, "lr": rate,

@@ -605,8 +605,10 @@ def apply_weather(frame: Frame, condition: str, *, severity: float = 1.0, seed: 
         return frame
     if frame.depth is None:
         raise OptionError(
-            f"`frame` must have depth to simulate weather by. Got frame {frame.name!r} without. "
-            f"Open the frames with their depth folder."
+            argument="frame",
+            rule="must have depth to simulate weather by",
+            got=f"frame {frame.name!r} without",
+            remedy="Open the frames with their depth folder.",
         )
     words = [seed, tuple(CONDITIONS).index(condition), *frame.name.encode()]
     rng = np.random.default_rng(words)

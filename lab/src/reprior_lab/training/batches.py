@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from reprior.core import check_choice
-from reprior.exceptions import OptionError, PriorError
+from reprior.exceptions import OptionError, PriorError, Setting
 from reprior_lab.data.images import ImageData
 
 if TYPE_CHECKING:
@@ -166,8 +166,9 @@ def class_shares(sampler: str, counts: Any) -> Array:
         return shares
     if not counts.all():
         raise PriorError(
-            f"Every class must have a training sample to draw. Got none of class "
-            f"{int(np.argmin(counts))}. Take sampler='plain'."
+            "Every class must have a training sample to draw.",
+            got=f"none of class {int(np.argmin(counts))}",
+            remedy=["Take ", Setting("sampler", "plain"), "."],
         )
     weights = counts.max() / counts if sampler == "reversed" else np.ones_like(counts)
     shares = weights / weights.sum()
@@ -225,8 +226,10 @@ def synthesised(sampler: str, features: Any, labels: Array, seed: int) -> tuple[
     check_choice("sampler", sampler, SYNTHETIC)
     if features.ndim != 2:
         raise OptionError(
-            f"`sampler` must suit the data. Got {sampler!r}, which makes new samples between "
-            f"feature vectors, and images. Take sampler='over'."
+            argument="sampler",
+            rule="must suit the data",
+            got=f"{sampler!r}, which makes new samples between feature vectors, and images",
+            remedy=["Take ", Setting("sampler", "over"), "."],
         )
     from imblearn import over_sampling
 

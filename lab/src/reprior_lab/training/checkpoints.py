@@ -66,9 +66,11 @@ def check_same_settings(ours: Mapping[str, Any], theirs: Mapping[str, Any], fold
     for key in sorted({*ours, *theirs}):
         if ours.get(key) != theirs.get(key):
             raise OptionError(
-                f"`folder` must have a run of the same settings to go on with. Got "
-                f"{str(folder)!r}, where {key} is {theirs.get(key)!r} and not {ours.get(key)!r}. "
-                f"Take another folder."
+                argument="folder",
+                rule="must have a run of the same settings to go on with",
+                got=f"{str(folder)!r}, where {key} is {theirs.get(key)!r} and not "
+                f"{ours.get(key)!r}",
+                remedy="Take another folder.",
             )
 
 

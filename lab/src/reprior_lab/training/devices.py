@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from reprior.exceptions import OptionError, RepriorError
+from reprior.exceptions import Argument, OptionError, RepriorError, Setting
 from reprior_lab.models.torchvision_operators import import_torchvision
 
 __all__ = [
@@ -43,14 +43,18 @@ def check_devices(accelerator: str, devices: int | str) -> None:
     listed = isinstance(devices, str) and _LISTED.fullmatch(devices)
     if not listed and not (number and (int(devices) >= 1 or devices == -1)):
         raise OptionError(
-            f"`devices` must be how many, their numbers such as 0,1, or auto. Got {devices!r}. "
-            f"Pass devices=1."
+            argument="devices",
+            rule="must be how many, their numbers such as 0,1, or auto",
+            got=repr(devices),
+            remedy=["Pass ", Setting("devices", 1), "."],
         )
     cores = os.cpu_count() or 1
     if number and int(devices) > cores and _on_the_cpu(accelerator):
         raise OptionError(
-            f"`devices` must be at most the CPU's {cores} cores: each is a process of its own. Got "
-            f"{devices}. Pass devices=1, which uses all cores too."
+            argument="devices",
+            rule=f"must be at most the CPU's {cores} cores: each is a process of its own",
+            got=str(devices),
+            remedy=["Pass ", Setting("devices", 1), ", which uses all cores too."],
         )
 
 
@@ -74,8 +78,9 @@ def check_precision(accelerator: str, precision: str) -> None:
     """
     if precision == "16-mixed" and _on_the_cpu(accelerator):
         raise OptionError(
-            f"`precision` must be '32-true' or 'bf16-mixed' on the CPU. Got {precision!r}, which "
-            f"needs a GPU."
+            argument="precision",
+            rule="must be '32-true' or 'bf16-mixed' on the CPU",
+            got=f"{precision!r}, which needs a GPU",
         )
 
 
@@ -117,8 +122,10 @@ def list_devices(devices: int | str) -> tuple[str, ...]:
 def _check_there(numbers: list[int], there: int, devices: int | str) -> None:
     if max(numbers) >= there or len(set(numbers)) < len(numbers):
         raise OptionError(
-            f"`devices` must be ones of the {there} of this machine, each once. Got {devices!r}. "
-            f"Pass devices='auto' for all."
+            argument="devices",
+            rule=f"must be ones of the {there} of this machine, each once",
+            got=repr(devices),
+            remedy=["Pass ", Setting("devices", "auto"), " for all."],
         )
 
 
@@ -147,8 +154,15 @@ def devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
         raise
     except (trouble, TypeError, ValueError) as error:
         raise OptionError(
-            f"`accelerator` and `devices` must be ones of this machine. Got {accelerator!r} and "
-            f"{devices!r}: {' '.join(str(error).split())} Pass accelerator='cpu', or 'auto'."
+            [
+                Argument("accelerator"),
+                " and ",
+                Argument("devices"),
+                f" must be ones of this machine. Got {accelerator!r} and {devices!r}: "
+                f"{' '.join(str(error).split())} Pass ",
+                Setting("accelerator", "cpu"),
+                ", or 'auto'.",
+            ]
         ) from error
 
 

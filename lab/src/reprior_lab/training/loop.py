@@ -27,6 +27,7 @@ from reprior.exceptions import (
     OptionError,
     RepriorError,
     RepriorWarning,
+    Setting,
 )
 from reprior_lab.config import LOGGERS, RunConfig
 from reprior_lab.data.images import ImageData
@@ -227,8 +228,10 @@ class TrainingModule(LightningModule):
         total, right, n = sums.tolist()
         if not math.isfinite(total):
             raise OptionError(
-                f"`lr` must be low enough for the loss to stay finite. Got {self.config.lr:g}, and "
-                f"a loss of {total / n} in epoch {self.epoch + 1}. Pass a lower lr."
+                argument="lr",
+                rule="must be low enough for the loss to stay finite",
+                got=f"{self.config.lr:g}, and a loss of {total / n} in epoch {self.epoch + 1}",
+                remedy="Pass a lower lr.",
             )
         return {"train_loss": total / n, "train_accuracy": right / n}
 
@@ -511,8 +514,10 @@ def _earlier(folder: Path, config: RunConfig, *, resume: bool) -> RunFile | None
     there = (folder / RUN_FILE).exists()
     if not resume and (there or newest_path(folder / CHECKPOINTS) is not None):
         raise OptionError(
-            f"`folder` must have no run yet. Got {str(folder)!r}, which has one. Pass resume=True "
-            f"to go on with it, or another folder."
+            argument="folder",
+            rule="must have no run yet",
+            got=f"{str(folder)!r}, which has one",
+            remedy=["Pass ", Setting("resume", True), " to go on with it, or another folder."],
         )
     if not there:
         return None
@@ -526,9 +531,11 @@ def _check_as_many_devices(before: RunFile | None, n_devices: int) -> None:
     begun = 1 if before is None else int(before.versions.get(DEVICES, "1"))
     if before is not None and before.epochs and begun != n_devices:
         raise OptionError(
-            f"`devices` must be as many as the run was begun with, {begun}: each has batches and "
-            f"batch normalisation of its own. Got {n_devices}. Pass devices={begun}, or another "
-            f"folder."
+            argument="devices",
+            rule=f"must be as many as the run was begun with, {begun}: each has "
+            "batches and batch normalisation of its own",
+            got=str(n_devices),
+            remedy=["Pass ", Setting("devices", begun), ", or another folder."],
         )
 
 
@@ -559,8 +566,10 @@ def _shared(base: Path, config: RunConfig) -> Checkpoint | None:
     path = base / CHECKPOINTS / FIRST_STAGE
     if not (base / RUN_FILE).exists():
         raise OptionError(
-            f"`base` must be the folder of a run. Got {str(base)!r}, which has none. Leave it out "
-            f"to train the first stage too."
+            argument="base",
+            rule="must be the folder of a run",
+            got=f"{str(base)!r}, which has none",
+            remedy="Leave it out to train the first stage too.",
         )
     if not path.exists():
         return None
@@ -569,14 +578,17 @@ def _shared(base: Path, config: RunConfig) -> Checkpoint | None:
     for key in sorted({*ours, *theirs} - {"schedule", "deferred_epoch"}):
         if ours.get(key) != theirs.get(key):
             raise OptionError(
-                f"`base` must be a run that differs in nothing but the schedule. Got "
-                f"{str(base)!r}, where {key} is {theirs.get(key)!r} and not {ours.get(key)!r}. "
-                f"Leave it out to train the first stage too."
+                argument="base",
+                rule="must be a run that differs in nothing but the schedule",
+                got=f"{str(base)!r}, where {key} is {theirs.get(key)!r} and not {ours.get(key)!r}",
+                remedy="Leave it out to train the first stage too.",
             )
     if config.schedule != "drw":
         raise OptionError(
-            f"`base` must be given for the schedule 'drw', which shares its first epochs. Got the "
-            f"schedule {config.schedule!r}. Pass schedule='drw', or leave the base out."
+            argument="base",
+            rule="must be given for the schedule 'drw', which shares its first epochs",
+            got=f"the schedule {config.schedule!r}",
+            remedy=["Pass ", Setting("schedule", "drw"), ", or leave the base out."],
         )
     return state if state.epochs_done == config.deferred_epoch else None
 

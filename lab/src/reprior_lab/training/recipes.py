@@ -162,7 +162,12 @@ def register_loss(
     if weights is not None:
         check_choice("weights", weights, ("effective", "median", "max"))
     if not name or name in LOSSES:
-        raise OptionError(f"`name` must be new. Got {name!r}. Take another.")
+        raise OptionError(
+            argument="name",
+            rule="must be new",
+            got=repr(name),
+            remedy="Take another.",
+        )
     LOSSES[name] = LossRecipe(build, head, weights, uniform)
 
 
@@ -202,8 +207,9 @@ def _as_module(name: str, made: Any) -> nn.Module:
         return made
     if not callable(made):
         raise OptionError(
-            f"The loss {name!r} must be made by a function that returns a loss. Got "
-            f"{type(made).__name__}. Register for example `lambda given: nn.CrossEntropyLoss()`."
+            f"The loss {name!r} must be made by a function that returns a loss.",
+            got=type(made).__name__,
+            remedy="Register for example `lambda given: nn.CrossEntropyLoss()`.",
         )
 
     class Function(nn.Module):
