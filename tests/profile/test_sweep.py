@@ -59,8 +59,9 @@ def test_the_native_sweep_equals_the_array_sweep_with_weights(case):
     start, switches = prepared(case.scores, case.labels, case.slopes, case.bounds, case.weights)
     for metric in metrics_of(start):
         a, b = both(start, switches, case.bounds[0], metric)
-        np.testing.assert_array_equal(a.start, b.start)
-        np.testing.assert_allclose(a.value, b.value, rtol=0, atol=ROUNDING)
+        # The last bits of a sum of weights may divide a step in two.
+        strengths = np.union1d(a.start, b.start)
+        np.testing.assert_allclose(a.at(strengths), b.at(strengths), rtol=0, atol=ROUNDING)
 
 
 @pytest.mark.parametrize("n_classes", [2, 30, 300])
