@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tuning.shared import assert_same_counts, random_case, switch_multiset
 
+import reprior as rp
 from reprior.core.logspace import FEW_SCORES
 from reprior.core.threads import shares_out
 from reprior.exceptions import (
@@ -296,6 +297,17 @@ def test_single_logits_that_look_like_probabilities(n):
     else:
         with pytest.warns(RepriorWarning, match="every one of them lies in"):
             ask()
+
+
+def test_a_fit_warns_of_single_logits_that_look_like_probabilities():
+    labels = da.from_array(np.arange(30) % 2, chunks=6)
+    calibrator = rp.PosteriorCalibrator([0.6, 0.4])
+    scores = da.from_array(np.linspace(0, 1, 30), chunks=6)
+    with pytest.warns(RepriorWarning, match="every one of them lies in") as caught:
+        calibrator.fit(scores, labels)
+    assert __file__ in [each.filename for each in caught]
+    declared = rp.PosteriorCalibrator([0.6, 0.4], kind="probs").fit(scores, labels)
+    assert declared.profile_.n_samples == 30
 
 
 @pytest.mark.parametrize("row", [24, 29])

@@ -127,9 +127,8 @@ def _searched(problem: Problem, source: Source, widen: bool) -> tuple[Best, Stre
     if problem.selection != "max" and not problem.flat:
         samples = priors = None
         if problem.selection not in CURVE_RULES:
-            reading = source.reading(profile.bounds)
-            samples = reading.rows
-            priors = replace(reading.priors, label=problem.label_prior)
+            samples, priors = source.read(profile.bounds)
+            priors = replace(priors, label=problem.label_prior)
         best = select(
             profile,
             problem.metric,
@@ -220,10 +219,10 @@ def _biases(
 ) -> PerClassBiases:
     from reprior.tuning.per_class import tune_biases
 
-    reading = source.reading(profile.bounds)
+    samples, priors = source.read(profile.bounds)
     return tune_biases(
-        reading.rows,
-        reading.priors,
+        samples,
+        priors,
         best.strength,
         metric=problem.metric,
         constraints=problem.constraints,
@@ -237,8 +236,7 @@ def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[s
     known: dict[str, Any] = {}
     if problem.cv is None and not problem.n_bootstrap:
         return known
-    reading = source.reading(found.profile.bounds)
-    samples, priors = reading.rows, reading.priors
+    samples, priors = source.read(found.profile.bounds)
     if problem.cv is not None:
         folds = folds_of(samples, problem.cv, np.random.default_rng(problem.seed))
         with _named_fold():

@@ -29,7 +29,7 @@ from reprior.profile.dask_arrays import (
 )
 from reprior.profile.data import TuningData
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading, anything_counts, refuse_nothing
+from reprior.profile.samples import Priors, Samples, anything_counts, refuse_nothing
 from reprior.tuning.problem import Problem
 
 __all__ = [
@@ -144,9 +144,9 @@ class LazySource(LogLossPasses[RowsOf]):
         found: ClassCounts = self.pieces.run(partial(CountTally, decisions), join_sums)
         return found
 
-    def reading(self, bounds: tuple[float, float]) -> Reading:
-        """All samples, gathered and laid out for a pass."""
-        return self._gathered.reading(bounds)
+    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
+        """All samples, gathered and checked, and what is looked for in them."""
+        return self._gathered.read(bounds)
 
     def scaling(self, problem: Problem) -> ScalingFit:
         """A bias, or a scale and a bias, for every class, of all samples gathered."""

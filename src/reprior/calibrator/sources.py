@@ -37,7 +37,7 @@ from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import AFTER_ZERO
 from reprior.profile.data import TuningData, importance_ratio
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading, anything_counts
+from reprior.profile.samples import Priors, Samples, anything_counts
 from reprior.tuning.problem import Problem
 
 __all__ = [
@@ -57,8 +57,8 @@ class Source(Protocol):
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """Profile the samples within ``bounds``."""
 
-    def reading(self, bounds: tuple[float, float]) -> Reading:
-        """All samples, laid out for a pass."""
+    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
+        """All samples, checked, and what is looked for in them."""
 
     def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
         """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
@@ -86,9 +86,9 @@ class InMemory:
         """Profile the data within ``bounds``."""
         return self.data.profile(bounds)
 
-    def reading(self, bounds: tuple[float, float]) -> Reading:
-        """The data laid out for a pass over all samples."""
-        return self._here.reading(bounds)
+    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
+        """All samples, checked, and what is looked for in them."""
+        return self._here.read(bounds)
 
     def temperature(self, problem: Problem, shifts: Vector) -> TemperatureFit:
         """The best T of softmax((z + b) / T), the labels weighted to the target prior."""
@@ -137,7 +137,8 @@ class InMemory:
         data = self._here
         # Within bounds from just after 0 on, as a fit has them where a class is ruled out.
         low = 0.0 if data.target_prior.all() else AFTER_ZERO
-        block = self.reading((low, 1.0)).rows.read((slice(None),))
+        samples, _ = self.read((low, 1.0))
+        block = samples.read((slice(None),))
         rows = np.asarray(block.scores)
         predicted = decisions.decisions(rows, data.source_prior, data.target_prior)
         return ClassCounts.from_predictions(

@@ -32,7 +32,7 @@ from reprior.exceptions import (
 from reprior.files.chunks import Chunk
 from reprior.files.scores import ScoreFile
 from reprior.profile.data import TuningData
-from reprior.profile.reading import anything_counts
+from reprior.profile.samples import anything_counts
 
 __all__ = [
     "Part",

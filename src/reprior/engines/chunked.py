@@ -39,7 +39,7 @@ from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import APART, ProfileSum, bare
 from reprior.profile.objective import Best
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading
+from reprior.profile.samples import Priors, Samples
 from reprior.profile.switches import Switches
 from reprior.tuning.problem import Problem, ProfileOf
 
@@ -271,9 +271,9 @@ class ChunkedSource(LogLossPasses[ChunkedRows]):
         self._counted = found.baseline.support
         return found
 
-    def reading(self, bounds: tuple[float, float]) -> Reading:
-        """All samples, gathered and laid out for a pass."""
-        return self._gathered.reading(bounds)
+    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
+        """All samples, gathered and checked, and what is looked for in them."""
+        return self._gathered.read(bounds)
 
     def scaling(self, problem: Problem) -> ScalingFit:
         """A bias, or a scale and a bias, for every class, of all samples gathered."""

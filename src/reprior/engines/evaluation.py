@@ -161,7 +161,7 @@ def evaluate(
     with _quiet(), OrderedThreads[tuple[_Sums, ...]]() as line:
         for part in stream.parts():
             with part.located():
-                rows = part.data.reading((0.0, 1.0)).rows
+                rows, _ = part.data.read((0.0, 1.0))
                 detector.add(rows)
             for index in rows.blocks(BLOCK_SCORES):
                 _add(line.call(partial(_judged, sides, part, rows, index)), sides)

@@ -26,8 +26,7 @@ from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Word
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.data import TuningData
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading
-from reprior.profile.samples import ProbabilityDetector, Samples
+from reprior.profile.samples import Priors, ProbabilityDetector, Samples
 from reprior.tuning.problem import Problem, ProfileOf
 from reprior.tuning.selection import CURVE_RULES
 
@@ -222,12 +221,12 @@ class OnlineFit:
         }
 
     def _take(self, part: Part) -> None:
-        reading = part.data.reading(self._problem.bounds)
-        profile = StrengthProfile._of(reading)
-        self._detector.add(reading.rows)
+        samples, priors = part.data.read(self._problem.bounds)
+        profile = StrengthProfile.of(samples, priors)
+        self._detector.add(samples)
         self._sum.add(profile)
         if self._sample is not None:
-            self._sample.add(reading.rows)
+            self._sample.add(samples)
 
     def _profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """What came by; for other bounds than those of the problem, what ``again`` gives."""
@@ -237,7 +236,7 @@ class OnlineFit:
         stream = Stream(self.calibrator, self.again(), self._terms)
         for part in stream.parts():
             with part.located():
-                total.add(StrengthProfile._of(part.data.reading(bounds)))
+                total.add(StrengthProfile.of(*part.data.read(bounds)))
         if stream.n_samples != self.n_samples:
             raise OptionError(
                 argument="again",
@@ -292,9 +291,9 @@ class _Sampled:
         """A bias, or a scale and a bias, for every class, of the sample."""
         return self._sample.scaling(self._of_all(problem))
 
-    def reading(self, bounds: tuple[float, float]) -> Reading:
+    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
         """All samples are not there: what needs them is refused before."""
-        return self._sample.reading(bounds)
+        return self._sample.read(bounds)
 
     def counts(self, decisions: ScoreMap) -> ClassCounts:
         """All samples are not there: what needs them is refused before."""

@@ -39,8 +39,7 @@ from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.merging import MOST_CELLS, ProfileSum
 from reprior.profile.objective import Best, Constraint, SubjectTo, best_interval, middle
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading
-from reprior.profile.samples import ProbabilityDetector
+from reprior.profile.samples import Priors, ProbabilityDetector, Samples
 from reprior.profile.storage import pack_sum, unpack_sum
 from reprior.profile.sweep import value_of
 from reprior.profile.switches import ClassEvents, Switches
@@ -171,7 +170,7 @@ class Profiler:
     def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
         for part in self.stream.parts():
             with part.located():
-                yield StrengthProfile._of(part.data.reading(bounds))
+                yield StrengthProfile.of(*part.data.read(bounds))
 
 
 class _Counted(NamedTuple):
@@ -249,7 +248,7 @@ class _Pass:
             # filled anew for the next one.
             settle = None if from_files else background.wait
             for part in stream.parts(look, settle, checked=not self._finds_nan()):
-                work = partial(self._count, part, self._reading(part))
+                work = partial(self._count, part, *self._read(part))
                 self._add(line.call(work) if from_files else [work()])
             self._add(line.rest())
 
@@ -258,21 +257,21 @@ class _Pass:
         options = self.profiler.stream.options
         return options.kind == "logits" and options.ignore_index is None
 
-    def _reading(self, part: Part) -> Reading:
+    def _read(self, part: Part) -> tuple[Samples, Priors]:
         with part.located():
-            reading = part.data.reading(self.bounds)
+            samples, priors = part.data.read(self.bounds)
         if self.first:
-            self.profiler.detector.add(reading.rows)
-        return reading
+            self.profiler.detector.add(samples)
+        return samples, priors
 
-    def _count(self, part: Part, reading: Reading) -> _Counted | None:
+    def _count(self, part: Part, samples: Samples, priors: Priors) -> _Counted | None:
         """Profile a part; add it at once, and return None, where the order does not matter.
 
         Sums of whole numbers in bins have the same bits in any order. Whoever has counted a part
         then enters it, and the thread that reads has the next one ready meanwhile.
         """
         with part.located():
-            profile = StrengthProfile._of(reading)
+            profile = StrengthProfile.of(samples, priors)
         n_samples, *_ = np.shape(part.data.labels) or (1,)  # one alone has no axis of samples
         counted = _Counted(profile, part.start + n_samples)
         if profile.weighted or not self.total.coarse:

@@ -35,8 +35,7 @@ from reprior.exceptions import (
     require,
 )
 from reprior.profile.merging import PackedProfile, ProfileSum
-from reprior.profile.reading import anything_counts
-from reprior.profile.samples import Priors, Samples
+from reprior.profile.samples import Priors, Samples, anything_counts
 from reprior.profile.source import EXACT, Bins, Pass, ProfilePass, join_profiles
 
 if TYPE_CHECKING:
@@ -331,12 +330,12 @@ class ProfileTally:
         self.n_samples += np.size(data.labels)
         if not anything_counts(data.labels, data.weight, data.ignore_index):
             return
-        reading = data.reading(self.bounds)
+        samples, priors = data.read(self.bounds)
         if self.total.coarse:
-            for part in StrengthProfile._parts(reading):
+            for part in StrengthProfile.parts(samples, priors):
                 self.total.bin(part)
         else:
-            self.total.add(StrengthProfile._of(reading))
+            self.total.add(StrengthProfile.of(samples, priors))
         self.single = is_single_score(
             np.shape(data.scores), data.source_prior.size, data.class_axis
         )

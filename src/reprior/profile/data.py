@@ -1,4 +1,4 @@
-"""WeightedRows scores with their priors: what a calibrator is tuned on."""
+"""Labelled scores with their priors, as a calibrator's options encode them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from reprior.core.arrays import constant, namespace, to_numpy
 from reprior.core.importance import class_support, importance_ratio
 from reprior.core.weighted_rows import WeightedRows
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.reading import Reading, read
-from reprior.profile.samples import Block
+from reprior.profile.samples import Block, Priors, Samples
 
 __all__ = ["TuningData", "importance_ratio"]
 
@@ -32,33 +31,35 @@ class TuningData:
     source_prior: Vector
     target_prior: Vector
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {
-            "source_prior": self.source_prior,
-            "target_prior": self.target_prior,
-            "kind": self.kind,
-            "class_axis": self.class_axis,
-            "ignore_index": self.ignore_index,
-        }
-
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """Profile the data within ``bounds``."""
         return StrengthProfile.from_scores(
-            self.scores, self.labels, sample_weight=self.weight, bounds=bounds, **self._options
+            self.scores,
+            self.labels,
+            source_prior=self.source_prior,
+            target_prior=self.target_prior,
+            kind=self.kind,
+            bounds=bounds,
+            class_axis=self.class_axis,
+            ignore_index=self.ignore_index,
+            sample_weight=self.weight,
         )
 
-    def reading(self, bounds: tuple[float, float]) -> Reading:
-        """The data laid out for a pass, as one part of a whole: nothing is said of its scores."""
-        return read(
+    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
+        """Check the data as one part of a whole, of which no warning of its own is given."""
+        priors = Priors.of(self.source_prior, self.target_prior, bounds)
+        samples = Samples.of(
             self.scores,
             self.labels,
             self.weight,
-            bounds=bounds,
-            resolution=None,
-            warn=False,
-            **self._options,
+            n_classes=priors.n_classes,
+            kind=self.kind,
+            class_axis=self.class_axis,
+            ignore_index=self.ignore_index,
+            excluded=priors.excluded,
+            part=True,
         )
+        return samples, priors
 
     def labelled(self, label_prior: Vector | None) -> WeightedRows:
         """The log-scores for fits by log-loss, the labels weighted to the target prior."""
@@ -80,7 +81,8 @@ class TuningData:
         """
         data = replace(self, weight=self.importance(label_prior))
         bounds = (0.0, 1.0)  # of no profile: any will do
-        block = data.reading(bounds).rows.read((slice(None),))
+        samples, _ = data.read(bounds)
+        block = samples.read((slice(None),))
         return block._replace(scores=to_numpy(block.scores))
 
     def importance(self, label_prior: Vector | None) -> Any:

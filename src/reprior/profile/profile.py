@@ -180,14 +180,6 @@ class StrengthProfile:
             yield cls._counted(priors, part)
 
     @classmethod
-    def _of(cls, reading: Any) -> StrengthProfile:
-        return cls.of(reading.rows, reading.priors)
-
-    @classmethod
-    def _parts(cls, reading: Any) -> Iterator[StrengthProfile]:
-        return cls.parts(reading.rows, reading.priors)
-
-    @classmethod
     def _counted(cls, priors: Priors, counted: Counted) -> StrengthProfile:
         counts, sums, switches = counted
         return cls(

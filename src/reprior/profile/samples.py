@@ -48,11 +48,18 @@ from reprior.core.logspace import (
     warn_of_probs,
 )
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.core.weighted_rows import WeightedRows
 from reprior.exceptions import Argument, Element, LabelsError, OptionError, ScoresError
 from reprior.profile.constants import AFTER_ZERO
 
-__all__ = ["Block", "Priors", "ProbabilityDetector", "Samples", "refuse_nothing", "ruled_out"]
+__all__ = [
+    "Block",
+    "Priors",
+    "ProbabilityDetector",
+    "Samples",
+    "anything_counts",
+    "refuse_nothing",
+    "ruled_out",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Index: TypeAlias = tuple[Any, ...]
@@ -410,23 +417,6 @@ class Samples:
         ratio = importance_ratio(target_prior, label_prior)
         return np.asarray(weights * ratio[np.where(weights > 0, self.labels, 0)])
 
-    def labelled(self, target_prior: Vector, label_prior: Vector | None) -> WeightedRows:
-        """The log-scores for fits by log-loss, the labels weighted to the target prior."""
-        arrays = (self.labels, self.weights)
-        labels, weights = (
-            None if each is None else constant(each, self.xp, like=self.scores) for each in arrays
-        )
-        return WeightedRows.read(
-            self.scores,
-            labels,
-            sample_weight=weights,
-            kind=self.kind,
-            class_axis=-1,
-            ignore_index=self.ignore_index,
-            target_prior=target_prior,
-            label_prior=label_prior,
-        )
-
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
         out = None if self.ignore_index is None else labels == self.ignore_index
         if weights is not None:
@@ -569,3 +559,12 @@ def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:
     for i in range(shape[0]):
         for rest in _blocks(shape[1:], n_rows):
             yield (i, *rest)
+
+
+def anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
+    """Whether a sample is neither ignored nor of weight 0."""
+    weighs = None if weight is None or weight.shape != labels.shape else weight != 0
+    if ignore_index is None:
+        return bool(labels.size if weighs is None else weighs.any())
+    counts = labels != ignore_index
+    return bool(np.any(counts if weighs is None else counts & weighs))

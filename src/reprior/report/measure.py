@@ -140,9 +140,9 @@ def _measured(
     stream = Stream(calibrator, chunks, _terms(calibrator), report_progress)
     for part in stream.parts(found_digest.update):
         with part.located():
-            reading = part.data.reading((low, high))
-            profiles.add(StrengthProfile._of(reading))
-            for block, found in _winners(reading.rows, w, (low, high)):
+            samples, priors = part.data.read((low, high))
+            profiles.add(StrengthProfile.of(samples, priors))
+            for block, found in _winners(samples, w, (low, high)):
                 tally.add(block, found.start)
                 buffer.add(_rows(block, found))
                 where = (block.scores, block.labels, block.weights)
