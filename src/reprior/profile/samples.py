@@ -31,7 +31,7 @@ from reprior.core.checks import (
     check_sample_weight,
     first_index,
 )
-from reprior.core.importance import class_support, importance_ratio
+from reprior.core.importance import importance_ratio
 from reprior.core.kernels import strided_rows
 from reprior.core.logspace import (
     FEW_SCORES,
@@ -405,15 +405,10 @@ class Samples:
         """The same samples with other weights, of the labels' shape."""
         return replace(self, weights=weights)
 
-    def importance(self, target_prior: Vector, label_prior: Vector | None = None) -> Vector:
-        """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i).
-
-        Without a ``label_prior`` P_l is the labels' own frequencies.
-        """
+    def importance(self, target_prior: Vector, label_prior: Vector) -> Vector:
+        """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""
         weights = np.ones(self.labels.shape) if self.weights is None else self.weights
         weights = np.where(self.labels == self.ignore_index, 0.0, weights)
-        if label_prior is None:
-            label_prior = class_support(self.labels, weights, self.n_classes)
         ratio = importance_ratio(target_prior, label_prior)
         return np.asarray(weights * ratio[np.where(weights > 0, self.labels, 0)])
 
