@@ -68,7 +68,7 @@ struct Kernels {
                          int64_t stop, int64_t *classes);
     int64_t (*tilted_sums)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,
                            const double *shift, const double *slopes, double *out);
-    int64_t (*add_posteriors)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,
+    int64_t (*posterior_sums)(const RowsView &, const int64_t *labels, const double *weights, const double *scale,
                               const double *bias, double *out);
     // predictions.h: the same.
     int64_t (*row_totals)(const RowsView &, double tolerance, double *totals);

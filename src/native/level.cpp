@@ -30,7 +30,7 @@ const Kernels REPRIOR_JOIN(kernels_, REPRIOR_LEVEL) = {
     posterior,
     decisions,
     tilted_sums,
-    add_posteriors,
+    posterior_sums,
     row_totals,
     largest_classes,
     add_rows,

@@ -295,7 +295,7 @@ void tilted_sums(const Scores &scores, const Ints &labels, const Reals &weights,
                                   aligned(slopes), aligned(sums)));
 }
 
-void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
+void posterior_sums(const Scores &scores, const Ints &labels, const Reals &weights, const Reals &scale,
                     const Reals &bias, Out<double, 1> sums) {
     const RowsView view = rows_view(scores);
     require_classes_only(labels, view);
@@ -304,7 +304,7 @@ void add_posteriors(const Scores &scores, const Ints &labels, const Reals &weigh
     require_classes(bias, view);
     require((int64_t)sums.shape(0) == 1 + 2 * view.n_classes, "sums must have shape (1 + 2·K,)");
     nb::gil_scoped_release release;
-    all_good(kernels->add_posteriors(view, aligned(labels), aligned(weights), aligned(scale), aligned(bias),
+    all_good(kernels->posterior_sums(view, aligned(labels), aligned(weights), aligned(scale), aligned(bias),
                                      aligned(sums)));
 }
 
@@ -766,7 +766,7 @@ NB_MODULE(_native, m) {
     m.def("tilted_sums", tilted_sums, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a, "shift"_a,
           "slopes"_a, "sums"_a.noconvert(),
           "Write the log-loss, its two slopes and three curvatures.");
-    m.def("add_posteriors", add_posteriors, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a,
+    m.def("posterior_sums", posterior_sums, "scores"_a, "labels"_a.noconvert(), "weights"_a, "scale"_a,
           "bias"_a, "sums"_a.noconvert(),
           "Write the log-loss, and the sums over samples of v·p·z and v·p.");
 

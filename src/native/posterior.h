@@ -519,7 +519,7 @@ int64_t tilted_sums(const RowsView &view, const int64_t *labels, const double *w
 }
 
 template <class T>
-int64_t add_posteriors_of(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
+int64_t posterior_sums_of(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
                           const double *bias, double *out) {
     const int64_t n = view.n_outer * view.n_inner, n_classes = view.n_classes, width = padded(n_classes);
     RowReader<T> reader(view);
@@ -559,8 +559,8 @@ int64_t add_posteriors_of(const RowsView &view, const int64_t *labels, const dou
 }
 
 // The log-loss of softmax(a·z + b), then v·p·z and v·p summed over the samples: (1 + 2·K,).
-int64_t add_posteriors(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
+int64_t posterior_sums(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
                        const double *bias, double *out) {
-    if (view.type == ScoreType::f64) return add_posteriors_of<double>(view, labels, weights, scale, bias, out);
-    return add_posteriors_of<float>(view, labels, weights, scale, bias, out);
+    if (view.type == ScoreType::f64) return posterior_sums_of<double>(view, labels, weights, scale, bias, out);
+    return posterior_sums_of<float>(view, labels, weights, scale, bias, out);
 }

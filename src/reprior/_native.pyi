@@ -63,7 +63,7 @@ def tilted_sums(
     slopes: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> None: ...
-def add_posteriors(
+def posterior_sums(
     scores: NDArray[Any],
     labels: NDArray[np.int64],
     weights: NDArray[np.float64],

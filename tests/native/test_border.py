@@ -81,7 +81,7 @@ def calls():
             "slopes": ones,
             "sums": np.zeros(6),
         },
-        "add_posteriors": {
+        "posterior_sums": {
             "scores": z,
             "labels": labels,
             "weights": weights,

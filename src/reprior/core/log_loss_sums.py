@@ -44,7 +44,7 @@ def posterior_sums(
     """
     n_classes = data.n_classes
     if takes_native(data):
-        sums = sum_native(data, "add_posteriors", (scale, bias), n_sums=1 + 2 * n_classes)
+        sums = sum_native(data, "posterior_sums", (scale, bias), n_sums=1 + 2 * n_classes)
     else:
         sums = sum_blocks(data, lambda part: _sums_block(data, part, scale, bias))
     support = np.bincount(data.labels, data.weights, minlength=n_classes)
