@@ -1,7 +1,7 @@
 // Per-class biases: the first two classes of every sample, and exact line searches.
 //
-// A sample's score of class k is z_k + b_k in float64. See tuning/top_two.py, bias_line.py and
-// bias_ascent.py for the array code.
+// A sample's score of class k is z_k + b_k in float64. See tuning/bias_search.py for the array
+// code.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -371,7 +371,7 @@ template <class T> class PromisingPart {
 
 // ------------------------------------------------------------------------- one round along lines
 
-constexpr double OUTSIDE = 1.0;          // tuning/bias_line.py: OUTSIDE
+constexpr double OUTSIDE = 1.0;          // tuning/bias_search.py: OUTSIDE
 constexpr int64_t CLASSES_AT_ONCE = 16;  // neighbouring scores of a sample share lines of the cache
 constexpr int64_t ROWS_PER_PAUSE = 1 << 14;
 

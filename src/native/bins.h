@@ -1,4 +1,4 @@
-// Switches entered in a table of every grid point and class: see tuning/bin_table.py.
+// Switches entered in a table of every grid point and class: see profile/binning.py.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace reprior {
 
-// The first multiple of `resolution` at or after x, as tuning/bin_grid.py has it.
+// The first multiple of `resolution` at or after x, as profile/binning.py has it.
 inline double grid_point(double x, double resolution) {
     double point = x / resolution;
     if (std::fabs(point) < 0x1p52) {  // beyond that every float is whole

@@ -511,7 +511,7 @@ int64_t tilted_sums_of(const RowsView &view, const int64_t *labels, const double
     return n;
 }
 
-// The six sums of core/moments.py: the log-loss of softmax(a·z + shift), slopes and curvatures.
+// The six sums of core/log_loss_sums.py: the log-loss of softmax(a·z + shift), slopes and curvatures.
 int64_t tilted_sums(const RowsView &view, const int64_t *labels, const double *weights, const double *scale,
                     const double *shift, const double *slopes, double *out) {
     if (view.type == ScoreType::f64) return tilted_sums_of<double>(view, labels, weights, scale, shift, slopes, out);

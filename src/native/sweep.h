@@ -11,8 +11,8 @@
 
 namespace reprior {
 
-constexpr double EQUAL_VALUES = 0x1p-48;  // tuning/constants.py: EQUAL_VALUES
-constexpr double NARROWEST = 1e-10;       // tuning/constants.py: NARROWEST
+constexpr double EQUAL_VALUES = 0x1p-48;  // profile/constants.py: EQUAL_VALUES
+constexpr double NARROWEST = 1e-10;       // profile/constants.py: NARROWEST
 
 // Mean over classes of gain·TP / (support·S + predicted·P + true_positive·TP).
 struct Metric {
@@ -130,7 +130,7 @@ struct Interval {
     double low, high, value;
 };
 
-// The best interval of n steps that end at `high`: see tuning/objective.py, best_interval.
+// The best interval of n steps that end at `high`: see profile/objective.py, best_interval.
 inline Interval best_interval(const double *start, const double *value, int64_t n, double high, double spared) {
     const double none = -std::numeric_limits<double>::infinity();
     double top = none, any_top = none;
