@@ -41,7 +41,7 @@ def test_it_is_the_plain_sum(rng, weighted, limit):
     total = lean(parts, limit)
     assert total.coarse == plain.coarse
     assert_same(total.total(), plain.total())
-    assert_same(total.drained(), plain.total())
+    assert_same(total.consume(), plain.total())
 
 
 def test_as_many_as_fit_are_kept(rng):
@@ -58,7 +58,7 @@ def test_it_goes_on_from_a_checkpoint(rng, cut):
     total = unpack_sum(*saved, into=PreallocatedSum(exact_up_to=10**4, resolution=0.05))
     for part in parts[cut:]:
         total.add(part)
-    assert_same(total.drained(), added(parts).total())
+    assert_same(total.consume(), added(parts).total())
 
 
 def test_what_is_saved_is_not_changed_by_what_comes_after(rng):
@@ -93,6 +93,6 @@ def test_the_switches_are_held_once(rng):
         tracemalloc.stop()
         return most / n
 
-    per_switch = peak(total.add, total.drained)
+    per_switch = peak(total.add, total.consume)
     assert per_switch < 20 + 8 + 8 + 4  # and a little of everything else
     assert per_switch < 0.8 * peak(plain.add, lambda: plain.total()._switches.ordered)

@@ -16,7 +16,7 @@ from reprior.engines import chunked, fit, profiling
 from reprior.engines.profiling import refined
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import find_metric
-from reprior.profile.binning import GrossTable
+from reprior.profile.binning import GainTable
 from reprior.profile.profile import StrengthProfile
 
 
@@ -215,9 +215,9 @@ def test_counted_switches_are_compared_too():
     counted = (whole + some) - some
     assert counted._switches.count is not None
     metric, binned = find_metric("balanced_accuracy", n_classes=4), whole.binned(0.05)
-    gross = GrossTable(whole.bounds, 0.05, 4, weighted=False)
-    gross.add(whole._switches)
-    look = partial(refined, binned, gross, metric, [], most=1000)
+    gains = GainTable(whole.bounds, 0.05, 4, weighted=False)
+    gains.add(whole._switches)
+    look = partial(refined, binned, gains, metric, [], most=1000)
     assert look(lambda: [counted]).best(metric) == whole.best(metric)
     with pytest.raises(OptionError, match=r"Got \d+ switches near the best, and then \d+\. Leave"):
         look(lambda: [counted - profile_of(0, 150)])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
-from reprior.profile.binning import BinTable, GrossTable, PackedBins, narrowed
+from reprior.profile.binning import BinTable, GainTable, PackedBins, narrowed
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.switches import Switches
 
@@ -160,8 +160,8 @@ ROUNDING = 1e-12
 """Sums of ratios in another order differ by far less."""
 
 
-def gross_table_of(profile: StrengthProfile, width: float) -> GrossTable:
-    table = GrossTable(profile.bounds, width, profile.n_classes, profile.weighted)
+def gain_table_of(profile: StrengthProfile, width: float) -> GainTable:
+    table = GainTable(profile.bounds, width, profile.n_classes, profile.weighted)
     half = len(profile._switches) // 2
     for part in (slice(half), slice(half, None)):
         table.add(profile._switches.taken(part))
@@ -183,7 +183,7 @@ def test_every_value_is_within_reach(seed, width, bounds, weighted):
         scores, labels, source_prior=[0.5, 0.3, 0.15, 0.05], bounds=bounds,
         sample_weight=rng.integers(1, 5, 40).astype(float) if weighted else None,
     )  # fmt: skip
-    binned, table = profile.binned(width), gross_table_of(profile, width)
+    binned, table = profile.binned(width), gain_table_of(profile, width)
     at = np.unique(np.concatenate([profile._switches.position, np.linspace(*bounds, 60)]))
     for metric in METRICS:
         reach = table.reach(binned, metric)
@@ -198,5 +198,5 @@ def test_it_is_tight_where_nothing_happens():
     profile = StrengthProfile.from_scores(
         scores, labels, source_prior=[0.6, 0.4], bounds=(0.0, 1.0)
     )
-    reach = gross_table_of(profile, 0.5).reach(profile.binned(0.5), COUNT_METRICS["mean_iou"])
+    reach = gain_table_of(profile, 0.5).reach(profile.binned(0.5), COUNT_METRICS["mean_iou"])
     assert reach.least.tolist() == reach.largest.tolist() == pytest.approx([1.0] * 3)

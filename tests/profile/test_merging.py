@@ -458,6 +458,6 @@ def test_a_drained_sum_is_the_sum_and_lets_go_of_its_parts(rng, monkeypatch, wei
     parts = [case.rows(slice(i, i + 43)).profile() for i in range(0, 300, 43)]
     whole, drained = (added(parts, exact_up_to=limit, resolution=0.05) for _ in range(2))
     total = whole.total()
-    assert_same(drained.drained(), total, exact=not weighted)
+    assert_same(drained.consume(), total, exact=not weighted)
     assert_same(whole.total(), total)
     assert drained._exact == []

@@ -42,7 +42,7 @@ def small_blocks(monkeypatch):
         "HOST_BLOCK",
         "HOST_BLOCK",
         "DEVICE_BLOCK",
-        "FIRST_ROOM",
+        "FIRST_CAPACITY",
     ):
         monkeypatch.setattr(passes, name, 64)
     monkeypatch.setattr(threads, "SCORES_PER_THREAD", 64)
@@ -127,7 +127,7 @@ def test_parts_are_the_whole_pass(
 
 def test_parts_of_a_native_pass_share_their_memory(monkeypatch, rng, small_blocks):
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "1")
-    monkeypatch.setattr(passes, "FIRST_ROOM", 1 << 12)
+    monkeypatch.setattr(passes, "FIRST_CAPACITY", 1 << 12)
     case = random_case(rng, 3000, 5)
     rows = rows_of(case.scores, case.labels)
     first, *others = run_parts(rows, case.slopes, (0.0, 2.0))

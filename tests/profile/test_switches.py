@@ -180,20 +180,20 @@ def test_drained_parts_are_all_of_them_by_strength(switches, a, b):
     index = np.arange(len(switches))
     cuts = sorted((a % (len(switches) + 1), b % (len(switches) + 1)))
     parts = [some(switches, part) for part in np.split(index, cuts)]
-    drained = Switches.drained(given := list(parts))
+    consumed = Switches.consume(given := list(parts))
     assert given == []
-    assert switch_multiset(drained) == switch_multiset(switches)
-    assert drained.is_ordered
-    assert (drained.weight is None) == (switches.weight is None)
+    assert switch_multiset(consumed) == switch_multiset(switches)
+    assert consumed.is_ordered
+    assert (consumed.weight is None) == (switches.weight is None)
 
 
 def test_drained_parts_keep_their_counts():
     once = Switches(np.array([0.5, 0.1]), *np.array([[0, 1], [0, 1], [1, 0]], np.int32))
     twice = replace(once, count=np.array([2, 3]))
-    drained = Switches.drained([once, twice])
-    assert drained.total == 7
-    assert drained.position.tolist() == [0.1, 0.1, 0.5, 0.5]
-    assert sorted(drained.count.tolist()) == [1, 1, 2, 3]
+    consumed = Switches.consume([once, twice])
+    assert consumed.total == 7
+    assert consumed.position.tolist() == [0.1, 0.1, 0.5, 0.5]
+    assert sorted(consumed.count.tolist()) == [1, 1, 2, 3]
 
 
 def test_arrays_and_back():

@@ -345,10 +345,10 @@ class PreallocatedSum(ProfileSum):
         while kept:  # one after another, and each let go: joined they would need twice the room
             self._bin(kept.pop()[1])
 
-    def drained(self) -> StrengthProfile:
+    def consume(self) -> StrengthProfile:
         """The sum, its switches by strength; what was kept is let go of."""
         self._room = None
-        return super().drained()
+        return super().consume()
 
     def _keep(self, profile: StrengthProfile) -> None:
         """Write the switches behind those that are kept."""

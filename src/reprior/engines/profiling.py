@@ -34,7 +34,7 @@ from reprior.engines.fingerprint import Digest, Known
 from reprior.files.chunks import Chunk, FileChunk, LeftOut, Place
 from reprior.files.scores import ScoreFile
 from reprior.metrics.count_metrics import CountMetric
-from reprior.profile.binning import BinnedSwitches, GrossTable, n_cells
+from reprior.profile.binning import BinnedSwitches, GainTable, n_cells
 from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.merging import MOST_CELLS, ProfileSum
 from reprior.profile.objective import Best, Constraint, SubjectTo, best_interval, middle
@@ -123,11 +123,11 @@ class Profiler:
         self._coarse = one.total.coarse
         if self.goal is None or not one.total.coarse:
             return found
-        if one.gross is None or self.goal.log_loss:
+        if one.gains is None or self.goal.log_loss:
             self.unrefined[bounds] = LOG_LOSS if self.goal.log_loss else one.boundless
             return found
         exact = refined(
-            found, one.gross, self.goal.metric, self.goal.constraints,
+            found, one.gains, self.goal.metric, self.goal.constraints,
             lambda: self._exact_parts(bounds), most=self.most,
         )  # fmt: skip
         if not isinstance(exact, RefinedProfile):
@@ -165,7 +165,7 @@ class Profiler:
             one = _Pass(self, bounds, patient=True)
             one.run()
         self._patient = one.patient  # what was wrong once would be so for other bounds
-        return one, one.total.drained()
+        return one, one.total.consume()
 
     def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
         for part in self.stream.parts():
@@ -188,13 +188,13 @@ class _Pass:
     """
 
     total: ProfileSum
-    gross: GrossTable | None
+    gains: GainTable | None
 
     def __init__(
         self, profiler: Profiler, bounds: tuple[float, float], *, patient: bool = False
     ) -> None:
         self.profiler, self.bounds, self.patient = profiler, bounds, patient
-        self.total, self.gross, self.boundless = profiler.empty(), None, ""
+        self.total, self.gains, self.boundless = profiler.empty(), None, ""
         self.first = isinstance(profiler.digest, Digest)
         self.place, self.finished = Place(), False
         self._lock = Lock()
@@ -285,7 +285,7 @@ class _Pass:
                 continue
             with self._lock:
                 if self.profiler.goal is not None:
-                    self._note_gross(part.profile)
+                    self._add_gains(part.profile)
                 self.total.add(part.profile)
                 if not self.total.coarse and self._foresees_too_many(part.stop):
                     self.total.coarsen()
@@ -302,7 +302,7 @@ class _Pass:
             return False
         return self.total.n_waiting / n_samples * n > SURE * kept
 
-    def _note_gross(self, profile: StrengthProfile) -> None:
+    def _add_gains(self, profile: StrengthProfile) -> None:
         """Count what each class gains in each bin, where there is room for that.
 
         Not of fractional weights, whose sums no bound holds for to the last bit.
@@ -310,14 +310,14 @@ class _Pass:
         width, switches = self.total.resolution, profile._switches
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
         if switches.weight is not None and bool((switches.weight % 1 != 0).any()):
-            self.boundless, self.gross = FRACTIONS, None
+            self.boundless, self.gains = FRACTIONS, None
         elif n_cells(self.bounds, width, profile.n_classes) > MOST_CELLS:
-            self.boundless, self.gross = MANY_CLASSES, None
+            self.boundless, self.gains = MANY_CLASSES, None
         if self.boundless:
             return
-        if self.gross is None:
-            self.gross = GrossTable(self.bounds, width, profile.n_classes, profile.weighted)
-        self.gross.add(switches)
+        if self.gains is None:
+            self.gains = GainTable(self.bounds, width, profile.n_classes, profile.weighted)
+        self.gains.add(switches)
 
     def _rest(self, known: Known | None) -> Stream:
         """The stream of what is not counted yet; ``known`` is the digest of what is, if only that.
@@ -357,8 +357,8 @@ class _Pass:
             "whole": isinstance(digest, Known),
             "digest": list(digest if isinstance(digest, Known) else digest.known),
         }
-        if self.gross is not None:
-            arrays["gross"] = self.gross.gained
+        if self.gains is not None:
+            arrays["gross"] = self.gains.gained
         checkpoint.save(self.bounds, Saved(self.finished, state, arrays))
 
     def _take_up(self, saved: Saved) -> Known | None:
@@ -371,8 +371,8 @@ class _Pass:
         if gained is not None:
             weighted = gained.dtype.kind == "f"
             width, n_classes = self.total.resolution, gained.shape[1]
-            self.gross = GrossTable(self.bounds, width, n_classes, weighted)
-            self.gross.gained = gained
+            self.gains = GainTable(self.bounds, width, n_classes, weighted)
+            self.gains.gained = gained
         if self.first:
             self.profiler.detector = _as_detector(state["lookalike"])
         known = Known(*state["digest"])
@@ -435,18 +435,18 @@ class RefinedProfile(StrengthProfile):
 
 def candidates(
     profile: StrengthProfile,
-    gross: GrossTable,
+    gains: GainTable,
     metric: CountMetric,
     constraints: Sequence[Constraint],
     least: float,
 ) -> Vector:
     """Which bins may hold a strength that keeps the constraints and is worth ``least``."""
-    may = gross.reach(profile, metric).largest >= least - SLACK
+    may = gains.reach(profile, metric).largest >= least - SLACK
     for rule in constraints:
         limited = rule.metric
         assert isinstance(limited, CountMetric)  # noqa: S101 - resolved with the problem
         baseline = value_of(profile.baseline, limited)
-        reach = gross.reach(profile, limited)
+        reach = gains.reach(profile, limited)
         farthest = reach.largest + SLACK if rule.relation == ">=" else reach.least - SLACK
         may &= rule.holds(farthest, baseline)
     return may
@@ -454,7 +454,7 @@ def candidates(
 
 def refined(
     profile: StrengthProfile,
-    gross: GrossTable,
+    gains: GainTable,
     metric: CountMetric,
     constraints: Sequence[Constraint],
     parts: ExactParts,
@@ -470,12 +470,12 @@ def refined(
     switches = profile._switches
     assert isinstance(switches, BinnedSwitches)  # noqa: S101 - an exact one needs no refining
     while True:
-        chosen = candidates(profile, gross, metric, constraints, least)
-        inside = chosen[gross.bins_of(switches.point)]
+        chosen = candidates(profile, gains, metric, constraints, least)
+        inside = chosen[gains.bins_of(switches.point)]
         n = int(switches.count[inside].sum())
         if n > most:
             return profile
-        kept = _kept(parts(), gross, chosen, profile.weighted)
+        kept = _kept(parts(), gains, chosen, profile.weighted)
         if kept.total != n:
             refuse_other_samples("chunks", f"{n} switches near the best, and then {kept.total}")
         found = _joined(profile, switches, inside, kept)
@@ -488,13 +488,13 @@ def refined(
 
 
 def _kept(
-    parts: Iterable[StrengthProfile], gross: GrossTable, chosen: Vector, weighted: bool
+    parts: Iterable[StrengthProfile], gains: GainTable, chosen: Vector, weighted: bool
 ) -> Switches:
     found = [Switches.none(weighted)]
     for part in parts:
         switches = part._switches
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
-        mine = np.flatnonzero(chosen[gross.bins_of(switches.position)])
+        mine = np.flatnonzero(chosen[gains.bins_of(switches.position)])
         if mine.size:
             found.append(switches.taken(mine))
     return Switches.concatenate(found)

@@ -2,7 +2,7 @@ r"""Switches summed on a grid of strengths: memory that does not grow with the n
 
 The grid is the multiples of a resolution. :class:`BinnedSwitches` is the sum as a profile keeps
 it, :class:`BinTable` the table in which it grows, :class:`PackedBins` the form in which it is sent
-and stored. :class:`GrossTable` bounds how far a metric can rise or fall inside each bin.
+and stored. :class:`GainTable` bounds how far a metric can rise or fall inside each bin.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BinTable",
     "BinnedSwitches",
-    "GrossTable",
+    "GainTable",
     "PackedBins",
     "Reach",
     "grid_index",
@@ -367,7 +367,7 @@ class _Moves(NamedTuple):
     false_lost: Vector
 
 
-class GrossTable:
+class GainTable:
     """How many predictions, and right ones, every class gains in every bin, losses not set off.
 
     Bin i ends at grid point i and begins after the one before; 16 bytes per bin and class. Weights

@@ -208,7 +208,7 @@ class ProfileSum:
             return self._tally.total()
         return _collapse(self._binned if self.coarse else self._exact)
 
-    def drained(self) -> StrengthProfile:
+    def consume(self) -> StrengthProfile:
         """The same, its switches by strength, in the room of the parts; these are let go of."""
         if self.coarse:
             return self.total()
@@ -216,7 +216,7 @@ class ProfileSum:
         total = _added([bare(profile) for profile in parts])
         switches: list[Any] = [profile._switches for profile in parts]
         parts.clear()
-        return total._like(switches=Switches.drained(switches))
+        return total._like(switches=Switches.consume(switches))
 
     def packed(self) -> PackedProfile:
         """The same, to be kept or sent, and added to others."""

@@ -31,16 +31,16 @@ HOST_BLOCK = 1 << 19
 #: On a device of its own, where launching work is dear and memory wide.
 DEVICE_BLOCK = 1 << 24
 
-#: Blocks whose switches are summed up before the next ones are gone through: enough to be shared
-#: among cores, and few enough to be summed from a cache.
+#: Blocks whose switches are binned before the next ones are read: enough to be shared among cores,
+#: and few enough to be summed from a cache.
 BLOCKS_PER_PART = 16
 PART_SCORES = BLOCKS_PER_PART * HOST_BLOCK
 
-#: Switches that the kernel has room for at first, at least and per row.
-FIRST_ROOM = 1 << 14
+#: Initial capacity of the switch buffer: at least, and per row.
+FIRST_CAPACITY = 1 << 14
 SWITCHES_PER_ROW = 0.5
 
-#: The share of that room below which what is found is copied, and the room let go.
+#: Below this share of its capacity a buffer is copied and freed.
 SPACIOUS = 0.8
 
 NO_WEIGHTS = np.empty(0)
@@ -53,18 +53,18 @@ class Table:
 
 
 @dataclass(eq=False)
-class _Ledger:
+class _ThreadTally:
     """What one thread has counted: plain and weighted tables, and switches."""
 
     counts: Vector
     sums: Vector
     weighted: bool
     switches: list[Switches] = field(default_factory=list)
-    room: _SwitchTable | None = None
-    """Where the kernel writes switches, if that memory is used again."""
+    buffer: _SwitchBuffer | None = None
+    """Where the kernel writes switches, if that memory is reused."""
 
     @classmethod
-    def empty(cls, n_classes: int, weighted: bool) -> _Ledger:
+    def empty(cls, n_classes: int, weighted: bool) -> _ThreadTally:
         """Nothing counted yet."""
         return cls(np.zeros((5, n_classes), np.int64), np.zeros((5, n_classes)), weighted)
 
@@ -90,13 +90,13 @@ class _Ledger:
         return Switches.none(self.weighted)
 
 
-class _SwitchTable:
+class _SwitchBuffer:
     """Columns of switches that the kernel fills; doubled when they are full."""
 
-    def __init__(self, room: int, weighted: bool) -> None:
-        self.position = np.empty(room)
-        self.parties = np.empty((3, room), np.int32)
-        self.weight = np.empty(room if weighted else 0)
+    def __init__(self, capacity: int, weighted: bool) -> None:
+        self.position = np.empty(capacity)
+        self.parties = np.empty((3, capacity), np.int32)
+        self.weight = np.empty(capacity if weighted else 0)
 
     def double(self) -> None:
         self.position, self.parties, self.weight = (
@@ -105,7 +105,7 @@ class _SwitchTable:
         )
 
     def closed(self, used: int) -> Switches:
-        """The switches; in arrays of their own where the room was much too large to be kept."""
+        """The switches; copied where the buffer is much larger than they are."""
         return self.seen(used, copied=used < SPACIOUS * self.position.size)
 
     def seen(self, used: int, *, copied: bool = False) -> Switches:
@@ -141,10 +141,10 @@ def run_pass(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> C
 
 
 def run_parts(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
-    """Give what :func:`run_pass` finds, of some rows after the others; all at once if any are out.
+    """Yield the results of :func:`run_pass` part by part; all at once if any class is excluded.
 
-    To be summed up at once: the switches of one are gone when the next is asked for. All of them
-    together can be as large as the scores, and memory that is new to a process is slow.
+    Sum up each before the next, which reuses its memory: all switches together can be as large as
+    the scores, and memory that is new to a process is slow.
     """
     if samples.excluded:
         yield run_pass(samples, slopes, bounds)
@@ -152,15 +152,15 @@ def run_parts(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> 
     native, blocks = _plan(samples)
     crosses, weighted = bounds[0] < 0.0 < bounds[1], samples.weights is not None
     again = native and not crosses
-    room = FIRST_ROOM + slopes.size
-    rooms = [_SwitchTable(room, weighted) for _ in range(n_cores() if again else 0)]
+    capacity = FIRST_CAPACITY + slopes.size
+    buffers = [_SwitchBuffer(capacity, weighted) for _ in range(n_cores() if again else 0)]
     for start in range(0, len(blocks), BLOCKS_PER_PART):
         some = blocks[start : start + BLOCKS_PER_PART]
         if not again:
             yield _run(samples, slopes, bounds, native, some)
             continue
-        for ledger in _ledgers(samples, slopes, bounds, native, some, rooms):
-            yield ledger.counts, ledger.sums if weighted else None, ledger.closed()
+        for tally in _count_in_threads(samples, slopes, bounds, native, some, buffers):
+            yield tally.counts, tally.sums if weighted else None, tally.closed()
 
 
 def _plan(samples: Samples) -> tuple[bool, Sequence[Any]]:
@@ -181,50 +181,52 @@ def _run(
     if low < 0.0 < high:
         counts, sums, before = _run(samples, slopes, (low, 0.0), native, blocks)
         return counts, sums, before.plus(_run(samples, slopes, (0.0, high), native, blocks)[2])
-    ledgers = _ledgers(samples, slopes, bounds, native, blocks)
-    counts = np.sum([ledger.counts for ledger in ledgers], axis=0)
-    sums = None if samples.weights is None else np.sum([ledger.sums for ledger in ledgers], axis=0)
-    return counts, sums, Switches.concatenate([ledger.closed() for ledger in ledgers])
+    tallies = _count_in_threads(samples, slopes, bounds, native, blocks)
+    counts = np.sum([tally.counts for tally in tallies], axis=0)
+    sums = None if samples.weights is None else np.sum([tally.sums for tally in tallies], axis=0)
+    return counts, sums, Switches.concatenate([tally.closed() for tally in tallies])
 
 
-def _ledgers(
+def _count_in_threads(
     samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
     native: bool,
     blocks: Sequence[Any],
-    rooms: Sequence[_SwitchTable] = (),
-) -> list[_Ledger]:
-    """Return what each thread has counted, in a room of its own where such are given."""
+    buffers: Sequence[_SwitchBuffer] = (),
+) -> list[_ThreadTally]:
+    """Return the tally of each thread; ``buffers`` are reused where they are given."""
     work = partial(_count_native if native else _count_arrays, samples, slopes, bounds)
     n_threads = 1
     if (native or is_numpy_namespace(samples.xp)) and shares_out():
         n_threads = n_shares(len(blocks), samples.n_scores)
-    # Made before another thread is woken: NumPy lets go of the interpreter when it clears
-    # memory, and would wait until the other has no more need of it.
-    ledgers = [_Ledger.empty(slopes.size, samples.weights is not None) for _ in range(n_threads)]
-    for ledger, room in zip(ledgers, rooms, strict=False):
-        ledger.room = room
+    # Made before another thread starts: NumPy releases the lock to clear memory, and would wait
+    # to get it back.
+    tallies = [
+        _ThreadTally.empty(slopes.size, samples.weights is not None) for _ in range(n_threads)
+    ]
+    for tally, buffer in zip(tallies, buffers, strict=False):
+        tally.buffer = buffer
     shares = [blocks[part] for part in cut(len(blocks), n_threads)]
-    in_threads(lambda desk: work(*desk), list(zip(ledgers, shares, strict=True)))
-    return ledgers
+    in_threads(lambda share: work(*share), list(zip(tallies, shares, strict=True)))
+    return tallies
 
 
 def _count_native(
     samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
-    ledger: _Ledger,
+    tally: _ThreadTally,
     blocks: Sequence[Any],
 ) -> None:
     """Each block in one call of the kernel."""
     assert kernels.native is not None  # noqa: S101 - the plan says so
     profile = kernels.native.profile
-    table, used = ledger.room, 0
+    table, used = tally.buffer, 0
     if table is None:
         share = len(blocks) * HOST_BLOCK / slopes.size
-        room = max(FIRST_ROOM, int(SWITCHES_PER_ROW * share))
-        table = _SwitchTable(room + slopes.size, ledger.weighted)
+        capacity = max(FIRST_CAPACITY, int(SWITCHES_PER_ROW * share))
+        table = _SwitchBuffer(capacity + slopes.size, tally.weighted)
     for index in blocks:
         block = samples.read_strided(index)
         row = 0
@@ -236,8 +238,8 @@ def _count_native(
                 slopes,
                 *bounds,
                 row,
-                ledger.counts,
-                ledger.sums,
+                tally.counts,
+                tally.sums,
                 table.position,
                 table.parties,
                 table.weight,
@@ -247,14 +249,14 @@ def _count_native(
                 samples.refuse(np.isfinite(slopes))
             if row < block.labels.size:
                 table.double()
-    ledger.switches.append(table.closed(used) if ledger.room is None else table.seen(used))
+    tally.switches.append(table.closed(used) if tally.buffer is None else table.seen(used))
 
 
 def _count_arrays(
     samples: Samples,
     slopes: Vector,
     bounds: tuple[float, float],
-    ledger: _Ledger,
+    tally: _ThreadTally,
     blocks: Sequence[Any],
 ) -> None:
     """Array passes over each block; the samples that switch are walked all at once."""
@@ -272,14 +274,14 @@ def _count_arrays(
                 samples.refuse(np.isfinite(slopes))
         else:
             found = envelope(block.scores, slopes, bounds, samples.xp)
-            ledger.add(samples.refuse(np.isfinite(slopes)) if found is None else found, block)
+            tally.add(samples.refuse(np.isfinite(slopes)) if found is None else found, block)
     if screens:
         labels = np.concatenate([block.labels for block in seen])
         weights = None
-        if ledger.weighted:
+        if tally.weighted:
             weights = np.concatenate([block.weights for block in seen])
         walked = walk(Screen.joined(screens), slopes, bounds)
-        ledger.add(walked, Block(None, labels, weights))
+        tally.add(walked, Block(None, labels, weights))
 
 
 def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:

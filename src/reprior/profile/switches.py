@@ -146,7 +146,7 @@ class Switches:
         return cls(**columns)
 
     @classmethod
-    def drained(cls, parts: list[Switches]) -> Switches:
+    def consume(cls, parts: list[Switches]) -> Switches:
         """All switches of the parts, by strength, in little more than the room of the parts.
 
         The list is emptied, and a column of the parts is let go of once it is joined.
