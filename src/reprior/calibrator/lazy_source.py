@@ -22,14 +22,13 @@ from reprior.profile.dask_arrays import (
     EXACT,
     ArrayPieces,
     Bins,
-    Found,
     Pieces,
+    Profiled,
     profiled,
-    warner_of_probs,
 )
 from reprior.profile.data import TuningData
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, Samples, anything_counts, refuse_nothing
+from reprior.profile.samples import Priors, Samples, anything_counts
 from reprior.tuning.problem import Problem
 
 __all__ = [
@@ -129,15 +128,15 @@ class LazySource(LogLossPasses[RowsOf]):
         self, pieces: Pieces, *, bins: Bins = EXACT, gather: Callable[[], TuningData]
     ) -> None:
         self.pieces, self.bins, self._gather = pieces, bins, gather
-        self.found: Found | None = None
+        self.profiled: Profiled | None = None
+        self._known_support: Vector | None = None
 
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
         """Profile the samples within ``bounds``."""
-        found = profiled(self.pieces, bounds, self.bins)
-        if found.profile is None:
-            refuse_nothing(found.n_samples)
-        self.found = found
-        return found.profile
+        self.profiled = profiled(self.pieces, bounds, self.bins)
+        profile = self.profiled.required()
+        self._known_support = np.asarray(profile.baseline.support, np.float64)
+        return profile
 
     def counts(self, decisions: ScoreMap) -> ClassCounts:
         """What a map decides on the samples."""
@@ -157,9 +156,10 @@ class LazySource(LogLossPasses[RowsOf]):
         return InMemory(self._gather())
 
     def _support(self, problem: Problem) -> Vector:
-        known = self.found.profile if self.found is not None else None
-        profile = self.profile(problem.bounds) if known is None else known
-        return np.asarray(profile.baseline.support, np.float64)
+        if self._known_support is None:
+            self.profile(problem.bounds)
+        assert self._known_support is not None  # noqa: S101 - the profile has set it
+        return self._known_support
 
     def _rows(self, rows: RowsOf) -> RowsOf:
         return rows
@@ -191,8 +191,8 @@ def tuned_on(problem: Problem, data: TuningData) -> Tuned:
         return tuned(problem, InMemory(data))
     source = LazySource(ArrayPieces(data), bins=AUTO_BINS, gather=partial(gathered, data))
     found = tuned(problem, source)
-    if source.found is not None:
-        warner_of_probs(source.found)()
+    if source.profiled is not None:
+        source.profiled.detector.warn()
     if found.profile.resolution is not None:
         found.warnings.append(
             f"There are more than {AUTO_BINS.exact_up_to} switches, too many to keep: they are "

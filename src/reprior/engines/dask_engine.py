@@ -38,16 +38,14 @@ from reprior.files.scores import refuse_repeated_files
 from reprior.profile.dask_arrays import (
     ArrayPieces,
     Bins,
-    Counted,
-    Found,
     Pieces,
+    Profiled,
     ProfileTally,
     delayed,
-    join_counted,
+    join_profiled,
 )
 from reprior.profile.merging import PackedProfile
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import ProbabilityDetector
 
 __all__ = [
     "dask_fit",
@@ -141,7 +139,8 @@ def dask_fit(
             pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
             source = LazySource(pieces, bins=bins, gather=_refuse_gathering)
         found = tuned(full_problem(calibrator, terms), source)
-    _look_at(source.found, calibrator.kind).warn()
+    if source.profiled is not None:
+        source.profiled.detector.warn()
     if resolution == "auto" and found.profile.resolution is not None:
         warn(
             [
@@ -207,8 +206,8 @@ def dask_profiles(
         pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
         _check_groups(n_groups, len(pieces.shards))
         bounds, shards = full_problem(calibrator, terms).bounds, pieces.shards
-        counted: list[Counted | None] = pieces.run_groups(
-            partial(ProfileTally, bounds, bins), partial(join_counted, bins=bins), n_groups
+        counted: list[Profiled | None] = pieces.run_groups(
+            partial(ProfileTally, bounds, bins), partial(join_profiled, bins=bins), n_groups
         )
     profiles = [_profile_of(each, shards[i::n_groups]).unpacked() for i, each in enumerate(counted)]
     if any(profile.resolution is not None for profile in profiles):
@@ -216,7 +215,7 @@ def dask_profiles(
     return profiles
 
 
-def _profile_of(counted: Counted | None, group: Sequence[Shard]) -> PackedProfile:
+def _profile_of(counted: Profiled | None, group: Sequence[Shard]) -> PackedProfile:
     """The profile of a group of shards; refuses one without samples, whose place would be empty."""
     if counted is None or counted.packed is None:
         why = "could be read" if counted is None else "has samples that count"
@@ -322,15 +321,6 @@ class _NoChunks(tuple[Any, ...]):
         empty = super().__new__(cls)
         empty.class_names = class_names
         return empty
-
-
-def _look_at(found: Found | None, kind: str) -> ProbabilityDetector:
-    detector = ProbabilityDetector()
-    if found is not None:
-        detector.possible = found.like_probs and kind == "logits"
-        detector.single_score = found.single
-        detector.n_samples = found.n_samples
-    return detector
 
 
 def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:

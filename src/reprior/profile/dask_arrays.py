@@ -16,14 +16,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.core.arrays import namespace
-from reprior.core.binary import is_single_score
 from reprior.core.checks import check_class_axis, check_kind
-from reprior.core.logspace import (
-    FEW_SCORES,
-    are_distributions,
-    warn_if_probs,
-    warn_if_single_probs,
-)
 from reprior.core.threads import one_thread
 from reprior.exceptions import (
     Argument,
@@ -34,9 +27,17 @@ from reprior.exceptions import (
     parts,
     require,
 )
-from reprior.profile.merging import PackedProfile, ProfileSum
-from reprior.profile.samples import Priors, Samples, anything_counts
-from reprior.profile.source import EXACT, Bins, Pass, ProfilePass, join_profiles
+from reprior.profile.samples import Priors, ProbabilityDetector, Samples, anything_counts
+from reprior.profile.source import (
+    EXACT,
+    Accumulator,
+    Bins,
+    Pass,
+    Profiled,
+    ProfilePass,
+    join_profiled,
+    join_profiles,
+)
 
 if TYPE_CHECKING:
     from reprior.profile.data import TuningData
@@ -47,16 +48,15 @@ __all__ = [
     "FAN_IN",
     "ArrayPieces",
     "Bins",
-    "Counted",
     "DaskArrays",
-    "Found",
     "LazyPart",
     "Pieces",
     "ProfileTally",
+    "Profiled",
     "Tally",
     "delayed",
     "is_lazy_frame",
-    "join_counted",
+    "join_profiled",
     "join_profiles",
     "lazy_column",
     "lazy_columns",
@@ -66,7 +66,6 @@ __all__ = [
     "profiled",
     "same_partitions",
     "tree",
-    "warner_of_probs",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -197,30 +196,6 @@ class Pieces(Protocol):
         """What ``join`` makes of the results of all pieces, each gone through by a new tally."""
 
 
-class Found(NamedTuple):
-    """What is known of some samples."""
-
-    profile: StrengthProfile | None
-    n_samples: int
-    like_probs: bool
-    """Whether what was declared as logits has the shape of probabilities, in all of them."""
-    single: bool = False
-    """Whether there is one score per sample."""
-
-
-class Counted(NamedTuple):
-    """The same, as tasks hand it on: with a profile that is small, and quick to be added."""
-
-    packed: PackedProfile | None
-    n_samples: int
-    like_probs: bool
-    single: bool = False
-
-    def found(self) -> Found:
-        """What is known, to be read."""
-        return Found(None if self.packed is None else self.packed.unpacked(), *self[1:])
-
-
 @dataclass(frozen=True, eq=False)
 class DaskArrays:
     """Labelled scores as Dask arrays, a block per chunk of the samples: a source.
@@ -282,22 +257,11 @@ def _pass_on_chunk(
     return accumulator.result()
 
 
-def profiled(pieces: Pieces, bounds: tuple[float, float], bins: Bins) -> Found:
-    """What is known of all pieces, profiled within ``bounds``."""
-    begin, join = partial(ProfileTally, bounds, bins), partial(join_counted, bins=bins)
-    counted: Counted = pieces.run(begin, join)
-    return counted.found()
-
-
-def warner_of_probs(found: Found) -> Callable[[], None]:
-    """A function that warns, of scores that look like it, as is done of scores in memory."""
-    xp = namespace(np.empty(0))
-    if not found.like_probs or found.profile is None:
-        return lambda: None
-    if found.single:
-        return partial(warn_if_single_probs, np.full(min(found.n_samples, FEW_SCORES), 0.5), xp=xp)
-    n_classes = found.profile.n_classes
-    return partial(warn_if_probs, np.full((1, n_classes), 1.0 / n_classes), axis=-1, xp=xp)
+def profiled(pieces: Pieces, bounds: tuple[float, float], bins: Bins) -> Profiled:
+    """The profile of all pieces within ``bounds``, and what else is known of them."""
+    begin, join = partial(ProfileTally, bounds, bins), partial(join_profiled, bins=bins)
+    result: Profiled = pieces.run(begin, join)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,44 +281,29 @@ class ArrayPieces:
 
 
 class ProfileTally:
-    """Profiles samples, within ``bounds``."""
+    """Runs a :class:`ProfilePass` within ``bounds`` over tuning data, which bring their priors."""
 
     def __init__(self, bounds: tuple[float, float], bins: Bins = EXACT) -> None:
-        self.bounds, self.n_samples, self.like_probs, self.single = bounds, 0, True, False
-        self.total = ProfileSum(exact_up_to=bins.exact_up_to, resolution=bins.resolution)
+        self._bounds, self._bins = bounds, bins
+        self._n_samples = 0
+        self._accumulator: Accumulator[Profiled] | None = None
 
     def add(self, data: TuningData) -> None:
         """Take the next samples in. After an error a tally is of no use: some may be in it."""
-        from reprior.profile.profile import StrengthProfile
-
-        self.n_samples += np.size(data.labels)
         if not anything_counts(data.labels, data.weight, data.ignore_index):
+            self._n_samples += np.size(data.labels)
             return
-        samples, priors = data.read(self.bounds)
-        if self.total.coarse:
-            for part in StrengthProfile.parts(samples, priors):
-                self.total.bin(part)
-        else:
-            self.total.add(StrengthProfile.of(samples, priors))
-        self.single = is_single_score(
-            np.shape(data.scores), data.source_prior.size, data.class_axis
-        )
-        self.like_probs = self.like_probs and _like_probs(data, self.single)
+        samples, priors = data.read(self._bounds)
+        if self._accumulator is None:
+            self._accumulator = ProfilePass(priors, self._bins).begin()
+        self._accumulator.add(samples)
 
-    def result(self) -> Counted:
+    def result(self) -> Profiled:
         """The profile, if any sample counts."""
-        packed = self.total.packed() if self.total else None
-        return Counted(packed, self.n_samples, self.like_probs, self.single)
-
-
-def join_counted(counted: Sequence[Counted], bins: Bins = EXACT) -> Counted:
-    """What is known of all of them."""
-    return Counted(
-        join_profiles([each.packed for each in counted], bins),
-        sum(each.n_samples for each in counted),
-        all(each.like_probs for each in counted),
-        any(each.single for each in counted),
-    )
+        if self._accumulator is None:
+            return Profiled(None, self._n_samples, ProbabilityDetector())
+        result = self._accumulator.result()
+        return result._replace(n_samples=result.n_samples + self._n_samples)
 
 
 def delayed(what: Any, *, traverse: bool = True) -> Any:
@@ -405,19 +354,6 @@ def _names_a_sample(error: RepriorError) -> bool:
         isinstance(part, Element) and part.index and part.name in _OF_SAMPLES
         for part in (*parts(error.text), *parts(error.got))
     )
-
-
-def _like_probs(data: TuningData, single: bool) -> bool:
-    """Whether logits have the shape of probabilities: a question to all pieces together."""
-    if data.kind != "logits":
-        return False
-    z = np.asarray(data.scores)
-    if single:
-        return bool(0.0 <= z.flat[0] <= 1.0 and z.min() >= 0.0 and z.max() <= 1.0)
-    axis, xp = data.class_axis % z.ndim, namespace(z)
-    # Most logits are told by one sample; all of them would be another read of the memory.
-    first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
-    return are_distributions(first, 0, xp) and are_distributions(z, axis, xp)
 
 
 def is_lazy_frame(values: Any) -> bool:

@@ -54,6 +54,7 @@ __all__ = [
     "ProfilePass",
     "Profiled",
     "Source",
+    "join_profiled",
     "join_profiles",
 ]
 
@@ -155,11 +156,7 @@ class ProfilePass:
 
     def merge(self, results: list[Profiled]) -> Profiled:
         """What is known of all samples."""
-        detector = ProbabilityDetector()
-        for each in results:
-            detector.merge(each.detector)
-        packed = join_profiles([each.packed for each in results], self.bins)
-        return Profiled(packed, sum(each.n_samples for each in results), detector)
+        return join_profiled(results, self.bins)
 
 
 class _ProfileAccumulator:
@@ -187,6 +184,15 @@ class _ProfileAccumulator:
         """The profile, if any sample counts."""
         packed = self._sum.packed() if self._sum else None
         return Profiled(packed, self._n_samples, self._detector)
+
+
+def join_profiled(results: Sequence[Profiled], bins: Bins = EXACT) -> Profiled:
+    """What is known of the samples of all results."""
+    detector = ProbabilityDetector()
+    for each in results:
+        detector.merge(each.detector)
+    packed = join_profiles([each.packed for each in results], bins)
+    return Profiled(packed, sum(each.n_samples for each in results), detector)
 
 
 def join_profiles(
