@@ -55,7 +55,7 @@ $(TOOLS): pyproject.toml constraints.txt
 
 # What an earlier build left must not stand in for kernels that do not compile.
 $(LIGHT): $(TOOLS) $(NATIVE)
-	@echo "building $(VENV): light"
+	@echo "building $(VENV): light, about a minute"
 	@rm -f src/reprior/_native.*so
 	@PATH="$(abspath $(BIN)):$$PATH" $(INSTALL) --no-build-isolation --editable '.[cli,sklearn]'
 	@ls src/reprior/_native.*so >/dev/null 2>&1 || echo "The kernels could not be compiled: array code does their work, more slowly. Run \`make native\` to see why."
@@ -85,12 +85,14 @@ setup: $(DEV) ## build the development environment in .venv
 
 .PHONY: demo
 demo: $(LIGHT) ## show the main job on real data (light: no PyTorch, no JAX)
+	@$(BIN)/reprior --version
 	@$(BIN)/reprior demo -o build/demo
 
 .PHONY: native
 native: export REPRIOR_NATIVE = require
 native: $(TOOLS) ## compile the kernels, only what changed, and show the compiler's output
-	@PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --verbose --no-deps --no-build-isolation --editable .
+	@PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --verbose --no-deps --no-build-isolation --editable . \
+		|| { echo "The kernels need GCC 12 or newer, or Clang 14 or newer, on the PATH (or in CXX)." >&2; exit 1; }
 	@touch $(LIGHT)
 
 .PHONY: test

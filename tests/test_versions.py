@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
+
+import pytest
 
 import reprior as rp
 from reprior.core import kernels
@@ -40,3 +43,19 @@ def test_no_library_is_imported():
     probe = "import sys, reprior; reprior.show_versions(); sys.exit('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "variable, value, words",
+    [
+        ("REPRIOR_SIMD", "foo", "REPRIOR_SIMD must be one of baseline"),
+        ("REPRIOR_NATIVE", "no", "REPRIOR_NATIVE must be 'off' or 'require'"),
+    ],
+)
+def test_a_wrong_environment_variable_is_one_sentence(variable, value, words):
+    command = [sys.executable, "-m", "reprior", "--version"]
+    environment = {**os.environ, variable: value}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Error: {words}")
+    assert done.stderr.count("\n") == 1

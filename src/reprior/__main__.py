@@ -32,19 +32,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     """Import the command line, or say what it needs, and run it."""
-    from reprior.exceptions import MissingDependencyError, require
+    from reprior.exceptions import RepriorError, require
     from reprior.files.interrupts import raise_if_interrupted
 
     try:
         for library in ("click", "rich"):
             require(library, extra="cli", purpose="For the command line")
-    except MissingDependencyError as error:
+        from reprior.cli.app import run
+
+        raise_if_interrupted()
+        return run(argv)
+    except RepriorError as error:  # environment variables are read when a part is loaded
         sys.stderr.write(f"Error: {error}\n")
         return USAGE_ERROR
-    from reprior.cli.app import run
-
-    raise_if_interrupted()
-    return run(argv)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from reprior._warnings import warn
 from reprior.core.threads import in_threads, shares
-from reprior.exceptions import OptionError
+from reprior.exceptions import MissingDependencyError, OptionError
 
 __all__ = [
     "as_library",
@@ -42,7 +42,10 @@ __all__ = [
     "weighted_sum",
 ]
 
-_REMEDY = "For the kernels: `pip install --no-cache-dir --force-reinstall reprior`."
+_REMEDY = (
+    "For the kernels: `pip install --no-cache-dir --force-reinstall reprior`, or `make native` in "
+    "a clone; building them needs GCC 12 or newer, or Clang 14 or newer."
+)
 
 _DTYPES = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
@@ -72,7 +75,11 @@ def _load() -> ModuleType | None:
         _native = importlib.import_module("reprior._native")
     except ImportError as error:
         if choice == "require":
-            raise
+            raise MissingDependencyError(
+                f"The compiled kernels of reprior must be there with REPRIOR_NATIVE=require. They "
+                f"cannot be loaded ({error}).",
+                remedy=_REMEDY,
+            ) from error
         if not (isinstance(error, ModuleNotFoundError) and error.name == "reprior._native"):
             warn(
                 "The compiled kernels of reprior cannot be loaded: array code does their work, "
