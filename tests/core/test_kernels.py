@@ -77,10 +77,12 @@ def test_a_missing_extension_is_told_with_its_remedy(tmp_path):
         source, tmp_path / "reprior", ignore=shutil.ignore_patterns("_native*", "__pycache__")
     )
     probe = "from reprior.core import kernels; print(kernels.description())"
+    # -S: the import hook of an editable installation would win over the path.
+    path = os.pathsep.join([str(tmp_path), str(Path(np.__file__).parents[1])])
     for choice, said in (("", True), ("off", False)):
         done = subprocess.run(
-            [sys.executable, "-c", probe],
-            env={**os.environ, "PYTHONPATH": str(tmp_path), "REPRIOR_NATIVE": choice},
+            [sys.executable, "-S", "-c", probe],
+            env={**os.environ, "PYTHONPATH": path, "REPRIOR_NATIVE": choice},
             capture_output=True,
             check=True,
             text=True,
