@@ -106,6 +106,13 @@ def test_a_warning_points_at_the_line_that_called_the_package():
     assert caught[0].filename == __file__
 
 
+def test_executed_code_without_a_name_is_warned_too():
+    code = compile("warn('few labels')", "page.md", "exec")
+    with pytest.warns(rp.RepriorWarning, match="few labels") as caught:
+        exec(code, {"warn": warn})
+    assert caught[0].filename == "page.md"
+
+
 def test_warnings_are_collected_once_each_and_others_are_passed_on():
     collected = []
 

@@ -26,10 +26,9 @@ def warn(warning: Text | RepriorWarning) -> None:
     made = warning if isinstance(warning, RepriorWarning) else RepriorWarning(warning)
     frame = _user_frame(sys._getframe(1))
     registry = frame.f_globals.setdefault("__warningregistry__", {})
-    name = frame.f_globals.get("__name__")
-    warnings.warn_explicit(
-        made, type(made), frame.f_code.co_filename, frame.f_lineno, module=name, registry=registry
-    )
+    file = frame.f_code.co_filename
+    name = frame.f_globals.get("__name__") or file  # executed code may have none; None is dropped
+    warnings.warn_explicit(made, type(made), file, frame.f_lineno, module=name, registry=registry)
 
 
 @contextmanager
