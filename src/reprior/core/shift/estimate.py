@@ -96,8 +96,8 @@ def estimate_target_prior(
         {\sum_j P_d(j|x_i)\, P_t(j) / P_s(j)}
 
     where P_d(k|x_i) is the model's posterior of class k for sample i, P_s the source prior and
-    P_t the target prior, from P_t = P_s on until convergence [1]_ [2]_. This is the EM algorithm
-    for the likelihood of the N samples,
+    P_t the target prior, from P_t = P_s on until convergence [1]_, in accelerated
+    steps [2]_. This is the EM algorithm for the likelihood of the N samples,
     :math:`\sum_i \log \sum_k P_d(k|x_i)\, P_t(k) / P_s(k)`, which is concave in P_t, so that EM
     converges to its maximum; where EM is slow, Newton's method takes over [6]_. It needs no labels
     and is the most precise of all methods where the model's probabilities are right. With
