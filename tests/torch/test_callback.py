@@ -383,9 +383,10 @@ def test_the_parts_of_all_ranks(monkeypatch):
 
 RANK = """
 import json, sys
+import conftest  # a torchvision that can be imported
 from torch import distributed
 from reprior.torch.callback import merged
-from tests.torch.test_processes import online
+from tests.torch.test_callback import online
 rank, file = int(sys.argv[1]), sys.argv[2]
 distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
 cal = merged(online(slice(0, 30) if rank == 0 else slice(30, 100))).finish()
