@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from tests.child_processes import LIMIT, started
+from tests.support.child_processes import LIMIT, started
 
 from reprior.exceptions import RepriorError
 from reprior_lab import RunConfig
@@ -109,8 +109,9 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path):
     script.write_text(code)
     with started(
         [sys.executable, str(script), str(tmp_path / "out")],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    ) as main:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as main:
         pids = [int(main.stdout.readline()) for _ in range(2)]
         os.killpg(main.pid, signal.SIGINT)
         assert main.wait(timeout=120) != 0

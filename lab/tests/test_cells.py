@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.child_processes import started
+from tests.support.child_processes import started
 
 from reprior.exceptions import OptionError
 from reprior_lab.cifar import COLUMNS, chains, select_cells
@@ -17,8 +17,11 @@ from reprior_lab.reproduction import claimed
 def test_by_default_the_paper_s_rows_on_the_columns_of_ratio_100():
     names = [cell.name for cell in select_cells()]
     assert {name.split("/")[0] for name in names} == {
-        "cifar10-exp100", "cifar10-step100", "cifar100-exp100", "cifar100-step100",
-    }  # fmt: skip
+        "cifar10-exp100",
+        "cifar10-step100",
+        "cifar100-exp100",
+        "cifar100-step100",
+    }
     of_one = sorted(name.split("/", 1)[1] for name in names if name.startswith("cifar10-exp100/"))
     single = [m for m in METHODS if m not in ("ce", "ce-drw", "logit_adjusted")]
     assert of_one == sorted(

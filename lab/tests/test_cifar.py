@@ -71,8 +71,11 @@ def test_a_finished_cell_is_not_run_again(folder, monkeypatch):
     made = cifar.reproduce(folder)
     assert not any("not finished" in note for note in made.notes)
     assert [table.name for table in made.tables] == [
-        "cifar-table2", "cifar-gains", "cifar-strengths", "cifar-ways-cifar10-exp100",
-    ]  # fmt: skip
+        "cifar-table2",
+        "cifar-gains",
+        "cifar-strengths",
+        "cifar-ways-cifar10-exp100",
+    ]
     assert all(path.exists() for path in made.files)
     assert {"cifar-curves.png", "cifar-table2.tex"} <= {path.name for path in made.files}
 

@@ -94,7 +94,7 @@ def test_gains_and_what_is_said_of_them(tables):
     assert found["CE"]["cifar10-exp100"].text == "+14.00 [+1.00, +20.00]"
     assert found["LDAM"]["cifar10-step100"].text is None
     assert tables["cifar-gains"].notes[1:] == (
-        "CE: IC helps on cifar10-exp100; cannot be told on cifar10-step100.",
+        "CE: IC helps on cifar10-exp100; is inconclusive on cifar10-step100.",
         "LDAM: IC harms on cifar10-exp100.",
     )
 
@@ -106,7 +106,7 @@ def test_of_several_seeds_the_widest_bounds_hold():
     }
     gains = make_tables(results)[1]
     assert gains.rows[0][1][0].text == "+14.00 [-10.00, +30.00]"
-    assert gains.notes[1] == "CE: IC cannot be told on cifar10-exp100."
+    assert gains.notes[1] == "CE: IC is inconclusive on cifar10-exp100."
 
 
 def test_every_way_to_correct(tables):

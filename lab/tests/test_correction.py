@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -304,11 +303,3 @@ def test_mean_and_sample_deviation():
 def test_folds_that_cannot_be_are_refused(labels, n_folds, error, sentence):
     with pytest.raises(error, match=sentence):
         correct_folds(np.zeros((4, 4)), labels, PRIOR, n_folds=n_folds)
-
-
-@pytest.mark.parametrize("where", ["at", "near"])
-def test_a_search_that_was_widened_is_not_announced(where):
-    """Of either kind: the strength says it."""
-    from reprior_lab.correction import _SAID_BY_THE_STRENGTH
-
-    assert re.match(_SAID_BY_THE_STRENGTH, f"The best strength lay {where} the upper bound 2: …")

@@ -16,11 +16,15 @@ from reprior_lab.tables import Table
 
 #: Training images of imbalanced CIFAR as all the compared methods report them.
 TOTALS = {
-    "CIFAR-10 exp-100": 12406, "CIFAR-10 exp-10": 20431,
-    "CIFAR-10 step-100": 25250, "CIFAR-10 step-10": 27500,
-    "CIFAR-100 exp-100": 10847, "CIFAR-100 exp-10": 19573,
-    "CIFAR-100 step-100": 25250, "CIFAR-100 step-10": 27500,
-}  # fmt: skip
+    "CIFAR-10 exp-100": 12406,
+    "CIFAR-10 exp-10": 20431,
+    "CIFAR-10 step-100": 25250,
+    "CIFAR-10 step-10": 27500,
+    "CIFAR-100 exp-100": 10847,
+    "CIFAR-100 exp-10": 19573,
+    "CIFAR-100 step-100": 25250,
+    "CIFAR-100 step-10": 27500,
+}
 PUBLISHED = "the published class sizes"
 
 
@@ -77,8 +81,12 @@ def test_the_kind_of_imbalance_is_seen(counts, kind):
 
 def test_a_row_for_every_data_set_of_the_paper(bare):
     assert list(rows_of(bare)) == [
-        "Two moons", "Circles", *TOTALS, "iNaturalist 2018", "SYNTHIA-Sequences",
-    ]  # fmt: skip
+        "Two moons",
+        "Circles",
+        *TOTALS,
+        "iNaturalist 2018",
+        "SYNTHIA-Sequences",
+    ]
 
 
 @pytest.mark.parametrize("title, total", TOTALS.items())
@@ -104,16 +112,20 @@ def test_the_toy_sets_and_inaturalist(bare):
     for title in ("Two moons", "Circles"):
         row = rows[title]
         assert words(row) == {
-            "dimension": "2 (paper 2)", "imbalance": "step (paper step)",
+            "dimension": "2 (paper 2)",
+            "imbalance": "step (paper step)",
             "counted from": "the data",
-        }  # fmt: skip
+        }
         assert row["largest class"].value == 2500
         assert row["ratio"].shown(0) == "9 (paper 9)"
     row = rows["iNaturalist 2018"]
     found = {column: cell.value for column, cell in row.items() if cell.value is not None}
     assert found == {
-        "classes": 8142, "largest class": 1000, "ratio": 500, "training samples": 437_513,
-    }  # fmt: skip
+        "classes": 8142,
+        "largest class": 1000,
+        "ratio": 500,
+        "training samples": 437_513,
+    }
     assert row["imbalance"].text == "long-tail (paper long-tail)"
 
 
@@ -168,9 +180,10 @@ def test_pixels_of_the_training_drives(tmp_path):
     found = {column: cell.value for column, cell in row.items() if cell.value is not None}
     assert found == {"classes": 3, "largest class": 5, "ratio": 5, "training samples": 10}
     assert words(row) == {
-        "dimension": "3×2×3 (paper 768×384)", "imbalance": "long-tail (paper long-tail)",
+        "dimension": "3×2×3 (paper 768×384)",
+        "imbalance": "long-tail (paper long-tail)",
         "counted from": "2 label images",
-    }  # fmt: skip
+    }
 
 
 def test_the_smaller_synthia_has_a_row_of_its_own(tmp_path):
@@ -179,8 +192,10 @@ def test_the_smaller_synthia_has_a_row_of_its_own(tmp_path):
     rows = rows_of(reproduce(tmp_path / "out", root=tmp_path))
     row = rows["SYNTHIA-SF (not the paper's)"]
     assert words(row) == {
-        "dimension": "many sizes", "imbalance": "none", "counted from": "2 label images",
-    }  # fmt: skip
+        "dimension": "many sizes",
+        "imbalance": "none",
+        "counted from": "2 label images",
+    }
     assert row["classes"].shown(0) == "2"
     assert rows["SYNTHIA-Sequences"]["classes"].value is None
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab.tests.drawn import overlapping
+from lab.tests.support.drawings import overlapping
 from matplotlib.colors import to_rgb
 
 from reprior import StrengthProfile

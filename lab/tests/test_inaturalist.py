@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from lab.tests.training.shared import one_thread
+from lab.tests.support.small_runs import one_thread
 from PIL import Image
 
 import reprior as rp
@@ -24,9 +24,10 @@ SMALL = {"simulate": True, "n_classes": 60, "rows": ("ce", "ce-drw"), "settings"
 #: Images of four classes, from common to rare, and how a network of seconds is trained on them.
 COUNTS = (16, 8, 4, 3)
 TINY = {
-    "models": ("resnet8",), "protocol": "compact",
+    "models": ("resnet8",),
+    "protocol": "compact",
     "settings": {"epochs": 3, "batch_size": 8, "image_size": 16},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,9 +78,12 @@ def trained(root, tmp_path_factory):
     """What it gave back for the images, its folder, and what it told."""
     home, told = tmp_path_factory.mktemp("trained"), []
     given = reproduce(
-        home, root=root, rows=("ce", "ce-drw", "bbn"), **TINY,
+        home,
+        root=root,
+        rows=("ce", "ce-drw", "bbn"),
+        **TINY,
         progress=lambda *each: told.append(each),
-    )  # fmt: skip
+    )
     return given, home, told
 
 
@@ -148,8 +152,10 @@ def test_one_more_row_is_trained_alone(folder, found):
     more = SMALL | {"rows": ("ce", "focal")}
     given = reproduce(folder, **more, progress=lambda *each: told.append(each))
     assert {what for what, _, _ in told} == {
-        "drawing the stand-in", "training stand-in, focal", "correcting focal",
-    }  # fmt: skip
+        "drawing the stand-in",
+        "training stand-in, focal",
+        "correcting focal",
+    }
     assert [label for label, _ in given.tables[0].rows][:2] == ["CE", "Focal"]
     reproduce(folder, **SMALL)  # as it was, for the tests that come after
 

@@ -31,9 +31,12 @@ def test_the_settings_are_those_of_the_paper():
 
 def test_settings_that_differ_are_taken():
     (cell,) = network_cells(
-        ["ce"], ["inception_v3"], protocol="compact", root="here",
+        ["ce"],
+        ["inception_v3"],
+        protocol="compact",
+        root="here",
         settings={"epochs": 3, "image_size": 64},
-    )  # fmt: skip
+    )
     assert (cell.config.epochs, cell.config.image_size, cell.config.root) == (3, 64, "here")
 
 

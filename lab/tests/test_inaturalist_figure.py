@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.tests.drawn import overlapping
+from lab.tests.support.drawings import overlapping
 from lab.tests.test_inaturalist_tables import result
 
 from reprior_lab.inaturalist import MOST_STEPS, ROWS, draw
@@ -26,9 +26,11 @@ def steps(ax):
 
 def test_a_row_of_panels_for_each_network(figure):
     assert [ax.get_title(loc="left") for ax in figure.axes] == [
-        "Inception v3: top-1 accuracy", "Inception v3: top-5 accuracy",
-        "ResNet-50: top-1 accuracy", "ResNet-50: top-5 accuracy",
-    ]  # fmt: skip
+        "Inception v3: top-1 accuracy",
+        "Inception v3: top-5 accuracy",
+        "ResNet-50: top-1 accuracy",
+        "ResNet-50: top-5 accuracy",
+    ]
     assert {ax.get_xlabel() for ax in figure.axes} == {"strength λ"}
 
 
@@ -69,8 +71,12 @@ def test_the_best_strength_is_marked_on_its_curve(figure):
 def test_the_key_names_all(figure):
     (key,) = figure.legends
     assert [text.get_text() for text in key.get_texts()] == [
-        "CE", "CE-DRW", "Focal", "as trained", "best λ for top-1",
-    ]  # fmt: skip
+        "CE",
+        "CE-DRW",
+        "Focal",
+        "as trained",
+        "best λ for top-1",
+    ]
 
 
 @pytest.mark.parametrize("columns", [("stand-in",), ("inception_v3", "resnet50")])

@@ -106,8 +106,10 @@ def test_what_is_written_is_read(result, tmp_path):
     again = read_result(tmp_path)
     assert again.to_dict() == result.to_dict()
     assert (again.raw, again.effective, again.bounds) == (
-        result.raw, result.effective, result.bounds,
-    )  # fmt: skip
+        result.raw,
+        result.effective,
+        result.bounds,
+    )
     for one, other in ((again.top1, result.top1), (again.top5, result.top5)):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 

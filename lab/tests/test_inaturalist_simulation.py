@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from lab.tests.training.shared import one_thread
+from lab.tests.support.small_runs import one_thread
 
 import reprior as rp
 from reprior.exceptions import FileFormatError, OptionError
@@ -149,7 +149,7 @@ def test_broken_scores_are_refused(samples, tmp_path):
     home = tmp_path / "cells" / cell.id
     path = home / "validation.npz"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(FileFormatError, match=r"must be a whole file .* is scored anew"):
+    with pytest.raises(FileFormatError, match=r"must be a complete file .* is scored again"):
         cell.run(tmp_path, samples, None)
     path.unlink()
     assert cell.run(tmp_path, samples, None).to_dict() == result.to_dict()

@@ -45,12 +45,20 @@ def simulated():
 
 def test_rows_in_blocks(real):
     assert [label for label, _ in real.rows] == [
-        "CE", "CE-DRW", "BBN",
-        "CE-IC", "CE-DRW-IC", "BBN-IC",
-        "CE-DRW-IC, effective prior", "BBN-IC, effective prior",
-        "CE, λ = 1", "CE-DRW, λ = 1", "BBN, λ = 1",
-        "CE-DRW, λ = 1, effective prior", "BBN, λ = 1, effective prior",
-    ]  # fmt: skip
+        "CE",
+        "CE-DRW",
+        "BBN",
+        "CE-IC",
+        "CE-DRW-IC",
+        "BBN-IC",
+        "CE-DRW-IC, effective prior",
+        "BBN-IC, effective prior",
+        "CE, λ = 1",
+        "CE-DRW, λ = 1",
+        "BBN, λ = 1",
+        "CE-DRW, λ = 1, effective prior",
+        "BBN, λ = 1, effective prior",
+    ]
     assert real.columns == ("Inception v3", "ResNet-50")
 
 
@@ -106,12 +114,20 @@ def test_strengths():
     ((label, cells),) = table.rows
     assert label == "CE-DRW, ResNet-50"
     assert [cell.shown() for cell in cells] == [
-        "1.10, 1.20, 1.30", "1.2500 (1.2400 to 1.2600)", "40.00", "32.80", "15.00", "12.00",
-    ]  # fmt: skip
+        "1.10, 1.20, 1.30",
+        "1.2500 (1.2400 to 1.2600)",
+        "40.00",
+        "32.80",
+        "15.00",
+        "12.00",
+    ]
     assert "tuned and judged on the same labels" in table.notes[0]
 
 
 def test_titles():
     assert [title_of(name) for name in ("ldam-drw", "stand-in", "inception_v3", "vit_tiny-x")] == [
-        "LDAM-DRW", "Stand-in", "Inception v3", "vit_tiny-x",
-    ]  # fmt: skip
+        "LDAM-DRW",
+        "Stand-in",
+        "Inception v3",
+        "vit_tiny-x",
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lab.tests.training.shared import one_thread
+from lab.tests.support.small_runs import one_thread
 
 from reprior.exceptions import OptionError
 from reprior_lab import inaturalist_stand_in as linear_training
@@ -135,21 +135,23 @@ def test_cosines_of_ldam_are_scaled(samples, tmp_path):
 
 def test_checkpoints_of_other_settings_are_refused(samples, tmp_path):
     fitted(cell("ce", epochs=1), samples, tmp_path)
-    with pytest.raises(OptionError, match="must be of a run of the same settings"):
+    with pytest.raises(OptionError, match="must belong to a run with the same settings"):
         fitted(cell("ce", epochs=2), samples, tmp_path)
 
 
 def test_a_base_of_other_settings_is_refused(samples, tmp_path):
     fitted(cell("ce", lr=1.0), samples, tmp_path / "base")
-    with pytest.raises(OptionError, match="must be of a run of the same settings"):
+    with pytest.raises(OptionError, match="must belong to a run with the same settings"):
         fitted(cell("ce-drw"), samples, tmp_path / "drw", base=tmp_path / "base")
 
 
 def test_a_loss_that_is_none_is_refused(samples, tmp_path):
     broken = FeatureSamples(
-        samples.train_features * np.float32(np.nan), samples.train_labels,
-        samples.validation_features, samples.validation_labels,
-    )  # fmt: skip
+        samples.train_features * np.float32(np.nan),
+        samples.train_labels,
+        samples.validation_features,
+        samples.validation_labels,
+    )
     with pytest.raises(OptionError, match=r"`lr` must be low enough .* a loss of nan in epoch 1"):
         fitted(cell("ce"), broken, tmp_path)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab.tests.drawn import overlapping
+from lab.tests.support.drawings import overlapping
 
 import reprior as rp
 from reprior_lab import odds

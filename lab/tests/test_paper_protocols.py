@@ -1,7 +1,7 @@
 """Every cell of ``--protocol paper``, from tiny data to tables, as a user starts it.
 
-The commands run in the environment of ``REPRIOR_PYTHON``, see :mod:`lab.tests.installed`. SYNTHIA
-has a test of its own, ``synthia/test_paper_protocol.py``.
+The commands run in the environment of ``REPRIOR_PYTHON``, see :mod:`lab.tests.support.installed`.
+SYNTHIA has its own test, ``synthia/test_paper_protocol.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 import pytest
-from lab.tests.installed import run_installed
+from lab.tests.support.installed import run_installed
 from PIL import Image
 
 from reprior_lab.config import METHODS
@@ -87,10 +87,25 @@ def finished(folder):
 
 def test_every_row_of_cifar_on_two_devices(cifar_root, tmp_path):
     options = [
-        "reproduce", "cifar", "--root", cifar_root, "--protocol", "paper", "--cells",
-        "cifar10-exp10", "--cells", "cifar100-exp10", "--set", "epochs=2", "--set", "seed=0",
-        "--set", "batch_size=64", "-o", tmp_path,
-    ]  # fmt: skip
+        "reproduce",
+        "cifar",
+        "--root",
+        cifar_root,
+        "--protocol",
+        "paper",
+        "--cells",
+        "cifar10-exp10",
+        "--cells",
+        "cifar100-exp10",
+        "--set",
+        "epochs=2",
+        "--set",
+        "seed=0",
+        "--set",
+        "batch_size=64",
+        "-o",
+        tmp_path,
+    ]
     made = run_installed(*options, "--devices", 2)
     runs = finished(tmp_path)
     assert len(runs) == 2 * len(METHODS)
@@ -106,19 +121,44 @@ def test_every_row_of_cifar_on_two_devices(cifar_root, tmp_path):
 def test_a_cell_of_cifar_on_one_device_of_two(cifar_root, tmp_path):
     """The first process of two must not be joined by a second that finds its cell claimed."""
     made = run_installed(
-        "reproduce", "cifar", "--root", cifar_root, "--protocol", "paper", "--cells",
-        "cifar10-exp10/cb_focal", "--set", "epochs=2", "--devices", "0,1", "--jobs", 1,
-        "-o", tmp_path,
-    )  # fmt: skip
+        "reproduce",
+        "cifar",
+        "--root",
+        cifar_root,
+        "--protocol",
+        "paper",
+        "--cells",
+        "cifar10-exp10/cb_focal",
+        "--set",
+        "epochs=2",
+        "--devices",
+        "0,1",
+        "--jobs",
+        1,
+        "-o",
+        tmp_path,
+    )
     assert [each["focal_reduction"] for each in finished(tmp_path)] == ["plain_mean"]
     assert made["files"]
 
 
 def test_every_row_of_inaturalist(inaturalist_root, tmp_path):
     made = run_installed(
-        "reproduce", "inaturalist", "--root", inaturalist_root, "--model", "resnet50",
-        "--set", "epochs=2", "--set", "batch_size=16", "--set", "image_size=32", "-o", tmp_path,
-    )  # fmt: skip
+        "reproduce",
+        "inaturalist",
+        "--root",
+        inaturalist_root,
+        "--model",
+        "resnet50",
+        "--set",
+        "epochs=2",
+        "--set",
+        "batch_size=16",
+        "--set",
+        "image_size=32",
+        "-o",
+        tmp_path,
+    )
     assert len(finished(tmp_path)) == len(ROWS)
     assert [table["name"] for table in made["tables"]] == ["inaturalist", "inaturalist-strength"]
     assert (tmp_path / "inaturalist.png").exists()
@@ -126,11 +166,29 @@ def test_every_row_of_inaturalist(inaturalist_root, tmp_path):
 
 def test_a_large_network_on_two_devices_in_parts_and_mixed_precision(inaturalist_root, tmp_path):
     made = run_installed(
-        "reproduce", "inaturalist", "--root", inaturalist_root, "--model", "inception_v3",
-        "--row", "ce-drw", "--devices", 2, "--precision", "bf16-mixed",
-        "--set", "accumulate=2", "--set", "epochs=2", "--set", "batch_size=16",
-        "--set", "image_size=80", "-o", tmp_path,
-    )  # fmt: skip
+        "reproduce",
+        "inaturalist",
+        "--root",
+        inaturalist_root,
+        "--model",
+        "inception_v3",
+        "--row",
+        "ce-drw",
+        "--devices",
+        2,
+        "--precision",
+        "bf16-mixed",
+        "--set",
+        "accumulate=2",
+        "--set",
+        "epochs=2",
+        "--set",
+        "batch_size=16",
+        "--set",
+        "image_size=80",
+        "-o",
+        tmp_path,
+    )
     (found,) = finished(tmp_path)
     assert (found["schedule"], found["precision"], found["accumulate"]) == ("drw", "bf16-mixed", 2)
     assert made["tables"]
@@ -144,9 +202,22 @@ def test_the_toy_sets(tmp_path):
 
 def test_a_network_on_two_devices(tmp_path):
     options = [
-        "train", "--data", "digits", "--imbalance", "exp", "--ratio", 20, "--epochs", 2,
-        "--accelerator", "cpu", "--devices", 2, "-o", tmp_path / "run",
-    ]  # fmt: skip
+        "train",
+        "--data",
+        "digits",
+        "--imbalance",
+        "exp",
+        "--ratio",
+        20,
+        "--epochs",
+        2,
+        "--accelerator",
+        "cpu",
+        "--devices",
+        2,
+        "-o",
+        tmp_path / "run",
+    ]
     made = run_installed(*options)
     written = json.loads((tmp_path / "run" / "run.json").read_text())
     assert written["status"] == "finished"

@@ -24,11 +24,25 @@ def test_the_paper_s_recipe():
 
 #: Of every cell of the paper's Table 2: those settings that LDAM-DRW and BBN publish.
 PUBLISHED = {
-    "model": "resnet32", "epochs": 200, "batch_size": 128, "lr": 0.1, "momentum": 0.9,
-    "weight_decay": 2e-4, "lr_schedule": "steps", "warmup": 5 / 200, "decays": (0.01, 0.0001),
-    "defer": 160 / 200, "beta": 0.9999, "gamma": 1.0, "max_margin": 0.5, "scale": 30.0,
-    "precision": "32-true", "accumulate": 1, "focal_reduction": "plain_mean", "sampler": "plain",
-}  # fmt: skip
+    "model": "resnet32",
+    "epochs": 200,
+    "batch_size": 128,
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 2e-4,
+    "lr_schedule": "steps",
+    "warmup": 5 / 200,
+    "decays": (0.01, 0.0001),
+    "defer": 160 / 200,
+    "beta": 0.9999,
+    "gamma": 1.0,
+    "max_margin": 0.5,
+    "scale": 30.0,
+    "precision": "32-true",
+    "accumulate": 1,
+    "focal_reduction": "plain_mean",
+    "sampler": "plain",
+}
 LDAM_DRW = {"nesterov": False, "milestones": (160 / 200, 180 / 200)}
 BBN = {"nesterov": True, "milestones": (120 / 200, 160 / 200)}
 CIFAR_ROWS = {
@@ -46,18 +60,36 @@ CIFAR_ROWS = {
 
 #: Of iNaturalist: class-balanced loss's ResNet-50, and BBN's.
 INATURALIST = {
-    "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4, "lr_schedule": "steps", "defer": 0.8,
-    "beta": 0.9999, "gamma": 1.0, "max_margin": 0.5, "scale": 30.0, "precision": "32-true",
-    "accumulate": 1, "focal_reduction": "plain_mean", "sampler": "plain",
-}  # fmt: skip
+    "momentum": 0.9,
+    "nesterov": True,
+    "weight_decay": 1e-4,
+    "lr_schedule": "steps",
+    "defer": 0.8,
+    "beta": 0.9999,
+    "gamma": 1.0,
+    "max_margin": 0.5,
+    "scale": 30.0,
+    "precision": "32-true",
+    "accumulate": 1,
+    "focal_reduction": "plain_mean",
+    "sampler": "plain",
+}
 CLASS_BALANCED = {
-    "epochs": 90, "batch_size": 256, "lr": 0.1, "warmup": 5 / 90,
-    "milestones": (30 / 90, 60 / 90, 80 / 90), "decays": (0.1, 0.01, 0.001),
-}  # fmt: skip
+    "epochs": 90,
+    "batch_size": 256,
+    "lr": 0.1,
+    "warmup": 5 / 90,
+    "milestones": (30 / 90, 60 / 90, 80 / 90),
+    "decays": (0.1, 0.01, 0.001),
+}
 BBN_180 = {
-    "epochs": 180, "batch_size": 128, "lr": 0.05, "warmup": 0.0,
-    "milestones": (120 / 180, 160 / 180), "decays": (0.1, 0.01),
-}  # fmt: skip
+    "epochs": 180,
+    "batch_size": 128,
+    "lr": 0.05,
+    "warmup": 0.0,
+    "milestones": (120 / 180, 160 / 180),
+    "decays": (0.1, 0.01),
+}
 
 
 def settings_of(config, keys):

@@ -18,8 +18,9 @@ def test_every_field_has_a_rule(kind):
 def test_equal_settings_have_equal_bytes():
     assert declared(NetworkSettings, {"crop": [64, 96], "lr": 1}) == {"crop": (64, 96), "lr": 1.0}
     assert declared(RunConfig, {"milestones": [0], "root": None}) == {
-        "milestones": (0.0,), "root": None,
-    }  # fmt: skip
+        "milestones": (0.0,),
+        "root": None,
+    }
 
 
 @pytest.mark.parametrize("crop", [64, "64", [64], [64, 64, 64], [64, 1.5], [64, True], "x", None])

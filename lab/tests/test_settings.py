@@ -16,8 +16,12 @@ def test_values_are_json_or_words():
 def test_numbers_with_commas_are_a_list():
     found = read_settings(["crop=64,64", "milestones=0.6, 0.8", "c=[1,2]", "d=a,b", "e=1,"])
     assert found == {
-        "crop": [64, 64], "milestones": [0.6, 0.8], "c": [1, 2], "d": "a,b", "e": "1,",
-    }  # fmt: skip
+        "crop": [64, 64],
+        "milestones": [0.6, 0.8],
+        "c": [1, 2],
+        "d": "a,b",
+        "e": "1,",
+    }
 
 
 @pytest.mark.parametrize("setting", ["momentum", "=1", " = 1"])

@@ -91,11 +91,21 @@ def test_markdown_whole():
 def test_latex_whole():
     made = table(("CE", (Cell(1.0), Cell())), notes=("First.",))
     assert made.latex().splitlines() == [
-        r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering", r"\caption{Errors}",
-        r"\label{tab:errors}", r"\begin{tabular}{lrr}", r"\toprule", r" & a & b \\", r"\midrule",
-        r"CE & 1.00 & -- \\", r"\bottomrule", r"\end{tabular}",
-        r"\par\smallskip {\footnotesize First.}", r"\end{table}",
-    ]  # fmt: skip
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{Errors}",
+        r"\label{tab:errors}",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r" & a & b \\",
+        r"\midrule",
+        r"CE & 1.00 & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\smallskip {\footnotesize First.}",
+        r"\end{table}",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,20 +132,29 @@ def test_marks_of_a_format_are_escaped(text, markdown, latex):
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8)
 numbers = st.none() | st.floats(-1e6, 1e6)
 cells = st.builds(
-    Cell, value=numbers, paper=numbers, spread=numbers, n=st.integers(1, 5), note=texts,
+    Cell,
+    value=numbers,
+    paper=numbers,
+    spread=numbers,
+    n=st.integers(1, 5),
+    note=texts,
     text=st.none() | texts,
-)  # fmt: skip
+)
 tables = st.integers(1, 3).flatmap(
     lambda k: st.builds(
         Table,
-        name=st.just("any"), title=texts, corner=texts, notes=st.lists(texts).map(tuple),
+        name=st.just("any"),
+        title=texts,
+        corner=texts,
+        notes=st.lists(texts).map(tuple),
         columns=st.lists(texts, min_size=k, max_size=k).map(tuple),
         rows=st.lists(
             st.tuples(texts, st.lists(cells, min_size=k, max_size=k).map(tuple)), max_size=3
         ).map(tuple),
-        digits=st.integers(0, 4), best=st.sampled_from([None, "min", "max"]),
+        digits=st.integers(0, 4),
+        best=st.sampled_from([None, "min", "max"]),
     )
-)  # fmt: skip
+)
 
 
 @given(tables)

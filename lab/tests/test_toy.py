@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from lab.tests.training.shared import one_thread
+from lab.tests.support.small_runs import one_thread
 
 import reprior as rp
 from reprior.exceptions import FileFormatError, OptionError
@@ -112,8 +112,10 @@ def test_every_figure_of_the_table_is_that_of_the_corrected_test_scores(found, o
         # The test samples are balanced.
         assert judged["balanced_accuracy"] == pytest.approx(judged["accuracy"], abs=1e-12)
     assert [judged["strength"] for judged in described["judged_on_test"]] == [
-        0.0, 1.0, described["strength"],
-    ]  # fmt: skip
+        0.0,
+        1.0,
+        described["strength"],
+    ]
 
 
 def test_the_strength_is_the_best_on_the_validation_samples(one):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lab.tests.drawn import overlapping, texts
+from lab.tests.support.drawings import overlapping, texts
 
 from reprior_lab import ImageData, RunConfig, RunFile
 from reprior_lab.toy import Judgement, Plane, ToySet, draw
@@ -43,8 +43,11 @@ def figure():
 def test_the_circles_are_above_the_moons(figure):
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert [title.partition(":")[0] for title in titles] == [
-        "Circles", "Circles", "Two moons", "Two moons",
-    ]  # fmt: skip
+        "Circles",
+        "Circles",
+        "Two moons",
+        "Two moons",
+    ]
 
 
 @pytest.mark.parametrize("row, shift", [(0, 0.0), (1, 0.5)])

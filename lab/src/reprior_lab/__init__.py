@@ -1,6 +1,6 @@
-"""The long-tail lab: train the paper's compared methods, and correct each of them.
+"""The long-tail lab: train the methods that the paper compares, and correct each of them.
 
-Nothing heavy is imported until it is used: PyTorch and Lightning take seconds.
+PyTorch and Lightning take seconds to import, so they are imported on first use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for."""
+    """Import a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'reprior_lab' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

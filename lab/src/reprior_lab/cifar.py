@@ -1,12 +1,11 @@
-"""``reprior reproduce cifar``: the cells of Table 2, trained once, corrected and printed.
+"""``reprior reproduce cifar``: train and correct the cells of Table 2, and write its tables.
 
-Then the tables and curves of them: Table 2, strengths, gains, every way to correct.
+The tables and figures are Table 2, the strengths, the gains, and all ways to correct.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from reprior import StrengthProfile, prior_from_counts
 from reprior.exceptions import FileFormatError, OptionError, RepriorWarning, Setting
+from reprior.files import parse_json
 from reprior.report.plots import AFTER, CYCLE
 from reprior_lab.config import METHODS, RunConfig
 from reprior_lab.correction import Correction, Judged, correct
@@ -56,7 +56,7 @@ __all__ = [
     "write_curves",
 ]
 
-#: Columns of the table, in its order.
+#: Columns of Table 2, in the paper's order.
 COLUMNS: dict[str, dict[str, Any]] = {
     f"{data}-{kind}{ratio}": {"data": data, "imbalance": kind, "ratio": ratio}
     for data in ("cifar10", "cifar100")
@@ -64,24 +64,24 @@ COLUMNS: dict[str, dict[str, Any]] = {
     for ratio in (100, 10)
 }
 
-#: Methods that are trained from more than one seed: what the paper's claim rests on.
+#: Methods trained from several seeds: the paper's claim depends on them.
 SEEDS: dict[str, tuple[int, ...]] = {"ce": (0, 1, 2), "ce-drw": (0, 1, 2)}
 
-#: What is trained when nothing is asked for: the columns of ratio 100, the paper's rows.
+#: The default cells: the columns of ratio 100, the paper's rows.
 DEFAULT = tuple(f"{name}/*" for name in COLUMNS if name.endswith("100"))
 EXTRA = "logit_adjusted"
 
-#: Settings that rows, columns and options say.
+#: Settings that rows, columns and options determine.
 TABLE_SETTINGS = ("data", "imbalance", "loss", "protocol", "ratio", "root", "schedule")
 
 CORRECTION = "correction.json"
 
 TRAIN_THEM = "Train them first."
 
-#: Strengths that are searched: LDAM's networks are best above 2.
+#: Bounds of the search: the best strengths of LDAM's networks are above 2.
 BOUNDS = (0.0, 4.0)
 
-#: Where the curve of a cell is kept: exact values at these strengths.
+#: The strengths of a cell's curve; its values there are exact.
 CURVE = tuple(round(0.02 * i, 2) for i in range(126))
 
 
@@ -92,9 +92,9 @@ class CellRun:
     Parameters
     ----------
     column, method : str
-        Of :data:`COLUMNS` and :data:`METHODS`.
+        Names in :data:`COLUMNS` and :data:`METHODS`.
     config : RunConfig
-        What to train.
+        The settings of the run.
     """
 
     column: str
@@ -103,12 +103,12 @@ class CellRun:
 
     @property
     def name(self) -> str:
-        """Column, row and seed, as patterns match them."""
+        """Column, row and seed, as matched by patterns."""
         return f"{self.column}/{self.method}/s{self.config.seed}"
 
     @property
     def base(self) -> CellRun | None:
-        """The cell whose first epochs this one shares."""
+        """The cell whose first epochs this cell shares."""
         if self.config.schedule != "drw":
             return None
         return CellRun(self.column, self.config.loss, self.config.differing(schedule="plain"))
@@ -121,7 +121,7 @@ def select_cells(
     root: str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[CellRun, ...]:
-    """Return the cells that patterns ask for, in the order they should be trained in.
+    """Return the cells that match patterns, in the order of training.
 
     Parameters
     ----------
@@ -129,11 +129,11 @@ def select_cells(
         COLUMN, COLUMN/ROW or COLUMN/ROW/sSEED, with the wildcards of a shell. By default the four
         columns of ratio 100 with the paper's rows: three seeds of CE and CE-DRW, one of the rest.
     protocol : str
-        What is not said otherwise, see :mod:`reprior_lab.config`.
+        The defaults of all settings, see :mod:`reprior_lab.config`.
     root : path, optional
         The folder of the data.
     settings : mapping, optional
-        Settings of the runs that differ from the protocol.
+        Settings that differ from the protocol.
 
     Examples
     --------
@@ -147,9 +147,9 @@ def select_cells(
     reprior.exceptions.OptionError: `cells` must match COLUMN/ROW/sSEED. Got 'cifar10-exp50', which
     matches none. Columns are cifar10-exp100, ...
     """
-    own = dict(settings or {})
-    refuse_settings(own, TABLE_SETTINGS)
-    seed = own.pop("seed", None)
+    changed = dict(settings or {})
+    refuse_settings(changed, TABLE_SETTINGS)
+    seed = changed.pop("seed", None)
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise OptionError(
             argument="seed",
@@ -157,8 +157,8 @@ def select_cells(
             got=repr(seed),
             remedy=["Pass for example ", Setting("seed", 0), "."],
         )
-    if own.get("model") is not None:
-        check_model(str(own["model"]))
+    if changed.get("model") is not None:
+        check_model(str(changed["model"]))
     seeds = {0, 1, 2} if seed is None else {seed}
     every = {
         f"{column}/{method}/s{each}": (column, method, each)
@@ -182,20 +182,29 @@ def select_cells(
         chosen |= found if patterns else {name for name in found if f"/{EXTRA}/" not in name}
     where = None if root is None else str(root)
     cells = [
-        CellRun(column, method, RunConfig.resolve(
-            protocol, root=where, seed=each, **COLUMNS[column], **METHODS[method], **own,
-        ))
+        CellRun(
+            column,
+            method,
+            RunConfig.resolve(
+                protocol,
+                root=where,
+                seed=each,
+                **COLUMNS[column],
+                **METHODS[method],
+                **changed,
+            ),
+        )
         for name, (column, method, each) in every.items()
         if name in chosen
-    ]  # fmt: skip
+    ]
     return tuple(cell for chain in chains(cells) for cell in chain)
 
 
 def _matching(names: Iterable[str], pattern: str) -> set[str]:
-    """Return the cells that a pattern asks for; cb-ce is cb_ce, where that is what there is."""
-    whole = pattern + "/*" * (2 - min(pattern.count("/"), 2))
-    column, row, seed = whole.split("/", 2)
-    for spelt in (whole, f"{column}/{row.replace('-', '_')}/{seed}"):
+    """Return the cells that match a pattern; cb-ce stands for cb_ce if only that exists."""
+    full_pattern = pattern + "/*" * (2 - min(pattern.count("/"), 2))
+    column, row, seed = full_pattern.split("/", 2)
+    for spelt in (full_pattern, f"{column}/{row.replace('-', '_')}/{seed}"):
         found = {name for name in names if fnmatch.fnmatchcase(name, spelt)}
         if found:
             return found
@@ -203,7 +212,7 @@ def _matching(names: Iterable[str], pattern: str) -> set[str]:
 
 
 def chains(cells: Sequence[CellRun]) -> tuple[tuple[CellRun, ...], ...]:
-    """Group cells that must be trained one after the other: a base, then what starts from it."""
+    """Group cells that must be trained in sequence: a base, then the cells that start from it."""
     groups: dict[tuple[str, str, int], list[CellRun]] = {}
     for cell in cells:
         start = cell if cell.base is None else cell.base
@@ -220,10 +229,10 @@ class CellResult:
     Parameters
     ----------
     run : RunFile
-        What was trained.
+        The run file.
     raw, effective : Correction
-        With the training counts as the source prior, as the paper has it on every row; and with
-        the prior that weights, samplers and losses leave in the network.
+        With the training counts as the source prior, as in the paper on every row; and with the
+        prior that the network has learnt from weights, samplers and losses.
     curve : sequence of float
         Error of all test images at the strengths of :data:`CURVE`, with raw counts.
     """
@@ -246,26 +255,26 @@ def reproduce(
     train: bool = True,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Train what is not trained yet, and write Table 2, the λ table and the curves.
+    """Train the unfinished cells, and write Table 2, the λ table and the curves.
 
     Parameters
     ----------
     folder : path
         Gets ``cells/`` with a run folder for each cell, and the tables and figures.
     root : path, optional
-        The folder of CIFAR; needed where something is left to train.
+        The folder of CIFAR; needed if a cell must be trained.
     cells, protocol, settings
         As in :func:`~reprior_lab.cifar.select_cells`.
     jobs : int, optional
-        Cells that are trained at once, on equal shares of the CPU's threads. By default one for
-        each device. On a CPU two jobs of one thread get through more than one job of two.
+        How many cells to train at once, on equal shares of the CPU's threads. By default one for
+        each device. On a CPU two jobs of one thread are faster than one job of two.
     devices : int or str, default "auto"
-        How many devices, their numbers such as "0,1", or "auto": all GPUs, otherwise one. A cell
-        is trained on one device, and cells are spread over them. On the CPU a device is a process.
+        How many devices, their numbers such as "0,1", or "auto": all GPUs, or one device without
+        GPUs. Each cell is trained on one of them. On the CPU a device is a process.
     train : bool, default True
-        Whether to train; otherwise tables are made of the cells that are finished.
+        Whether to train; otherwise only the finished cells are in the tables.
     progress : callable, optional
-        Told what is being done.
+        Receives the progress.
     """
     folder = Path(folder)
     chosen = select_cells(cells, protocol=protocol, root=root, settings=settings)
@@ -276,7 +285,7 @@ def reproduce(
 
 
 def tables_of(folder: Path, chosen: Sequence[CellRun]) -> Reproduction:
-    """Write the tables and figures of the cells that are finished."""
+    """Write the tables and figures of the finished cells."""
     results = read_cells(folder, chosen)
     missing = [cell.name for cell in chosen if cell.name not in results]
     if not results:
@@ -295,7 +304,7 @@ def tables_of(folder: Path, chosen: Sequence[CellRun]) -> Reproduction:
 
 
 def _others(folder: Path, chosen: Sequence[CellRun]) -> str:
-    """Say that the folder has cells that were trained by other settings; "" where it has none."""
+    """Describe cells in the folder that were trained with other settings; "" if there are none."""
     runs = [RunFile.read(path.parent) for path in sorted(folder.glob(f"{CELLS}/*/{RUN_FILE}"))]
     return of_other_settings(
         [run.config.identity for run in runs if run.finished],
@@ -306,13 +315,13 @@ def _others(folder: Path, chosen: Sequence[CellRun]) -> str:
 
 
 def read_cells(folder: Path, chosen: Sequence[CellRun]) -> dict[str, CellResult]:
-    """Return the finished ones of some cells by name."""
-    found = {cell.name: read_cell(folder, cell) for cell in chosen}
-    return {name: result for name, result in found.items() if result is not None}
+    """Return the finished cells by name."""
+    results = {cell.name: read_cell(folder, cell) for cell in chosen}
+    return {name: result for name, result in results.items() if result is not None}
 
 
 def read_cell(folder: Path, cell: CellRun) -> CellResult | None:
-    """Return a cell's result, or None where it is not finished."""
+    """Return a cell's result, or None if it is not finished."""
     home = folder / CELLS / cell.config.id
     path = home / CORRECTION
     try:
@@ -323,7 +332,7 @@ def read_cell(folder: Path, cell: CellRun) -> CellResult | None:
     if not run.finished:
         return None
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         curve = document["curve"]
         if tuple(curve["strengths"]) != CURVE:
             raise ValueError("the curve is at other strengths")
@@ -332,8 +341,8 @@ def read_cell(folder: Path, cell: CellRun) -> CellResult | None:
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(
             f"A cell's correction must be JSON as reprior wrote it. Got {type(error).__name__}: "
-            f"{error} in {path}. Delete the file: it is made anew from the cell's score files, "
-            f"or by training it again where those are gone."
+            f"{error} in {path}. Delete the file: it is computed again from the cell's score "
+            f"files, or by training the cell again if those are gone."
         ) from error
 
 
@@ -344,10 +353,10 @@ def run_cell(
     *,
     device: str | None = None,
 ) -> CellResult | None:
-    """Train a cell, from its base's first epochs where there are any, and correct its scores.
+    """Train a cell, starting from its base's first epochs if there are any; correct its scores.
 
     It is trained in this process and on one device: several processes would claim the same cell.
-    None where another process is at it.
+    Returns None if another process trains it.
     """
     from reprior_lab.training.devices import trainer_device
     from reprior_lab.training.loop import train
@@ -358,14 +367,19 @@ def run_cell(
     with claimed(home) as ours:
         if not ours:
             return None
-        there = read_cell(folder, cell)
-        if there is not None:  # another process finished it in between
-            return there
+        finished = read_cell(folder, cell)
+        if finished is not None:  # another process finished it in between
+            return finished
         accelerator, number = trainer_device(device)
         run = train(
-            cell.config, home, resume=True, base=base, progress=progress,
-            accelerator=accelerator, devices=number,
-        )  # fmt: skip
+            cell.config,
+            home,
+            resume=True,
+            base=base,
+            progress=progress,
+            accelerator=accelerator,
+            devices=number,
+        )
         write_json(home / CORRECTION, _corrected(run, home))
     return read_cell(folder, cell)
 
@@ -382,8 +396,8 @@ def _corrected(run: RunFile, home: Path) -> dict[str, Any]:
     )
     values = np.asarray(profile.evaluate("accuracy", np.array(CURVE)))
     with warnings.catch_warnings():
-        # An effective prior is often nearly uniform: then only extreme strengths change anything,
-        # and the strength that is kept says so.
+        # An effective prior is often nearly uniform: then only extreme strengths change a
+        # prediction, as the recorded strength shows.
         warnings.simplefilter("ignore", RepriorWarning)
         by_effective = correct(scores, effective, bounds=BOUNDS)
     return {
@@ -421,7 +435,7 @@ def _n_samples(config: RunConfig) -> int:
     return int(sum(counts)) * config.epochs
 
 
-#: How rows are printed.
+#: Printed names of rows.
 LABELS = {
     "ce": "CE",
     "focal": "Focal",
@@ -438,7 +452,7 @@ LABELS = {
 Results: TypeAlias = Mapping[str, "CellResult"]
 Reading: TypeAlias = Callable[["CellResult"], float]
 
-#: Every way to correct a row: its head, and its error.
+#: All ways to correct a row: the column head, and the error.
 WAYS: dict[str, Reading] = {
     "as trained": lambda cell: cell.raw.error,
     "IC, honest split": lambda cell: cell.raw.honest.error,
@@ -458,19 +472,23 @@ CHOSEN_ON = (
     "cifar10-exp100; nothing was chosen by what the correction does."
 )
 
-#: Panels beside each other.
+#: How many panels are side by side.
 PER_ROW = 2
 
-#: One colour for a loss; class-balanced ones are dotted, DRW is broken.
+#: One colour per loss; class-balanced losses have dotted lines, DRW dashed ones.
 _COLOURS = {
-    "ce": AFTER, "focal": CYCLE[1], "ldam": CYCLE[2], "bbn": CYCLE[5], "logit_adjusted": CYCLE[3],
-}  # fmt: skip
+    "ce": AFTER,
+    "focal": CYCLE[1],
+    "ldam": CYCLE[2],
+    "bbn": CYCLE[5],
+    "logit_adjusted": CYCLE[3],
+}
 
 
 def make_tables(results: Results, missing: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables of some finished cells, by name COLUMN/ROW/sSEED.
+    """Return all tables of finished cells, given by name COLUMN/ROW/sSEED.
 
-    Rows and columns of cells that are missing are there too, and Table 2 says which these are.
+    Rows and columns of missing cells are included, and Table 2 names these.
     """
     columns, methods = _there([*results, *missing])
     made = [
@@ -483,13 +501,13 @@ def make_tables(results: Results, missing: Sequence[str] = ()) -> tuple[Table, .
 
 
 def _there(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the columns and the rows that cells have, in the table's order."""
+    """Return the columns and rows of cells, in the table's order."""
     columns, methods = ({name.split("/")[i] for name in names} for i in (0, 1))
     return [c for c in COLUMNS if c in columns], [m for m in METHODS if m in methods]
 
 
 def _of(results: Results, column: str, method: str) -> list[CellResult]:
-    """Return the cells of all seeds."""
+    """Return the cells of one column and method, with all seeds."""
     return [cell for name, cell in results.items() if name.startswith(f"{column}/{method}/")]
 
 
@@ -541,19 +559,19 @@ def _row(
 
 
 def _average(cells: Sequence[Cell]) -> Cell:
-    """Return the mean over columns, ours and the paper's, where all are there."""
+    """Return the mean over columns, ours and the paper's, if all columns have a value."""
     ours = [cell.value for cell in cells if cell.value is not None]
     theirs = [cell.paper for cell in cells if cell.paper is not None]
-    whole = len(cells)
+    n_cells = len(cells)
     return Cell(
-        fmean(ours) if len(ours) == whole else None,
-        paper=fmean(theirs) if len(theirs) == whole else None,
+        fmean(ours) if len(ours) == n_cells else None,
+        paper=fmean(theirs) if len(theirs) == n_cells else None,
     )
 
 
 def _average_note(columns: Sequence[str]) -> str:
     if len(columns) == len(COLUMNS):
-        return "Averages of the paper's figures are computed anew: some are misprinted."
+        return "Averages of the paper's figures are recomputed: some are misprinted."
     over = f"the {len(columns)} columns" if len(columns) > 1 else "the one column"
     return (
         f"Averages are over {over} shown, the paper's too. Columns without a "
@@ -573,14 +591,14 @@ def _protocol_notes(results: Results) -> list[str]:
 
 
 def _changed(config: RunConfig) -> dict[str, object]:
-    """Return the settings in which a run differs from its protocol, rows and columns apart."""
+    """Return the settings that differ from the protocol, except those of rows and columns."""
     taken = {key: getattr(config, key) for key in (*TABLE_SETTINGS, "seed")}
     as_it_is = RunConfig.resolve(**taken).identity
     return {key: value for key, value in config.identity.items() if as_it_is.get(key) != value}
 
 
 def _paper_notes(columns: Sequence[str], methods: Sequence[str]) -> list[str]:
-    """Say which of the paper's figures must be read with care."""
+    """Return notes on figures of the paper that need a remark."""
     found: dict[str, list[str]] = {}
     for row in (f"{method}{suffix}" for suffix in ("", "-ic") for method in methods):
         for column in columns:
@@ -598,7 +616,7 @@ def _missing_note(missing: Sequence[str], n: int) -> list[str]:
 
 
 def _protocol_of(results: Results) -> str:
-    """Say what was trained, in the words of the run files."""
+    """Describe the trained networks by their run files."""
     configs = [cell.run.config for cell in results.values()]
     models = sorted({config.model for config in configs})
     epochs = sorted({config.epochs for config in configs})
@@ -611,8 +629,10 @@ def _protocol_of(results: Results) -> str:
 
 def _protocol_words(config: RunConfig) -> str:
     changed = _changed(config)
-    told = ", ".join(f"{key}={value}" for key, value in changed.items() if key != "deferred_epoch")
-    return f"{config.protocol}, changed by {told}" if told else config.protocol
+    changes = ", ".join(
+        f"{key}={value}" for key, value in changed.items() if key != "deferred_epoch"
+    )
+    return f"{config.protocol}, changed by {changes}" if changes else config.protocol
 
 
 def _strengths(results: Results, columns: list[str], methods: list[str]) -> Table:
@@ -660,7 +680,7 @@ def _gains(results: Results, columns: list[str], methods: list[str]) -> Table:
     )
     return Table(
         "cifar-gains",
-        "What IC takes off the error (points), judged on images it was not tuned on",
+        "Error reduction by IC (points), on images that it was not tuned on",
         tuple(columns),
         rows,
         notes=(
@@ -689,19 +709,19 @@ def _mean_gain(judged: Sequence[Judged]) -> tuple[float, float, float]:
 
 
 def _verdicts(results: Results, columns: list[str], methods: list[str]) -> list[str]:
-    """Say where IC helps for sure, where it cannot be told, and where it harms."""
-    said = []
+    """Return sentences on where IC helps, where it is undecided, and where it harms."""
+    sentences = []
     for method in methods:
-        found: dict[str, list[str]] = {"helps on": [], "cannot be told on": [], "harms on": []}
+        verdicts: dict[str, list[str]] = {"helps on": [], "is inconclusive on": [], "harms on": []}
         for column in columns:
-            there = _of(results, column, method)
-            if there:
-                _, low, high = _mean_gain([cell.raw.honest for cell in there])
-                word = "helps on" if low > 0 else "harms on" if high < 0 else "cannot be told on"
-                found[word].append(column)
-        parts = [f"{word} {_all_or(of, columns)}" for word, of in found.items() if of]
-        said.append(f"{LABELS[method]}: IC {'; '.join(parts)}.")
-    return said
+            cells = _of(results, column, method)
+            if cells:
+                _, low, high = _mean_gain([cell.raw.honest for cell in cells])
+                word = "helps on" if low > 0 else "harms on" if high < 0 else "is inconclusive on"
+                verdicts[word].append(column)
+        parts = [f"{word} {_all_or(of, columns)}" for word, of in verdicts.items() if of]
+        sentences.append(f"{LABELS[method]}: IC {'; '.join(parts)}.")
+    return sentences
 
 
 def _all_or(some: Sequence[str], columns: Sequence[str]) -> str:
@@ -709,7 +729,7 @@ def _all_or(some: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def _ways(results: Results, column: str, methods: list[str]) -> Table:
-    """Return every way to correct the rows of one column."""
+    """Return the table of all ways to correct the rows of one column."""
     rows = []
     for method in methods:
         there = _of(results, column, method)
@@ -747,9 +767,11 @@ def write_curves(results: Mapping[str, CellResult], folder: Path) -> tuple[Path,
         for panel in panels[max(0, len(columns) - wide) : len(columns)]:
             panel.set_xlabel("strength λ")
         lines = {
-            line.get_label(): line for panel in panels for line in panel.get_lines()
+            line.get_label(): line
+            for panel in panels
+            for line in panel.get_lines()
             if not line.get_label().startswith("_")
-        }  # fmt: skip
+        }
         figure.legend(lines.values(), lines.keys(), loc="outside right center")
         return save_figure(figure, folder, "cifar-curves")
 

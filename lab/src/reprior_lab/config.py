@@ -1,11 +1,11 @@
-"""What a run is: every choice that its result depends on, and the protocols that fill it in.
+"""The configuration of a run: all settings that its result depends on, and their protocols.
 
-``paper`` is the recipe of the compared methods' public code, which the paper's tables stand on.
-``compact`` is for a laptop: the same methods with a small ResNet and a one-cycle schedule, some
-two minutes a run on two cores; a step imbalance has twice the images and gets half the epochs. It
-was chosen among five by the error of cross-entropy on CIFAR-10 exp-100. Epochs of a step, and of
-the deferral of weights, are shares of all epochs, so that a run of another length keeps the shape
-of its schedule.
+``paper`` is the recipe of the compared methods' public code, on which the paper's tables are
+based. ``compact`` is for a laptop: the same methods with a small ResNet and a one-cycle schedule,
+about two minutes per run on two cores; a step imbalance has twice the images and half the epochs.
+It was chosen among five by the error of cross-entropy on CIFAR-10 exp-100. Milestones, and the
+deferral of weights, are shares of all epochs, so that a run of another length keeps the shape of
+its schedule.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
     "protocol_defaults",
 ]
 
-#: The compared methods: rows of the tables, in their order. The last is a modern comparison that
-#: the paper does not have.
+#: The compared methods: rows of the tables, in order. The last is a later method that is not in
+#: the paper.
 METHODS: dict[str, dict[str, Any]] = {
     "ce": {"loss": "ce"},
     "focal": {"loss": "focal"},
@@ -59,15 +59,15 @@ PRECISIONS = ("32-true", "16-mixed", "bf16-mixed")
 FOCAL_REDUCTIONS = ("mean", "plain_mean")
 LOGGERS = ("csv", "tensorboard", "mlflow")
 
-#: Of an imbalance whose ratio is not given.
+#: The default ratio of an imbalance.
 DEFAULT_RATIO = 100.0
 
-#: Fields that a result does not depend on: where the data lie, what a preset was called, and how
-#: often the network was looked at on its way.
+#: Fields that a result does not depend on: the data folder, the protocol's name, and how often
+#: the network was evaluated during training.
 _NOT_IDENTITY = ("root", "protocol", "evaluate_every")
 
-#: Settings that run files of earlier versions lack, with the value that these were trained with.
-#: At that value they are no part of the identity, so that ids do not change.
+#: Settings that run files of earlier versions lack, with the values they were trained with. At
+#: these values they are not part of the identity, so that ids do not change.
 _ADDED: dict[str, Any] = {"precision": "32-true", "accumulate": 1, "focal_reduction": "mean"}
 
 #: Losses that ``focal_reduction`` is for.
@@ -117,9 +117,8 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"compact": MappingProxyType(_COMPACT), "paper": MappingProxyType(_PAPER)}
 )
 
-#: What a schedule, a data set or an imbalance changes in a protocol. iNaturalist follows the
-#: ResNet-50 of the class-balanced loss's code, and BBN there its own code: see
-#: :mod:`reprior_lab.departures`.
+#: Changes of a protocol by schedule, data set or imbalance. iNaturalist follows the ResNet-50 of
+#: the class-balanced loss's code, BBN on it BBN's own code: see :mod:`reprior_lab.departures`.
 _EXCEPTIONS: dict[tuple[str, ...], dict[str, Any]] = {
     ("compact", "step"): {"epochs": 10},
     ("paper", "bbn"): {
@@ -147,7 +146,7 @@ _EXCEPTIONS: dict[tuple[str, ...], dict[str, Any]] = {
     },
 }
 
-#: The toy sets have a network and a length of their own: full convergence takes seconds.
+#: The toy sets have their own network and number of epochs: full convergence takes seconds.
 _TOY: dict[str, Any] = {"model": "toy", "epochs": 30, "lr": 0.1, "weight_decay": 0.0}
 
 
@@ -155,47 +154,48 @@ _TOY: dict[str, Any] = {"model": "toy", "epochs": 30, "lr": 0.1, "weight_decay":
 class RunConfig:
     """The resolved configuration of one training run.
 
-    Make one by :meth:`resolve`, which takes a protocol and what differs from it.
+    Create one with :meth:`resolve`, from a protocol and the settings that differ from it.
 
     Parameters
     ----------
     data : str
         The data set, see :func:`reprior_lab.data.open_data`.
     root : str, optional
-        Its folder.
+        The folder of the data set.
     imbalance, ratio
-        What its training part is made into.
+        The imbalance of the training part.
     loss : str
         One of ``LOSSES``: "ce", "focal", "ldam", "cb_ce", "cb_focal", "median_ce", "max_ce",
-        "logit_adjusted", and what was registered.
+        "logit_adjusted", and registered ones.
     schedule : {"plain", "drw", "bbn"}
-        "drw" weighs classes by their effective number from ``defer`` on; "bbn" is the
+        "drw" weights classes by their effective number from ``defer`` on; "bbn" is the
         bilateral-branch network.
     sampler : {"plain", "over", "under", "reversed", "smote", "adasyn"}
         How the samples of an epoch are drawn.
     model, protocol, seed, epochs, batch_size, lr, momentum, nesterov, weight_decay
-        As their names say. ``batch_size`` is that of all devices together.
+        The usual meanings. ``batch_size`` is that of all devices together.
     lr_schedule : {"one_cycle", "steps", "cosine"}
         See :mod:`reprior_lab.training.schedules`.
     warmup, milestones, decays
-        Share of the epochs that the rate rises in; shares after which it is multiplied by what.
+        Share of the epochs in which the rate rises; shares after which it is multiplied, and
+        the factors.
     defer : float
-        Share of the epochs after which DRW weighs classes: in the last epoch at least.
+        Share of the epochs after which DRW weights classes: at the latest in the last epoch.
     beta, gamma, max_margin, scale
-        Of the effective number, of Focal, and of LDAM.
+        Parameters of the effective number, of the focal loss, and of LDAM.
     image_size : int, optional
-        Side that images of many sizes are scaled to.
+        Side length that images are scaled to.
     evaluate_every : int
-        Epochs between two looks at the test part; the last epoch is always looked at.
+        Number of epochs between evaluations of the test part; the last epoch is always evaluated.
     precision : {"32-true", "16-mixed", "bf16-mixed"}, default "32-true"
-        Of the network's arithmetic, as in ``lightning.pytorch.Trainer``. The loss scale of
-        "16-mixed" starts anew where a run is resumed.
+        The precision of the network's arithmetic, as in ``lightning.pytorch.Trainer``. The loss
+        scale of "16-mixed" is reset when a run is resumed.
     accumulate : int, default 1
         Parts of a batch whose gradients are summed before a step: a forward pass has
         ``batch_size / accumulate`` samples of all devices together. Batch normalisation and
         weighted means are then those of a part, so that results differ.
     focal_reduction : {"mean", "plain_mean"}, default "mean"
-        Of Focal, see :class:`~reprior.torch.losses.FocalLoss`.
+        The reduction of the focal loss, see :class:`~reprior.torch.losses.FocalLoss`.
     """
 
     data: str
@@ -243,7 +243,7 @@ class RunConfig:
 
     @classmethod
     def resolve(cls, protocol: str = "compact", **differing: Any) -> RunConfig:
-        """Return a protocol's configuration with what differs from it.
+        """Return a protocol's configuration with some settings changed.
 
         Examples
         --------
@@ -261,9 +261,15 @@ class RunConfig:
         if "root" in given:
             given["root"] = str(given["root"])
         start: dict[str, Any] = {
-            "data": "digits", "root": None, "imbalance": "none", "loss": "ce",
-            "schedule": "plain", "sampler": "plain", "seed": 0, "image_size": None,
-        } | given  # fmt: skip
+            "data": "digits",
+            "root": None,
+            "imbalance": "none",
+            "loss": "ce",
+            "schedule": "plain",
+            "sampler": "plain",
+            "seed": 0,
+            "image_size": None,
+        } | given
         defaults = protocol_defaults(
             protocol,
             data=start["data"],
@@ -311,27 +317,27 @@ class RunConfig:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that the result depends on."""
-        found = {k: v for k, v in self.to_dict().items() if k not in _NOT_IDENTITY}
+        identity = {k: v for k, v in self.to_dict().items() if k not in _NOT_IDENTITY}
         for key, value in _ADDED.items():
-            if found[key] == value or (key == "focal_reduction" and self.loss not in _FOCAL):
-                del found[key]
+            if identity[key] == value or (key == "focal_reduction" and self.loss not in _FOCAL):
+                del identity[key]
         if self.data == "folder":
-            found["folder"] = Path(self.root or "").name
+            identity["folder"] = Path(self.root or "").name
         if self.schedule == "drw" and self.deferred_epoch != round(self.defer * self.epochs):
-            # Versions that left such a run without a deferred epoch called it by another id.
-            found["deferred_epoch"] = self.deferred_epoch
-        return found
+            # Earlier versions trained such a run without a deferred epoch, under another id.
+            identity["deferred_epoch"] = self.deferred_epoch
+        return identity
 
     @property
     def first_stage(self) -> dict[str, Any]:
-        """The settings that the epochs before the deferral depend on: DRW and its base agree."""
+        """The settings of the epochs before the deferral, which DRW and its base share."""
         if self.schedule != "drw":
             return self.identity
         return replace(self, schedule="plain").identity
 
     @property
     def id(self) -> str:
-        """A short name of the run: what it is, and a hash of all that it depends on.
+        """A short name of the run: its main settings, and a hash of all that it depends on.
 
         Examples
         --------
@@ -352,7 +358,7 @@ class RunConfig:
 
     @property
     def deferred_epoch(self) -> int:
-        """The first epoch, from 0, that DRW weighs classes in: at the latest the last.
+        """The first epoch, from 0, in which DRW weights classes: at the latest the last.
 
         Examples
         --------
@@ -369,8 +375,12 @@ class RunConfig:
         for name in ("momentum", "weight_decay", "warmup", "defer", "beta", "gamma", "max_margin"):
             check_finite_number(name, getattr(self, name), minimum=0.0)
         for name, least in {
-            "epochs": 1, "batch_size": 1, "evaluate_every": 1, "seed": 0, "accumulate": 1,
-        }.items():  # fmt: skip
+            "epochs": 1,
+            "batch_size": 1,
+            "evaluate_every": 1,
+            "seed": 0,
+            "accumulate": 1,
+        }.items():
             check_whole_number(name, getattr(self, name), least)
         if self.image_size is not None and self.image_size < 1:
             raise OptionError(
@@ -453,7 +463,7 @@ class RunConfig:
 def protocol_defaults(
     protocol: str, *, data: str, schedule: str, imbalance: str = "none"
 ) -> dict[str, Any]:
-    """Return what a protocol says for a data set, its imbalance and a schedule.
+    """Return a protocol's settings for a data set, its imbalance and a schedule.
 
     Examples
     --------
@@ -461,7 +471,7 @@ def protocol_defaults(
     (0.6, 0.8)
     """
     check_choice("protocol", protocol, PROTOCOLS)
-    found = dict(PROTOCOLS[protocol])
+    defaults = dict(PROTOCOLS[protocol])
     for key in ((schedule,), (data,), (data, schedule), (imbalance,)):
-        found |= _EXCEPTIONS.get((protocol, *key), {})
-    return found | (_TOY if data in ("moons", "circles") else {})
+        defaults |= _EXCEPTIONS.get((protocol, *key), {})
+    return defaults | (_TOY if data in ("moons", "circles") else {})

@@ -1,4 +1,4 @@
-"""The correction on top of a trained model, judged three ways: honestly, as the paper, untuned."""
+"""Correct a trained model, and judge it three ways: on other samples, as in the paper, untuned."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = ["Correction", "Folded", "Judged", "correct", "correct_folds"]
 Array: TypeAlias = np.ndarray[Any, Any]
 Bounds: TypeAlias = tuple[float, float]
 
-#: Strengths that are searched at first; the upper bound is doubled where the best lies at it.
+#: The first bounds of the search; the upper bound is doubled if the best strength lies at it.
 BOUNDS: Bounds = (0.0, 2.0)
 
 #: Coverage of an interval.
 CONFIDENCE = 0.95
 
-#: Numbers that are corrected at once, so that 8,142 classes need no second copy of all scores.
+#: How many scores are corrected at once, so that 8,142 classes need no second copy of all scores.
 BLOCK = 1 << 22
 
-#: What the search says of bounds that it widened: the strength itself is in the result.
+#: The search's warnings about widened bounds, which the recorded strength makes redundant.
 _SAID_BY_THE_STRENGTH = "The best strength lay (at|near) the upper bound|No strength from"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What the correction does to the error of a set of samples.
+    """The error of a set of samples after the correction.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ class Judged:
     gain : float
         The error before minus the error after, of the same samples.
     interval : (float, float)
-        95 % interval of the gain, with the strengths taken as given: exact (Clopper and Pearson)
-        in the share of better ones among the samples whose decision became right or wrong, so it
-        holds also where these are few.
+        95 % interval of the gain for given strengths: exact (Clopper and Pearson) in the share of
+        improvements among the samples whose decision became right or wrong, so it holds even if
+        these are few.
     strengths : tuple of float
-        The strength of each part that was tuned on.
+        The strength for each part, in the order of the parts it was tuned on.
     same_labels : bool
-        Whether the strength was tuned on the labels that it is judged on.
+        Whether the strength was tuned on the same labels that it is judged on.
     """
 
     error: float
@@ -76,10 +76,10 @@ class Correction:
     error : float
         Share of wrong predictions of the uncorrected model, over all test samples.
     honest : Judged
-        Tuned on other samples than it is judged on. Where the test set was halved: tuned on each
-        half and judged on the other, pooled.
+        Tuned and judged on different samples. If the test set was halved: tuned on each half and
+        judged on the other, pooled.
     paper : Judged
-        Tuned on the test labels that it is judged on, as the paper did for its CIFAR tables.
+        Tuned and judged on the same test labels, as the paper did for its CIFAR tables.
     bayes : Judged
         Strength 1, the plain rule of Bayes: nothing is tuned.
     """
@@ -90,7 +90,7 @@ class Correction:
     bayes: Judged
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON has it.
+        """Return the correction as a document for JSON.
 
         Examples
         --------
@@ -103,27 +103,27 @@ class Correction:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Correction:
-        """Return what :meth:`to_dict` described, before or after it was JSON."""
+        """Return the correction from the result of :meth:`to_dict`, before or after JSON."""
         try:
             judged = [_judged_of(document[name]) for name in ("honest", "paper", "bayes")]
             return cls(float(document["error"]), *judged)
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 f"A correction must have error, honest, paper and bayes. Got "
-                f"{type(error).__name__}: {error}. Correct the run's scores anew."
+                f"{type(error).__name__}: {error}. Correct the run's scores again."
             ) from error
 
 
 @dataclass(frozen=True)
 class Folded:
-    """Cross-validated correction: one entry for each fold that was tested on.
+    """Cross-validated correction: one entry for each test fold.
 
     Parameters
     ----------
     errors : tuple of float
         Share of wrong predictions in the fold, with the strength tuned on the other folds.
     strengths : tuple of float
-        That strength.
+        The strength of each fold.
     baseline : tuple of float
         Share of wrong predictions in the fold without the correction.
     """
@@ -151,14 +151,14 @@ def correct(
     Parameters
     ----------
     scores : RunScores
-        What a run has written: a part to tune on and one to judge on.
+        The scores of a run: a part to tune on and a part to judge on.
     source_prior : array-like of shape (K,)
-        P_s: shares of the training classes, or the prior that the network has effectively learnt.
+        P_s: shares of the training classes, or the prior that the network has learnt.
     metric : str, default "accuracy"
-        What the strength is tuned for, by exact search. Errors are always shares of wrong
-        predictions.
+        The metric that the strength is tuned for, by exact search. Errors are always shares of
+        wrong predictions.
     bounds : (float, float), default (0, 2)
-        Strengths to search; further up, to at most 8, where the best lies at the upper bound.
+        Strengths to search; widened up to 8 if the best lies at the upper bound.
 
     Examples
     --------
@@ -195,9 +195,9 @@ def correct_folds(
     seed: int = 0,
     metric: str = "accuracy",
 ) -> Folded:
-    """Cross-validate the strength: tune on all folds but one, test on that one.
+    """Cross-validate the strength: tune on all folds but one, and test on that one.
 
-    Each fold is profiled once. What is tuned on is the sum of all profiles minus that of the fold.
+    Each fold is profiled once. The tuning profile is the sum of all profiles minus the test fold's.
 
     Parameters
     ----------
@@ -208,11 +208,11 @@ def correct_folds(
     source_prior : array-like of shape (K,)
         P_s.
     n_folds : int, default 3
-        Of the same size to within one sample, and with as many of each class to within one.
+        Number of folds; their sizes, and their numbers of each class, differ by at most one.
     seed : int, default 0
-        Which samples of a class go into which fold.
+        The seed of the assignment of samples to folds.
     metric : str, default "accuracy"
-        What the strength is tuned for; see :func:`correct`.
+        The metric that the strength is tuned for; see :func:`correct`.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def correct_folds(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some samples, all or only ``rows`` of an array, profiled once for each bounds."""
+    """Samples, all or only ``rows`` of an array, profiled once for each bounds."""
 
     scores: Array
     labels: Array
@@ -253,13 +253,13 @@ class _Part:
     _profiles: dict[Bounds, StrengthProfile] = field(default_factory=dict)
 
     def samples(self) -> tuple[Array, Array]:
-        """Scores and labels; a part of an array is copied only while it is looked at."""
+        """Return scores and labels; a part of an array is copied only while it is used."""
         if self.rows is None:
             return self.scores, self.labels
         return self.scores[self.rows], self.labels[self.rows]
 
     def profile(self, bounds: Bounds) -> StrengthProfile:
-        """The profile within bounds."""
+        """Return the profile within bounds."""
         if bounds not in self._profiles:
             self._profiles[bounds] = StrengthProfile.from_scores(
                 *self.samples(), source_prior=self.source_prior, bounds=bounds
@@ -267,25 +267,25 @@ class _Part:
         return self._profiles[bounds]
 
     def wrong(self, strength: float) -> Array:
-        """Which samples are wrong at a strength, (N,) bool."""
+        """Return which samples are wrong at a strength, (N,) bool."""
         uniform = as_target_prior("uniform", n_classes=self.source_prior.size)
         shift = strength * slopes(self.source_prior, uniform)
         scores, labels = self.samples()
         step = max(1, BLOCK // shift.size)
-        found = np.empty(labels.size, bool)
-        for start in range(0, found.size, step):
+        is_wrong = np.empty(labels.size, bool)
+        for start in range(0, is_wrong.size, step):
             some = slice(start, start + step)
-            found[some] = (scores[some] + shift).argmax(axis=1) != labels[some]
-        return found
+            is_wrong[some] = (scores[some] + shift).argmax(axis=1) != labels[some]
+        return is_wrong
 
 
 def _best(
     profile_of: Callable[[Bounds], StrengthProfile], metric: CountMetric, bounds: Bounds = BOUNDS
 ) -> tuple[float, Bounds]:
-    """The best strength, and the bounds within which it was found."""
+    """Return the best strength, and the bounds within which it was found."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _SAID_BY_THE_STRENGTH, RepriorWarning)
-        best, profile = best_widened(profile_of, bounds, metric, ())
+        best, profile = best_widened(profile_of, bounds, metric, (), prefer_model=False)
     return best.strength, profile.bounds
 
 
@@ -316,7 +316,7 @@ def _judge(parts: Sequence[_Part], strengths: tuple[float, ...], *, same_labels:
 
 
 def _interval(better: int, worse: int, n: int) -> tuple[float, float]:
-    """Of (better − worse) / n: exact in the share of better ones among those that changed."""
+    """Return the interval of (better − worse) / n, exact in the share of better among changed."""
     if better + worse == 0:
         return 0.0, 0.0
     from scipy import special
@@ -330,12 +330,12 @@ def _interval(better: int, worse: int, n: int) -> tuple[float, float]:
 
 def _judged_of(document: Mapping[str, Any]) -> Judged:
     low, high = document["interval"]
-    own = {**document, "interval": (low, high), "strengths": tuple(document["strengths"])}
-    return Judged(**own)
+    fields = {**document, "interval": (low, high), "strengths": tuple(document["strengths"])}
+    return Judged(**fields)
 
 
 def _folds(labels: Array, n_folds: int, seed: int) -> Array:
-    """The fold of each sample: shuffled, put in order of class, and dealt by turns."""
+    """Return the fold of each sample: shuffled, sorted by class, and assigned cyclically."""
     if not 2 <= n_folds <= labels.size:
         raise OptionError(
             argument="n_folds",
@@ -345,6 +345,6 @@ def _folds(labels: Array, n_folds: int, seed: int) -> Array:
         )
     order = np.random.default_rng(seed).permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]
-    found = np.empty(labels.size, np.int64)
-    found[order] = np.arange(labels.size) % n_folds
-    return found
+    folds = np.empty(labels.size, np.int64)
+    folds[order] = np.arange(labels.size) % n_folds
+    return folds

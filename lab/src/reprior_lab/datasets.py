@@ -24,20 +24,20 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 NAME = "datasets"
 FORMAT_VERSION = 1
 
-#: The toy sets are drawn with this seed; their sizes are the same with any.
+#: The seed of the toy sets; their sizes do not depend on it.
 SEED = 0
 
-#: Of each CIFAR data set: training images of a class, and where its archives unpack to.
+#: For each CIFAR data set: training images per class, and the folders of its archives.
 CIFAR = {
     "cifar10": (5000, 10, ("cifar-10-batches-bin", "cifar-10-batches-py")),
     "cifar100": (500, 100, ("cifar-100-binary", "cifar-100-python")),
 }
-#: The annotations of iNaturalist 2018, which are counted without the images.
+#: The annotations of iNaturalist 2018, which are enough to count it.
 INATURALIST = "train2018.json"
 IMBALANCES = (("exp", 100), ("exp", 10), ("step", 100), ("step", 10))
 
-#: Where the label images of training are: the drives of the paper, and the smaller set that is
-#: easier to get, which the paper does not use.
+#: The label images of training: the drives of the paper, and a smaller set that is easier to get,
+#: which the paper does not use.
 SYNTHIA = {
     "synthia": tuple(
         f"SYNTHIA-SEQS-05-{drive}/GT/LABELS/**/*.png"
@@ -47,32 +47,41 @@ SYNTHIA = {
 }
 
 _TITLES = {
-    "moons": "Two moons", "circles": "Circles", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100",
-    "inaturalist2018": "iNaturalist 2018", "synthia": "SYNTHIA-Sequences",
+    "moons": "Two moons",
+    "circles": "Circles",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "inaturalist2018": "iNaturalist 2018",
+    "synthia": "SYNTHIA-Sequences",
     "synthia_sf": "SYNTHIA-SF (not the paper's)",
-}  # fmt: skip
+}
 _COLUMNS = (
-    "dimension", "classes", "largest class", "imbalance", "ratio", "training samples",
+    "dimension",
+    "classes",
+    "largest class",
+    "imbalance",
+    "ratio",
+    "training samples",
     "counted from",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """What is known of the training part of a data set.
+    """The counts of the training part of a data set, as far as they are known.
 
     Parameters
     ----------
     key : str
         The row of the paper's table.
     title : str
-        What it is called.
+        The printed name.
     dimension : str
-        Of a sample.
+        The dimension of a sample.
     counts : ndarray of shape (K,), optional
-        Training samples of each class; none where the data are not there.
+        Training samples of each class; None if the data are missing.
     origin : str
-        Where the counts are from, or what is needed for them.
+        The origin of the counts, or what is needed for them.
     """
 
     key: str
@@ -82,7 +91,7 @@ class _Counted:
     origin: str
 
     def numbers(self) -> dict[str, float]:
-        """Return the numbers behind the table, none where nothing was counted."""
+        """Return the numbers behind the table; empty if nothing was counted."""
         if self.counts is None:
             return {}
         largest, smallest = int(self.counts.max()), int(self.counts.min())
@@ -112,7 +121,7 @@ def reproduce(
         otherwise those of the published class sizes, ``train2018.json`` of iNaturalist, whose
         counts are otherwise the published ones, and of SYNTHIA, which otherwise has none.
     progress : callable, optional
-        Told which data set is being counted.
+        Receives the progress.
 
     Examples
     --------
@@ -138,10 +147,10 @@ def reproduce(
 
 
 def _checked(root: Path) -> Path:
-    """Refuse a root that holds none of the data sets: its name is probably mistyped."""
+    """Refuse a root without any of the data sets: it is probably mistyped."""
     known = [name for _, _, names in CIFAR.values() for name in names]
-    there = any((root / name).is_dir() for name in known) or (root / INATURALIST).is_file()
-    if not there and not any(_label_images(root, name) for name in SYNTHIA):
+    has_data = any((root / name).is_dir() for name in known) or (root / INATURALIST).is_file()
+    if not has_data and not any(_label_images(root, name) for name in SYNTHIA):
         raise FileFormatError(
             argument="root",
             rule="must hold a data set of the paper",
@@ -191,8 +200,9 @@ def _inaturalist(name: str, root: Path | None) -> _Counted:
     from reprior_lab.data.inaturalist import count_inaturalist, inaturalist_counts
 
     if root is not None and (root / INATURALIST).is_file():
-        found = count_inaturalist(root)
-        counts, origin = found[found > 0], INATURALIST  # of a part of it, the classes it has
+        all_counts = count_inaturalist(root)
+        counts = all_counts[all_counts > 0]  # of a part of it, the classes it has
+        origin = INATURALIST
     else:
         counts, origin = inaturalist_counts(), "the published annotations"
     return _Counted(name, _TITLES[name], "many sizes", counts, origin)
@@ -212,7 +222,7 @@ def _label_images(root: Path, name: str) -> list[Path]:
 
 
 def _pixels(paths: Sequence[Path]) -> tuple[str, Vector]:
-    """The size of label images, and the pixels of each class that occurs; id 0 is void."""
+    """Return the size of label images, and the pixels of each class that occurs; id 0 is void."""
     from reprior_lab.synthia.png16 import first_channel
 
     counts: Counter[int] = Counter()
@@ -233,7 +243,7 @@ def _pixels(paths: Sequence[Path]) -> tuple[str, Vector]:
 
 
 def _imbalance(counts: Vector) -> str:
-    """What the counts look like: a step, exactly exponential, or another long tail."""
+    """Return the kind of imbalance: a step, exactly exponential, or another long tail."""
     from reprior_lab.data.imbalance import imbalance_counts
 
     sizes = np.sort(counts)[::-1]
@@ -287,7 +297,7 @@ def _worded(one: _Counted, column: str, own: str) -> Cell:
 
 
 def _document(counted: Sequence[_Counted]) -> dict[str, Any]:
-    """What is behind the table, ready for JSON."""
+    """Return the data behind the table, ready for JSON."""
     return {
         "format_version": FORMAT_VERSION,
         "experiment": NAME,

@@ -2,8 +2,8 @@
 
 The public recipes are the code of LDAM-DRW (Cao et al., NeurIPS 2019), of BBN (Zhou et al., CVPR
 2020), of the class-balanced loss (Cui et al., CVPR 2019) and, for SYNTHIA, of UNO-IC, the paper's
-authors' own (github.com/GT-RIPL/UNO-IC). Each value names the code it is from. "Source unknown"
-says that none of them settles the value.
+authors' own (github.com/GT-RIPL/UNO-IC). Each value names its source. "Source unknown" means that
+none of them determines the value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Departure:
     Parameters
     ----------
     setting : str
-        What differs.
+        The name of the setting.
     theirs, ours : str
         The value of the public recipe, and that of the protocol.
     reason : str
-        Why, in a sentence.
+        The reason, in a sentence.
     """
 
     setting: str

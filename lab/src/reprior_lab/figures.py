@@ -1,6 +1,6 @@
-"""Figures of the lab: one style, colours that everybody tells apart, files that do not change.
+"""Figures of the lab: one style, colours for every colour vision, reproducible files.
 
-The colours of things before and after, and of what was chosen, are those of the report's plots:
+The colours of before, after and chosen values are those of the report's plots:
 :mod:`reprior.report.plots.drawing`.
 """
 
@@ -38,14 +38,14 @@ INK = "#222222"
 #: The classes of the toy sets: the paper's larger class is red.
 LARGER, SMALLER = CHOSEN, AFTER
 
-#: The model after the correction that was tuned.
+#: The colour of the model after the tuned correction.
 TUNED = CHOSEN
 
-#: Where the colours of a sequence end: what is beyond is too pale for a line on white.
+#: The end of the colour map for a sequence: colours beyond it are too pale for a line on white.
 PALEST = 0.84
 
-#: Everything that a drawing depends on beside its numbers; the rest is matplotlib's own default,
-#: not what a person has set for other figures.
+#: All settings of a drawing; the rest are matplotlib's defaults, not the user's settings for other
+#: figures.
 STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#8a8a8a",
@@ -68,13 +68,13 @@ STYLE: dict[str, Any] = {
     "ytick.color": INK,
 }
 
-#: Left out of a file, for two drawings of the same numbers to have the same bytes.
+#: Metadata left out of files, so that two drawings of the same numbers have the same bytes.
 _UNNAMED: dict[str, dict[str, None]] = {"png": {"Software": None}, "svg": {"Date": None}}
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the lab's style inside the block; the settings of matplotlib are as before after it.
+    """Draw in the lab's style inside the block; restore the settings of matplotlib after it.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of so many inches, which no window shows and nothing else holds.
+    """Return an empty figure of a size in inches, without a window or global state.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def save_figure(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def sequence(n: int) -> list[str]:
-    """Return colours for ``n`` steps of one thing, from dark to light in every colour vision.
+    """Return ``n`` colours of a sequence, from dark to light in every colour vision.
 
     Examples
     --------
@@ -150,18 +150,18 @@ def draw_steps(
     Parameters
     ----------
     ax : matplotlib Axes
-        Where to draw.
+        The axes to draw on.
     curve : (strengths, values)
         ``values[i]`` holds from ``strengths[i]`` to the next strength.
     upper : float
-        Where the last step ends.
+        The end of the last step.
     color, linewidth, label
-        Of the line.
+        Properties of the line.
 
     Returns
     -------
     matplotlib Line2D
-        What was drawn.
+        The line.
 
     Examples
     --------
@@ -172,14 +172,18 @@ def draw_steps(
     """
     strengths, values = curve
     (line,) = ax.plot(
-        np.append(strengths, upper), np.append(values, values[-1]),
-        drawstyle="steps-post", color=color, linewidth=linewidth, label=label,
-    )  # fmt: skip
+        np.append(strengths, upper),
+        np.append(values, values[-1]),
+        drawstyle="steps-post",
+        color=color,
+        linewidth=linewidth,
+        label=label,
+    )
     return line
 
 
 def drawn_with() -> dict[str, str]:
-    """Return the version of what draws, for run files.
+    """Return the version of matplotlib, for run files.
 
     Examples
     --------

@@ -74,7 +74,7 @@ __all__ = [
 
 DATA = "inaturalist2018"
 
-#: Side of the images where a network is not made for 224 pixels.
+#: Side length of the images for networks that do not expect 224 pixels.
 SIDES = {"inception_v3": 299}
 
 NAME, SIMULATED = "inaturalist", "inaturalist-simulated"
@@ -83,13 +83,13 @@ FORMAT_VERSION = 1
 #: The networks of the paper.
 MODELS = ("inception_v3", "resnet50")
 
-#: Strengths at which the run file has the exact values of both curves.
+#: The strengths of both curves in the run file; the values there are exact.
 GRID = tuple(round(0.05 * i, 2) for i in range(41))
 
 
 @dataclass(frozen=True)
 class NetworkCell:
-    """A network to train on iNaturalist 2018: the row of the table, and all settings."""
+    """A network to train on iNaturalist 2018: its row in the table, and all settings."""
 
     row: str
     config: RunConfig
@@ -106,7 +106,7 @@ class NetworkCell:
 
     @property
     def base(self) -> str | None:
-        """The folder of the run whose first epochs DRW takes over."""
+        """The folder of the run whose first epochs DRW reuses."""
         return self.config.differing(schedule="plain").id if self.config.schedule == "drw" else None
 
     def run(
@@ -116,9 +116,9 @@ class NetworkCell:
         progress: Progress | None,
         devices: Sequence[str] = (),
     ) -> MethodResult:
-        """Train the network, or go on with it, correct its scores, and keep the result.
+        """Train the network or resume it, correct its scores, and store the result.
 
-        Several devices share each batch, in processes of their own: see
+        Several devices share each batch, in separate processes: see
         :func:`~reprior_lab.training.loop.train_on_several`.
         """
         from reprior_lab.training.scores import read_scores
@@ -128,8 +128,8 @@ class NetworkCell:
         base = start if start is not None and (start / RUN_FILE).exists() else None
         total = config.epochs * len(data.train_labels)
         with held(home):
-            told = progress_of(progress, f"training {config.model}, {self.row}", total)
-            run = self._trained(home, base, data, devices, told)
+            report = progress_of(progress, f"training {config.model}, {self.row}", total)
+            run = self._trained(home, base, data, devices, report)
             scores, labels = read_scores(home).whole()
             prior = prior_from_counts(run.class_counts)
             result = judge(scores, labels, prior, run.effective_prior, seed=config.seed)
@@ -149,14 +149,24 @@ class NetworkCell:
 
         if len(devices) > 1:
             return train_on_several(
-                self.config, home, devices, base=base, n_samples=len(data.train_labels),
+                self.config,
+                home,
+                devices,
+                base=base,
+                n_samples=len(data.train_labels),
                 progress=progress,
-            )  # fmt: skip
+            )
         accelerator, number = trainer_device(devices[0] if devices else None)
         return train(
-            self.config, home, resume=True, base=base, data=data, progress=progress,
-            accelerator=accelerator, devices=number,
-        )  # fmt: skip
+            self.config,
+            home,
+            resume=True,
+            base=base,
+            data=data,
+            progress=progress,
+            accelerator=accelerator,
+            devices=number,
+        )
 
 
 def network_cells(
@@ -168,7 +178,7 @@ def network_cells(
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[NetworkCell, ...]:
-    """Return what is to be trained, every base before its DRW.
+    """Return the cells to train, every base before its DRW.
 
     Examples
     --------
@@ -180,14 +190,25 @@ def network_cells(
         check_choice("rows", row, ROWS)
     refuse_settings(settings or {}, FIXED_SETTINGS)
     return tuple(
-        NetworkCell(row, RunConfig.resolve(protocol, **{
-            "data": DATA, "root": None if root is None else str(root), "model": model,
-            "image_size": SIDES.get(model), "seed": seed, **METHODS[row], **(settings or {}),
-        }))
+        NetworkCell(
+            row,
+            RunConfig.resolve(
+                protocol,
+                **{
+                    "data": DATA,
+                    "root": None if root is None else str(root),
+                    "model": model,
+                    "image_size": SIDES.get(model),
+                    "seed": seed,
+                    **METHODS[row],
+                    **(settings or {}),
+                },
+            ),
+        )
         for model in models
         for row in ROWS
         if row in rows
-    )  # fmt: skip
+    )
 
 
 def can_split(model: str) -> bool:
@@ -209,7 +230,7 @@ def can_split(model: str) -> bool:
 
 
 def can_train(cell: NetworkCell) -> bool:
-    """Return whether there is such a network: BBN needs one that it can split."""
+    """Return whether a cell can be trained: BBN needs a network that can be split."""
     return cell.row != "bbn" or can_split(cell.column)
 
 
@@ -227,7 +248,7 @@ def reproduce(
     devices: int | str = "auto",
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Train what is not trained yet, correct it, and write Table 3 and the λ-curve.
+    """Train the unfinished cells, correct them, and write Table 3 and the λ-curve.
 
     Parameters
     ----------
@@ -235,33 +256,32 @@ def reproduce(
         Gets ``inaturalist.md``, ``.tex``, ``.json``, ``.png``, ``.svg`` and ``.run.json``, the
         same of ``inaturalist-strength`` (the strengths and top-5 errors) as a table, and
         ``cells/`` with a folder for each trained classifier. With ``simulate`` the names begin
-        with ``inaturalist-simulated``. Cells that are finished are not trained again, those that
-        were stopped go on.
+        with ``inaturalist-simulated``. Finished cells are not trained again, stopped ones are
+        resumed.
     root : path, optional
-        The folder of iNaturalist 2018: JSON files and images. Needed where a network is left to
-        train.
+        The folder of iNaturalist 2018: JSON files and images. Needed if a network must be trained.
     simulate : bool, default False
         Train a linear classifier on the stand-in instead, which needs no data: see
         :class:`~reprior_lab.inaturalist_stand_in.StandIn`. Its score files take 0.8 GB
         for each row.
     protocol : {"paper", "compact"}, default "paper"
-        How networks are trained. The stand-in has settings of its own.
+        How networks are trained. The stand-in has its own settings.
     models : sequence of str
-        Networks: names of timm.
+        Networks: names in timm.
     rows : sequence of str, optional
-        Some of "ce", "ce-drw", "focal", "focal-drw", "ldam", "ldam-drw", "bbn". By default all; of
-        the stand-in the first four. BBN is left out for networks that cannot be split.
+        Some of "ce", "ce-drw", "focal", "focal-drw", "ldam", "ldam-drw", "bbn". By default all;
+        for the stand-in the first four. BBN is left out for networks that cannot be split.
     seed : int, default 0
-        Of the training, of the stand-in, and of the folds.
+        The seed of the training, of the stand-in, and of the folds.
     n_classes : int, optional
-        Classes of the stand-in, where fewer than all 8,142 are wanted.
+        Number of classes of the stand-in, if fewer than all 8,142.
     settings : mapping, optional
         Settings of the training that differ, such as ``{"epochs": 200}``.
     devices : int or str, default "auto"
-        How many devices, their numbers such as "0,1", or "auto": all GPUs, otherwise one. They
-        share the batches of one network after the other. The stand-in takes none.
+        How many devices, their numbers such as "0,1", or "auto": all GPUs, or one device without
+        GPUs. They share the batches of one network after the other. Not for the stand-in.
     progress : callable, optional
-        Told what is being done.
+        Receives the progress.
     """
     home = Path(folder)
     if n_classes is not None and not simulate:
@@ -292,9 +312,13 @@ def reproduce(
     from reprior_lab.training.devices import list_devices
 
     asked = network_cells(
-        ROWS if rows is None else rows, models, protocol=protocol, root=root, seed=seed,
+        ROWS if rows is None else rows,
+        models,
+        protocol=protocol,
+        root=root,
+        seed=seed,
         settings=settings,
-    )  # fmt: skip
+    )
     found, notes = _train(home, asked, root, list_devices(devices), progress)
     return _write(home, NAME, asked, found, seed, notes)
 
@@ -302,16 +326,16 @@ def reproduce(
 def _simulate(
     home: Path, cells: Sequence[SimulatedCell], progress: Progress | None
 ) -> dict[str, MethodResult]:
-    """Return the result of each cell by its name, trained where it is not there."""
-    there = _there(home, cells)
-    left = [cell for cell in cells if cell.id not in there]
+    """Return the result of each cell by its name; train cells that are not finished."""
+    results = _there(home, cells)
+    left = [cell for cell in cells if cell.id not in results]
     if left:
         if progress is not None:
             progress("drawing the stand-in", 0, 1)
         samples = left[0].data.draw()
         for cell in left:
-            there[cell.id] = cell.run(home, samples, progress)
-    return there
+            results[cell.id] = cell.run(home, samples, progress)
+    return results
 
 
 def _train(
@@ -322,11 +346,11 @@ def _train(
     progress: Progress | None,
 ) -> tuple[dict[str, MethodResult], tuple[str, ...]]:
     """Return the result of each network by its name, and what was left out."""
-    there = _there(home, cells)
-    left = [cell for cell in cells if cell.id not in there]
+    results = _there(home, cells)
+    left = [cell for cell in cells if cell.id not in results]
     _check_data([cell for cell in left if cell.row != "bbn"], root)
-    whole = [cell for cell in left if not can_train(cell)]
-    left = [cell for cell in left if cell not in whole]
+    untrainable = [cell for cell in left if not can_train(cell)]
+    left = [cell for cell in left if cell not in untrainable]
     _check_data(left, root)
     opened: dict[int | None, Any] = {}
     for cell in left:
@@ -335,12 +359,12 @@ def _train(
         size = cell.config.image_size
         if size not in opened:
             opened[size] = open_for(cell.config)
-        there[cell.id] = cell.run(home, opened[size], progress, devices)
+        results[cell.id] = cell.run(home, opened[size], progress, devices)
     notes = tuple(
         f"BBN has no {title_of(cell.column)}: it doubles the last block of a residual network."
-        for cell in whole
+        for cell in untrainable
     )
-    return there, notes
+    return results, notes
 
 
 def _trial(n_classes: int | None) -> tuple[str, ...]:
@@ -350,7 +374,7 @@ def _trial(n_classes: int | None) -> tuple[str, ...]:
 
 
 def _check_data(left: Sequence[NetworkCell], root: str | os.PathLike[str] | None) -> None:
-    """Refuse to train without data, and say what needs none."""
+    """Refuse to train without data, and suggest the stand-in."""
     if left and root is None:
         raise missing_data(DATA, None, "and nothing is downloaded").with_sentence(
             [
@@ -364,8 +388,8 @@ def _check_data(left: Sequence[NetworkCell], root: str | os.PathLike[str] | None
 def _there(
     home: Path, cells: Sequence[NetworkCell] | Sequence[SimulatedCell]
 ) -> dict[str, MethodResult]:
-    found = {cell.id: read_result(home / CELLS / cell.id) for cell in cells}
-    return {name: result for name, result in found.items() if result is not None}
+    results = {cell.id: read_result(home / CELLS / cell.id) for cell in cells}
+    return {name: result for name, result in results.items() if result is not None}
 
 
 def _write(
@@ -398,7 +422,7 @@ def _document(
     found: Mapping[str, MethodResult],
     seed: int,
 ) -> dict[str, Any]:
-    """Everything behind the tables and the figure, ready for JSON."""
+    """Return the data behind the tables and the figure, ready for JSON."""
     import torch
 
     return {
@@ -412,7 +436,7 @@ def _document(
 
 def _described(cell: NetworkCell | SimulatedCell, result: MethodResult) -> dict[str, Any]:
     settings = cell.identity if isinstance(cell, SimulatedCell) else cell.config.identity
-    within = [at for at in GRID if result.bounds[0] <= at <= result.bounds[1]]
+    within = [strength for strength in GRID if result.bounds[0] <= strength <= result.bounds[1]]
     return {
         "row": cell.row,
         "column": cell.column,
@@ -421,23 +445,28 @@ def _described(cell: NetworkCell | SimulatedCell, result: MethodResult) -> dict[
         **result.to_dict(),
         "curves": {
             "strengths": within,
-            "top1_accuracy": [value_at(result.top1, at) for at in within],
-            "top5_accuracy": [value_at(result.top5, at) for at in within],
+            "top1_accuracy": [value_at(result.top1, strength) for strength in within],
+            "top5_accuracy": [value_at(result.top5, strength) for strength in within],
         },
     }
 
 
 PAPER, SPREAD = "inaturalist", "inaturalist_spread"
 
-#: Results by row and column, both by their short names.
+#: Results by the short names of row and column.
 Results: TypeAlias = Mapping[tuple[str, str], MethodResult]
 
 _TITLES = {
-    "ce": "CE", "focal": "Focal", "ldam": "LDAM", "bbn": "BBN", "inception_v3": "Inception v3",
-    "resnet50": "ResNet-50", COLUMN: "Stand-in",
-}  # fmt: skip
+    "ce": "CE",
+    "focal": "Focal",
+    "ldam": "LDAM",
+    "bbn": "BBN",
+    "inception_v3": "Inception v3",
+    "resnet50": "ResNet-50",
+    COLUMN: "Stand-in",
+}
 
-#: Blocks of rows: what stands behind the method, and whether it is with the effective prior.
+#: Blocks of rows: the suffix of the method's name, and whether it uses the effective prior.
 _BLOCKS = (
     ("", False),
     ("-IC", False),
@@ -446,27 +475,31 @@ _BLOCKS = (
     (", λ = 1, effective prior", True),
 )
 
-#: One colour for a loss; DRW has its line broken.
+#: One colour per loss; DRW has dashed lines.
 _COLOURS = {"ce": AFTER, "focal": CYCLE[1], "ldam": CYCLE[2], "bbn": CYCLE[5]}
 _BROKEN = (0, (4, 1.6))
 
-#: The classifier as it is, and at the strength that is best for top-1.
+#: Marks of the uncorrected classifier, and of the strength that is best for top-1.
 _AS_IT_IS: dict[str, Any] = {"marker": "o", "markersize": 5, "linestyle": "none"}
 _BEST: dict[str, Any] = {
-    "marker": "D", "markersize": 6, "markeredgewidth": 1.8, "linestyle": "none",
-    "markerfacecolor": "white", "markeredgecolor": TUNED,
-}  # fmt: skip
+    "marker": "D",
+    "markersize": 6,
+    "markeredgewidth": 1.8,
+    "linestyle": "none",
+    "markerfacecolor": "white",
+    "markeredgecolor": TUNED,
+}
 
-#: A curve of more steps is drawn at so many strengths, its values there exact: more than a print
-#: has dots, and a file that is not megabytes of steps nobody sees.
+#: A curve with more steps is drawn at this many strengths, with exact values: more than a print
+#: resolves, without megabytes of invisible steps in the file.
 MOST_STEPS = 1000
 
-#: Room below and above the curves, in their own heights.
+#: Margins below and above the curves, as shares of their height.
 BELOW, ABOVE = 0.06, 0.1
 
 
 def title_of(name: str) -> str:
-    """Return what a method or a network is called.
+    """Return the printed name of a method or network.
 
     Examples
     --------
@@ -482,8 +515,8 @@ def title_of(name: str) -> str:
 def error_table(name: str, results: Results) -> Table:
     """Return Table 3: top-1 errors before and after the correction.
 
-    The stand-in's column has no figure of the paper in it: the paper's stand in columns of their
-    own, as errors on other data.
+    The stand-in's column has no figures of the paper: these are errors on other data, and have
+    their own columns.
     """
     rows, columns = _axes(results)
     simulated = COLUMN in columns
@@ -510,11 +543,16 @@ def error_table(name: str, results: Results) -> Table:
 
 
 def strength_table(name: str, results: Results) -> Table:
-    """Return the strengths, and top-1 and top-5 errors of all validation samples at the best."""
+    """Return the best strengths, and the top-1 and top-5 errors of all validation samples there."""
     rows, columns = _axes(results)
     heads = (
-        "λ of each fold", "λ of all samples", "top-1", "top-1 at λ", "top-5", "top-5 at λ",
-    )  # fmt: skip
+        "λ of each fold",
+        "λ of all samples",
+        "top-1",
+        "top-1 at λ",
+        "top-5",
+        "top-5 at λ",
+    )
     lines = tuple(
         (f"{title_of(row)}, {title_of(column)}", _strengths(results[row, column]))
         for column in columns
@@ -537,21 +575,21 @@ def _axes(results: Results) -> tuple[list[str], list[str]]:
 
 def _cell(row: str, suffix: str, column: str, result: MethodResult | None, effective: bool) -> Cell:
     paper = _of_paper(row, suffix, column)
-    found = None if result is None else result.effective if effective else result.raw
-    if result is None or found is None:
+    corrected = None if result is None else result.effective if effective else result.raw
+    if result is None or corrected is None:
         return paper
     beside, note = paper.paper, paper.note
     if not suffix:
         return Cell(100 * result.error, paper=beside, note=note)
     if "λ = 1" in suffix:
-        return Cell(100 * found.bayes, paper=beside, note=note)
-    said = "; ".join(filter(None, (f"λ {_mean(found):.2f}", note)))
-    folds = found.folds
+        return Cell(100 * corrected.bayes, paper=beside, note=note)
+    said = "; ".join(filter(None, (f"λ {_mean(corrected):.2f}", note)))
+    folds = corrected.folds
     return Cell(100 * folds.mean, beside, 100 * folds.std, len(folds.errors), said)
 
 
 def _of_paper(row: str, suffix: str, column: str) -> Cell:
-    """The paper's figure alone, with what stands behind its ±."""
+    """Return a cell with the paper's figure alone, and its ±."""
     key = {"": row, "-IC": f"{row}-ic"}.get(suffix)
     if key is None or key not in paper_rows(PAPER) or column not in paper_columns(PAPER):
         return Cell()
@@ -577,7 +615,7 @@ def _strengths(result: MethodResult) -> tuple[Cell, ...]:
 
 def _notes(results: Results, *, simulated: bool) -> tuple[str, ...]:
     n, n_classes = next((each.n_samples, each.n_classes) for each in results.values())
-    found = [
+    notes = [
         f"IC: λ is tuned on two thirds of the {n:,} validation samples of {n_classes:,} classes "
         f"and tested on the rest, {N_FOLDS} folds with as many of each class; mean ± standard "
         f"deviation of the folds (n − 1), and the mean of their λ. The search is exact, from 0 to "
@@ -588,13 +626,13 @@ def _notes(results: Results, *, simulated: bool) -> tuple[str, ...]:
         "λ = 1 is the plain correction by the rule of Bayes: nothing is tuned.",
     ]
     if simulated:
-        found.append(
+        notes.append(
             "The stand-in has the true class counts and made-up features, and a linear softmax "
             "classifier in place of the network. Its noise was chosen for CE to err about as often "
             "as the networks do: that error is no result. The columns beside it are the paper's, "
             "on the images."
         )
-    return tuple(found)
+    return tuple(notes)
 
 
 def draw(results: Results) -> Any:
@@ -634,15 +672,17 @@ def _panel(ax: Any, own: dict[str, MethodResult], which: str, title: str) -> Non
     ax.axvline(FULL, color=FAINT, linewidth=1.0, zorder=1)
     room = high - low if high > low else 1.0  # flat curves have no height of their own
     ax.set(
-        xlim=(0, upper), ylim=(low - BELOW * room, high + ABOVE * room), xlabel="strength λ",
+        xlim=(0, upper),
+        ylim=(low - BELOW * room, high + ABOVE * room),
+        xlabel="strength λ",
         xticks=np.arange(0, upper + 0.25, 0.5 if upper <= 2 else 1),
-    )  # fmt: skip
+    )
     ax.grid(True)
     ax.set_title(title)
 
 
 def _thinned(curve: Curve, bounds: tuple[float, float]) -> Curve:
-    """The curve, or its values at evenly spaced strengths where it has more steps than are seen."""
+    """Return the curve, or its values at evenly spaced strengths if it has too many steps."""
     strengths, values = curve
     if strengths.size <= MOST_STEPS:
         return curve
@@ -656,7 +696,7 @@ def _look(row: str) -> tuple[str, Any]:
 
 
 def _key(figure: Any, rows: list[str]) -> None:
-    """Say above all panels what lines and marks are."""
+    """Draw the legend of lines and marks above all panels."""
     from matplotlib import lines
 
     entries = []
@@ -667,6 +707,9 @@ def _key(figure: Any, rows: list[str]) -> None:
     entries.append((lines.Line2D([], [], color=INK, **_AS_IT_IS), "as trained"))
     entries.append((lines.Line2D([], [], **_BEST), "best λ for top-1"))
     figure.legend(
-        *zip(*entries, strict=True), loc="outside upper left", ncols=min(len(entries), 6),
-        columnspacing=1.4, handlelength=2.2,
-    )  # fmt: skip
+        *zip(*entries, strict=True),
+        loc="outside upper left",
+        ncols=min(len(entries), 6),
+        columnspacing=1.4,
+        handlelength=2.2,
+    )

@@ -1,10 +1,8 @@
-"""What the correction does to one classifier of iNaturalist: three folds, and exact curves."""
+"""Judge the correction of one classifier of iNaturalist: three folds, and exact curves."""
 
 from __future__ import annotations
 
-import json
 import warnings
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 from reprior import StrengthProfile
 from reprior.core import as_prior, as_target_prior, check_labels, slopes
 from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
-from reprior.files import atomic_write
+from reprior.files import atomic_write, parse_json, read_arrays
 from reprior.metrics import COUNT_METRICS
 from reprior.tuning import best_widened
 from reprior_lab.cifar import TABLE_SETTINGS
@@ -35,15 +33,15 @@ __all__ = [
     "write_result",
 ]
 
-#: Rows of the table that are trained, in the paper's order; each is corrected, too.
+#: Rows of the table, in the paper's order; each is trained and corrected.
 ROWS = ("ce", "ce-drw", "focal", "focal-drw", "ldam", "ldam-drw", "bbn")
 
-#: Settings that the data, the rows, the columns and options say.
+#: Settings that the data, rows, columns and options determine.
 FIXED_SETTINGS = (*TABLE_SETTINGS, "model", "seed")
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Scores that are looked at at once: some copies of so many fit a CPU's cache or nearly so.
+#: How many scores are processed at once: a few copies of so many almost fit a CPU's cache.
 BLOCK = 1 << 19
 
 RESULT, CURVES = "correction.json", "curves.npz"
@@ -54,7 +52,7 @@ METRIC, N_FOLDS, TOP = "accuracy", 3, 5
 #: The plain rule of Bayes.
 FULL = 1.0
 
-#: Priors that differ by less are the same: the effective prior is counts times weights of 1.
+#: Priors that differ by less are equal: the effective prior is counts times weights of 1.
 SAME_PRIOR = 1e-12
 
 _NUMBERS = ("n_samples", "n_classes", "n_switches", "error", "top5_error")
@@ -75,11 +73,11 @@ def top_k_curve(
 
     .. math:: λ_j = \frac{z_y - z_j}{w_j - w_y}
 
-    where z are the scores of a sample. A class of larger slope is ahead of y from λ_j on, one of
-    smaller slope up to λ_j. So y is among the first k where, for some i from 0 to k − 1, at most i
-    of the former and at most k − 1 − i of the latter are ahead: from the (k − i)-th largest λ_j of
-    the latter up to the (i + 1)-th smallest of the former. These k intervals need no sorting of
-    all classes: the k smallest and the k largest crossings are enough.
+    where z are the scores of a sample. A class with a larger slope is ahead of y from λ_j on, one
+    with a smaller slope up to λ_j. So y is among the first k if, for some i from 0 to k − 1, at
+    most i of the former and at most k − 1 − i of the latter are ahead: from the (k − i)-th largest
+    λ_j of the latter up to the (i + 1)-th smallest of the former. The k smallest and the k largest
+    crossings determine these k intervals, without sorting all classes.
 
     Parameters
     ----------
@@ -97,8 +95,8 @@ def top_k_curve(
     Returns
     -------
     strengths, values : ndarray
-        ``values[i]`` holds from ``strengths[i]`` to the next; the first strength is the lower
-        bound. At a crossing the larger slope is ahead; of equal lines the lower index is.
+        ``values[i]`` holds from ``strengths[i]`` to the next strength; the first strength is the
+        lower bound. At a crossing the larger slope is ahead; of equal lines the lower index.
 
     Examples
     --------
@@ -132,12 +130,12 @@ def _check_k(k: Any, n_classes: int) -> None:
 
 
 def _right_within(z: Array, y: Array, w: Array, k: int) -> tuple[Array, Array]:
-    """Begins and ends of the intervals [a, b) of strengths in which y is among the first k."""
+    """Return the bounds of the intervals [a, b) of strengths in which y is among the first k."""
     rows = np.arange(y.size)
     gap, rise = z[rows, y][:, None] - z, w - w[y][:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = gap / rise
-    # Of equal slopes: ahead at every strength, or at none.
+    # With equal slopes a class is ahead at every strength, or at none.
     ahead = (gap < 0) | ((gap == 0) & (np.arange(w.size) < y[:, None]))
     level = np.where(ahead, -np.inf, np.inf)
     rising = np.where(rise > 0, crossing, np.where(rise == 0, level, np.inf))
@@ -145,15 +143,15 @@ def _right_within(z: Array, y: Array, w: Array, k: int) -> tuple[Array, Array]:
     rising[rows, y] = np.inf
     enter = np.sort(np.partition(rising, k - 1, axis=1)[:, :k], axis=1)
     leave = np.sort(-np.partition(-falling, k - 1, axis=1)[:, :k], axis=1)
-    # Both ends of the k intervals ascend, so that what is new in each begins where the last ended.
+    # Both ends of the k intervals ascend, so the new part of each begins where the last one ended.
     last = np.pad(enter[:, :-1], ((0, 0), (1, 0)), constant_values=-np.inf)
     begin = np.maximum(leave, last)
-    there = begin < enter
-    return begin[there], enter[there]
+    is_interval = begin < enter
+    return begin[is_interval], enter[is_interval]
 
 
 def _steps(begins: Array, ends: Array, n: int, bounds: tuple[float, float]) -> tuple[Array, Array]:
-    """The share of samples that are right, as steps, from the intervals in which they are."""
+    """Return the share of correct samples as steps, from the intervals where they are correct."""
     low, high = bounds
     start = np.count_nonzero((begins <= low) & (ends > low))
     at = np.concatenate([begins, ends])
@@ -161,7 +159,7 @@ def _steps(begins: Array, ends: Array, n: int, bounds: tuple[float, float]) -> t
     inside = (at > low) & (at <= high)
     strengths, where = np.unique(at[inside], return_inverse=True)
     moved = np.bincount(where, change[inside], strengths.size).astype(np.int64)
-    kept = moved != 0  # one sample that comes where another goes leaves the share as it is
+    kept = moved != 0  # gains and losses at one strength may cancel
     values = np.concatenate([[start], start + np.cumsum(moved[kept])]) / n
     return np.concatenate([[low], strengths[kept]]), values
 
@@ -181,9 +179,9 @@ class Corrected:
     bayes : float
         Share of wrong predictions at strength 1, of all validation samples.
     strength, interval : float and (float, float)
-        The best of all validation samples, and what is as good.
+        The best strength on all validation samples, and the interval of equally good ones.
     error, top5_error : float
-        Of all validation samples at ``strength``: tuned on the labels they are judged on.
+        Errors of all validation samples at ``strength``, tuned and judged on the same labels.
     """
 
     folds: Folded
@@ -201,13 +199,13 @@ class MethodResult:
     Parameters
     ----------
     n_samples, n_classes, n_switches : int
-        Of the profile: validation samples, classes, and changes of a prediction within the bounds.
+        Sizes of the profile: validation samples, classes, and prediction changes within bounds.
     error, top5_error : float
-        Of the uncorrected classifier on all validation samples.
+        Errors of the uncorrected classifier on all validation samples.
     raw : Corrected
         With the training counts as the source prior.
     effective : Corrected or None
-        With the prior that weights and samplers leave in the classifier, where it is another.
+        With the prior that the classifier has learnt from weights and samplers, if it differs.
     bounds : (float, float)
         The strengths that the curves cover.
     top1, top5 : Curve
@@ -226,9 +224,9 @@ class MethodResult:
     top5: Curve
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the curves, ready for JSON."""
-        own = {name: getattr(self, name) for name in _NUMBERS}
-        return own | {
+        """Return everything but the curves, ready for JSON."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        return numbers | {
             "bounds": list(self.bounds),
             "raw": asdict(self.raw),
             "effective": None if self.effective is None else asdict(self.effective),
@@ -247,41 +245,52 @@ def judge(
     raw_prior, effective_prior : arrays of shape (K,)
         Shares of the training samples, and the prior that the classifier has learnt from them.
     seed : int, default 0
-        Which samples go into which fold.
+        The seed of the assignment of samples to folds.
     """
     raw, profile, top5 = _corrected(scores, labels, raw_prior, seed)
     effective = None
     if np.abs(np.asarray(effective_prior) / raw_prior - 1).max() > SAME_PRIOR:
         effective, _, _ = _corrected(scores, labels, effective_prior, seed)
     return MethodResult(
-        profile.n_samples, profile.n_classes, profile.n_switches,
-        1 - COUNT_METRICS[METRIC](profile.baseline), 1 - float(top5[1][0]),
-        raw, effective, profile.bounds, profile.curve(METRIC), top5,
-    )  # fmt: skip
+        profile.n_samples,
+        profile.n_classes,
+        profile.n_switches,
+        1 - COUNT_METRICS[METRIC](profile.baseline),
+        1 - float(top5[1][0]),
+        raw,
+        effective,
+        profile.bounds,
+        profile.curve(METRIC),
+        top5,
+    )
 
 
 def _corrected(
     scores: Array, labels: Array, prior: Any, seed: int
 ) -> tuple[Corrected, StrengthProfile, Curve]:
-    """The correction by one prior, the profile of all samples, and their top-5 curve."""
+    """Return the correction by one prior, the profile of all samples, and their top-5 curve."""
 
     def profile_of(bounds: tuple[float, float]) -> StrengthProfile:
         return StrengthProfile.from_scores(scores, labels, source_prior=prior, bounds=bounds)
 
     with warnings.catch_warnings():
-        # A prior that is nearly uniform has slopes near 0, and then no strength is too large: the
-        # strength in the table says so.
+        # A nearly uniform prior has slopes near 0, and then no strength is too large: the table
+        # shows the strength.
         warnings.filterwarnings("ignore", "The best strength l|No strength from", RepriorWarning)
         folds = correct_folds(scores, labels, prior, n_folds=N_FOLDS, seed=seed, metric=METRIC)
         metric = COUNT_METRICS[METRIC]
-        best, profile = best_widened(profile_of, BOUNDS, metric, ())
+        best, profile = best_widened(profile_of, BOUNDS, metric, (), prefer_model=False)
     top = min(TOP, profile.n_classes)
     curve = top_k_curve(scores, labels, source_prior=prior, k=top, bounds=profile.bounds)
-    found = Corrected(
-        folds, 1 - profile.evaluate(METRIC, FULL), best.strength, best.interval, 1 - best.value,
+    corrected = Corrected(
+        folds,
+        1 - profile.evaluate(METRIC, FULL),
+        best.strength,
+        best.interval,
+        1 - best.value,
         1 - value_at(curve, best.strength),
-    )  # fmt: skip
-    return found, profile, curve
+    )
+    return corrected, profile, curve
 
 
 def value_at(curve: Curve, strength: float) -> float:
@@ -296,25 +305,27 @@ def value_at(curve: Curve, strength: float) -> float:
 
 
 def write_result(result: MethodResult, folder: Path) -> None:
-    """Write ``curves.npz``, then ``correction.json``: where the latter is, both are."""
+    """Write ``curves.npz``, then ``correction.json``: if the latter exists, so does the former."""
     with atomic_write(folder / CURVES) as file:
         np.savez_compressed(
-            file, top1_strengths=result.top1[0], top1_values=result.top1[1],
-            top5_strengths=result.top5[0], top5_values=result.top5[1],
-        )  # fmt: skip
+            file,
+            top1_strengths=result.top1[0],
+            top1_values=result.top1[1],
+            top5_strengths=result.top5[0],
+            top5_values=result.top5[1],
+        )
     write_json(folder / RESULT, {"format_version": FORMAT_VERSION, **result.to_dict()})
 
 
 def read_result(folder: Path) -> MethodResult | None:
-    """Return what :func:`write_result` wrote, or None where it is not there."""
+    """Return the result that :func:`write_result` wrote, or None if there is none."""
     path = folder / RESULT
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        # Opened here: NumPy leaves a file open that is no archive.
-        with open(folder / CURVES, "rb") as file, np.load(file, allow_pickle=False) as found:
-            curves = [
-                (found[f"{name}_strengths"], found[f"{name}_values"]) for name in ("top1", "top5")
-            ]
+        document = parse_json(path.read_text(encoding="utf-8"))
+        arrays = read_arrays(folder / CURVES)
+        curves = [
+            (arrays[f"{name}_strengths"], arrays[f"{name}_values"]) for name in ("top1", "top5")
+        ]
         if document["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version {document['format_version']!r}")
         effective = document["effective"]
@@ -329,10 +340,10 @@ def read_result(folder: Path) -> MethodResult | None:
         )
     except FileNotFoundError:
         return None
-    except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (KeyError, TypeError, ValueError, OSError) as error:
         raise FileFormatError(
             f"The correction of a cell must be what reprior wrote. Got {type(error).__name__}: "
-            f"{error} in {path}. Remove the file: it is made anew from the cell's scores."
+            f"{error} in {path}. Remove the file: it is computed again from the cell's scores."
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""A stand-in for iNaturalist 2018 at its true scale, and a linear classifier of it.
+"""A stand-in for iNaturalist 2018 at its true scale, and a linear classifier for it.
 
-The class counts are the true ones, features are drawn from a mixture, and one linear layer is
-trained on them by mini-batches of SGD, resumable after every epoch.
+The class counts are the true ones and the features are drawn from a mixture. A linear layer is
+trained on them by mini-batch SGD; training can resume after every epoch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import time
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch import nn
 from reprior import prior_from_counts
 from reprior.core import check_choice, check_finite_number
 from reprior.exceptions import Argument, FileFormatError, OptionError
-from reprior.files import atomic_write
+from reprior.files import atomic_write, read_arrays
 from reprior_lab.config import METHODS, RunConfig
 from reprior_lab.data.inaturalist import (
     VALIDATION_PER_CLASS,
@@ -42,6 +41,7 @@ from reprior_lab.training.checkpoints import (
     newest,
     prune,
     read_checkpoint,
+    restore,
     write_checkpoint,
 )
 from reprior_lab.training.recipes import LOSSES, effective_prior, make_loss
@@ -63,38 +63,62 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Purposes that random numbers are drawn for, each with a generator of its own.
+#: Purposes of random numbers; each has its own generator.
 _TREE, _MEANS, _TRAINING, _VALIDATION = range(4)
 
-#: Samples that are scored at once.
+#: How many samples are scored at once.
 BATCH = 512
 
-#: What the networks' place is called in table and figure.
+#: The name of the column in the table and the figure, instead of a network's name.
 COLUMN = "stand-in"
 
-#: Rows that one linear layer can be trained for: BBN has two branches of a network.
+#: Rows that a linear layer can be trained for. BBN is not among them: it needs two branches.
 SIMULATED_ROWS = ("ce", "ce-drw", "focal", "focal-drw", "ldam", "ldam-drw")
 
-#: Those that are trained when nothing is asked for: some eight minutes of one core.
+#: The default rows: about eight minutes on one core.
 DEFAULT_ROWS = ("ce", "ce-drw", "focal", "focal-drw")
 
 RUN, SCORES, COUNTS = "run.json", "validation.npz", "counts.json"
 FORMAT_VERSION = 1
 
-#: How the layer is trained. The rate is high because the loss is a mean over the batch, of which a
-#: class of ten images sees next to nothing.
+#: How the layer is trained. The learning rate is high because the loss is a mean over the batch,
+#: to which a class of ten images contributes little.
 SETTINGS: dict[str, Any] = {
-    "model": "linear", "epochs": 4, "batch_size": 256, "lr": 2.0, "momentum": 0.9,
-    "nesterov": True, "weight_decay": 0.0, "lr_schedule": "one_cycle", "warmup": 0.2,
-    "milestones": (), "decays": (), "defer": 0.8,
-}  # fmt: skip
+    "model": "linear",
+    "epochs": 4,
+    "batch_size": 256,
+    "lr": 2.0,
+    "momentum": 0.9,
+    "nesterov": True,
+    "weight_decay": 0.0,
+    "lr_schedule": "one_cycle",
+    "warmup": 0.2,
+    "milestones": (),
+    "decays": (),
+    "defer": 0.8,
+}
 
-#: Settings of a run that a linear layer's result depends on.
+#: The settings that the result of a linear layer depends on.
 _ITS_OWN = (
-    "loss", "schedule", "seed", "epochs", "batch_size", "lr", "momentum", "nesterov",
-    "weight_decay", "lr_schedule", "warmup", "milestones", "decays", "defer", "beta", "gamma",
-    "max_margin", "scale",
-)  # fmt: skip
+    "loss",
+    "schedule",
+    "seed",
+    "epochs",
+    "batch_size",
+    "lr",
+    "momentum",
+    "nesterov",
+    "weight_decay",
+    "lr_schedule",
+    "warmup",
+    "milestones",
+    "decays",
+    "defer",
+    "beta",
+    "gamma",
+    "max_margin",
+    "scale",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,33 +138,33 @@ class FeatureSamples:
 
 @dataclass(frozen=True, kw_only=True)
 class StandIn:
-    r"""A mixture with one component for each species, placed along a tree of life.
+    r"""A mixture with one component for each species, placed on a tree of life.
 
     .. math:: x = \frac{1}{c}\,(m_s + m_f + m_g + m_y + σ\, e^{τ u}\, ε)
 
     where m_s, m_f, m_g and m_y belong to the super-category, the family, the genus and the species
     of a sample, each drawn once from a normal distribution with the standard deviation of its
     level; ε is normal noise in D dimensions, σ its size, u one normal number for each sample, so
-    that some are seen less clearly than others; and c makes the variance of every feature 1.
-    Species of a genus are mistaken for each other most often, and the true one is mostly among the
-    first five, as with real images.
+    that some samples are noisier than others; and c scales the variance of every feature to 1.
+    Species of the same genus are confused most often, and the true species is mostly in the top
+    five, as with real images.
 
     Parameters
     ----------
     n_classes : int, default 8142
-        All species, or fewer: then those at equal distances in the official order.
+        The number of species. Fewer than 8142 are chosen at equal steps in the official order.
     n_features : int, default 64
         D.
     genera, families : float
-        How many there are to one species; species are spread over them at random, within their
-        true super-category.
+        The number of genera and of families per species. Species are assigned to them at random,
+        within their true super-category.
     levels : (float, float, float, float)
         Standard deviations of super-categories, families, genera and species.
     noise, unevenness : float
-        σ and τ. With the defaults, a linear classifier trained with cross-entropy errs about as
-        often as the networks of the paper.
+        σ and τ. With the defaults, a linear classifier trained with cross-entropy has about the
+        error of the paper's networks.
     seed : int, default 0
-        Of all that is drawn.
+        The seed of all random numbers.
 
     Examples
     --------
@@ -195,57 +219,58 @@ class StandIn:
     def tree(self) -> tuple[Array, Array, Array, Array]:
         """Return the super-category, the family, the genus and the species of each class."""
         rng = self._generator(_TREE)
-        _, whole = inaturalist_supercategories()
-        above = whole[self.classes]
-        family, genus = np.empty_like(above), np.empty_like(above)
+        _, supercategories = inaturalist_supercategories()
+        supercategory = supercategories[self.classes]
+        family, genus = np.empty_like(supercategory), np.empty_like(supercategory)
         n_families = n_genera = 0
-        for each in np.unique(above):
-            own = np.flatnonzero(above == each)
-            here = [max(1, round(share * own.size)) for share in (self.families, self.genera)]
-            family_of_genus = rng.integers(0, here[0], here[1])
-            of = rng.integers(0, here[1], own.size)
-            family[own], genus[own] = n_families + family_of_genus[of], n_genera + of
-            n_families, n_genera = n_families + here[0], n_genera + here[1]
-        return above, family, genus, np.arange(self.n_classes)
+        for each in np.unique(supercategory):
+            members = np.flatnonzero(supercategory == each)
+            sizes = [max(1, round(share * members.size)) for share in (self.families, self.genera)]
+            family_of_genus = rng.integers(0, sizes[0], sizes[1])
+            genus_of_member = rng.integers(0, sizes[1], members.size)
+            family[members] = n_families + family_of_genus[genus_of_member]
+            genus[members] = n_genera + genus_of_member
+            n_families, n_genera = n_families + sizes[0], n_genera + sizes[1]
+        return supercategory, family, genus, np.arange(self.n_classes)
 
     def draw(self) -> FeatureSamples:
-        """Return the samples: as many of each class as iNaturalist has, and three to validate."""
+        """Draw the samples: iNaturalist's class counts to train on, three per class to validate."""
         rng = self._generator(_MEANS)
         means = np.zeros((self.n_classes, self.n_features), np.float32)
         for node, size in zip(self.tree(), self.levels, strict=True):
             drawn = rng.standard_normal((int(node.max()) + 1, self.n_features), np.float32)
             means += np.float32(size) * drawn[node]
         counts = inaturalist_counts()[self.classes]
-        each = np.full(self.n_classes, VALIDATION_PER_CLASS)
+        validation_counts = np.full(self.n_classes, VALIDATION_PER_CLASS)
         train, validation = (
             self._part(means, counts, _TRAINING),
-            self._part(means, each, _VALIDATION),
+            self._part(means, validation_counts, _VALIDATION),
         )
         return FeatureSamples(*train, *validation)
 
     def _part(self, means: Array, counts: Array, purpose: int) -> tuple[Array, Array]:
         rng = self._generator(purpose)
         labels = np.repeat(np.arange(counts.size), counts)
-        found = rng.standard_normal((labels.size, self.n_features), np.float32)
-        clearness = np.exp(self.unevenness * rng.standard_normal((labels.size, 1), np.float32))
-        found *= np.float32(self.noise) * clearness
-        found += means[labels]
-        found /= np.float32(_scale(self.levels, self.noise, self.unevenness))
-        return found, labels
+        features = rng.standard_normal((labels.size, self.n_features), np.float32)
+        noise_factor = np.exp(self.unevenness * rng.standard_normal((labels.size, 1), np.float32))
+        features *= np.float32(self.noise) * noise_factor
+        features += means[labels]
+        features /= np.float32(_scale(self.levels, self.noise, self.unevenness))
+        return features, labels
 
     def _generator(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, purpose])
 
 
 def _scale(levels: Sequence[float], noise: float, unevenness: float) -> float:
-    """The standard deviation of a feature before it is made 1."""
+    """Return the standard deviation of a feature before scaling."""
     # The mean of exp(2τu) over normal u is exp(2τ²).
     return float(np.sqrt(np.sum(np.square(levels)) + noise**2 * np.exp(2 * unevenness**2)))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """A trained layer, and "epoch" (from 1), "lr" and "train_loss" of each epoch."""
+    """A trained layer, and its history: "epoch" (from 1), "lr" and "train_loss" of each epoch."""
 
     head: nn.Module
     history: list[dict[str, Any]]
@@ -260,34 +285,36 @@ def fit_linear(
     base: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> LinearFit:
-    """Train a linear layer, a cosine one for LDAM, and return it.
+    """Train a linear layer (a cosine layer for LDAM) and return it.
 
     Parameters
     ----------
     config : RunConfig
         Loss, schedule ("plain" or "drw"), learning rates, epochs, batch size, seed.
     samples : FeatureSamples
-        What to train on.
+        The training samples.
     checkpoints : path
-        The folder of the state after each epoch. A state that is there is gone on with.
+        The folder for a checkpoint after each epoch. Training resumes from an existing checkpoint.
     identity : dict
-        What the result depends on. A checkpoint of another identity is refused.
+        The settings that the result depends on. A checkpoint with other settings raises an error.
     base : path, optional
-        The checkpoints of a run that differs in nothing but the schedule: DRW takes its first
-        epochs over.
+        The checkpoints of a run that differs only in the schedule: DRW reuses its first epochs.
     progress : callable, optional
-        Called with the number of training samples done, of all epochs.
+        Called with the number of training samples processed so far, over all epochs.
     """
-    state = _beginning(config, checkpoints, base, identity)
+    state = _resumed_state(config, checkpoints, base, identity)
     head = _layer(config, samples)
     optimizer = torch.optim.SGD(
-        head.parameters(), lr=config.lr, momentum=config.momentum, nesterov=config.nesterov,
+        head.parameters(),
+        lr=config.lr,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
         weight_decay=config.weight_decay,
-    )  # fmt: skip
+    )
     history: list[dict[str, Any]] = []
     if state is not None:
-        head.load_state_dict(state.model)
-        optimizer.load_state_dict(state.optimizer)
+        restore(head, state.model)
+        restore(optimizer, state.optimizer)
         history = list(state.history)
     fit = LinearFit(head, history)
     for epoch in range(len(history), config.epochs):
@@ -298,36 +325,38 @@ def fit_linear(
 
 
 def linear_scores(config: RunConfig, head: nn.Module, features: Array) -> Array:
-    """Return the logits of features as float32 (N, K); of LDAM the scaled cosines."""
+    """Return the logits of features as float32 (N, K); for LDAM the scaled cosines."""
     scale = config.scale if LOSSES[config.loss].head == "cosine" else 1.0
-    found: Array | None = None
+    scores: Array | None = None
     with torch.inference_mode():
-        for at in range(0, len(features), BATCH):
-            some = (scale * head(torch.from_numpy(features[at : at + BATCH]))).numpy()
-            if found is None:  # filled in place: a second copy would be as large as all scores
-                found = np.empty((len(features), some.shape[1]), np.float32)
-            found[at : at + BATCH] = some
-    if found is None:
+        for start in range(0, len(features), BATCH):
+            batch_scores = (scale * head(torch.from_numpy(features[start : start + BATCH]))).numpy()
+            if scores is None:  # filled in place, because concatenating would need the memory twice
+                scores = np.empty((len(features), batch_scores.shape[1]), np.float32)
+            scores[start : start + BATCH] = batch_scores
+    if scores is None:
         raise OptionError(argument="features", rule="must have a sample to score", got="none")
-    return found
+    return scores
 
 
-def _beginning(
+def _resumed_state(
     config: RunConfig, checkpoints: Path, base: Path | None, identity: dict[str, Any]
 ) -> Checkpoint | None:
-    """Return the state to go on from: the run's own, the end of its base's first stage, or none."""
+    """Return the checkpoint to resume from: the run's, or its base's first stage, or None."""
     state = newest(checkpoints) if checkpoints.is_dir() else None
-    where, ours = checkpoints, identity
+    source_folder, expected_identity = checkpoints, identity
     if state is None and base is not None and (base / FIRST_STAGE).exists():
-        state, where = read_checkpoint(base / FIRST_STAGE), base
-        ours = {k: v for k, v in identity.items() if k != "deferred_epoch"} | {"schedule": "plain"}
-    if state is not None and state.identity != ours:
+        state, source_folder = read_checkpoint(base / FIRST_STAGE), base
+        expected_identity = {
+            key: value for key, value in identity.items() if key != "deferred_epoch"
+        } | {"schedule": "plain"}
+    if state is not None and state.identity != expected_identity:
         raise OptionError(
-            f"Checkpoints must be of a run of the same settings to go on with. Got those in "
-            f"{str(where)!r}, which are of others. Take another folder."
+            f"Checkpoints must belong to a run with the same settings. Got those in "
+            f"{str(source_folder)!r}, which have other settings. Pass another folder."
         )
-    if where == base and state is not None and state.epochs_done != config.deferred_epoch:
-        return None  # of a version that deferred by other epochs
+    if source_folder == base and state is not None and state.epochs_done != config.deferred_epoch:
+        return None  # written by a version that deferred after another number of epochs
     return state
 
 
@@ -336,7 +365,7 @@ def _layer(config: RunConfig, samples: FeatureSamples) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator_of(config.seed, 0, WEIGHTS).initial_seed())
         head = make_head(kind, samples.train_features.shape[1], samples.class_counts.size)
-    if kind == "linear":  # a convex problem: rare classes need not unlearn a random beginning
+    if kind == "linear":  # the problem is convex: zeros spare rare classes a random start
         for parameter in head.parameters():
             nn.init.zeros_(parameter)
     return head
@@ -350,7 +379,7 @@ def _epoch(
     epoch: int,
     progress: Callable[[int], None] | None,
 ) -> dict[str, float]:
-    """Go through all samples once, and return their mean loss."""
+    """Train on all samples once, and return their mean loss."""
     deferred = config.schedule == "drw" and epoch >= config.deferred_epoch
     criterion = make_loss(config, samples.class_counts, deferred=deferred)
     features = torch.from_numpy(samples.train_features)
@@ -402,7 +431,7 @@ def _keep(
 
 @dataclass(frozen=True)
 class SimulatedCell:
-    """A linear classifier to train on the stand-in: the row, the data, and how it is trained."""
+    """A linear classifier to train on the stand-in: its table row, data and settings."""
 
     row: str
     data: StandIn
@@ -410,19 +439,19 @@ class SimulatedCell:
 
     @property
     def column(self) -> str:
-        """What stands in for the network."""
+        """The name of the column, instead of a network's name."""
         return COLUMN
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the result depends on."""
+        """All settings that the result depends on."""
         settings = self.config.identity
-        own = {key: settings[key] for key in (*_ITS_OWN, "deferred_epoch") if key in settings}
-        return {"stand_in": self.data.to_dict(), **own}
+        relevant = {key: settings[key] for key in (*_ITS_OWN, "deferred_epoch") if key in settings}
+        return {"stand_in": self.data.to_dict(), **relevant}
 
     @property
     def id(self) -> str:
-        """The name of its folder: what it is, and a hash of all that it depends on."""
+        """The name of its folder: the main settings and a hash of the identity."""
         text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         size = f"{self.data.n_classes}x{self.data.n_features}"
@@ -430,13 +459,13 @@ class SimulatedCell:
 
     @property
     def base(self) -> SimulatedCell | None:
-        """The cell whose first epochs DRW takes over."""
+        """The cell whose first epochs DRW reuses."""
         if self.config.schedule != "drw":
             return None
         return SimulatedCell(self.config.loss, self.data, self.config.differing(schedule="plain"))
 
     def run(self, folder: Path, data: FeatureSamples, progress: Progress | None) -> MethodResult:
-        """Train the layer where it is not trained, correct its scores, and keep the result."""
+        """Train the layer if necessary, correct its scores, and store the result."""
         home = folder / CELLS / self.id
         with held(home):
             if not _is_finished(home):
@@ -461,22 +490,28 @@ class SimulatedCell:
         started = time.monotonic()
         total = self.config.epochs * len(data.train_labels)
         fit = fit_linear(
-            self.config, data, home / CHECKPOINTS, identity=self.identity,
+            self.config,
+            data,
+            home / CHECKPOINTS,
+            identity=self.identity,
             base=None if self.base is None else folder / CELLS / self.base.id / CHECKPOINTS,
             progress=progress_of(progress, f"training {COLUMN}, {self.row}", total),
-        )  # fmt: skip
+        )
         scores = linear_scores(self.config, fit.head, data.validation_features)
         _write_scores(home / SCORES, scores, data.validation_labels)
         write_json(home / COUNTS, data.class_counts.tolist())
         write_json(
             home / RUN,
             {
-                "format_version": FORMAT_VERSION, "id": self.id, "status": "finished",
-                "settings": self.identity, "epochs": fit.history,
+                "format_version": FORMAT_VERSION,
+                "id": self.id,
+                "status": "finished",
+                "settings": self.identity,
+                "epochs": fit.history,
                 "seconds": round(time.monotonic() - started, 3),
                 "versions": installed_versions(torch.get_num_threads()),
             },
-        )  # fmt: skip
+        )
 
 
 def simulated_cells(
@@ -485,7 +520,7 @@ def simulated_cells(
     *,
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[SimulatedCell, ...]:
-    """Return what is to be trained on the stand-in, every base before its DRW.
+    """Return the cells to train on the stand-in, every base before its DRW variant.
 
     Examples
     --------
@@ -497,7 +532,7 @@ def simulated_cells(
         if row == "bbn":
             raise OptionError(
                 argument="rows",
-                rule="must be ones that a linear layer can be trained for",
+                rule="must be rows that a linear layer can be trained for",
                 got="'bbn', which doubles the last block of a network",
                 remedy=["Leave it out, or pass ", Argument("root"), "."],
             )
@@ -506,33 +541,42 @@ def simulated_cells(
     for key in settings or {}:
         check_choice("settings", key, free)
     return tuple(
-        SimulatedCell(row, data, RunConfig.resolve("compact", **{
-            "data": "inaturalist2018", "seed": data.seed, **SETTINGS, **METHODS[row],
-            **(settings or {}),
-        }))
+        SimulatedCell(
+            row,
+            data,
+            RunConfig.resolve(
+                "compact",
+                **{
+                    "data": "inaturalist2018",
+                    "seed": data.seed,
+                    **SETTINGS,
+                    **METHODS[row],
+                    **(settings or {}),
+                },
+            ),
+        )
         for row in SIMULATED_ROWS
         if row in rows
-    )  # fmt: skip
+    )
 
 
 def _is_finished(home: Path) -> bool:
-    """Whether a cell has its scores: the run file is written after them."""
+    """Whether a cell is finished: the run file is written after the scores."""
     return (home / RUN).is_file() and (home / SCORES).is_file()
 
 
 def _write_scores(path: Path, scores: Array, labels: Array) -> None:
-    """Write a score file as ``reprior fit`` reads it; noise does not compress, so it is not."""
+    """Write a score file for ``reprior fit``; uncompressed, because noise does not compress."""
     with atomic_write(path) as file:
         np.savez(file, scores=scores, labels=labels, kind=np.array("logits"))
 
 
 def _read_scores(path: Path) -> tuple[Array, Array]:
     try:
-        # Opened here: NumPy leaves a file open that is no archive.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
-            return found["scores"], found["labels"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_arrays(path)
+        return arrays["scores"], arrays["labels"]
+    except (OSError, ValueError, KeyError) as error:
         raise FileFormatError(
-            f"The scores of a cell must be a whole file that reprior wrote. Got {path}: {error}. "
-            f"Remove the file: the cell is scored anew."
+            f"The scores of a cell must be a complete file that reprior wrote. Got {path}: "
+            f"{error}. Remove the file, and the cell is scored again."
         ) from error

@@ -1,4 +1,4 @@
-"""``reprior reproduce odds-ratio``: what the strength makes of the ratio of two priors."""
+"""``reprior reproduce odds-ratio``: the ratio of two priors to the power of the strength."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME, FORMAT_VERSION = "odds-ratio", 1
 #: Strengths of the two panels: up to the full correction, and beyond it.
 LEFT, RIGHT = (0.0, 0.25, 0.5, 0.75, 1.0), (1.0, 1.25, 1.5, 1.75, 2.0)
 
-#: Prior ratios are drawn from one over this to this.
+#: Prior ratios are drawn from the inverse of this number to this number.
 WIDEST = 100.0
 
 #: Points of a line: an odd number, so that the ratio 1 is one of them.
@@ -41,7 +41,7 @@ RATIOS = (0.01, 0.1, 1.0, 10.0, 100.0)
 #: The inset, on linear scales, goes up to here.
 LINEAR = 3.0
 
-#: The line that both panels have, for comparison.
+#: The strength that both panels show, for comparison.
 FULL = 1.0
 
 #: The source prior ratio, as a formula.
@@ -53,15 +53,15 @@ def reproduce(folder: Path, *, progress: Progress | None = None) -> Reproduction
 
     .. math:: \left(P_s(c_i) / P_s(c_{gt})\right)^{λ}
 
-    where P_s is the source prior, c_gt the true class, c_i another, and λ the strength: what the
-    correction multiplies the odds of the true class with. See :func:`reprior.odds_ratio`.
+    where P_s is the source prior, c_gt the true class, c_i another, and λ the strength: the factor
+    of the correction in the odds of the true class. See :func:`reprior.odds_ratio`.
 
     Parameters
     ----------
     folder : path
         Gets ``odds-ratio.png``, ``.svg``, ``.md``, ``.tex``, ``.json`` and ``.run.json``.
     progress : callable, optional
-        Told what is being done.
+        Receives the progress.
 
     References
     ----------
@@ -81,7 +81,7 @@ def reproduce(folder: Path, *, progress: Progress | None = None) -> Reproduction
 
 
 def factor(ratio: Any, strength: float) -> Any:
-    """Return what even odds become: the prior's factor alone.
+    """Return the odds that even odds become, which is the prior's factor alone.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def _table() -> Table:
 
 
 def _cell(value: float) -> Cell:
-    """A number with four digits that count, however large or small."""
+    """Return a cell with four significant digits."""
     return Cell(value, text=f"{value:,.0f}" if value >= 1000 else f"{value:.4g}")
 
 
@@ -150,10 +150,14 @@ def _draw() -> Any:
 def _panel(ax: Any, strengths: Sequence[float], title: str) -> None:
     """Draw lines through the point (1, 1): on these scales λ is their slope."""
     ax.set(
-        xscale="log", yscale="log", aspect="equal",
-        xlim=(1 / WIDEST, WIDEST), ylim=(1 / WIDEST, WIDEST),
-        xticks=RATIOS, yticks=RATIOS,
-    )  # fmt: skip
+        xscale="log",
+        yscale="log",
+        aspect="equal",
+        xlim=(1 / WIDEST, WIDEST),
+        ylim=(1 / WIDEST, WIDEST),
+        xticks=RATIOS,
+        yticks=RATIOS,
+    )
     ax.set_xticklabels([f"{ratio:g}" for ratio in RATIOS])
     ax.set_yticklabels([f"{ratio:g}" for ratio in RATIOS])
     ax.minorticks_off()
@@ -172,7 +176,7 @@ def _panel(ax: Any, strengths: Sequence[float], title: str) -> None:
 
 
 def _inset(ax: Any, strengths: Sequence[float]) -> None:
-    """Draw the same on linear scales, where growth is seen to be more or less than linear."""
+    """Draw the same on linear scales, which show growth above or below linear."""
     _lines(ax, np.linspace(0, LINEAR, POINTS)[1:], strengths, 1.3)
     ax.set(xlim=(0, LINEAR), ylim=(0, LINEAR), xticks=range(4), yticks=range(4))
     ax.tick_params(labelsize=8, length=2)
@@ -185,7 +189,10 @@ def _lines(ax: Any, ratios: Any, strengths: Sequence[float], width: float) -> No
     for strength in strengths:
         full = strength == FULL
         ax.plot(
-            ratios, factor(ratios, strength), linewidth=width, linestyle="--" if full else "-",
+            ratios,
+            factor(ratios, strength),
+            linewidth=width,
+            linestyle="--" if full else "-",
             color=INK if full else colours[strength],
             label=f"λ = {strength:g}{': the ratio itself' if full else ''}",
-        )  # fmt: skip
+        )

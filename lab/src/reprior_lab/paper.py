@@ -1,4 +1,4 @@
-"""The figures that the paper prints, to stand beside ours."""
+"""The figures that the paper prints, for comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def paper_tables() -> tuple[str, ...]:
 
     ``datasets`` is Table 1, ``cifar`` Table 2 (top-1 errors in per cent), ``cifar_strength`` the
     strengths that the appendix gives for it, ``inaturalist`` Table 3 (top-1 errors in per cent)
-    and ``inaturalist_spread`` what Table 3 has behind its ±. ``synthia_rgb`` is Table 4,
+    and ``inaturalist_spread`` the ± of Table 3. ``synthia_rgb`` is Table 4,
     ``synthia_rgbd_miou``, ``synthia_rgbd_macc`` and ``synthia_rgbd_strength`` are Table 5: mean
     IoU and mean accuracy in per cent, and λ.
 
@@ -60,10 +60,10 @@ def paper_columns(table: str) -> tuple[str, ...]:
 
 
 def paper_value(table: str, row: str, column: str, *, as_printed: bool = False) -> float | None:
-    """Return a figure of the paper; None where the paper has none, or no such row or column.
+    """Return a figure of the paper; None if the paper has none, or no such row or column.
 
-    Where the print is wrong beyond doubt (averages that are not, the size of a class), it is the
-    figure set right, unless asked for ``as_printed``. :func:`paper_note` then says so.
+    Clear misprints (wrong averages, the size of a class) are corrected, unless ``as_printed``.
+    :func:`paper_note` then says so.
 
     Parameters
     ----------
@@ -71,15 +71,15 @@ def paper_value(table: str, row: str, column: str, *, as_printed: bool = False) 
         One of :func:`paper_tables`.
     row : str
         A method such as "ce", "focal", "ldam", "cb_ce", "cb_focal", "ce-drw", "focal-drw",
-        "ldam-drw" or "bbn", with "-ic" where it is corrected; of ``datasets``, a data set; of
+        "ldam-drw" or "bbn", with "-ic" if it is corrected; for ``datasets``, a data set; for
         Table 5 "softave", "uno", "ic" or "uno-ic".
     column : str
-        A data set such as "cifar10-exp100" or "cifar100-step10", or "average"; of
-        ``inaturalist`` the network; of ``datasets`` "n_classes", "largest" or "ratio"; of
-        ``synthia_rgb`` "mean_iou", "balanced_accuracy" or "strength"; of the others of Synthia
-        the weather, "average" or "strength".
+        A data set such as "cifar10-exp100" or "cifar100-step10", or "average"; for
+        ``inaturalist`` the network; for ``datasets`` "n_classes", "largest" or "ratio"; for
+        ``synthia_rgb`` "mean_iou", "balanced_accuracy" or "strength"; for the other tables of
+        SYNTHIA the weather, "average" or "strength".
     as_printed : bool, default False
-        Whether errors of the print are kept.
+        Whether misprints are kept.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def paper_value(table: str, row: str, column: str, *, as_printed: bool = False) 
 
 
 def paper_note(table: str, row: str, column: str) -> str:
-    """Return what must be said of a figure of the paper; mostly nothing.
+    """Return a remark on a figure of the paper; mostly empty.
 
     Examples
     --------
@@ -121,31 +121,31 @@ def paper_note(table: str, row: str, column: str) -> str:
 
 
 def paper_words(table: str, row: str, column: str) -> str | None:
-    """Return what the paper says in words: of ``datasets``, dimension, imbalance and network.
+    """Return an entry of the paper in words: for ``datasets``, dimension, imbalance and network.
 
     Examples
     --------
     >>> paper_words("datasets", "inaturalist2018", "imbalance")
     'long-tail'
     """
-    found = _entry("words", table, row, column)
-    return None if found is None else str(found)
+    entry = _entry("words", table, row, column)
+    return None if entry is None else str(entry)
 
 
 @cache
 def _document() -> dict[str, Any]:
     path = resources.files("reprior_lab") / "paper_values.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def _table(name: str) -> dict[str, Any]:
     check_choice("table", name, paper_tables())
-    found: dict[str, Any] = _document()["tables"][name]
-    return found
+    content: dict[str, Any] = _document()["tables"][name]
+    return content
 
 
 def _entry(part: str, table: str, row: str, column: str) -> Any:
-    """What a part of the document has of a figure, or None."""
+    """Return a figure's entry in a part of the document, or None."""
     check_choice("table", table, paper_tables())
     return _document()[part].get(table, {}).get(row, {}).get(column)

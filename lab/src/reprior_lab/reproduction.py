@@ -1,4 +1,4 @@
-"""What every ``reprior reproduce`` shares: its result, folders held by one process, and jobs."""
+"""Shared by all ``reprior reproduce`` commands: results, locks on folders, and jobs."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ __all__ = [
     "train_at_once",
 ]
 
-#: Told what is being done, how much of it is done, and of how much.
+#: A progress callback: receives a description, how much is done, and the total.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
-#: The folder of the cells in that of a reproduction.
+#: The folder of the cells in the output folder.
 CELLS = "cells"
 
-#: The file that a process holds while it trains what the folder is for.
+#: The file that a process locks while it trains the folder's cell.
 CLAIM = ".claim"
 
-#: Settings that are arguments and options of their own, where a table does not leave them open.
+#: Settings that have their own argument and option.
 OPTIONS = ("model", "protocol", "root", "seed")
 
-#: Started anew, not forked: PyTorch's threads do not survive a fork.
+#: Processes are spawned, not forked: PyTorch's threads do not survive a fork.
 _SPAWN = get_context("spawn")
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The tables and figures of one experiment, and where they were written.
+    """The tables of one experiment, and the files that were written.
 
     Parameters
     ----------
     tables : tuple of Table
-        What a person is shown.
+        The tables to show.
     files : tuple of Path
-        Everything that was written, figures included.
+        All written files, including figures.
     notes : tuple of str
-        Sentences that whoever reads the tables must know.
+        Remarks for readers of the tables.
     """
 
     tables: tuple[Table, ...] = ()
@@ -66,7 +66,7 @@ class Reproduction:
 
 
 def refuse_settings(settings: Mapping[str, Any], taken: Sequence[str]) -> None:
-    """Refuse settings that a table fixes, or that have an option of their own.
+    """Refuse settings that a table fixes, or that have their own option.
 
     Examples
     --------
@@ -99,11 +99,11 @@ def refuse_settings(settings: Mapping[str, Any], taken: Sequence[str]) -> None:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[bool]:
-    """Hold a cell's folder while it is trained, so that two processes do not train it at once.
+    """Lock a cell's folder while it is trained, so that two processes do not train it at once.
 
-    Gives whether it could be had. The claim ends with the process, however that ends. Where the
-    system has no such locks (Windows), every claim is granted. Where the work fails before it has
-    left a file, the folder goes too.
+    Yields whether the lock was acquired. It ends with the process, however that ends. On systems
+    without such locks (Windows) it is always acquired. If the work fails before it has written a
+    file, the folder is removed.
     """
     try:
         import fcntl
@@ -129,22 +129,22 @@ def claimed(folder: Path) -> Iterator[bool]:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return the folders that have to be made for one to be there, the innermost first."""
+    """Return the folders that must be created for a folder to exist, the innermost first."""
     return [each for each in (folder, *folder.parents) if not each.exists()]
 
 
 def _leave_nothing(folder: Path, fresh: Sequence[Path]) -> None:
-    """Remove the folders that a run made which failed before it had anything to keep."""
+    """Remove the folders of a run that failed before it wrote a result."""
     if [path.name for path in folder.iterdir()] == [CLAIM]:
         (folder / CLAIM).unlink()
-        with suppress(OSError):  # somebody else is at work there
+        with suppress(OSError):  # another process uses it
             for each in fresh:
                 each.rmdir()
 
 
 @contextmanager
 def held(home: Path) -> Iterator[None]:
-    """Hold a cell's folder, so that no other process trains it at the same time."""
+    """Lock a cell's folder, or raise an error if another process trains it."""
     with claimed(home) as ours:
         if not ours:
             raise OptionError(
@@ -155,7 +155,7 @@ def held(home: Path) -> Iterator[None]:
 
 
 def check_jobs(jobs: int | None, devices: Sequence[str]) -> int:
-    """Return how many are trained at once: if not given, as many as there are devices.
+    """Return how many cells to train at once: by default the number of devices.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def check_jobs(jobs: int | None, devices: Sequence[str]) -> int:
 
 
 def progress_of(progress: Progress | None, what: str, total: int) -> Callable[[int], None] | None:
-    """Return progress of one thing, of which so much is to be done.
+    """Return the progress callback of one task with a known total.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def progress_of(progress: Progress | None, what: str, total: int) -> Callable[[i
 
 
 def titled_progress(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
-    """Return progress of one thing, which says itself how much is to be done.
+    """Return the progress callback of one task that reports its own total.
 
     Examples
     --------
@@ -201,9 +201,9 @@ def titled_progress(progress: Progress | None, what: str) -> Callable[[int, int]
 
 
 class Run(Protocol):
-    """Trains one into a folder, on a device; None where another process is at it.
+    """Trains one cell into a folder, on a device; None if another process trains it.
 
-    A function of a module, for a process of its own to find it.
+    It must be a module-level function, so that another process can import it.
     """
 
     def __call__(self, folder: Path, cell: Any, /, *, device: str | None) -> Any:
@@ -211,16 +211,16 @@ class Run(Protocol):
 
 
 class Named(Protocol):
-    """What is trained: a cell of a table, or a network."""
+    """A cell of a table, or a network, to train."""
 
     @property
     def name(self) -> str:
-        """What it is called where it fails."""
+        """The name in error messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A chain at work: its slot, its process, and where the names of finished cells arrive."""
+    """A running chain: its slot, its process, and the pipe of the names of finished cells."""
 
     chain: tuple[Named, ...]
     slot: int
@@ -240,28 +240,27 @@ def train_at_once(
 ) -> None:
     """Train chains of cells, ``jobs`` of them at a time, on equal shares of the CPU's threads.
 
-    Every cell is trained on one device: the i-th of those that run at a time on device i modulo
-    the number of devices. An error in one of them, or an interrupt, ends all: what they have done
-    is in their checkpoints.
+    Every cell is trained on one device: that of slot i on device i modulo the number of devices.
+    An error in one of them, or an interrupt, ends all; their progress is in their checkpoints.
 
     Parameters
     ----------
     folder : path
-        Where they are trained.
+        The output folder.
     waiting : sequence of chains
-        Those of a chain are trained one after the other.
+        The cells of a chain are trained one after the other.
     jobs : int
-        Chains at a time.
+        The number of chains at a time.
     progress : callable or None
-        Told how many are done.
+        Receives the number of finished cells.
     run : callable
-        What trains one of them: a function of a module, for a process of its own to find it. It
-        is called as ``run(folder, cell, device=…)``.
+        Trains one cell, called as ``run(folder, cell, device=…)``: a module-level function, so
+        that another process can import it.
     devices : sequence of str, optional
         Names of devices, see :func:`~reprior_lab.training.devices.list_devices`. Without any,
-        ``device`` is None, and each process takes what it finds.
+        ``device`` is None, and each process chooses its own.
     counted : str, default "cells"
-        What they are called in progress.
+        Their name in progress messages.
     """
     left = [tuple(chain) for chain in waiting]
     total, done = sum(map(len, left)), 0
@@ -296,18 +295,18 @@ def _start(
         target=_work, args=(folder, chain, device, threads, run, sender), daemon=True
     )
     process.start()
-    sender.close()  # the worker has its own: when that is closed, there is no more to receive
+    sender.close()  # only the worker's copy stays open, so its end is noticed
     return _Job(chain, slot, process, receiver)
 
 
 def _ready(running: Sequence[_Job]) -> list[_Job]:
-    """Return the jobs that have sent something, or have ended; wait for one."""
+    """Wait until a job has sent something or has ended, and return all such jobs."""
     ready = connection.wait([job.receiver for job in running])
     return [job for job in running if job.receiver in ready]
 
 
 def _receive(job: _Job) -> str | None:
-    """Return the name of a cell that is done, or None at the end; raise what went wrong."""
+    """Return the name of a finished cell, or None at the end; raise the job's error."""
     try:
         name, trouble = job.receiver.recv()
     except EOFError:
@@ -317,7 +316,7 @@ def _receive(job: _Job) -> str | None:
         raise RepriorError(
             f"The process that trained {job.chain[0].name} was ended from outside (exit code "
             f"{job.process.exitcode}): memory may have run out. Run the command again, with fewer "
-            f"jobs: it goes on from the last epoch."
+            f"jobs: it resumes from the last epoch."
         ) from None
     if trouble is not None:
         raise _with_name(name, trouble)
@@ -342,7 +341,7 @@ def _work(
     run: Run,
     sender: connection.Connection,
 ) -> None:
-    """Train a chain, and send the name of each cell; errors are sent, not printed."""
+    """Train a chain, and send the name of each finished cell; errors are sent, not printed."""
     import torch
 
     # Ctrl-C reaches all processes of a terminal: the first one ends the others.
@@ -367,18 +366,18 @@ def of_other_settings(
     alike: Sequence[str],
     what: str,
 ) -> str:
-    """Return a sentence on runs that only other settings keep from being found; "" without any.
+    """Describe runs that differ from the wanted ones only in other settings; "" if there are none.
 
     Parameters
     ----------
     there : iterable of mapping
-        The settings of the finished runs of a folder.
+        The settings of the finished runs in a folder.
     wanted : sequence of mapping
-        Those that are asked for.
+        The settings of the wanted runs.
     alike : sequence of str
-        Settings by which one run stands for another in a table.
+        Settings that identify a run's place in a table.
     what : str
-        What runs are called.
+        The word for runs.
 
     Examples
     --------

@@ -20,7 +20,7 @@ __all__ = [
     "settings_help",
 ]
 
-#: What a value must be, by the annotation of its field.
+#: The rule for a value, by the annotation of its field.
 _RULES = {
     "str": "a word",
     "str | None": "a word",
@@ -35,7 +35,7 @@ _RULES = {
 
 
 def keys_of(kind: type[Any], without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names of a dataclass's settings, but for some.
+    """Return the names of a dataclass's settings, without some of them.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def keys_of(kind: type[Any], without: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def check_known(kind: type[Any], given: Mapping[str, Any], what: str) -> None:
-    """Refuse keys that are no settings of ``what``, a dataclass; suggest the nearest one.
+    """Refuse keys that are no fields of a dataclass; suggest the closest one.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def check_known(kind: type[Any], given: Mapping[str, Any], what: str) -> None:
 
 
 def check_whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number, or one below the least.
+    """Refuse values that are no whole number, or below the least.
 
     Examples
     --------
@@ -83,9 +83,9 @@ def check_whole_number(name: str, value: Any, least: int) -> None:
 
 
 def declared(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as their fields declare them; refuse those of another type.
+    """Convert values to the types of their fields; refuse those of another type.
 
-    Equal settings get equal bytes: 100 and 100.0 are one run, a list and a tuple too.
+    Equal settings get equal bytes: 100 and 100.0 are the same run, as are a list and a tuple.
 
     Examples
     --------
@@ -105,14 +105,14 @@ def declared(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
 def _declared(key: str, value: Any, annotation: str) -> Any:
     if value is None and annotation.endswith("| None"):
         return None
-    found = _read(value, annotation.removesuffix(" | None"))
-    if found is None:
+    converted = _read(value, annotation.removesuffix(" | None"))
+    if converted is None:
         raise OptionError(argument=key, rule=f"must be {_RULES[annotation]}", got=repr(value))
-    return found
+    return converted
 
 
 def _read(value: Any, annotation: str) -> Any:
-    """Return the value in its type, or None where it is of another."""
+    """Return the value converted to its type, or None if it has another."""
     if annotation == "str":
         return value if isinstance(value, str) else None
     if annotation == "bool":
@@ -125,8 +125,8 @@ def _read(value: Any, annotation: str) -> Any:
         return None
     if annotation == "tuple[float, ...]":
         return tuple(map(float, value))
-    whole = len(value) == 2 and all(isinstance(each, int) for each in value)
-    return tuple(value) if whole else None
+    is_pair = len(value) == 2 and all(isinstance(each, int) for each in value)
+    return tuple(value) if is_pair else None
 
 
 def _is_number(value: Any) -> bool:
@@ -134,7 +134,7 @@ def _is_number(value: Any) -> bool:
 
 
 def common_settings(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings that several have the same values of.
+    """Return the settings with the same value in all mappings.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def common_settings(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def settings_help(what: str, kind: type[Any], without: Sequence[str]) -> str:
-    """Return the help of ``--set``: what it is for, how values are written, and all keys.
+    """Return the help of ``--set``: its purpose, the syntax of values, and all keys.
 
     Examples
     --------
@@ -163,16 +163,16 @@ def settings_help(what: str, kind: type[Any], without: Sequence[str]) -> str:
 
 
 def read_settings(settings: Sequence[str], given: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what ``--set`` says, each key once and none that another option has given.
+    """Return the settings of ``--set``: each key once, and none that another option has given.
 
-    A value is JSON, numbers with commas between them, or else a word.
+    A value is JSON, comma-separated numbers, or a word.
 
     Examples
     --------
     >>> read_settings(["momentum=0.95", "weight-decay=0", "model=resnet8", "crop=64,96"])
     {'momentum': 0.95, 'weight_decay': 0, 'model': 'resnet8', 'crop': [64, 96]}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip().replace("-", "_")
@@ -185,12 +185,12 @@ def read_settings(settings: Sequence[str], given: Sequence[str] = ()) -> dict[st
                 "--set must be a setting without an option of its own. Got 'protocol'. Pass "
                 "--protocol instead."
             )
-        if key in found or key in given:
+        if key in values or key in given:
             raise OptionError(
                 f"A setting must be given once. Got {key!r} twice. Leave one of them out."
             )
-        found[key] = _value(text)
-    return found
+        values[key] = _value(text)
+    return values
 
 
 def _value(text: str) -> Any:

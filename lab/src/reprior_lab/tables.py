@@ -16,35 +16,62 @@ from reprior.files import atomic_paths
 
 __all__ = ["Cell", "Table", "write_table"]
 
-#: What stands where there is no number.
+#: Printed in place of a missing number.
 NOTHING = "–"
 
 _NUMBERS = ("value", "paper", "spread")
 _BEST: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max}
 
-#: A table's name is that of its files.
+#: The pattern of a table's name, which is also that of its files.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
-#: Where bold begins and ends, until the marks of a format take their place.
+#: Placeholders of the begin and end of bold text, replaced by each format's marks.
 _BOLD, _PLAIN = "\ue000", "\ue001"
 
-#: Replaced in one pass, so that what one replacement writes is not replaced by another.
+#: Escapes, applied in one pass so that none is applied to another's result.
 _MARKDOWN = str.maketrans(
     {
-        "\\": r"\\", "|": r"\|", "*": r"\*", "<": "&lt;", "\n": " ",
-        _BOLD: "**", _PLAIN: "**",
+        "\\": r"\\",
+        "|": r"\|",
+        "*": r"\*",
+        "<": "&lt;",
+        "\n": " ",
+        _BOLD: "**",
+        _PLAIN: "**",
     }
-)  # fmt: skip
+)
 _LATEX = str.maketrans(
     {
-        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-        "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-        "<": "$<$", ">": "$>$", "|": "$|$", "\n": " ", "–": "--", "…": r"\dots{}", "−": "$-$",
-        "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\le$", "≥": r"$\ge$",
-        "→": r"$\to$", "≈": r"$\approx$", "λ": r"$\lambda$", "²": "$^2$",
-        _BOLD: r"\textbf{", _PLAIN: "}",
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "|": "$|$",
+        "\n": " ",
+        "–": "--",
+        "…": r"\dots{}",
+        "−": "$-$",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "·": r"$\cdot$",
+        "≤": r"$\le$",
+        "≥": r"$\ge$",
+        "→": r"$\to$",
+        "≈": r"$\approx$",
+        "λ": r"$\lambda$",
+        "²": "$^2$",
+        _BOLD: r"\textbf{",
+        _PLAIN: "}",
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -54,9 +81,9 @@ class Cell:
     Parameters
     ----------
     value : float, optional
-        Ours, in the table's unit: per cent for errors.
+        Our figure, in the table's unit: per cent for errors.
     paper : float, optional
-        The paper's figure, shown beside it.
+        The paper's figure, shown beside ours.
     spread : float, optional
         Standard deviation over seeds or folds.
     n : int, default 1
@@ -64,7 +91,7 @@ class Cell:
     note : str, default ""
         A short suffix, such as "λ 1.3".
     text : str, optional
-        For a cell of words: it stands in place of ``value``.
+        Text in place of ``value``.
 
     Examples
     --------
@@ -89,30 +116,30 @@ class Cell:
                 object.__setattr__(self, name, number)
 
     def number(self, digits: int = 2) -> str | None:
-        """Return our number as it is printed; None where the cell shows none."""
+        """Return our number as printed; None if the cell has none."""
         if self.value is None or self.text is not None:
             return None
         return _number(self.value, digits)
 
     def shown(self, digits: int = 2, *, short: bool = False) -> str:
-        """Return the cell as it is printed, without the marks of any format.
+        """Return the cell as printed, without the marks of any format.
 
-        ``short`` leaves out the word before the paper's figure, for a narrow terminal.
+        ``short`` omits the word before the paper's figure, for a narrow terminal.
         """
-        own = self.number(digits)
-        if own is None:
-            own = NOTHING if self.text is None else self.text
+        number = self.number(digits)
+        if number is None:
+            number = NOTHING if self.text is None else self.text
         elif self.spread is not None:
-            own += f" ± {_number(self.spread, digits)}"
+            number += f" ± {_number(self.spread, digits)}"
         beside = "" if self.paper is None else f" (paper {_number(self.paper, digits)})"
-        whole = f"{own}{beside}{', ' if self.note else ''}{self.note}"
-        return whole.replace("(paper ", "(") if short else whole
+        text = f"{number}{beside}{', ' if self.note else ''}{self.note}"
+        return text.replace("(paper ", "(") if short else text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the cell says; what it does not say is left out."""
+        """Return the fields of the cell that differ from their defaults."""
         empty = Cell()
-        found = {name: getattr(self, name) for name in (*_NUMBERS, "n", "note", "text")}
-        return {name: value for name, value in found.items() if value != getattr(empty, name)}
+        fields = {name: getattr(self, name) for name in (*_NUMBERS, "n", "note", "text")}
+        return {name: value for name, value in fields.items() if value != getattr(empty, name)}
 
 
 @dataclass(frozen=True)
@@ -122,21 +149,21 @@ class Table:
     Parameters
     ----------
     name : str
-        That of its files.
+        The name, which is also that of its files.
     title : str
         The caption.
     columns : tuple of str
-        Heads of the columns, the one of the row labels not counted.
+        Heads of the columns, without that of the row labels.
     rows : tuple of (str, tuple of Cell)
         Label and cells of each row.
     notes : tuple of str
-        Sentences that stand below the table.
+        Notes below the table.
     corner : str
         The head of the row labels.
     digits : int, default 2
         Decimals of every number.
     best : {"min", "max"}, optional
-        Bold the best of each column: of ours, and all that look the same in print.
+        Print the best of our figures in each column in bold, with all that print the same.
 
     Examples
     --------
@@ -203,44 +230,59 @@ class Table:
         )
         notes = [rf"\par\smallskip {{\footnotesize {n.translate(_LATEX)}}}" for n in self.notes]
         lines = [
-            r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
-            rf"\caption{{{self.title.translate(_LATEX)}}}", rf"\label{{tab:{self.name}}}",
-            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}", r"\toprule", head, r"\midrule",
-            *rows, r"\bottomrule", r"\end{tabular}", *notes, r"\end{table}",
-        ]  # fmt: skip
+            r"% needs \usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{self.title.translate(_LATEX)}}}",
+            rf"\label{{tab:{self.name}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *notes,
+            r"\end{table}",
+        ]
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as JSON has it: every number in full."""
+        """Return the table as a document for JSON, with unrounded numbers."""
         rows = [
             {"label": label, "cells": [cell.to_dict() for cell in cells]}
             for label, cells in self.rows
         ]
         return {
-            "name": self.name, "title": self.title, "corner": self.corner,
-            "columns": list(self.columns), "rows": rows, "notes": list(self.notes),
-            "digits": self.digits, "best": self.best,
-        }  # fmt: skip
+            "name": self.name,
+            "title": self.title,
+            "corner": self.corner,
+            "columns": list(self.columns),
+            "rows": rows,
+            "notes": list(self.notes),
+            "digits": self.digits,
+            "best": self.best,
+        }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Table:
-        """Return the table that :meth:`to_dict` described."""
+        """Return the table from the result of :meth:`to_dict`."""
         try:
-            own = dict(document)
+            fields = dict(document)
             rows = tuple(
                 (row["label"], tuple(Cell(**cell) for cell in row["cells"]))
-                for row in own.pop("rows")
+                for row in fields.pop("rows")
             )
-            columns, notes = tuple(own.pop("columns")), tuple(own.pop("notes"))
-            return cls(rows=rows, columns=columns, notes=notes, **own)
+            columns, notes = tuple(fields.pop("columns")), tuple(fields.pop("notes"))
+            return cls(rows=rows, columns=columns, notes=notes, **fields)
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 f"A table must be what its JSON file holds. Got {type(error).__name__}: {error}. "
-                f"Make the table anew."
+                f"Make the table again."
             ) from error
 
     def _lines(self) -> Iterator[list[str]]:
-        """Yield the head, then every row, with marks where bold begins and ends."""
+        """Yield the head, then every row, with placeholders for bold."""
         yield [self.corner, *self.columns]
         bold = [self._best_of(column) for column in range(len(self.columns))]
         for label, cells in self.rows:
@@ -253,7 +295,7 @@ class Table:
             yield line
 
     def _best_of(self, column: int) -> str | None:
-        """How the best number of a column prints, where there are two or more to choose from."""
+        """Return the printed best number of a column; None for fewer than two numbers."""
         cells = [row[column] for _, row in self.rows]
         values = [cell.value for cell in cells if cell.value is not None and cell.text is None]
         if self.best is None or len(values) < 2:
@@ -262,7 +304,7 @@ class Table:
 
 
 def write_table(table: Table, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Write a table as NAME.md, NAME.tex and NAME.json: all three, or none.
+    """Write a table as NAME.md, NAME.tex and NAME.json, atomically.
 
     Examples
     --------
@@ -283,6 +325,6 @@ def write_table(table: Table, folder: str | os.PathLike[str]) -> tuple[Path, ...
 
 
 def _number(value: float, digits: int) -> str:
-    """A number with so many decimals; minus zero is zero."""
+    """Return a number with the given decimals; minus zero is zero."""
     shown = f"{value:,.{digits}f}"
     return shown.removeprefix("-") if not any(c in "123456789" for c in shown) else shown

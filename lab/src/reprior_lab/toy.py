@@ -44,40 +44,39 @@ Curve: TypeAlias = tuple[Array, Array]
 
 NAME, FORMAT_VERSION = "toy", 1
 
-#: From top to bottom of the figure.
+#: The sets, from top to bottom of the figure.
 SETS = ("circles", "moons")
 
-#: Whose decision boundaries are drawn.
+#: The strengths whose decision boundaries are drawn.
 STRENGTHS = (0.0, 0.5, 1.0, 1.5, 2.0)
 
-#: What the strength is tuned for.
+#: The metric that the strength is tuned for.
 METRIC = "balanced_accuracy"
 
-#: Width over height of the part of the plane that is drawn, and the share left around the samples.
+#: Aspect ratio of the drawn part of the plane, and the margin around the samples as a share.
 ASPECT, MARGIN = 1.4, 0.04
 
-#: Points of the grid along the width: more than a line needs to look smooth in print.
+#: Points of the grid along the width: more than a smooth line in print needs.
 GRID = 561
 
 #: Titles of the rows.
 TITLES = {"circles": "Circles", "moons": "Two moons"}
 
-#: How samples are drawn: size, and how much of them covers what is below. There are nine times as
-#: many of the larger class.
+#: Marker size and opacity of samples. The larger class has nine times as many.
 LARGER_POINTS, SMALLER_POINTS = (5.0, 0.32), (9.0, 0.75)
 
 BOUNDARY: dict[str, Any] = {"linewidth": 1.9}
 
-#: Room for the legend below the curves, and for marks above, in heights of the curves.
+#: Space for the legend below the curves, and for marks above, as shares of their height.
 BELOW, ABOVE = 0.8, 0.1
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a strength is worth on the test samples.
+    """The result of a strength on the test samples.
 
-    ``name`` is "before" (the model as it is), "λ = 1" or "tuned"; ``larger`` and ``smaller`` are
-    the shares of the classes' samples that are found.
+    ``name`` is "before" (the uncorrected model), "λ = 1" or "tuned"; ``larger`` and ``smaller``
+    are the recalls of the two classes.
     """
 
     name: str
@@ -90,7 +89,7 @@ class Judgement:
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """For every point of a grid, the strength from which on it is taken for the smaller class.
+    """For every point of a grid, the strength from which it is assigned to the smaller class.
 
     ``x`` (n,) and ``y`` (m,) are the grid's lines, ``strengths`` is (m, n): the decision boundary
     at strength λ is its contour at λ.
@@ -105,7 +104,7 @@ class Plane:
 class ToySet:
     """One set: its samples, its run, the exact curves, and the plane.
 
-    ``strength`` is the best on the validation samples, ``interval`` what is as good there.
+    ``strength`` is the best on the validation samples, ``interval`` that of equally good ones.
     """
 
     data: ImageData
@@ -120,7 +119,7 @@ class ToySet:
 
     @property
     def name(self) -> str:
-        """What the set is called."""
+        """The name of the set."""
         return self.data.name
 
 
@@ -138,15 +137,15 @@ def reproduce(
     ----------
     folder : path
         Gets ``toy.png``, ``toy.svg``, ``toy.md``, ``toy.tex``, ``toy.json``, ``toy.run.json`` and
-        ``runs/``. Runs that it has are not run again, and those that were stopped go on.
+        ``runs/``. Finished runs are not run again, stopped ones are resumed.
     protocol : {"compact", "paper"}, default "compact"
-        What is not given.
+        The defaults of all settings.
     seed : int, default 0
-        Of the network's first weights and of the order of the samples.
+        The seed of the network's initial weights and of the order of the samples.
     epochs : int, optional
-        As the protocol has it.
+        By default that of the protocol.
     progress : callable, optional
-        Told what is being done.
+        Receives the progress.
     """
     folder = Path(folder)
     configs = [RunConfig.resolve(protocol, data=n, seed=seed, epochs=epochs) for n in SETS]
@@ -159,19 +158,19 @@ def reproduce(
 
 
 def _made(folder: Path, config: RunConfig, progress: Progress | None) -> ToySet:
-    """Train, where it is not done yet, and judge."""
+    """Train unless the run is finished, and judge."""
     from reprior_lab.training import read_scores, train
 
     data = open_data(config.data)
     total = config.epochs * len(data.train_labels)
 
-    def told(done: int) -> None:
+    def report_progress(done: int) -> None:
         if progress is not None:
             progress(f"training on {data.name}", done, total)
 
     home = folder / "runs" / config.id
-    run = train(config, home, resume=True, data=data, progress=told, accelerator="cpu")
-    told(total)  # a run that was there says nothing
+    run = train(config, home, resume=True, data=data, progress=report_progress, accelerator="cpu")
+    report_progress(total)  # a finished run does not report progress
     return _judged(data, run, read_scores(home), plane_of(home, data, run))
 
 
@@ -186,10 +185,16 @@ def _judged(data: ImageData, run: RunFile, scores: RunScores, plane: Plane) -> T
     )
     wanted = {"before": 0.0, "λ = 1": 1.0, "tuned": float(tuned.strength_)}
     return ToySet(
-        data, run, validation.bounds, float(tuned.strength_), tuned.strength_interval_,
-        validation.curve(METRIC), test.curve(METRIC),
-        tuple(_judgement(test, name, strength) for name, strength in wanted.items()), plane,
-    )  # fmt: skip
+        data,
+        run,
+        validation.bounds,
+        float(tuned.strength_),
+        tuned.strength_interval_,
+        validation.curve(METRIC),
+        test.curve(METRIC),
+        tuple(_judgement(test, name, strength) for name, strength in wanted.items()),
+        plane,
+    )
 
 
 def _judgement(profile: rp.StrengthProfile, name: str, strength: float) -> Judgement:
@@ -198,7 +203,7 @@ def _judgement(profile: rp.StrengthProfile, name: str, strength: float) -> Judge
 
 
 def plane_of(home: Path, data: ImageData, run: RunFile) -> Plane:
-    r"""Return where the boundaries of a finished run lie, at all strengths.
+    r"""Return the decision boundaries of a finished run at all strengths.
 
     .. math:: λ(x) = -m_0(x) / (m_1(x) - m_0(x))
 
@@ -219,7 +224,7 @@ def plane_of(home: Path, data: ImageData, run: RunFile) -> Plane:
 
 
 def _grid(points: Array) -> Curve:
-    """Lines of a grid around all points: as wide as the figure, in squares."""
+    """Return the lines of a square grid around all points, in the figure's aspect ratio."""
     low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
     width, height = (high - low) * (1 + 2 * MARGIN)
     height = max(height, width / ASPECT)
@@ -234,7 +239,7 @@ def _network(home: Path, data: ImageData, run: RunFile) -> nn.Module:
     import torch
 
     from reprior_lab.models.registry import build_model
-    from reprior_lab.training.checkpoints import CHECKPOINTS, newest
+    from reprior_lab.training.checkpoints import CHECKPOINTS, newest, restore
 
     state = newest(home / CHECKPOINTS)
     if state is None or state.epochs_done < run.config.epochs:
@@ -244,7 +249,7 @@ def _network(home: Path, data: ImageData, run: RunFile) -> nn.Module:
         )
     with torch.random.fork_rng(devices=[]):  # first weights are drawn, and replaced
         model = build_model(run.config.model, data.n_classes, data.n_channels, flat=data.flat)
-    model.load_state_dict(state.model)
+    restore(model, state.model)
     return model
 
 
@@ -279,7 +284,7 @@ def _cells(each: Judgement) -> tuple[Cell, ...]:
 
 
 def _document(sets: Sequence[ToySet], protocol: str, seed: int) -> dict[str, Any]:
-    """Everything behind the figure and the table, ready for JSON."""
+    """Return the data behind the figure and the table, ready for JSON."""
     import torch
 
     return {
@@ -321,9 +326,9 @@ def draw(sets: Sequence[ToySet], strengths: Sequence[float]) -> Any:
     Parameters
     ----------
     sets : sequence of ToySet
-        From top to bottom.
+        The sets, from top to bottom.
     strengths : sequence of float
-        Whose boundaries are drawn, ascending.
+        The strengths whose boundaries are drawn, ascending.
 
     Returns
     -------
@@ -349,19 +354,26 @@ def _boundaries(ax: Any, one: ToySet, strengths: Sequence[float]) -> None:
     for strength, colour in zip(strengths, sequence(len(strengths)), strict=True):
         if plane.strengths.min() < strength < plane.strengths.max():  # else one class has it all
             ax.contour(
-                plane.x, plane.y, plane.strengths, levels=[strength], colors=[colour],
+                plane.x,
+                plane.y,
+                plane.strengths,
+                levels=[strength],
+                colors=[colour],
                 linewidths=BOUNDARY["linewidth"],
-            )  # fmt: skip
+            )
     ax.set(
-        xlim=(plane.x[0], plane.x[-1]), ylim=(plane.y[0], plane.y[-1]), aspect="equal",
-        xticks=[], yticks=[],
-    )  # fmt: skip
+        xlim=(plane.x[0], plane.x[-1]),
+        ylim=(plane.y[0], plane.y[-1]),
+        aspect="equal",
+        xticks=[],
+        yticks=[],
+    )
     ax.spines[:].set_visible(True)
     ax.set_title(f"{TITLES[one.name]}: decision boundaries")
 
 
 def _curves(ax: Any, one: ToySet, strengths: Sequence[float]) -> None:
-    """Draw accuracy over the strength, exactly, and mark what it is without and with tuning."""
+    """Draw the exact accuracy over the strength, and mark its values before and after tuning."""
     upper = one.bounds[1]
     validation, test = _per_cent(one.validation), _per_cent(one.test)
     draw_steps(ax, test, upper, color=INK, label="test samples: judged")
@@ -374,17 +386,19 @@ def _curves(ax: Any, one: ToySet, strengths: Sequence[float]) -> None:
     _marks(ax, one, dict(zip(strengths, sequence(len(strengths)), strict=True)), low)
     room = high - low
     ax.set(
-        xlim=one.bounds, ylim=(low - BELOW * room, high + ABOVE * room),
+        xlim=one.bounds,
+        ylim=(low - BELOW * room, high + ABOVE * room),
         xticks=np.arange(0, upper + 0.25, 0.5 if upper <= 2 else 1),
-        xlabel="strength λ", ylabel="accuracy (%)",
-    )  # fmt: skip
+        xlabel="strength λ",
+        ylabel="accuracy (%)",
+    )
     ax.grid(True)
     ax.legend(loc="lower center", **LEGEND)
     ax.set_title(f"{TITLES[one.name]}: accuracy on balanced samples")
 
 
 def _marks(ax: Any, one: ToySet, colours: Mapping[float, str], low: float) -> None:
-    """Mark the strengths on the test curve: all small, those of the table large and in words."""
+    """Mark all strengths on the test curve; those of the table larger, with a label."""
     strengths, values = _per_cent(one.test)
     for strength, colour in colours.items():
         value = values[np.searchsorted(strengths, strength, side="right") - 1]
@@ -397,15 +411,22 @@ def _marks(ax: Any, one: ToySet, colours: Mapping[float, str], low: float) -> No
             ax.vlines(each.strength, low, value, color=colour, linewidth=1.2, linestyle="--")
         # The tuned mark fits into the ring at 1, where it often lies.
         ax.plot(
-            each.strength, value, "D" if tuned else "o", markersize=4.5 if tuned else 10,
-            markerfacecolor=colour if tuned else "white", markeredgecolor=colour,
-            markeredgewidth=0 if tuned else 2, linestyle="none", clip_on=False,
-            label=f"{what}: {value:.2f} %", zorder=5 if tuned else 4,
-        )  # fmt: skip
+            each.strength,
+            value,
+            "D" if tuned else "o",
+            markersize=4.5 if tuned else 10,
+            markerfacecolor=colour if tuned else "white",
+            markeredgecolor=colour,
+            markeredgewidth=0 if tuned else 2,
+            linestyle="none",
+            clip_on=False,
+            label=f"{what}: {value:.2f} %",
+            zorder=5 if tuned else 4,
+        )
 
 
 def _key(figure: Any, one: ToySet, strengths: Sequence[float]) -> None:
-    """Say above all panels what points and boundaries are."""
+    """Draw the legend of points and boundaries above all panels."""
     from matplotlib import lines
 
     classes = zip(("larger", "smaller"), one.run.class_counts, (LARGER, SMALLER), strict=True)
@@ -421,9 +442,12 @@ def _key(figure: Any, one: ToySet, strengths: Sequence[float]) -> None:
         for i, (at, colour) in enumerate(zip(strengths, sequence(len(strengths)), strict=True))
     ]
     figure.legend(
-        *zip(*entries, strict=True), loc="outside upper left", ncols=len(entries),
-        columnspacing=1.4, handlelength=1.6,
-    )  # fmt: skip
+        *zip(*entries, strict=True),
+        loc="outside upper left",
+        ncols=len(entries),
+        columnspacing=1.4,
+        handlelength=1.6,
+    )
 
 
 def _per_cent(curve: Any) -> Any:

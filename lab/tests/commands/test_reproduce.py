@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 
 import pytest
-from lab.tests.synthia.shared import write_drives
-from tests.cli.shared import in_process, is_one_sentence
+from lab.tests.support.drives import write_drives
+from tests.support.command_line import in_process, is_one_sentence
 
 from reprior_lab.commands import reproduce
 from reprior_lab.departures import DEPARTURES
@@ -29,8 +29,11 @@ def test_a_table_is_shown_and_written(capsys, tmp_path):
     assert "437,513" in result.out
     assert f"Written: 4 files in {tmp_path}" in result.out
     assert {path.name for path in tmp_path.iterdir()} == {
-        "datasets.md", "datasets.tex", "datasets.json", "datasets.run.json",
-    }  # fmt: skip
+        "datasets.md",
+        "datasets.tex",
+        "datasets.json",
+        "datasets.run.json",
+    }
 
 
 def test_as_json(capsys, tmp_path):
@@ -98,7 +101,10 @@ def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
         (["inaturalist", "--set", "imbalance=exp"], "Got 'imbalance', which the table fixes"),
         (["inaturalist", "--set", "model=x"], "Got 'model', which is an option of its own"),
         (["inaturalist", "--set", "seed=1"], "Got 'seed', which is an option of its own"),
-        (["inaturalist", "--root", "no", "--devices", "abc"], "--devices must be how many"),
+        (
+            ["inaturalist", "--root", "no", "--devices", "abc"],
+            "--devices must be a number of devices",
+        ),
         (["inaturalist", "--simulate", "--devices", "2"], "--devices must be left out"),
         (["inaturalist", "--simulate", "--set", "sampler=over"], "Got 'sampler'"),
         (["inaturalist", "--simulate", "--root", "data"], "--root must be left out"),
@@ -107,7 +113,7 @@ def test_without_a_folder_it_goes_to_reproduced(capsys, tmp_path, monkeypatch):
         (["inaturalist", "--simulate", "--explain"], "--explain must be left out"),
         (["inaturalist", "--simulate", "--precision", "32-true"], "--precision must be left out"),
         (["inaturalist", "--precision", "32-true", "--set", "precision=x"], "'precision' twice"),
-        (["cifar", "--root", "no", "--devices", "abc"], "--devices must be how many"),
+        (["cifar", "--root", "no", "--devices", "abc"], "--devices must be a number of devices"),
     ],
 )
 def test_bad_input(capsys, tmp_path, arguments, sentence):
@@ -169,9 +175,17 @@ def test_departures_are_of_the_paper_s_protocol(capsys):
 def test_a_table_of_networks_from_frames_to_figures(capsys, tmp_path):
     write_drives(tmp_path / "SYNTHIA-SF")
     options = [
-        "--root", tmp_path, "--set", "model=tiny", "--set", "steps=2", "--set", "crop=32,48",
-        "-o", tmp_path / "out",
-    ]  # fmt: skip
+        "--root",
+        tmp_path,
+        "--set",
+        "model=tiny",
+        "--set",
+        "steps=2",
+        "--set",
+        "crop=32,48",
+        "-o",
+        tmp_path / "out",
+    ]
     result = in_process(capsys, "reproduce", "synthia-rgbd", *options)
     assert result.code == 0, result.err
     assert "UNO-IC, rebalance first" in result.out
@@ -197,12 +211,20 @@ def test_unreadable_frames_are_named_and_can_be_left_out(capsys, tmp_path):
     write_drives(tmp_path / "SYNTHIA-SF")
     sorted((tmp_path / "SYNTHIA-SF" / "test" / "GT").iterdir())[0].unlink()
     options = [
-        "--root", tmp_path, "--set", "model=tiny", "--set", "steps=2", "--set", "crop=32,48",
-        "-o", tmp_path / "out",
-    ]  # fmt: skip
+        "--root",
+        tmp_path,
+        "--set",
+        "model=tiny",
+        "--set",
+        "steps=2",
+        "--set",
+        "crop=32,48",
+        "-o",
+        tmp_path / "out",
+    ]
     refused = in_process(capsys, "reproduce", "synthia-rgbd", *options)
     assert is_one_sentence(refused)
-    assert "or pass --skip-unreadable to go on without it" in refused.err
+    assert "or pass --skip-unreadable to leave it out" in refused.err
     assert not (tmp_path / "out").exists()
     result = in_process(capsys, "reproduce", "synthia-rgbd", *options, "--skip-unreadable")
     assert result.code == 0, result.err
@@ -236,7 +258,13 @@ def test_bars_follow_one_another():
         tell("moons", 2, 9)
         tell("circles", 1, 5)
     assert told == [
-        "toy: moons", "open toy: moons 9", "toy: moons 9: 1", "toy: moons 9: 2",
-        "close toy: moons 9", "toy: circles", "open toy: circles 5", "toy: circles 5: 1",
+        "toy: moons",
+        "open toy: moons 9",
+        "toy: moons 9: 1",
+        "toy: moons 9: 2",
+        "close toy: moons 9",
+        "toy: circles",
+        "open toy: circles 5",
+        "toy: circles 5: 1",
         "close toy: circles 5",
-    ]  # fmt: skip
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.cli.shared import in_process, is_one_sentence
+from tests.support.command_line import in_process, is_one_sentence
 
 DIGITS = ["train", "--data", "digits", "--imbalance", "exp", "--ratio", "20", "--epochs", "2"]
 CPU = ["--accelerator", "cpu"]
@@ -70,7 +70,7 @@ def test_the_scores_can_be_fitted_and_judged(capsys, folder, finished, tmp_path)
         (["--data", "digits", "--lr", "1", "--set", "lr=2"], "Got 'lr' twice"),
         (["--data", "digits", "--ratio", "5"], "--ratio must be 1 without an imbalance"),
         (["--data", "digits", "--loss", "cb_ce", "--schedule", "drw"], "--loss must be one"),
-        (["--data", "digits", "--devices", "abc"], "--devices must be how many"),
+        (["--data", "digits", "--devices", "abc"], "--devices must be a number of devices"),
         (["--data", "digits", "--model", "foo"], "Got 'foo'"),
         (["--data", "digits", "--set", "milestones=3"], "`milestones` must be a list of numbers"),
         (["--data", "digits", "--set", "image_size=x"], "`image_size` must be a whole number"),
@@ -90,7 +90,7 @@ def test_mistakes_are_answered_in_one_sentence(capsys, tmp_path, arguments, word
 def test_a_folder_with_a_run_needs_resume(capsys, folder, finished):
     result = in_process(capsys, *DIGITS, "-o", folder)
     assert is_one_sentence(result)
-    assert "Pass --resume to go on with it" in result.err
+    assert "Pass --resume to resume it" in result.err
 
 
 def test_another_run_is_not_gone_on_with(capsys, folder, finished):
@@ -101,9 +101,18 @@ def test_another_run_is_not_gone_on_with(capsys, folder, finished):
 
 def test_settings_reach_the_run(capsys, tmp_path):
     result = in_process(
-        capsys, *DIGITS, *CPU, "--set", "weight-decay=0.001", "--set", "nesterov=false",
-        "--batch-size", "64", "-o", tmp_path / "run",
-    )  # fmt: skip
+        capsys,
+        *DIGITS,
+        *CPU,
+        "--set",
+        "weight-decay=0.001",
+        "--set",
+        "nesterov=false",
+        "--batch-size",
+        "64",
+        "-o",
+        tmp_path / "run",
+    )
     assert result.code == 0, result.err
     config = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
     assert (config["weight_decay"], config["nesterov"], config["batch_size"]) == (0.001, False, 64)

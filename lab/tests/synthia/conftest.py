@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from lab.tests.synthia.shared import write_drives
-from lab.tests.synthia.tiny_networks import SETTINGS
+from lab.tests.support.drives import write_drives
+from lab.tests.support.tiny_networks import SETTINGS
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +26,10 @@ def made(drives, tmp_path_factory):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     options = {
-        "root": drives, "settings": SETTINGS, "progress": lambda *what: told.append(what),
-    }  # fmt: skip
+        "root": drives,
+        "settings": SETTINGS,
+        "progress": lambda *what: told.append(what),
+    }
     first = rgb.reproduce(folder, **options)
     second = rgbd.reproduce(folder, **options)
     torch.set_num_threads(threads)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from lab.tests.synthia.shared import HEIGHT, WIDTH, frame, write_sf
+from lab.tests.support.drives import HEIGHT, WIDTH, frame, write_sf
 
 from reprior.exceptions import OptionError
 from reprior_lab.synthia.batches import (

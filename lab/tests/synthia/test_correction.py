@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from lab.tests.support.tiny_networks import SETTINGS
 from lab.tests.synthia.test_frame_counts import metrics
-from lab.tests.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import FileFormatError
 from reprior_lab.synthia.correction import CURVE, WAYS, read_correction

@@ -33,9 +33,13 @@ def test_lines_and_marks():
     panel = drawn(RESULTS["ce"].correction)
     labels = [line.get_label() for line in panel.get_lines() if line.get_label()[0] != "_"]
     assert labels == [
-        "mIoU, test frames", "mIoU, held-out frames", "mACC, test frames", "mACC, held-out frames",
-        "λ for mACC", "λ for mACC,\nmIoU kept",
-    ]  # fmt: skip
+        "mIoU, test frames",
+        "mIoU, held-out frames",
+        "mACC, test frames",
+        "mACC, held-out frames",
+        "λ for mACC",
+        "λ for mACC,\nmIoU kept",
+    ]
     first = panel.get_lines()[0]
     assert first.get_xdata()[-1] == panel.get_xlim()[1] == USUAL
     assert first.get_ydata()[10] == pytest.approx(41.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lab.tests.synthia.shared import write_drives, write_sequence, write_sf
+from lab.tests.support.drives import write_drives, write_sequence, write_sf
 
 from reprior.exceptions import LabelsError, OptionError
 from reprior_lab.synthia.data import (
@@ -78,9 +78,14 @@ def test_recorded_conditions_are_not_simulated(tmp_path):
     for condition in ("FOG", "SOFTRAIN"):
         write_sequence(tmp_path, condition, [30, 31])
     data = open_sequence_data(
-        tmp_path, seen=["DAWN", "SUMMER"], unseen={"fog": "FOG", "soft_rain": "SOFTRAIN"},
-        size=None, gap=1, n_blocks=1, share=0.25,
-    )  # fmt: skip
+        tmp_path,
+        seen=["DAWN", "SUMMER"],
+        unseen={"fog": "FOG", "soft_rain": "SOFTRAIN"},
+        size=None,
+        gap=1,
+        n_blocks=1,
+        share=0.25,
+    )
     assert data.classes == ("sky", "road")
     assert {name.partition("/")[0] for name in data.validation.names} == {"DAWN", "SUMMER"}
     assert len({name.rpartition("/")[2] for name in data.validation.names}) == 2

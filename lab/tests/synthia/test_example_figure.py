@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
-from lab.tests.synthia.shared import frame
+from lab.tests.support.drives import frame
 from PIL import Image
 
 from reprior_lab.synthia.frames import SEQUENCE_CLASSES, SF_CLASSES

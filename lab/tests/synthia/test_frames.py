@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lab.tests.synthia.shared import CAR, HEIGHT, ROAD, WIDTH, png16, scene, write_sf
+from lab.tests.support.drives import CAR, HEIGHT, ROAD, WIDTH, png16, scene, write_sf
 from PIL import Image
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError
@@ -106,7 +106,7 @@ def test_a_damaged_image_is_named(drive, kind):
 
 def test_what_frames_are_made_of_is_checked(tmp_path):
     files = (FrameFiles("a", tmp_path / "a.png", tmp_path / "b.png"),)
-    with pytest.raises(OptionError, match="`ids` must be one number for each"):
+    with pytest.raises(OptionError, match="`ids` must have one number for each"):
         Frames(files, (1, 2), ("road",))
     with pytest.raises(OptionError, match="`depth_format` must be one of"):
         Frames(files, (1,), ("road",), depth_format="feet")

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from lab.tests.support.tiny_networks import SETTINGS
 from lab.tests.synthia.test_frame_counts import metrics
-from lab.tests.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import FileFormatError
 from reprior.fusion import ModalityFusion
@@ -205,9 +205,12 @@ def test_it_is_read_as_it_was_written(place, tmp_path):
 
 @pytest.mark.parametrize(
     "text, words",
-    [("{", "JSONDecodeError"), ('{"format_version": 9}', "another format_version"),
-     ('{"format_version": 2}', "KeyError")],
-)  # fmt: skip
+    [
+        ("{", "JSONDecodeError"),
+        ('{"format_version": 9}', "another format_version"),
+        ('{"format_version": 2}', "KeyError"),
+    ],
+)
 def test_a_damaged_file_is_named(tmp_path, text, words):
     (tmp_path / "fusion.json").write_text(text)
     with pytest.raises(FileFormatError, match=rf"{words}.*fusion\.json"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.tests.synthia.shared import frame
+from lab.tests.support.drives import frame
 
 from reprior.exceptions import OptionError
 from reprior_lab.synthia.batches import (
@@ -56,9 +56,15 @@ def test_depth_of_eight_bits_in_the_colours_of_jet():
     assert np.array_equal(grey, centimetres // 256)
     assert np.array_equal(grey_depth(np.array([655.36, 1000.0])), [255, 255])
     expected = [
-        [0, 0, 127], [0, 0, 127], [0, 0, 131], [0, 0, 251], [0, 128, 255], [129, 255, 125],
-        [255, 124, 0], [127, 0, 0],
-    ]  # fmt: skip
+        [0, 0, 127],
+        [0, 0, 127],
+        [0, 0, 131],
+        [0, 0, 251],
+        [0, 128, 255],
+        [129, 255, 125],
+        [255, 124, 0],
+        [127, 0, 0],
+    ]
     assert jet(grey / 255.0).tolist() == expected
     seen = network_input(replace(frame(), depth=depth[None]), "depth", "jet8", "synthia")
     mean, deviation = np.array([15.806, 1.808, 130.356]), np.array([34.198, 10.479, 46.931])

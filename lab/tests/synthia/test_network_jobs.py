@@ -1,4 +1,4 @@
-"""Networks are trained and scored once; what was stopped goes on; what is another's is left."""
+"""Networks are trained and scored once, stopped runs resume, and other files are left alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from lab.tests.synthia.shared import write_sf
-from lab.tests.synthia.tiny_networks import SETTINGS
+from lab.tests.support.drives import write_sf
+from lab.tests.support.tiny_networks import SETTINGS
 
 from reprior.exceptions import FileFormatError, OptionError
 from reprior_lab.reproduction import claimed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab.tests.synthia.shared import frame
+from lab.tests.support.drives import frame
 
 from reprior_lab.synthia.weather import (
     FOCAL,

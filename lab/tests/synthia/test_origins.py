@@ -66,7 +66,7 @@ def test_files_that_are_damaged_or_lost(tmp_path):
     path = write(tmp_path, "fog")
     path.write_bytes(path.read_bytes()[:40])
     for read in (lambda: digests_of(tmp_path, ["fog"]), lambda: scored_names(tmp_path, "fog")):
-        with pytest.raises(FileFormatError, match=r"must be a whole npz.*fog\.npz"):
+        with pytest.raises(FileFormatError, match=r"must be a complete npz.*fog\.npz"):
             read()
     with pytest.raises(FileNotFoundError):
         digests_of(tmp_path, ["rain"])

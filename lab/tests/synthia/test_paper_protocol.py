@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 
 import pytest
-from lab.tests.installed import run_installed
-from lab.tests.synthia.shared import write_cameras, write_drives
+from lab.tests.support.drives import write_cameras, write_drives
+from lab.tests.support.installed import run_installed
 
 from reprior_lab.departures import DEPARTURES
 from reprior_lab.synthia.settings import CAMERAS, rgb_networks, rgbd_networks
@@ -69,9 +69,18 @@ def test_the_tables_are_made(tmp_path, layout, devices):
     chosen = [word for setting in SMALL for word in ("--set", setting)]
     for table in ("synthia-rgb", "synthia-rgbd"):
         made = run_installed(
-            "reproduce", table, "--protocol", "paper", "--root", root, *chosen,
-            "--devices", devices, "-o", tmp_path / "out",
-        )  # fmt: skip
+            "reproduce",
+            table,
+            "--protocol",
+            "paper",
+            "--root",
+            root,
+            *chosen,
+            "--devices",
+            devices,
+            "-o",
+            tmp_path / "out",
+        )
         assert made["tables"]
     runs = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("networks/*/run.json")]
     assert len(runs) == 6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lab.tests.synthia.shared import png16
+from lab.tests.support.drives import png16
 from PIL import Image
 
 from reprior.exceptions import FileFormatError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lab.tests.synthia.shared import HEIGHT, SKY, WIDTH, scene, write_sequence, write_sf
+from lab.tests.support.drives import HEIGHT, SKY, WIDTH, scene, write_sequence, write_sf
 
 from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
 from reprior_lab.synthia.frames import (
@@ -86,7 +86,7 @@ def test_at_least_one_frame_must_be_whole(tmp_path):
     (tmp_path / "train" / "RGB" / "000000.png").write_bytes(b"no image")
     with (
         pytest.warns(RepriorWarning, match="left out"),
-        pytest.raises(FileFormatError, match=r"At least one frame must be whole. Got none of 1"),
+        pytest.raises(FileFormatError, match=r"At least one frame must be complete. Got none of 1"),
     ):
         open_sf(tmp_path, on_error="skip")
 

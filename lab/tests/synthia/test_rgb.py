@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from lab.tests.synthia.shared import write_sf
-from lab.tests.synthia.tiny_networks import SETTINGS
+from lab.tests.support.drives import write_sf
+from lab.tests.support.tiny_networks import SETTINGS
 
 from reprior.exceptions import OptionError
 from reprior_lab.synthia import rgb

@@ -16,17 +16,22 @@ def judged(strength, iou, accuracy):
 
 
 def result(loss, *, effective=None):
-    raw = {"tuned": judged(0.6, 0.4, 0.6), "kept": judged(0.3, 0.45, 0.55),
-           "bayes": judged(1.0, 0.3, 0.58)}  # fmt: skip
+    raw = {
+        "tuned": judged(0.6, 0.4, 0.6),
+        "kept": judged(0.3, 0.45, 0.55),
+        "bayes": judged(1.0, 0.3, 0.58),
+    }
     other = raw if effective is None else dict.fromkeys(raw, judged(1.0, effective, effective))
     curve = tuple(0.4 + 0.001 * i for i in range(len(CURVE)))
     curves = {
         part: {"mean_iou": curve, "balanced_accuracy": curve} for part in ("held_out", "clear")
     }
     run = NetworkRun(
-        NetworkSettings(loss=loss, steps=50), classes=("sky", "pole", "car"),
-        class_counts=(900, 10, 90), notes=("Absent from the 3 frames of validation: pole.",),
-    )  # fmt: skip
+        NetworkSettings(loss=loss, steps=50),
+        classes=("sky", "pole", "car"),
+        class_counts=(900, 10, 90),
+        notes=("Absent from the 3 frames of validation: pole.",),
+    )
     as_trained = {"mean_iou": 0.46, "balanced_accuracy": 0.5}
     shares = {"before": [0.9, 0.1, None], "after": [0.8, 0.6, None]}
     return RgbResult(run, NetworkCorrection(30, 40, as_trained, raw, other, curves, shares, {}))
@@ -48,9 +53,16 @@ def test_table_four(tables):
     table = tables["synthia-rgb"]
     found = rows(table)
     assert list(found) == [
-        "CE", "CE, median frequency", "CE, max frequency", "LDAM", "Focal", "CE-IC", "Focal-IC",
-        "CE-IC, mIoU kept", "Focal-IC, mIoU kept",
-    ]  # fmt: skip
+        "CE",
+        "CE, median frequency",
+        "CE, max frequency",
+        "LDAM",
+        "Focal",
+        "CE-IC",
+        "Focal-IC",
+        "CE-IC, mIoU kept",
+        "Focal-IC, mIoU kept",
+    ]
     assert found["CE"]["mIoU"].shown() == "46.00 (paper 84.48)"
     assert found["CE-IC"]["mACC"].shown() == "60.00 (paper 94.93)"
     assert found["CE-IC"]["λ"].shown() == "0.60 (paper 0.2)"
@@ -79,8 +91,10 @@ def test_gains_and_ways(tables):
     assert gains["CE"]["mACC, IC, mIoU kept"].shown() == "+5.00 [+4.00, +6.00]"
     ways = rows(tables["synthia-rgb-ways-miou"])
     assert list(ways) == [
-        "CE, raw counts", "CE, max frequency, raw counts", "CE, max frequency, effective prior",
-    ]  # fmt: skip
+        "CE, raw counts",
+        "CE, max frequency, raw counts",
+        "CE, max frequency, effective prior",
+    ]
     assert ways["CE, raw counts"]["λ = 1"].shown() == "30.00, λ 1.00"
     assert ways["CE, max frequency, effective prior"]["IC"].value == pytest.approx(44)
     assert rows(tables["synthia-rgb-ways-macc"])["CE, raw counts"]["as trained"].value == 50.0

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from lab.tests.support.tiny_networks import SETTINGS
 from lab.tests.synthia.test_rgb import small_files
-from lab.tests.synthia.tiny_networks import SETTINGS
 
 from reprior.exceptions import OptionError
 from reprior_lab.synthia import rgbd
@@ -59,8 +59,9 @@ def test_a_fusion_of_other_scores_is_made_anew(made, tmp_path):
     copy = with_scores(made, tmp_path)
     for home in copy.glob("networks/*-ce-*"):
         shutil.copy(home / "scores/rain.npz", home / "scores/fog.npz")
-    tables = {table.name: table for table in rgbd.reproduce(
-        copy, settings=SETTINGS, train=False).tables}  # fmt: skip
+    tables = {
+        table.name: table for table in rgbd.reproduce(copy, settings=SETTINGS, train=False).tables
+    }
     for _, cells in tables["synthia-rgbd-miou"].rows:
         values = dict(zip(tables["synthia-rgbd-miou"].columns, cells, strict=True))
         assert values["fog"].value == values["rain"].value

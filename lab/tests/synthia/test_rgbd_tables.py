@@ -51,10 +51,14 @@ def fusion(conditions, *, simulated=True, bound=()):
 
 
 RUNS = [
-    NetworkRun(NetworkSettings(modality=m), classes=("sky", "pole"), class_counts=(900, 10),
-               notes=("Absent from the 3 frames of validation: pole.",))
+    NetworkRun(
+        NetworkSettings(modality=m),
+        classes=("sky", "pole"),
+        class_counts=(900, 10),
+        notes=("Absent from the 3 frames of validation: pole.",),
+    )
     for m in ("rgb", "depth")
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +75,29 @@ def rows(table):
 def test_table_five(tables):
     table = tables["synthia-rgbd-macc"]
     assert table.columns == (
-        "clear", "fog", "fall", "winter", "winter night", "rain", "rain night", "soft rain",
-        "night", "average",
-    )  # fmt: skip
+        "clear",
+        "fog",
+        "fall",
+        "winter",
+        "winter night",
+        "rain",
+        "rain night",
+        "soft rain",
+        "night",
+        "average",
+    )
     found = rows(table)
     assert list(found) == [
-        "RGB alone", "RGB alone, IC", "depth alone", "depth alone, IC", "SoftAve", "UNO", "IC",
-        "UNO-IC, flatten first", "UNO-IC, rebalance first",
-    ]  # fmt: skip
+        "RGB alone",
+        "RGB alone, IC",
+        "depth alone",
+        "depth alone, IC",
+        "SoftAve",
+        "UNO",
+        "IC",
+        "UNO-IC, flatten first",
+        "UNO-IC, rebalance first",
+    ]
     assert found["SoftAve"]["fog"].paper == 85.42
     assert found["UNO-IC, flatten first"]["rain"].paper == 83.23
     assert found["UNO-IC, rebalance first"]["rain"].paper is None

@@ -13,10 +13,16 @@ from reprior_lab.synthia.settings import NetworkSettings
 
 def test_written_and_read(tmp_path):
     run = NetworkRun(
-        NetworkSettings(loss="ldam", crop=(16, 32)), data="ab", classes=("road", "sky"),
-        class_counts=(5, 7), effective_prior=(0.4, 0.6), epochs=({"epoch": 1, "lr": 0.1},),
-        result={"mean_iou": 0.5}, notes=("Absent.",), n_train=3,
-    )  # fmt: skip
+        NetworkSettings(loss="ldam", crop=(16, 32)),
+        data="ab",
+        classes=("road", "sky"),
+        class_counts=(5, 7),
+        effective_prior=(0.4, 0.6),
+        epochs=({"epoch": 1, "lr": 0.1},),
+        result={"mean_iou": 0.5},
+        notes=("Absent.",),
+        n_train=3,
+    )
     run.write(tmp_path)
     assert NetworkRun.read(tmp_path) == run
     document = json.loads((tmp_path / "run.json").read_text())

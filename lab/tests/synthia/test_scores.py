@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lab.tests.synthia.shared import HEIGHT, WIDTH, write_drives
+from lab.tests.support.drives import HEIGHT, WIDTH, write_drives
 
 from reprior import StrengthProfile
 from reprior.exceptions import FileFormatError, OptionError
@@ -102,9 +102,12 @@ def test_a_failure_leaves_no_file(tmp_path, data, network):
     assert list((tmp_path / "scores").iterdir()) == []
     with pytest.raises(OptionError, match=r"Every condition must have frames. Got none for 'fog'"):
         write_scores(
-            network, NetworkSettings(model="tiny"), data.classes,
-            {"fog": data.test.subset([])}, tmp_path,
-        )  # fmt: skip
+            network,
+            NetworkSettings(model="tiny"),
+            data.classes,
+            {"fog": data.test.subset([])},
+            tmp_path,
+        )
 
 
 def test_finer_scores_are_interpolated(data, network):
@@ -144,5 +147,5 @@ def test_damaged_files(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_scores(tmp_path, "fog")
     path.write_bytes(b"PK\x03\x04 no archive")
-    with pytest.raises(FileFormatError, match="A score file must be a whole npz"):
+    with pytest.raises(FileFormatError, match="A score file must be a complete npz"):
         read_scores(tmp_path, "fog")

@@ -47,8 +47,10 @@ def test_younger_settings_are_written_only_where_they_differ():
     assert len(NetworkSettings().to_dict()) == 16
     settings = NetworkSettings(size=(64, 96), cameras="all")
     assert settings.to_dict() == {
-        **NetworkSettings().to_dict(), "cameras": "all", "size": [64, 96],
-    }  # fmt: skip
+        **NetworkSettings().to_dict(),
+        "cameras": "all",
+        "size": [64, 96],
+    }
     assert NetworkSettings.from_dict(settings.to_dict()) == settings
     assert settings.id != NetworkSettings().id
 
@@ -58,9 +60,14 @@ def test_the_recipe_goes_up_with_what_it_is_of():
     from reprior_lab.synthia import batches, networks, scores
 
     found = (
-        networks.SMALL["small"], networks.DILATIONS, batches.ZOOM, batches.LIGHT, batches.GAMMA,
-        batches.SKY, scores.STRIDE,
-    )  # fmt: skip
+        networks.SMALL["small"],
+        networks.DILATIONS,
+        batches.ZOOM,
+        batches.LIGHT,
+        batches.GAMMA,
+        batches.SKY,
+        scores.STRIDE,
+    )
     # Who changes one of these adds a recipe to the table, and leaves the others as they are.
     recipes = {2: ((24, 32, 64, 32), (2, 4, 8), (0.95, 1.5), 0.3, (0.75, 4 / 3), 999.0, 2)}
     assert found == recipes[RECIPE]
@@ -103,11 +110,13 @@ def test_learning_rates_rise_and_fall_over_all_steps():
         ({"size": 96}, "`size` must be two whole numbers"),
         ({"test_every": 0}, "`test_every` must be a whole number of at least 1"),
         ({"pretrained": True}, "`pretrained` must be false for 'small'"),
-        ({"model": "deeplabv3plus-resnet18", "batch_size": 1},
-         "`batch_size` must be at least 2 for 'deeplabv3plus-resnet18'.* Got 1"),
+        (
+            {"model": "deeplabv3plus-resnet18", "batch_size": 1},
+            "`batch_size` must be at least 2 for 'deeplabv3plus-resnet18'.* Got 1",
+        ),
         ({"zzz": 5}, "known settings. Got 'zzz'. There are modality, "),
     ],
-)  # fmt: skip
+)
 def test_bad_settings(options, words):
     with pytest.raises(OptionError, match=words):
         NetworkSettings.resolve(**options)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("PIL", reason="pillow is not installed")
 
-from lab.tests.synthia.shared import write_cameras, write_drives, write_sequence
+from lab.tests.support.drives import write_cameras, write_drives, write_sequence
 
 from reprior.exceptions import FileFormatError
 from reprior_lab.synthia import data as sources
@@ -60,9 +60,7 @@ def test_sequences_are_tuned_and_judged_on_other_stretches(tmp_path, small):
     found = names_of(parts.conditions())
     assert list(found) == ["held_out", "clear", "fog", "rain"]
     assert all(name.startswith("FOG/") for name in found["fog"])
-    tuned, judged = (
-        {int(name[-6:]) for name in found[part]} for part in ("held_out", "clear")
-    )  # fmt: skip
+    tuned, judged = ({int(name[-6:]) for name in found[part]} for part in ("held_out", "clear"))
     learnt = {int(name[-6:]) for name in parts.data.train.names}
     assert max(tuned) < min(judged)
     assert not learnt & (tuned | judged)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.tests.synthia.shared import frame
+from lab.tests.support.drives import frame
 
 from reprior_lab.synthia.weather import (
     at_night,

@@ -1,4 +1,4 @@
-"""Training: every loss runs, and a run that was stopped goes on to the same bits."""
+"""Training: every loss runs, and a stopped run resumes to a bit-identical result."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from lab.tests.synthia.shared import write_drives
-from lab.tests.training.shared import one_thread
+from lab.tests.support.drives import write_drives
+from lab.tests.support.small_runs import one_thread
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from reprior.exceptions import OptionError, RepriorWarning
@@ -166,7 +166,7 @@ def test_a_damaged_checkpoint_costs_an_epoch(tmp_path, data):
     last = max((tmp_path / "checkpoints").glob("*.ckpt"))
     last.write_bytes(b"half")
     NetworkRun.read(tmp_path).updated(status="running").write(tmp_path)
-    with pytest.warns(RepriorWarning, match="goes on from the one before"):
+    with pytest.warns(RepriorWarning, match="resumes from the one before"):
         again = train_network(data, SETTINGS, tmp_path, resume=True)
     assert again.epochs == whole.epochs
     assert again.result == whole.result

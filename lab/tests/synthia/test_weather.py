@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.tests.synthia.shared import frame
+from lab.tests.support.drives import frame
 
 from reprior.exceptions import OptionError
 from reprior_lab.synthia.weather import CONDITIONS, apply_weather

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lab.tests.training.shared import tiny
+from lab.tests.support.small_runs import tiny
 
 from reprior_lab.data import ImageData
 from reprior_lab.training.batches import Batches, normalised
@@ -17,8 +17,9 @@ def numbered(padding=0):
     """Images that say which they are."""
     images = np.arange(N, dtype=np.uint8)[:, None, None, None].repeat(4, 1).repeat(4, 2)
     labels = np.repeat([0, 1], [40, 10])
-    return ImageData("x", images, labels, images, labels, ["a", "b"], (0.0,), (1.0,), None, None,
-                     padding)  # fmt: skip
+    return ImageData(
+        "x", images, labels, images, labels, ["a", "b"], (0.0,), (1.0,), None, None, padding
+    )
 
 
 def seen(batches):
@@ -93,8 +94,16 @@ class Files:
 def test_images_on_disk_come_in_the_same_order_one_batch_ahead():
     kept = numbered()
     files = Files(kept.train_images)
-    lazy = ImageData("x", files, kept.train_labels, kept.test_images, kept.test_labels,
-                     ["a", "b"], (0.0,), (1.0,))  # fmt: skip
+    lazy = ImageData(
+        "x",
+        files,
+        kept.train_labels,
+        kept.test_images,
+        kept.test_labels,
+        ["a", "b"],
+        (0.0,),
+        (1.0,),
+    )
     config = tiny(batch_size=16)
     one, other = (seen(Batches(data, config, lambda: 0)) for data in (kept, lazy))
     assert all(map(np.array_equal, one, other))
@@ -108,8 +117,16 @@ def test_an_error_of_a_reader_reaches_the_loop():
         raise OSError("gone")
 
     files.take = fails
-    lazy = ImageData("x", files, np.zeros(N, int), numbered().test_images, np.zeros(N, int),
-                     ["a", "b"], (0.0,), (1.0,))  # fmt: skip
+    lazy = ImageData(
+        "x",
+        files,
+        np.zeros(N, int),
+        numbered().test_images,
+        np.zeros(N, int),
+        ["a", "b"],
+        (0.0,),
+        (1.0,),
+    )
     with pytest.raises(OSError, match="gone"):
         next(iter(Batches(lazy, tiny(), lambda: 0)))
 

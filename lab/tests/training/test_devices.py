@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lab.tests.noted_devices import noted
-from lab.tests.training.shared import one_thread, tiny
+from lab.tests.support.noted_devices import noted
+from lab.tests.support.small_runs import one_thread, tiny
 
 from reprior.exceptions import OptionError
 from reprior_lab import RunConfig, open_data, train

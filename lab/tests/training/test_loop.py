@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from lab.tests.training.shared import compared, one_thread, tiny
+from lab.tests.support.small_runs import compared, one_thread, tiny
 
 import reprior as rp
 from reprior.exceptions import MissingDependencyError, OptionError, RepriorError
@@ -158,7 +158,7 @@ def test_a_base_is_for_drw(tmp_path):
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(OptionError, match="`accelerator` and `devices` must be ones of this"):
+    with pytest.raises(OptionError, match="`accelerator` and `devices` must exist on this"):
         train(tiny(), tmp_path / "run", accelerator="no_such_thing")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lab.tests.training.shared import tiny
+from lab.tests.support.small_runs import tiny
 from torch import nn
 
 from reprior.exceptions import OptionError
@@ -36,9 +36,9 @@ def test_losses_are_their_definitions(batch, name):
     each = per_sample(scores, labels)
     if "focal" in name:
         each = (1 - torch.exp(-each)) * each
-    weights = {
-        "cb": weights_of(COUNTS), "median": 100 / COUNTS, "max": 400 / COUNTS
-    }.get(name.partition("_")[0], np.ones(3))  # fmt: skip
+    weights = {"cb": weights_of(COUNTS), "median": 100 / COUNTS, "max": 400 / COUNTS}.get(
+        name.partition("_")[0], np.ones(3)
+    )
     own = torch.tensor(weights, dtype=torch.float32)[labels]
     expected = (each * own).sum() / own.sum()
     torch.testing.assert_close(make_loss(tiny(loss=name), COUNTS)(scores, labels), expected)

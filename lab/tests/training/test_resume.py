@@ -1,4 +1,4 @@
-"""Killed at any moment, a run goes on to the same result, bit for bit."""
+"""A run that is killed at any moment resumes to the same result, bit for bit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 
 import numpy as np
 import pytest
-from lab.tests.training.shared import compared, one_thread, tiny
-from tests.child_processes import ended
+from lab.tests.support.small_runs import compared, one_thread, tiny
+from tests.support.child_processes import ended
 
 from reprior.exceptions import OptionError, RepriorWarning
 from reprior_lab import RunFile, train
@@ -144,7 +144,7 @@ def test_a_run_goes_on_with_as_many_devices(tmp_path):
     begun.write(folder)
     for path in (folder / "checkpoints").glob("epoch-0002.ckpt"):
         path.unlink()
-    with pytest.raises(OptionError, match=r"begun with, 2: .* Got 1\. Pass devices=2"):
+    with pytest.raises(OptionError, match=r"started with, 2: .* Got 1\. Pass devices=2"):
         train(tiny(epochs=2), folder, resume=True, accelerator="cpu", devices=1)
 
 
@@ -175,7 +175,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(config, reference, tmp
         )
         last = folder / "checkpoints" / "epoch-0004.ckpt"
         last.write_bytes(last.read_bytes()[:1000])
-        with pytest.warns(RepriorWarning, match="goes on from the one before"):
+        with pytest.warns(RepriorWarning, match="resumes from the one before"):
             run = train(config, folder, resume=True, accelerator="cpu")
     assert compared(run) == compared(reference[0])
 

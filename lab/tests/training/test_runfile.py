@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from lab.tests.training.shared import tiny
+from lab.tests.support.small_runs import tiny
 
 from reprior.exceptions import FileFormatError, RepriorWarning
 from reprior_lab.training import RunFile, checkpoints, read_scores
@@ -37,7 +37,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "x.ckpt"
     path.write_bytes(content)
-    with pytest.raises(FileFormatError, match="A checkpoint must be a whole file"):
+    with pytest.raises(FileFormatError, match="A checkpoint must be a complete file"):
         checkpoints.read_checkpoint(path)
     assert not (tmp_path / "never-written").exists()
 
@@ -48,6 +48,40 @@ def test_a_checkpoint_with_code_in_it_runs_nothing(tmp_path, monkeypatch):
     with pytest.raises(FileFormatError, match="cannot be read"):
         checkpoints.read_checkpoint(tmp_path / "x.ckpt")
     assert not (tmp_path / "never-written").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs_done": "1"},
+        {"epochs_done": -1},
+        {"history": "[1]"},
+        {"history": "{"},
+        {"identity": "3"},
+        {"model": 3},
+        {"optimizer": []},
+        {"model": None},
+    ],
+)
+def test_a_checkpoint_of_other_types_is_refused(tmp_path, change):
+    path = tmp_path / "x.ckpt"
+    checkpoints.write_checkpoint(path, state())
+    torch.save(torch.load(path, weights_only=True) | change, path)
+    with pytest.raises(FileFormatError, match="must be a complete file"):
+        checkpoints.read_checkpoint(path)
+
+
+@pytest.mark.parametrize("weights", [{}, {"weight": 3}, {"weight": torch.ones(3, 3), "bias": None}])
+def test_weights_of_another_network_are_refused(weights):
+    with pytest.raises(FileFormatError, match="must fit the network of its run"):
+        checkpoints.restore(torch.nn.Linear(2, 2), weights)
+
+
+def test_an_optimizer_of_another_network_is_refused():
+    optimizers = [torch.optim.SGD(torch.nn.Linear(2, n).parameters()) for n in (2, 3)]
+    damaged = optimizers[0].state_dict() | {"param_groups": [{}]}
+    with pytest.raises(FileFormatError, match="must fit the network of its run"):
+        checkpoints.restore(optimizers[1], damaged)
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path):
@@ -70,7 +104,7 @@ def test_without_a_readable_checkpoint_there_is_none(tmp_path):
     assert checkpoints.newest(tmp_path) is None
     (tmp_path / "epoch-0001.ckpt").write_bytes(b"broken")
     (tmp_path / ".epoch-0002.ckpt.abc").write_bytes(b"left by a killed process")
-    with pytest.warns(RepriorWarning, match="goes on from the one before"):
+    with pytest.warns(RepriorWarning, match="resumes from the one before"):
         assert checkpoints.newest(tmp_path) is None
     assert not (tmp_path / ".epoch-0002.ckpt.abc").exists()
 
@@ -86,7 +120,7 @@ def test_run_files_that_are_not_ours_are_refused(tmp_path, change):
 def test_a_run_file_cut_in_half_is_refused(tmp_path):
     path = RunFile(tiny()).write(tmp_path)
     path.write_text(path.read_text()[:50])
-    with pytest.raises(FileFormatError, match="Start the run anew"):
+    with pytest.raises(FileFormatError, match="Start the run again"):
         RunFile.read(tmp_path)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,10 @@ def test_top_5_is_measured_with_many_classes():
     assert "top5_accuracy" not in measured(scores[:, :3], labels % 3)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "not an archive", "an array is missing"])
+@pytest.mark.parametrize(
+    "damage",
+    ["truncated", "not an archive", "an array is missing", "an array is there twice", "a byte"],
+)
 def test_a_damaged_file_is_told_in_words(tmp_path, damage):
     arrays = {"scores": np.zeros((4, 2)), "labels": np.zeros(4, int), "halved": np.array(True)}
     for name in ("validation.npz", "test.npz"):
@@ -40,8 +45,17 @@ def test_a_damaged_file_is_told_in_words(tmp_path, damage):
         path.write_bytes(path.read_bytes()[:300])
     elif damage == "not an archive":
         path.write_bytes(b"scores")
-    else:
+    elif damage == "an array is missing":
         np.savez(path, **{key: arrays[key] for key in ("scores", "labels")})
+    elif damage == "an array is there twice":
+        with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("scores.npy", archive.read("scores.npy"))
+    else:
+        np.savez_compressed(path, **arrays)
+        data = bytearray(path.read_bytes())
+        start = 30 + len("scores.npy") + 20  # the header of a member, its name and sizes
+        data[start : start + 8] = bytes([0xFF] * 8)
+        path.write_bytes(data)
     with pytest.raises(FileFormatError, match=r"must have scores, labels and halved.*test\.npz"):
         read_scores(tmp_path)
 

@@ -39,7 +39,7 @@ from reprior_lab.synthia.settings import (
 
 __all__ = ["command"]
 
-#: Where results go that are given no folder.
+#: The default folder of results.
 REPRODUCED = "reproduced"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -66,7 +66,7 @@ def command() -> None:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a command would train: the settings of each network, and the departures."""
+    """The networks that a command would train: their settings, and the departures."""
 
     experiment: str
     protocol: str
@@ -74,12 +74,12 @@ class Explanation:
 
     @property
     def departures(self) -> tuple[Departure, ...]:
-        """Where it departs from the public recipes: a list of the protocol ``paper`` alone."""
+        """Departures from the public recipes, listed for the protocol ``paper`` only."""
         return DEPARTURES[self.experiment] if self.protocol == "paper" else ()
 
 
 def _experiment(name: str, example: str) -> Callable[[Command], click.Command]:
-    """Make a function a command of the group, with ``--output``, ``--json`` and ``--quiet``."""
+    """Turn a function into a command of the group, with ``--output``, ``--json``, ``--quiet``."""
 
     def decorate(function: Command) -> click.Command:
         @functools.wraps(function)
@@ -102,28 +102,38 @@ def _experiment(name: str, example: str) -> Callable[[Command], click.Command]:
 
 
 protocol_option = click.option(
-    "--protocol", type=Names(list(PROTOCOLS)), default="compact", show_default=True,
+    "--protocol",
+    type=Names(list(PROTOCOLS)),
+    default="compact",
+    show_default=True,
     help="How networks are trained: compact for a laptop, paper as published.",
-)  # fmt: skip
+)
 explain_option = click.option(
-    "--explain", is_flag=True,
+    "--explain",
+    is_flag=True,
     help="Show the settings of each network, and where they depart from the public recipes. Trains "
     "nothing and needs no data.",
-)  # fmt: skip
+)
 
 
 def _devices_option(use: str) -> Callable[[Command], Command]:
     return click.option(
-        "--devices", default="auto", show_default=True, metavar="DEVICES",
+        "--devices",
+        default="auto",
+        show_default=True,
+        metavar="DEVICES",
         help=f"How many, their numbers such as 0,1, or auto for all GPUs. {use} On the CPU a "
         f"device is a process.",
-    )  # fmt: skip
+    )
 
 
 seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True,
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
     help="Of everything random.",
-)  # fmt: skip
+)
 
 
 @_experiment("toy", "reprior reproduce toy -o toy")
@@ -163,20 +173,29 @@ def datasets(folder: Path, progress: Progress, root: str | None) -> Reproduction
     "--root", type=PATH, metavar="DIR", help="The folder with CIFAR's files. Needed to train."
 )
 @click.option(
-    "--cells", multiple=True, metavar="PATTERN",
+    "--cells",
+    multiple=True,
+    metavar="PATTERN",
     help="COLUMN, COLUMN/ROW or COLUMN/ROW/sSEED with a shell's wildcards. Repeatable. The columns "
     "of ratio 100, if not given.",
-)  # fmt: skip
+)
 @protocol_option
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help=settings_help("A setting of all runs that differs from the protocol, such as epochs=2.",
-                       RunConfig, TABLE_SETTINGS),
-)  # fmt: skip
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=settings_help(
+        "A setting of all runs that differs from the protocol, such as epochs=2.",
+        RunConfig,
+        TABLE_SETTINGS,
+    ),
+)
 @click.option(
-    "--jobs", type=click.IntRange(min=1),
+    "--jobs",
+    type=click.IntRange(min=1),
     help="Cells to train at once, each on its share of the CPU. One for each device, if not given.",
-)  # fmt: skip
+)
 @_devices_option(_ONE_EACH)
 @click.option(
     "--no-train", "tables_only", is_flag=True, help="Make tables of the cells that are finished."
@@ -203,9 +222,16 @@ def cifar(
         resolved = {cell.name: cell.config.to_dict() for cell in chosen}
         return Explanation("cifar", protocol, resolved)
     return reproduce(
-        folder, root=root, cells=cells, protocol=protocol, settings=given,
-        jobs=jobs, devices=devices, train=not tables_only, progress=progress,
-    )  # fmt: skip
+        folder,
+        root=root,
+        cells=cells,
+        protocol=protocol,
+        settings=given,
+        jobs=jobs,
+        devices=devices,
+        train=not tables_only,
+        progress=progress,
+    )
 
 
 @dataclass(frozen=True)
@@ -228,36 +254,46 @@ _of_networks = collected(
     "networks",
     (
         click.option(
-            "--root", type=PATH, metavar="DIR",
+            "--root",
+            type=PATH,
+            metavar="DIR",
             help="The folder of SYNTHIA-SF, or the one it lies in, or that of SYNTHIA-Sequences. "
             "Needed to train.",
         ),
         protocol_option,
         seed_option,
         click.option(
-            "--set", "settings", multiple=True, metavar="KEY=VALUE",
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
             help=settings_help(
                 "A setting of all networks that differs from the protocol, such as model=tiny.",
-                NetworkSettings, PLANNED,
+                NetworkSettings,
+                PLANNED,
             ),
         ),
         click.option(
-            "--jobs", type=click.IntRange(min=1),
+            "--jobs",
+            type=click.IntRange(min=1),
             help="Networks to train at once, each on its share of the CPU. One for each device, if "
             "not given.",
         ),
         _devices_option(_ONE_EACH),
         click.option(
-            "--no-train", "tables_only", is_flag=True,
+            "--no-train",
+            "tables_only",
+            is_flag=True,
             help="Make tables of the networks that are finished.",
         ),
         click.option(
-            "--skip-unreadable", is_flag=True,
+            "--skip-unreadable",
+            is_flag=True,
             help="Leave out frames that lack a file or cannot be decoded. Reads all at the start.",
         ),
         explain_option,
     ),
-)  # fmt: skip
+)
 
 
 @_experiment("synthia-rgb", "reprior reproduce synthia-rgb --root SYNTHIA-SF --jobs 2 -o synthia")
@@ -301,11 +337,17 @@ def _of_settings(
 ) -> Reproduction:
     try:
         return reproduce(
-            folder, root=networks.root, protocol=networks.protocol, seed=networks.seed,
-            settings=read_settings(networks.settings), jobs=networks.jobs,
-            devices=networks.devices, train=not networks.tables_only,
-            skip_unreadable=networks.skip_unreadable, progress=progress,
-        )  # fmt: skip
+            folder,
+            root=networks.root,
+            protocol=networks.protocol,
+            seed=networks.seed,
+            settings=read_settings(networks.settings),
+            jobs=networks.jobs,
+            devices=networks.devices,
+            train=not networks.tables_only,
+            skip_unreadable=networks.skip_unreadable,
+            progress=progress,
+        )
     except RepriorError as error:
         in_python, option = Setting("on_error", "skip"), Setting("skip_unreadable", True)
         raise error.mapped(lambda part: option if part == in_python else part) from error
@@ -316,37 +358,54 @@ def _of_settings(
     "--root", type=PATH, metavar="DIR", help="The folder of iNaturalist 2018. Needed to train."
 )
 @click.option(
-    "--simulate", is_flag=True,
+    "--simulate",
+    is_flag=True,
     help="Train a linear classifier on a stand-in with the true class counts: needs no data.",
-)  # fmt: skip
+)
 @click.option(
-    "--protocol", type=Names(list(PROTOCOLS)), default="paper", show_default=True,
+    "--protocol",
+    type=Names(list(PROTOCOLS)),
+    default="paper",
+    show_default=True,
     help="How networks are trained. The stand-in has settings of its own.",
-)  # fmt: skip
+)
 @click.option(
-    "--model", "models", multiple=True, metavar="NAME",
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
     help="A network of timm. Repeatable. inception_v3 and resnet50, if not given.",
-)  # fmt: skip
+)
 @click.option(
-    "--row", "rows", multiple=True, metavar="ROW",
+    "--row",
+    "rows",
+    multiple=True,
+    metavar="ROW",
     help="ce, ce-drw, focal, focal-drw, ldam, ldam-drw or bbn. Repeatable. All, if not given; of "
     "the stand-in the first four.",
-)  # fmt: skip
+)
 @click.option(
     "--n-classes", type=click.IntRange(min=2), help="Classes of the stand-in. 8,142, if not given."
 )
 @seed_option
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help=settings_help("A setting of all networks that differs from the protocol, such as "
-                       "epochs=2. With --simulate, one of its linear layer.",
-                       RunConfig, FIXED_SETTINGS),
-)  # fmt: skip
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=settings_help(
+        "A setting of all networks that differs from the protocol, such as "
+        "epochs=2. With --simulate, one of its linear layer.",
+        RunConfig,
+        FIXED_SETTINGS,
+    ),
+)
 @_devices_option("They share the batches of one network after the other.")
 @click.option(
-    "--precision", type=Names(PRECISIONS),
+    "--precision",
+    type=Names(PRECISIONS),
     help="Of the network's arithmetic. 32-true, if not given. 16-mixed needs a GPU.",
-)  # fmt: skip
+)
 @explain_option
 def inaturalist(
     folder: Path,
@@ -382,24 +441,37 @@ def inaturalist(
                 f"{name} must be left out with the stand-in, which has settings of its own. Got "
                 f"--simulate too. Leave out one of the two."
             )
-    own = {} if precision is None else {"precision": precision}
-    own |= read_settings(settings, tuple(own))
+    options = {} if precision is None else {"precision": precision}
+    options |= read_settings(settings, tuple(options))
     if explain:
         cells = network_cells(
-            rows or ROWS, models or MODELS, protocol=protocol, root=root, seed=seed, settings=own
+            rows or ROWS,
+            models or MODELS,
+            protocol=protocol,
+            root=root,
+            seed=seed,
+            settings=options,
         )
         trained = [cell for cell in cells if can_train(cell)]
         resolved = {f"{cell.column}/{cell.row}": cell.config.to_dict() for cell in trained}
         return Explanation("inaturalist", protocol, resolved)
     return reproduce(
-        folder, root=root, simulate=simulate, protocol=protocol, models=models or MODELS,
-        rows=rows or None, seed=seed, n_classes=n_classes, settings=own,
-        devices=devices, progress=progress,
-    )  # fmt: skip
+        folder,
+        root=root,
+        simulate=simulate,
+        protocol=protocol,
+        models=models or MODELS,
+        rows=rows or None,
+        seed=seed,
+        n_classes=n_classes,
+        settings=options,
+        devices=devices,
+        progress=progress,
+    )
 
 
 class _Bars:
-    """What experiments tell their progress to: a bar for each thing, one after the other."""
+    """Shows the progress of experiments: one bar after the other."""
 
     def __init__(self, session: Session, name: str) -> None:
         self._session, self._name, self._title = session, name, ""
@@ -424,7 +496,7 @@ class _Bars:
 
 
 def _explain(session: Session, made: Explanation) -> None:
-    """Show common settings once, then those of each network that differ, then the departures."""
+    """Print common settings once, then those that differ, then the departures."""
     common = common_settings(list(made.settings.values()))
     differing = {
         name: {key: value for key, value in each.items() if key not in common}

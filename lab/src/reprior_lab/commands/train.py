@@ -31,25 +31,39 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-#: What Lightning trains on, with what the lab brings.
+#: Lightning's accelerators that work with the lab's dependencies.
 ACCELERATORS = ("auto", "cpu", "gpu", "mps")
 
-#: Where runs go that are given no folder.
+#: The default folder of runs.
 RUNS = "runs"
 
-#: Largest share of a prior over its smallest, where a correction by it changes next to nothing.
+#: Up to this ratio of a prior's largest to its smallest share, a correction changes almost nothing.
 NEARLY_EQUAL = 1.05
 
-#: Settings that have an option of their own.
+#: Settings that have their own option.
 _OPTIONS = (
-    "data", "root", "imbalance", "ratio", "loss", "schedule", "sampler", "model", "protocol",
-    "seed", "epochs", "batch_size", "lr", "lr_schedule", "precision", "accumulate",
-)  # fmt: skip
+    "data",
+    "root",
+    "imbalance",
+    "ratio",
+    "loss",
+    "schedule",
+    "sampler",
+    "model",
+    "protocol",
+    "seed",
+    "epochs",
+    "batch_size",
+    "lr",
+    "lr_schedule",
+    "precision",
+    "accumulate",
+)
 
 
 @dataclass(frozen=True)
 class How:
-    """How a run is trained, which its result does not depend on."""
+    """Options of training that the result does not depend on."""
 
     base: str | None
     resume: bool
@@ -63,21 +77,28 @@ _how_options = collected(
     "how",
     (
         click.option(
-            "--base", type=PATH, metavar="DIR",
+            "--base",
+            type=PATH,
+            metavar="DIR",
             help="A run without drw whose first epochs drw takes over.",
         ),
         click.option("--resume", is_flag=True, help="Go on with the run that the folder has."),
         click.option("--logger", type=Names(LOGGERS), help="Log each epoch into the folder."),
         click.option(
-            "--accelerator", type=Names(ACCELERATORS), default="auto", show_default=True,
-            help="What to train on."
+            "--accelerator",
+            type=Names(ACCELERATORS),
+            default="auto",
+            show_default=True,
+            help="What to train on.",
         ),
         click.option(
-            "--devices", default="auto", show_default=True,
+            "--devices",
+            default="auto",
+            show_default=True,
             help="How many, their numbers such as 0,1, or auto.",
         ),
     ),
-)  # fmt: skip
+)
 
 
 @click.command(
@@ -95,36 +116,46 @@ _how_options = collected(
 @click.option("--ratio", type=float, help="Largest class over smallest. 100, if not given.")
 @click.option("--loss", type=Names(list(LOSSES)), help="What to minimise. ce, if not given.")
 @click.option(
-    "--schedule", type=Names(SCHEDULES),
+    "--schedule",
+    type=Names(SCHEDULES),
     help="drw: weigh classes in the last epochs, one at least. bbn: the network with two branches.",
-)  # fmt: skip
+)
 @click.option("--sampler", type=Names(SAMPLERS), help="How the samples of an epoch are drawn.")
 @click.option(
-    "--model", metavar="NAME",
+    "--model",
+    metavar="NAME",
     help="resnet8-wide, resnet8, 14, 20, 32 or 56 for small images, toy for moons and circles, or "
     "any of timm.",
-)  # fmt: skip
+)
 @click.option(
-    "--protocol", type=Names(list(PROTOCOLS)), default="compact", show_default=True,
+    "--protocol",
+    type=Names(list(PROTOCOLS)),
+    default="compact",
+    show_default=True,
     help="Everything that is not given: compact for a laptop, paper as published.",
-)  # fmt: skip
+)
 @click.option("--seed", type=click.IntRange(min=0), help="0, if not given.")
 @click.option("--epochs", type=click.IntRange(min=1), help="As the protocol has it.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="As the protocol has it.")
 @click.option("--lr", type=float, help="Peak learning rate, as the protocol has it.")
 @click.option("--lr-schedule", type=Names(LR_SCHEDULES), help="As the protocol has it.")
 @click.option(
-    "--precision", type=Names(PRECISIONS),
+    "--precision",
+    type=Names(PRECISIONS),
     help="32-true, if not given. 16-mixed needs a GPU.",
-)  # fmt: skip
+)
 @click.option(
-    "--accumulate", type=click.IntRange(min=1),
+    "--accumulate",
+    type=click.IntRange(min=1),
     help="Parts that a batch is divided into, where it does not fit into memory. 1, if not given.",
-)  # fmt: skip
+)
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
     help=settings_help("Any other setting, such as weight_decay=0.0005.", RunConfig, _OPTIONS),
-)  # fmt: skip
+)
 @_how_options
 @folder_option("The run's folder. By default runs/ and a name made of the settings.")
 @session_options
@@ -141,30 +172,30 @@ def command(
     The run's folder gets run.json (settings, versions, metrics of each epoch), counts.json,
     effective-prior.json (what loss, schedule and sampler make of the counts), validation.npz and
     test.npz (score files for fit and evaluate) and checkpoints. A run that was stopped, at any
-    moment, goes on with --resume to the same result.
+    moment, continues with --resume to the same result.
     """
     config = RunConfig.resolve(protocol, **_merged(given, settings))
     folder = Path(output) if output is not None else Path(RUNS) / config.id
-    there = (folder / RUN_FILE).exists()
-    if there and not how.resume:
+    exists = (folder / RUN_FILE).exists()
+    if exists and not how.resume:
         raise OptionError(
             f"--output must be a folder without a run. Got {str(folder)!r}, which has one. Pass "
-            f"--resume to go on with it, or another folder."
+            f"--resume to resume it, or another folder."
         )
     if how.resume and not folder.exists():
-        session.note(f"{folder} has no run yet: it starts anew.")
+        session.note(f"{folder} has no run yet: a new run starts.")
     run = _trained(session, config, folder, how)
     if _is_first_process():
         _show(session, run, folder)
 
 
 def _is_first_process() -> bool:
-    """Return whether this is the process of several that shows progress and the result."""
+    """Return whether this process, of several, shows progress and the result."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _merged(given: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Return the options with what --set says, each once."""
+    """Return the options merged with those of --set."""
     chosen = {key: value for key, value in given.items() if value is not None}
     return chosen | read_settings(settings, given=list(chosen))
 
@@ -178,19 +209,25 @@ def _trained(session: Session, config: RunConfig, folder: Path, how: How) -> Run
     total = config.epochs * len(data.train_labels) if known and data is not None else None
     with session.progress(f"training {config.model}", total) as progress:
         return _noting_how_to_resume(
-            train, config, folder, resume=how.resume, base=how.base, data=data,
+            train,
+            config,
+            folder,
+            resume=how.resume,
+            base=how.base,
+            data=data,
             progress=progress if _is_first_process() else None,
-            logger=how.logger, accelerator=how.accelerator,
+            logger=how.logger,
+            accelerator=how.accelerator,
             devices=int(how.devices) if how.devices.isdigit() else how.devices,
-        )  # fmt: skip
+        )
 
 
 def _noting_how_to_resume(train: Callable[..., RunFile], *given: Any, **options: Any) -> RunFile:
-    """Train; where it is interrupted, the last line says that finished epochs are kept."""
+    """Train; after an interrupt, say that finished epochs are kept."""
     try:
         return train(*given, **options)
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note("Epochs that were finished are kept: add --resume to go on.")
+        interrupt.add_note("Finished epochs are kept: add --resume to continue.")
         raise
 
 
@@ -219,7 +256,7 @@ def _show(session: Session, run: RunFile, folder: Path) -> None:
 
 
 def _next_step(run: RunFile, folder: Path) -> str:
-    """Return how to correct the network: by the prior that it has really learnt."""
+    """Return how to correct the network: by the prior that it has learnt."""
     option = f"--counts {folder / COUNTS}"
     if not run.learnt_the_counts and (folder / EFFECTIVE_PRIOR).exists():
         option = f"--source-prior {folder / EFFECTIVE_PRIOR}"

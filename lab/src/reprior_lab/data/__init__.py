@@ -1,4 +1,4 @@
-"""Data sets of the experiments, read from where their publishers' archives were unpacked."""
+"""Data sets of the experiments, read from the publishers' unpacked archives."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ Array: TypeAlias = np.ndarray[Any, Any]
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 
-#: Of CIFAR-10's training images; the reference code normalises both sets with them.
+#: Statistics of CIFAR-10's training images; the reference code normalises both sets with them.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
 
 class _Layout(NamedTuple):
-    """Where the archives of one data set keep what."""
+    """Names of the folders, files and keys in the archives of one data set."""
 
     binary: str
     python: str
@@ -38,15 +38,26 @@ class _Layout(NamedTuple):
 
 _LAYOUTS = {
     "cifar10": _Layout(
-        "cifar-10-batches-bin", "cifar-10-batches-py",
-        tuple(f"data_batch_{i}" for i in range(1, 6)), "test_batch",
-        ("batches.meta.txt", "batches.meta"), (b"labels", b"label_names"), 1, 10,
+        "cifar-10-batches-bin",
+        "cifar-10-batches-py",
+        tuple(f"data_batch_{i}" for i in range(1, 6)),
+        "test_batch",
+        ("batches.meta.txt", "batches.meta"),
+        (b"labels", b"label_names"),
+        1,
+        10,
     ),
     "cifar100": _Layout(
-        "cifar-100-binary", "cifar-100-python", ("train",), "test",
-        ("fine_label_names.txt", "meta"), (b"fine_labels", b"fine_label_names"), 2, 100,
+        "cifar-100-binary",
+        "cifar-100-python",
+        ("train",),
+        "test",
+        ("fine_label_names.txt", "meta"),
+        (b"fine_labels", b"fine_label_names"),
+        2,
+        100,
     ),
-}  # fmt: skip
+}
 
 
 def read_cifar(name: str, root: Path) -> ImageData:
@@ -79,7 +90,7 @@ def _data(name: str, train: list[Any], test: tuple[Any, Any], classes: list[str]
     images, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     return ImageData(
         name, images, labels, test[0], test[1], classes, MEAN, STD, padding=4, flip=True
-    )  # fmt: skip
+    )
 
 
 def _read_binary(folder: Path, layout: _Layout) -> tuple[list[Any], tuple[Any, Any], list[str]]:
@@ -91,7 +102,7 @@ def _read_binary(folder: Path, layout: _Layout) -> tuple[list[Any], tuple[Any, A
 
 
 def _binary_batch(path: Path, layout: _Layout) -> tuple[Array, Array]:
-    """Records of label bytes (the last of which is the fine label) and three colour planes."""
+    """Read records of label bytes (the last is the fine label) and three colour planes."""
     record = layout.label_bytes + PIXELS
     data = np.fromfile(path, np.uint8)
     if not data.size or data.size % record:
@@ -127,7 +138,7 @@ def _python_batch(path: Path, layout: _Layout) -> tuple[Array, Array]:
 
 
 def _whole_numbers(labels: Any, path: Path) -> Array:
-    """Return the labels of a pickle as an array; refuse what is no list of whole numbers."""
+    """Return the labels of a pickle as an array; refuse anything but a list of integers."""
     if isinstance(labels, np.ndarray) and labels.ndim == 1:
         labels = labels.tolist()
     listed = isinstance(labels, list | tuple)
@@ -137,19 +148,20 @@ def _whole_numbers(labels: Any, path: Path) -> Array:
             f"Labels of a python CIFAR batch must be a list of whole numbers. Got a "
             f"{type(strange[0]).__name__} in {path}. Unpack the archive again."
         )
-    return np.asarray(labels, object)  # any size of number: the range is checked next
+    return np.asarray(labels, object)  # integers of any size: the caller checks the range
 
 
 def _images(planes: Array) -> Array:
-    """From colour planes to (N, H, W, C)."""
+    """Return colour planes as images (N, H, W, C)."""
     return np.ascontiguousarray(planes.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
 
 
 def _labels(labels: Array, path: Path, layout: _Layout) -> Array:
     strange = labels[(labels < 0) | (labels >= layout.n_classes)]
     if strange.size:
+        label = strange[0] if abs(int(strange[0])) < 10**20 else "a number of more than 20 digits"
         raise FileFormatError(
-            f"Labels of CIFAR must be from 0 to below {layout.n_classes}. Got {strange[0]} in "
+            f"Labels of CIFAR must be from 0 to below {layout.n_classes}. Got {label} in "
             f"{path}. Take the archive of this data set: CIFAR-10 and CIFAR-100 differ."
         )
     return labels.astype(np.int64)

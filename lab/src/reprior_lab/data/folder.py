@@ -1,4 +1,4 @@
-"""Any data set that is a tree of folders, one for each class; images stay in their files."""
+"""Read data sets that are trees of folders, one for each class; images stay in their files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["ImageFiles", "read_folder", "read_image"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: A random crop has this share of the image's area, and this ratio of its sides.
+#: Ranges of a random crop's share of the image's area, and of the ratio of its sides.
 AREA, SIDES = (0.08, 1.0), (3 / 4, 4 / 3)
 
-#: The centre that is tested is this share of the shorter side.
+#: Test images are centre crops of this share of the shorter side.
 CENTRE = 0.875
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
-#: Statistics of ImageNet, which backbones that were trained on it expect.
+#: Statistics of ImageNet, as expected by backbones that were trained on it.
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-#: Images are kept in memory up to this many bytes of all parts together.
+#: Images are kept in memory if all parts together have at most this many bytes.
 IN_MEMORY = 2**30
 
 
@@ -77,7 +77,7 @@ def _part(width: int, height: int, draw: Array) -> tuple[float, float, float, fl
 
 
 class ImageFiles:
-    """Images by their paths, read by several threads: Pillow decodes outside of Python's lock.
+    """Images by their paths, read by several threads: Pillow decodes without Python's lock.
 
     Parameters
     ----------
@@ -126,9 +126,9 @@ class ImageFiles:
 def read_folder(root: Path, size: int = 64) -> ImageData:
     """Return ``root/train/CLASS/IMAGE`` and ``root/test/CLASS/IMAGE``, scaled to a square.
 
-    ``val`` is taken as the test part where there is no ``test``; with ``test``, ``validation``
-    or ``val`` is the part to tune on. Up to 1 GB, the images are read at once and kept in memory;
-    above, each batch is read from the files.
+    Without ``test``, ``val`` is the test part; with ``test``, ``validation`` or ``val`` is the
+    part to tune on. Up to 1 GB, all images are read at the start and kept in memory; above, each
+    batch is read from the files.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def read_folder(root: Path, size: int = 64) -> ImageData:
 
 
 def _note_absent(classes: list[str], labels: dict[str, Array]) -> None:
-    """Say which classes of training nothing is known of elsewhere."""
+    """Warn of training classes that have no image in another part."""
     for part in (each for each in ("validation", "test") if each in labels):
         absent = [name for k, name in enumerate(classes) if k not in labels[part]]
         if absent:

@@ -1,4 +1,4 @@
-"""Fashion-MNIST, and whatever else comes as IDX files, packed with gzip or not."""
+"""Read Fashion-MNIST and other IDX files, compressed with gzip or not."""
 
 from __future__ import annotations
 
@@ -18,9 +18,17 @@ __all__ = ["read_fashion_mnist", "read_idx"]
 Array: TypeAlias = np.ndarray[Any, Any]
 
 CLOTHES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 
 #: The code of uint8 in the third byte of the header.
 UINT8 = 8
@@ -79,8 +87,16 @@ def read_fashion_mnist(root: Path) -> ImageData:
         parts += [images[..., np.newaxis], labels]
     return ImageData(
         "fashion_mnist",
-        parts[0], parts[1], parts[2], parts[3], CLOTHES, (0.2860,), (0.3530,), padding=2, flip=True,
-    )  # fmt: skip
+        parts[0],
+        parts[1],
+        parts[2],
+        parts[3],
+        CLOTHES,
+        (0.2860,),
+        (0.3530,),
+        padding=2,
+        flip=True,
+    )
 
 
 def _file(root: Path, name: str) -> Path:

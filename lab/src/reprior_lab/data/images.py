@@ -1,4 +1,4 @@
-"""A data set as the lab sees it: labelled images, or flat features, in two or three parts."""
+"""A data set of the lab: labelled images, or flat features, in two or three parts."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ SOURCES = {
 
 @runtime_checkable
 class LazyImages(Protocol):
-    """Images that stay on disk until a batch of them is wanted."""
+    """Images that stay on disk until a batch needs them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(N, H, W, C), as an array of them would have it."""
+        """The shape of all images as an array, (N, H, W, C)."""
 
     def __len__(self) -> int: ...
 
@@ -51,8 +51,8 @@ class LazyImages(Protocol):
     def take(self, index: Array, draws: Array | None = None) -> Array:
         """Return images as uint8 (n, H, W, C).
 
-        ``draws`` (n, 5) are uniform random numbers of a training batch: a random crop is cut by
-        them. Without them it is the centre.
+        ``draws`` (n, 5) are uniform random numbers of a training batch, which determine a random
+        crop. Without them the centre is cropped.
         """
 
 
@@ -63,7 +63,7 @@ class ImageData:
     Parameters
     ----------
     name : str
-        What it is called.
+        Its name.
     train_images, test_images : uint8 (N, H, W, C), float32 (N, D), or LazyImages
         Images, or flat features.
     train_labels, test_labels : int64 (N,)
@@ -71,11 +71,11 @@ class ImageData:
     class_names : sequence of str
         One for each class.
     mean, std : sequence of float
-        Of the training images' channels, on the scale 0 to 1: what they are normalised with.
+        Statistics of the training images' channels, on the scale 0 to 1, for normalisation.
     validation_images, validation_labels : optional
-        A part to tune on, where the data set has one.
+        A part to tune on, if the data set has one.
     padding : int, default 0
-        Pixels around an image that a random crop of a training batch may move into.
+        Width of the margin that random crops of training images may include.
     flip : bool, default False
         Whether training images are mirrored at random.
     """
@@ -152,7 +152,7 @@ def _some(images: Any, index: Array) -> Any:
 
 
 def missing_data(name: str, root: Path | None, found: str) -> FileFormatError:
-    """Return the error that answers a missing data set.
+    """Return the error for a missing data set, which says where to get it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Make a balanced training set long-tailed or stepped, with the class counts everybody reports."""
+"""Make a balanced training set long-tailed or step-imbalanced, as in the literature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMBALANCES = ("none", "exp", "step")
 
 
 def imbalance_counts(n_max: int, n_classes: int, kind: str = "exp", ratio: float = 100.0) -> Vector:
-    r"""Return how many samples each class keeps, the first class all of its own.
+    r"""Return the number of samples that each class keeps; the first class keeps all.
 
     .. math:: n_i = ⌊n_{\max}\, μ^{i/(K-1)}⌋ \text{ (exp)}, \qquad
         n_i = n_{\max} \text{ for } i < K/2, \text{ else } ⌊n_{\max}\, μ⌋ \text{ (step)}
@@ -43,11 +43,11 @@ def imbalance_counts(n_max: int, n_classes: int, kind: str = "exp", ratio: float
             argument="n_classes",
             rule=["must be at least 2 and ", Argument("n_max"), " at least 1"],
             got=f"{n_classes} and {n_max}",
-            remedy="Pass what the balanced training set has.",
+            remedy="Pass the sizes of the balanced training set.",
         )
     if kind == "none":
         return np.full(n_classes, n_max)
-    # The very arithmetic of the reference: another order of operations gives other last images.
+    # Keep the order of operations of the reference: another order rounds differently.
     share = 1.0 / ratio
     if kind == "exp":
         counts = [int(n_max * share ** (i / (n_classes - 1.0))) for i in range(n_classes)]
@@ -65,10 +65,10 @@ def imbalance_counts(n_max: int, n_classes: int, kind: str = "exp", ratio: float
 
 
 def imbalanced_indices(labels: Any, kind: str = "exp", ratio: float = 100.0) -> Vector:
-    """Return which samples stay: the first ones of each class, in their old order.
+    """Return the indices of the samples to keep: the first of each class, in their original order.
 
-    The largest class of ``labels`` gives n_max; a class that has fewer than it should keep is an
-    error. The choice depends on nothing but the labels, so every seed trains on the same images.
+    n_max is the size of the largest class; a class with fewer samples than it should keep is an
+    error. The choice depends on the labels alone, so every seed trains on the same images.
 
     Examples
     --------
@@ -77,18 +77,18 @@ def imbalanced_indices(labels: Any, kind: str = "exp", ratio: float = 100.0) -> 
     array([0, 1, 2, 3, 4, 6])
     """
     labels = np.asarray(labels)
-    there = np.bincount(labels)
+    counts = np.bincount(labels)
     check_choice("imbalance", kind, IMBALANCES)
     if kind == "none":
         return np.arange(labels.size)
-    keep = imbalance_counts(int(there.max()), there.size, kind, ratio)
-    short = np.flatnonzero(there < keep)
+    keep = imbalance_counts(int(counts.max()), counts.size, kind, ratio)
+    short = np.flatnonzero(counts < keep)
     if short.size:
         k = int(short[0])
         raise LabelsError(
             argument="labels",
             rule=f"must have {keep[k]} samples of class {k} for this imbalance",
-            got=str(there[k]),
+            got=str(counts[k]),
             remedy="Use the whole training set, or another imbalance or ratio.",
         )
     chosen = [np.flatnonzero(labels == k)[:n] for k, n in enumerate(keep)]

@@ -1,4 +1,4 @@
-"""iNaturalist 2018: annotations in JSON, images in a tree, and its true class counts."""
+"""iNaturalist 2018: JSON annotations, image folders, and the true class counts."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ TRAIN, VALIDATION = "train2018.json", "val2018.json"
 @cache
 def _document() -> dict[str, Any]:
     path = resources.files("reprior_lab.data") / "inat18_counts.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def inaturalist_counts() -> Vector:
-    """Return how many training images each of the 8,142 classes has, in the official order.
+    """Return the number of training images of each of the 8,142 classes, in the official order.
 
-    Class k is ``category_id`` k of ``train2018.json``, so that these are the class counts of
-    :func:`~reprior_lab.data.inaturalist.read_inaturalist`, too.
+    Class k is ``category_id`` k of ``train2018.json``, as in
+    :func:`~reprior_lab.data.inaturalist.read_inaturalist`.
 
     References
     ----------
@@ -59,7 +59,7 @@ def inaturalist_counts() -> Vector:
 
 
 def inaturalist_supercategories() -> tuple[tuple[str, ...], Vector]:
-    """Return the names of the 14 super-categories, and the index of each class's own.
+    """Return the names of the 14 super-categories, and the super-category index of each class.
 
     Examples
     --------
@@ -67,15 +67,17 @@ def inaturalist_supercategories() -> tuple[tuple[str, ...], Vector]:
     >>> names[4], int((of_class == 4).sum())
     ('Aves', 1258)
     """
-    found = _document()
-    return tuple(found["supercategories"]), np.array(found["supercategory_of_class"], np.int64)
+    document = _document()
+    return tuple(document["supercategories"]), np.array(
+        document["supercategory_of_class"], np.int64
+    )
 
 
 def read_inaturalist(root: Path, size: int = 224) -> ImageData:
     """Return iNaturalist 2018; its validation images are the test part.
 
-    Class names are those of ``categories.json`` where it is there (in the annotations of 2018
-    they are numbers). No image is read yet: only that the first one is there is checked.
+    Class names come from ``categories.json`` if it exists (in the annotations of 2018 they are
+    numbers). Images are read lazily: only the existence of the first one is checked.
 
     Examples
     --------
@@ -98,26 +100,32 @@ def read_inaturalist(root: Path, size: int = 224) -> ImageData:
         raise missing_data(NAME, root, "which has the annotations but not the images")
     return ImageData(
         NAME,
-        ImageFiles(train_paths, size), train_labels, ImageFiles(test_paths, size), test_labels,
-        _class_names(train, root, ids), MEAN, STD, flip=True,
-    )  # fmt: skip
+        ImageFiles(train_paths, size),
+        train_labels,
+        ImageFiles(test_paths, size),
+        test_labels,
+        _class_names(train, root, ids),
+        MEAN,
+        STD,
+        flip=True,
+    )
 
 
 def count_inaturalist(root: Path) -> Vector:
-    """Return the training images of each class, counted in the annotations: (K,).
+    """Return the number of training images of each class, (K,), from the annotations.
 
-    The images need not be there.
+    The images are not needed.
     """
-    found = _annotations(root / TRAIN)
-    ids = sorted(category["id"] for category in found["categories"])
-    _, labels = _listed(found, root, ids)
+    annotations = _annotations(root / TRAIN)
+    ids = sorted(category["id"] for category in annotations["categories"])
+    _, labels = _listed(annotations, root, ids)
     return np.bincount(labels, minlength=len(ids))
 
 
 def _annotations(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {key: found[key] for key in ("images", "annotations", "categories")}
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {key: document[key] for key in ("images", "annotations", "categories")}
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(
             f"Annotations must be JSON with images, annotations and categories. Got "
@@ -125,22 +133,25 @@ def _annotations(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _listed(found: dict[str, Any], root: Path, ids: list[int]) -> tuple[list[str], Vector]:
+def _listed(annotations: dict[str, Any], root: Path, ids: list[int]) -> tuple[list[str], Vector]:
     index = {category: k for k, category in enumerate(ids)}
-    files = {image["id"]: image["file_name"] for image in found["images"]}
+    files = {image["id"]: image["file_name"] for image in annotations["images"]}
     try:
-        pairs = [(files[a["image_id"]], index[a["category_id"]]) for a in found["annotations"]]
+        pairs = [
+            (files[each["image_id"]], index[each["category_id"]])
+            for each in annotations["annotations"]
+        ]
     except KeyError as error:
         raise FileFormatError(
             f"Every annotation must have its image and its category. Got {error.args[0]!r}, which "
-            f"is neither's id, in {root}. Take both JSON files of 2018."
+            f"is no id of either, in {root}. Use both JSON files of 2018."
         ) from error
     labels = np.array([label for _, label in pairs], np.int64)
     return [str(root / name) for name, _ in pairs], labels
 
 
-def _class_names(found: dict[str, Any], root: Path, ids: list[int]) -> list[str]:
+def _class_names(annotations: dict[str, Any], root: Path, ids: list[int]) -> list[str]:
     path = root / "categories.json"
     listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    names = {c["id"]: c["name"] for c in [*found["categories"], *listed]}
+    names = {c["id"]: c["name"] for c in [*annotations["categories"], *listed]}
     return [str(names[category]) for category in ids]

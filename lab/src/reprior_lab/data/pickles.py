@@ -1,15 +1,14 @@
-"""Read the pickles of old data archives without running what they say.
+"""Read the pickles of old data archives without running the code in them.
 
-A pickle is a program. This reader knows the few calls that build NumPy arrays, and refuses every
-other. Not even these calls reach NumPy, which trusts the state that a pickle gives to its objects:
-a changed dtype would let it take raw bytes for pointers. Stand-ins record the state, and the array
-is built here from what they checked.
+A pickle is a program. This reader accepts the few calls that build NumPy arrays, and refuses every
+other. Even these calls do not reach NumPy, which trusts the state that a pickle gives to its
+objects: with a changed dtype it would use raw bytes as pointers. Stand-ins record and check the
+state, and the array is built here.
 """
 
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import pickle
 import pickletools
@@ -23,14 +22,14 @@ from reprior.exceptions import FileFormatError
 
 __all__ = ["read_pickle"]
 
-#: Booleans, integers and floats, by the names that pickled dtypes have.
+#: Booleans, integers and floats, by their names in pickled dtypes.
 _NUMBERS = frozenset(["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
 
-#: What a dictionary may hold beside arrays, alone or in a list.
+#: Types that a dictionary may hold besides arrays, alone or in a list.
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
-#: Tuples that a pickle may keep, other than the arguments of its calls. An array has three; the
-#: hash of a tuple that is nested very deeply overflows the stack of the interpreter.
+#: How many tuples a pickle may have, besides the arguments of its calls. An array has three; the
+#: hash of a deeply nested tuple overflows the stack of the interpreter.
 _MOST_TUPLES = 500
 
 _MAKE_TUPLES = ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
@@ -38,15 +37,15 @@ _MEMOIZE = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
 
 
 class _CallError(Exception):
-    """A call that no array needs; its argument is the name."""
+    """A call that no array needs; the argument is its name."""
 
 
 class _ArrayError(Exception):
-    """An array or dtype that NumPy does not write for plain numbers; its argument says which."""
+    """An array or dtype that NumPy does not write for plain numbers; the argument describes it."""
 
 
 class _Dtype:
-    """Stand-in for ``numpy.dtype``: a plain number, and its byte order as the only state."""
+    """Stand-in for ``numpy.dtype``: a plain number type with its byte order as the only state."""
 
     __slots__ = ("name", "order")
 
@@ -106,8 +105,8 @@ class _Encode:
         raise _CallError("_codecs.encode")
 
 
-#: What the archives' pickles call, under the names of the NumPy of their time and of today's. All
-#: of them have a ``__setstate__``: to what has none, a pickle may add attributes.
+#: The calls in the archives' pickles, by their names in old and current NumPy. Each stand-in has a
+#: ``__setstate__``: a pickle may add attributes to objects without one.
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
@@ -141,25 +140,25 @@ def read_pickle(path: Path) -> dict[Any, Any]:
     >>> read_pickle(path)
     Traceback (most recent call last):
     ...
-    reprior.exceptions.FileFormatError: A data file must hold arrays alone. Got a call of builtins.print in .../batch. It was made to run code: fetch the archive anew from its publisher.
+    reprior.exceptions.FileFormatError: A data file must hold arrays alone. Got a call of builtins.print in .../batch. It was made to run code: download the archive again from its publisher.
     """  # noqa: E501 - the sentence as it is raised
     data = path.read_bytes()
     try:
-        _refuse_many_tuples(data)
-        # Text of Python 2 becomes bytes.
-        found = _Arrays(io.BytesIO(data), encoding="bytes").load()
-        if not isinstance(found, dict):
-            raise pickle.UnpicklingError(f"a {type(found).__name__}")
-        return {key: _value(value) for key, value in found.items()}
+        _refuse_excess(data)
+        # Strings of Python 2 become bytes.
+        content = _Arrays(io.BytesIO(data), encoding="bytes").load()
+        if not isinstance(content, dict):
+            raise pickle.UnpicklingError(f"a {type(content).__name__}")
+        return {key: _value(value) for key, value in content.items()}
     except _CallError as error:
         raise FileFormatError(
             f"A data file must hold arrays alone. Got a call of {error} in {path}. It was made to "
-            f"run code: fetch the archive anew from its publisher."
+            f"run code: download the archive again from its publisher."
         ) from error
     except _ArrayError as error:
         raise FileFormatError(
             f"A data file must hold arrays of plain numbers, as NumPy writes them. Got {error} in "
-            f"{path}. It is damaged, or was made to do harm: fetch the archive anew from its "
+            f"{path}. It is damaged, or was made to do harm: download the archive again from its "
             f"publisher."
         ) from error
     except pickle.UnpicklingError as error:
@@ -168,19 +167,25 @@ def read_pickle(path: Path) -> dict[Any, Any]:
         raise _broken(path, f"{type(error).__name__}: {error}") from error
 
 
-def _refuse_many_tuples(data: bytes) -> None:
-    """Refuse more tuples than arrays need, before any is made."""
-    names = [code.name for code, _, _ in pickletools.genops(data) if code.name not in _MEMOIZE]
-    kept = sum(
-        name in _MAKE_TUPLES and following != "REDUCE"
-        for name, following in itertools.pairwise(names)
-    )
-    if kept > _MOST_TUPLES:
-        raise _ArrayError(f"{kept} tuples")
+def _refuse_excess(data: bytes) -> None:
+    """Refuse more tuples than arrays need, and a memo with gaps, before any of it is made.
+
+    The interpreter allocates a memo up to its largest index.
+    """
+    n_tuples, previous = 0, ""
+    for n_codes, (code, argument, _) in enumerate(pickletools.genops(data)):
+        if code.name in _MEMOIZE:
+            if argument is not None and argument > n_codes:
+                raise _ArrayError(f"the memo index {reprlib.repr(argument)}")
+            continue
+        n_tuples += previous in _MAKE_TUPLES and code.name != "REDUCE"
+        previous = code.name
+        if n_tuples > _MOST_TUPLES:
+            raise _ArrayError(f"more than {_MOST_TUPLES} tuples")
 
 
 def _value(value: Any) -> Any:
-    """Return a value of the dictionary: an array for its stand-in; refuse what is not plain."""
+    """Return a value of the dictionary: the array of a stand-in, or plain data; refuse others."""
     if isinstance(value, _Array):
         return value.array
     for each in value if isinstance(value, list) else [value]:
@@ -190,7 +195,7 @@ def _value(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return text, which is bytes where Python 2 wrote it; anything else becomes empty."""
+    """Return a string, also from bytes of Python 2; other types become the empty string."""
     if isinstance(value, bytes):
         return value.decode("latin1")
     return value if isinstance(value, str) else ""
@@ -198,6 +203,6 @@ def _text(value: Any) -> str:
 
 def _broken(path: Path, what: str) -> FileFormatError:
     return FileFormatError(
-        f"A data file must be a whole pickle of a dictionary. Got {what} in {path}. Unpack the "
+        f"A data file must be a complete pickle of a dictionary. Got {what} in {path}. Unpack the "
         f"archive again."
     )

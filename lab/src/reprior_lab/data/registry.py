@@ -18,7 +18,7 @@ __all__ = ["data_names", "open_data", "register_data"]
 
 Reader = Callable[[Path, int], ImageData]
 
-#: Read from files: the folder, and the side images are scaled to where they have many sizes.
+#: Readers of files: of the folder, and of the side length for images of different sizes.
 _FROM_FILES: dict[str, Reader] = {
     "cifar10": lambda root, _size: read_cifar("cifar10", root),
     "cifar100": lambda root, _size: read_cifar("cifar100", root),
@@ -27,19 +27,19 @@ _FROM_FILES: dict[str, Reader] = {
     "inaturalist2018": read_inaturalist,
 }
 
-#: Made, or in a library.
+#: Data sets that are generated, or come with a library.
 _AT_HAND: dict[str, Callable[[], ImageData]] = {
     "digits": read_digits,
     "moons": lambda: make_toy("moons"),
     "circles": lambda: make_toy("circles"),
 }
 
-#: Side of the images of data sets that have many sizes, unless one is asked for.
+#: The default side length for data sets with images of different sizes.
 SIDES = {"folder": 64, "inaturalist2018": 224}
 
 
 def data_names() -> tuple[str, ...]:
-    """Return what :func:`open_data` knows.
+    """Return the names that :func:`open_data` accepts.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def data_names() -> tuple[str, ...]:
 
 
 def register_data(name: str, read: Callable[[], ImageData]) -> None:
-    """Make a data set known by name, for :func:`open_data` and the configuration of a run.
+    """Register a data set by name, for :func:`open_data` and the configuration of a run.
 
     Examples
     --------
@@ -77,14 +77,14 @@ def open_data(
     name : str
         One of :func:`data_names`.
     root : path, optional
-        The folder with the files. Digits, moons and circles need none.
+        The folder with the files. Not needed for digits, moons and circles.
     imbalance : {"none", "exp", "step"}, default "none"
-        See :func:`~reprior_lab.data.imbalance.imbalance_counts`. The toy sets are
-        imbalanced as they are.
+        See :func:`~reprior_lab.data.imbalance.imbalance_counts`. The toy sets are already
+        imbalanced.
     ratio : float, default 1
         How many times larger the largest class is than the smallest.
     image_size : int, optional
-        Side that images of many sizes are scaled to; 64 for a folder, 224 for iNaturalist.
+        Side length that images are scaled to; by default 64 for a folder, 224 for iNaturalist.
 
     Examples
     --------

@@ -11,17 +11,17 @@ from reprior_lab.data.images import ImageData
 
 __all__ = ["SHAPES", "make_toy", "read_digits"]
 
-#: Images of each digit that are kept for the test; about 120 are left to learn from.
+#: Test images of each digit; about 120 remain for training.
 N_TEST = 60
 
-#: Of every digit the same number to learn from: the smallest class decides.
+#: Training images of each digit, limited by the smallest class.
 N_TRAIN = 114
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 SHAPES = ("moons", "circles")
 
-#: Samples of the larger class; the smaller has a ninth of them.
+#: Samples of the larger class; the smaller class has a ninth of them.
 LARGER, RATIO = 2500, 9
 
 #: Standard deviation of the noise, so that the classes overlap a little.
@@ -31,7 +31,7 @@ NOISE = {"moons": 0.25, "circles": 0.15}
 def read_digits() -> ImageData:
     """Return the 8 × 8 digits: 114 training and 60 test images of each.
 
-    Which image goes where is fixed: the first ones of each digit are for training.
+    The split is fixed: the first images of each digit are for training.
 
     Examples
     --------
@@ -43,19 +43,25 @@ def read_digits() -> ImageData:
 
     values, labels = datasets.load_digits(return_X_y=True)
     images = np.rint(values * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
-    own = [np.flatnonzero(labels == digit) for digit in range(10)]
-    train = np.sort(np.concatenate([index[:N_TRAIN] for index in own]))
-    test = np.sort(np.concatenate([index[N_TRAIN : N_TRAIN + N_TEST] for index in own]))
+    of_digit = [np.flatnonzero(labels == digit) for digit in range(10)]
+    train = np.sort(np.concatenate([index[:N_TRAIN] for index in of_digit]))
+    test = np.sort(np.concatenate([index[N_TRAIN : N_TRAIN + N_TEST] for index in of_digit]))
     labels = labels.astype(np.int64)
     return ImageData(
         "digits",
-        images[train], labels[train], images[test], labels[test],
-        [str(digit) for digit in range(10)], (0.305,), (0.376,), padding=1,
-    )  # fmt: skip
+        images[train],
+        labels[train],
+        images[test],
+        labels[test],
+        [str(digit) for digit in range(10)],
+        (0.305,),
+        (0.376,),
+        padding=1,
+    )
 
 
 def make_toy(shape: str, seed: int = 0) -> ImageData:
-    """Return a toy set: imbalanced training points, balanced ones to tune and to test on.
+    """Return a toy set: imbalanced training points, balanced points to tune and to test on.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""BBN: a bilateral-branch network, one branch for the head of the classes and one for the tail."""
+"""BBN, a bilateral-branch network: one branch for frequent classes and one for rare classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mixing(epoch: int, epochs: int) -> float:
 
     .. math:: α = 1 - \left(\frac{t}{T}\right)^2
 
-    where t is the number of epochs done, counted from 0, and T that of all.
+    where t is the index of the epoch, counted from 0, and T the number of epochs.
 
     References
     ----------
@@ -40,13 +40,13 @@ class BilateralBranch(nn.Module):
     .. math:: z = W\,[\,2α f_c(x_c),\; 2(1-α) f_r(x_r)\,] + b
 
     where f_c and f_r are the features of the conventional and of the re-balancing branch, x_c a
-    sample as it comes, x_r one of the reversed sampler, W and b the linear layer. When applied,
-    x_c = x_r and α = 1/2.
+    sample of the plain sampler, x_r one of the reversed sampler, W and b the linear layer. In
+    evaluation, x_c = x_r and α = 1/2.
 
     Parameters
     ----------
     body : Body
-        What is split into the trunk and the two branches.
+        The network that is split into the trunk and the two branches.
     n_classes : int
         K.
 

@@ -1,4 +1,4 @@
-"""A network in two parts: a body that gives features, and a head that gives scores."""
+"""A network in two parts: a body that computes features, and a head that computes scores."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WIDTH = 64
 
 
 class Body(nn.Module):
-    """What a classifier is built on: from inputs to features (N, n_features).
+    """A network without its head: from inputs to features (N, n_features).
 
-    ``trunk`` is all but the last block, ``last`` the last block and the pooling: a network with
-    two branches has one trunk and two last blocks.
+    ``trunk`` is everything before the last block, ``last`` the last block and the pooling: a
+    network with two branches has one trunk and two last blocks.
     """
 
     def __init__(self, trunk: nn.Module, last: nn.Module, n_features: int) -> None:
@@ -42,7 +42,7 @@ class Classifier(nn.Module):
     n_classes : int
         K.
     head : {"linear", "cosine"}, default "linear"
-        "cosine" gives unscaled cosines, as :class:`~reprior.torch.losses.LDAMLoss` takes them.
+        "cosine" returns unscaled cosines, the input of :class:`~reprior.torch.losses.LDAMLoss`.
     """
 
     def __init__(self, body: Body, n_classes: int, head: str = "linear") -> None:
@@ -55,7 +55,7 @@ class Classifier(nn.Module):
 
 
 def make_head(kind: str, n_features: int, n_classes: int) -> nn.Module:
-    """Return the last layer, with Kaiming-normal weights as the reference has them.
+    """Return the last layer, with Kaiming-normal weights as in the reference.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Networks by name; which names there are is known without importing PyTorch."""
+"""Networks by name. Listing the names does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN", "build_model", "check_model", "unknown_model"]
 
-#: Networks of this library: for feature vectors the first, for small images the others.
+#: Networks of this library: the first for feature vectors, the others for small images.
 OWN = ("toy", "resnet8", "resnet8-wide", "resnet14", "resnet20", "resnet32", "resnet56")
 
 #: How many names are suggested.
 NEAREST = 3
 
-#: For samples that are feature vectors.
+#: The network for feature vectors.
 FLAT = "toy"
 
 
 def check_model(name: str) -> None:
-    """Refuse the name of a network that neither this library nor timm has.
+    """Raise an error if a name is not a network of this library or of timm.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def check_model(name: str) -> None:
 
 
 def unknown_model(name: str, known: list[str]) -> OptionError:
-    """Return the error that answers a name, with our own names and the nearest few of all.
+    """Return the error for an unknown name, with this library's names and the closest ones.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def unknown_model(name: str, known: list[str]) -> OptionError:
         argument="model",
         rule=f"must be one of {', '.join(OWN)}, or a network of timm",
         got=repr(name),
-        remedy=f"{hint}timm.list_models() has all its names.",
+        remedy=f"{hint}timm.list_models() lists all of timm's names.",
     )
 
 
@@ -67,18 +67,18 @@ def build_model(
     head: str = "linear",
     branches: int = 1,
 ) -> nn.Module:
-    """Return an untrained network, from the global random generator of PyTorch.
+    """Return an untrained network, initialised by PyTorch's global random generator.
 
     Parameters
     ----------
     name : str
-        "toy", "resnet8", "resnet14", "resnet20", "resnet32", "resnet56", or a name of timm.
+        "toy", "resnet8", "resnet14", "resnet20", "resnet32", "resnet56", or a name in timm.
     n_classes : int
         K.
     n_channels : int, default 3
         Channels of the images, or features.
     flat : bool, default False
-        Whether samples are feature vectors; "toy" takes these and no images.
+        Whether samples are feature vectors; "toy" takes only these.
     head : {"linear", "cosine"}, default "linear"
         The last layer.
     branches : {1, 2}, default 1

@@ -16,15 +16,15 @@ __all__ = ["RESNETS", "BasicBlock", "resnet_body"]
 
 @dataclass(frozen=True)
 class _Plan:
-    """Blocks in each of the three stages (a depth of 6 n + 2), their channels, the first stride."""
+    """Blocks per stage (a depth of 6 n + 2), channels of the three stages, the first stride."""
 
     blocks: int
     widths: tuple[int, int, int] = (16, 32, 64)
     stride: int = 1
 
 
-#: "resnet8-wide" halves the image in its first layer and has half as many channels again: half
-#: the arithmetic of "resnet8", and in as many epochs the better network.
+#: "resnet8-wide" halves the image in its first layer and has 1.5 times the channels: half the
+#: arithmetic of "resnet8", and better after the same number of epochs.
 RESNETS = {
     "resnet8": _Plan(1),
     "resnet8-wide": _Plan(1, (24, 48, 96), 2),
@@ -38,8 +38,8 @@ RESNETS = {
 class BasicBlock(nn.Module):
     """Two 3 × 3 convolutions around a shortcut without weights (option A of the reference).
 
-    Where the block halves the image, the shortcut takes every other pixel and fills the new
-    channels with zeros.
+    If the block halves the image, the shortcut takes every other pixel and fills the new channels
+    with zeros.
     """
 
     def __init__(self, n_in: int, n_out: int, stride: int = 1) -> None:

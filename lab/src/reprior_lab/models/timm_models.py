@@ -1,4 +1,4 @@
-"""Any backbone of timm by its name: ResNet-50, Inception v3 and a thousand others."""
+"""Backbones of timm by name: ResNet-50, Inception v3 and a thousand others."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class _Features(nn.Module):
 
 
 class _Pooled(nn.Module):
-    """Some last block, then a timm model's own pooling."""
+    """A last block, followed by the timm model's own pooling."""
 
     def __init__(self, block: nn.Module, model: Any) -> None:
         super().__init__()
         self.block = block
-        # In a list, the model is no submodule a second time.
+        # In a list, so that the model is not registered as a submodule a second time.
         self._model = [model]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,8 +48,8 @@ def timm_body(name: str, n_channels: int = 3, *, split: bool = False) -> Body:
     n_channels : int, default 3
         Channels of the images.
     split : bool, default False
-        Whether the last block must be apart, as BBN needs it. Residual networks with a
-        ``layer4`` can do that.
+        Whether to separate the last block, as BBN needs. Only for residual networks with a
+        ``layer4``.
     """
     timm = _timm()
     if name not in timm.list_models():
@@ -70,7 +70,7 @@ def timm_body(name: str, n_channels: int = 3, *, split: bool = False) -> Body:
 
 
 def timm_names() -> list[str]:
-    """Return the names of timm's networks, of which there are a thousand."""
+    """Return the names of timm's networks, about a thousand."""
     return [str(name) for name in _timm().list_models()]
 
 

@@ -1,9 +1,9 @@
-"""Let torchvision's wheel be imported beside a PyTorch it was not built for.
+"""Import torchvision beside a PyTorch that its wheel was not built for.
 
 timm imports torchvision. Its wheel registers its compiled operators when its extension library
-can be loaded, which a wheel for CUDA cannot beside a CPU-only PyTorch; it then goes on without
-them, and fails a few lines later because it describes the shapes of ``torchvision::nms``, an
-operator that nobody declared. Declaring it, without an implementation, is all that is missing:
+loads, which fails for a wheel for CUDA beside a CPU-only PyTorch. torchvision then continues
+without them, and fails a few lines later because it describes the shapes of ``torchvision::nms``,
+an operator that was not declared. Declaring it, without an implementation, is enough:
 classification never calls it.
 """
 
@@ -17,7 +17,7 @@ import torch
 
 __all__ = ["import_torchvision"]
 
-#: Operators that torchvision's Python code describes shapes of as it is imported.
+#: Operators whose shapes torchvision's Python code describes at import.
 DECLARED = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -28,7 +28,7 @@ _kept: list[Any] = []
 
 
 def import_torchvision() -> None:
-    """Import torchvision, declaring the operators that it lacks where it fails without them."""
+    """Import torchvision; if that fails, declare the operators that it lacks and try again."""
     try:
         importlib.import_module("torchvision")
     except RuntimeError as error:

@@ -1,6 +1,6 @@
-"""Segmentation of drives under weather that the network has never seen.
+"""Segmentation of drives under weather that the network was not trained on.
 
-Nothing heavy is imported until it is used: PyTorch and Pillow take time.
+PyTorch and Pillow take time to import, so they are imported on first use.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for."""
+    """Import a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'reprior_lab.synthia' has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Training batches: parts of frames as a network sees them, normalised colour or coded depth."""
+"""Training batches: parts of frames as normalised colour or coded depth."""
 
 from __future__ import annotations
 
@@ -31,38 +31,40 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Means and deviations (RGB, of 1) of colour and of depth in JET's colours. Those of "synthia" are
-#: of the training frames of SYNTHIA-Sequences, as the authors' public code has them.
+#: Means and deviations (RGB, from 0 to 1) of colour and of depth in JET's colours. "synthia" has
+#: those of the training frames of SYNTHIA-Sequences, from the authors' public code.
 MOMENTS: dict[str, dict[str, tuple[Array, Array]]] = {
     "imagenet": dict.fromkeys(MODALITIES, (np.array(MEAN), np.array(STD))),
     "synthia": {
         "rgb": (
-            np.array([71.238, 62.204, 55.099]) / 255.0, np.array([55.364, 51.497, 49.561]) / 255.0,
+            np.array([71.238, 62.204, 55.099]) / 255.0,
+            np.array([55.364, 51.497, 49.561]) / 255.0,
         ),
         "depth": (
-            np.array([15.806, 1.808, 130.356]) / 255.0, np.array([34.198, 10.479, 46.931]) / 255.0,
+            np.array([15.806, 1.808, 130.356]) / 255.0,
+            np.array([34.198, 10.479, 46.931]) / 255.0,
         ),
     },
-}  # fmt: skip
+}
 
-#: Metres that the logarithm is taken between; the sky is at the end.
+#: Range in metres of the logarithm of depth; the sky is at its end.
 NEAR, FAR = 1.0, 1000.0
 
-#: Purposes that random numbers are drawn for, each with a generator of its own.
+#: Purposes of random numbers; each has its own generator.
 ORDER, PARTS, WEIGHTS, NETWORK = range(4)
 
-#: A part is seen this many times as large, on a logarithmic scale; and in this much other light:
-#: brightness, contrast and colourfulness by a share, and the curve of the film by an exponent.
+#: Ranges of the augmentation: zoom, on a logarithmic scale; brightness, contrast and
+#: colourfulness, as shares; and the exponent of the gamma curve.
 ZOOM, LIGHT, GAMMA = (0.95, 1.5), 0.3, (0.75, 4.0 / 3.0)
 
-#: Metres from which on depth is sky, which zooming in does not bring nearer.
+#: Depths from this many metres on are sky, which a zoom does not bring nearer.
 SKY = 999.0
 
 
 def network_input(
     frame: Frame, modality: str, depth_code: str = "log", normalization: str = "imagenet"
 ) -> Array:
-    """Return the input of a network, float32 (H, W, C): values about 0, of about unit spread.
+    """Return the input of a network, float32 (H, W, C), of about zero mean and unit deviation.
 
     Examples
     --------
@@ -106,14 +108,14 @@ def n_channels(modality: str, depth_code: str = "log") -> int:
 
 
 def log_depth(depth: Array) -> Array:
-    """Return the place of depth between 1 m and 1000 m on a logarithmic scale, 0 to 1.
+    """Return depth between 1 m and 1000 m on a logarithmic scale from 0 to 1.
 
     Examples
     --------
     >>> log_depth(np.array([0.5, 10.0, 1000.0], np.float32))
     array([0. , 0.333, 1. ], dtype=float32)
     """
-    # No echo at all is as far as can be seen; 0 in a file means that.
+    # 0 in a file means no echo, so the largest depth.
     metres = np.where(depth > 0, np.clip(depth, NEAR, FAR), FAR)
     share: Array = (np.log(metres) / math.log(FAR / NEAR)).astype(np.float32)
     return share
@@ -122,8 +124,8 @@ def log_depth(depth: Array) -> Array:
 def grey_depth(depth: Array) -> Array:
     """Return depth as a grey of eight bits: the upper half of sixteen bits of centimetres.
 
-    Readers of images make that of the depth files of SYNTHIA-Sequences when they are asked for
-    eight bits. A step is 2.56 m, and 255 is 652.8 m and beyond.
+    Image readers return this for the depth files of SYNTHIA-Sequences if asked for eight bits. A
+    step is 2.56 m, and 255 is 652.8 m and beyond.
 
     Examples
     --------
@@ -131,15 +133,15 @@ def grey_depth(depth: Array) -> Array:
     array([  0,   0,   1,  39, 255], dtype=uint8)
     """
     centimetres = np.minimum(np.rint(100.0 * depth.astype(np.float64)), 65_535)
-    found: Array = (centimetres.astype(np.uint16) >> 8).astype(np.uint8)
-    return found
+    grey: Array = (centimetres.astype(np.uint16) >> 8).astype(np.uint8)
+    return grey
 
 
 def jet(share: Array) -> Array:
     """Return the colours of the map JET, uint8 (…, 3), of values 0 (blue) to 1 (red).
 
-    Each channel is a trapezium: it rises over a quarter, stays, and falls over a quarter. Values
-    are rounded to eight bits first, as pictures of depth have them.
+    Each channel is a trapezium: it rises over a quarter of the range, stays, and falls over a
+    quarter. Values are first rounded to eight bits, as in depth images.
 
     Examples
     --------
@@ -151,25 +153,24 @@ def jet(share: Array) -> Array:
     steps = np.rint(255.0 * np.clip(share, 0.0, 1.0)) / 255.0
     centres = np.array([0.75, 0.5, 0.25])
     channels = np.clip(1.5 - 4.0 * np.abs(steps[..., None] - centres), 0.0, 1.0)
-    found: Array = (255.0 * channels).astype(np.uint8)
-    return found
+    colours: Array = (255.0 * channels).astype(np.uint8)
+    return colours
 
 
 def _normalised(colour: Array, modality: str, normalization: str) -> Array:
     mean, deviation = MOMENTS[normalization][modality]
     scale = (1.0 / (255.0 * deviation)).astype(np.float32)
     shift = (mean / deviation).astype(np.float32)
-    found: Array = colour.astype(np.float32) * scale - shift
-    return found
+    normalised: Array = colour.astype(np.float32) * scale - shift
+    return normalised
 
 
 def batches(
     frames: Frames, settings: NetworkSettings, epoch: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give the batches of an epoch: inputs (n, C, h, w) and labels (n, h, w), −100 for none.
+    """Yield the batches of an epoch: inputs (n, C, h, w) and labels (n, h, w), −100 for none.
 
-    They depend on nothing but the seed and the epoch's number. There are as many as
-    :func:`n_batches` says.
+    They depend only on the seed and the index of the epoch. Their number is :func:`n_batches`.
     """
     order = _random(settings.seed, epoch, ORDER).permutation(len(frames))
     rng = _random(settings.seed, epoch, PARTS)
@@ -182,8 +183,8 @@ def batches(
 def n_batches(n_frames: int, settings: NetworkSettings) -> int:
     """Return how many batches an epoch has.
 
-    Where the network cannot learn from a batch of one frame, a last batch of one is left out, as
-    in the authors' public code. The order changes with the epoch, so it is another frame each time.
+    If the network cannot be trained on a batch of one frame, a last batch of one is left out, as
+    in the authors' public code. The order changes with the epoch, and so does the omitted frame.
 
     Examples
     --------
@@ -192,8 +193,8 @@ def n_batches(n_frames: int, settings: NetworkSettings) -> int:
     >>> n_batches(9, NetworkSettings(batch_size=4, model="deeplabv3plus-resnet18"))
     2
     """
-    whole, rest = divmod(n_frames, settings.batch_size)
-    found = whole + (rest >= settings.least_batch if rest else 0)
+    n_full, rest = divmod(n_frames, settings.batch_size)
+    found = n_full + (rest >= settings.least_batch if rest else 0)
     if not found:
         raise OptionError(
             f"The training part must have at least {settings.least_batch} frames for "
@@ -203,7 +204,7 @@ def n_batches(n_frames: int, settings: NetworkSettings) -> int:
 
 
 def batch_of(frames: list[Frame], settings: NetworkSettings) -> tuple[Tensor, Tensor]:
-    """Return frames of one size as a network takes them, in memory channels last."""
+    """Return frames of one size as a network's input, channels last in memory."""
     coded = (settings.modality, settings.depth_code, settings.normalization)
     pictures = [network_input(frame, *coded) for frame in frames]
     labels = np.stack([frame.labels for frame in frames]).astype(np.int64)
@@ -216,25 +217,25 @@ def random_part(
 ) -> Frame:
     """Return a random part of a frame, of the size ``crop``.
 
-    A part may be larger than the frame in neither direction and keeps the ratio of its sides.
+    The part keeps its aspect ratio, and neither side is larger than the frame's.
 
     Parameters
     ----------
     frame : Frame
-        The whole.
+        The whole frame.
     crop : (int, int)
         Height and width of the part.
     rng : Generator
-        Of the random numbers.
+        The random generator.
     augment : {"full", "flip", "none"}, default "full"
         "full" zooms in by up to 1.5; changes brightness, contrast and colourfulness by up to 30 %
-        and the middle tones by a gamma between 3/4 and 4/3, which is another exposure of the same
-        day and no weather; and mirrors half of the parts. "flip" only mirrors. "none" does nothing
-        of this: of a frame of the size ``crop`` the part is the frame.
+        and the middle tones by a gamma between 3/4 and 4/3, which imitates another exposure, not
+        weather; and mirrors half of the parts. "flip" only mirrors. "none" does none of this: the
+        part of a frame of the size ``crop`` is the frame.
 
     Notes
     -----
-    Depth is divided by the zoom: what is seen larger is nearer. Smaller frames are zoomed to fill
+    Depth is divided by the zoom: larger objects are nearer. Smaller frames are zoomed to fill
     ``crop``.
     """
     height, width = frame.labels.shape

@@ -1,12 +1,11 @@
-"""The correction on top of a segmentation network: tuned on held-out frames, judged on others.
+"""Correct a segmentation network: tuned on held-out frames, judged on others.
 
-Decisions are counted frame by frame; how sure a gain is comes from a bootstrap over stretches of
-road.
+Decisions are counted frame by frame; intervals of gains come from a bootstrap over stretches of
+the drive.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from reprior import StrengthProfile, prior_from_counts
 from reprior.core import as_prior, as_target_prior, slopes
 from reprior.exceptions import FileFormatError, RepriorWarning
+from reprior.files import parse_json
 from reprior.metrics import COUNT_METRICS, ClassCounts, CountMetric
 from reprior.tuning import ProfileSum, best_widened
 from reprior_lab.synthia.data import CLEAR, HELD_OUT
@@ -49,11 +49,11 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: What the tables are about, in their order.
+#: The metrics of the tables, in order.
 METRICS = ("mean_iou", "balanced_accuracy")
 
-#: Frames of a stretch that are drawn together: neighbours are all but equal. Of few frames there
-#: are at least so many stretches.
+#: Number of frames in a stretch, which is drawn as a whole because neighbours are almost equal;
+#: and the least number of stretches, which makes them shorter if there are few frames.
 STRETCH, LEAST_STRETCHES = 10, 4
 
 #: Draws of the bootstrap, and the coverage of its interval.
@@ -61,17 +61,17 @@ DRAWS, CONFIDENCE = 2000, 0.95
 
 CORRECTION, FORMAT_VERSION = "correction.json", 2
 
-#: How a strength is come by: the best mean accuracy of the held-out frames; the best that costs at
-#: most half a point of their mean IoU; the rule of Bayes, nothing tuned.
+#: Ways to choose a strength: the best mean accuracy of the held-out frames; the best that costs at
+#: most half a point of their mean IoU; the rule of Bayes, without tuning.
 WAYS = ("tuned", "kept", "bayes")
 KEPT = "mean_iou >= baseline - 0.005"
 
 CURVE = tuple(round(0.02 * i, 2) for i in range(101))
 
-#: Priors that differ by less, relatively, are the same but for rounding.
+#: Priors with a smaller relative difference differ only by rounding.
 UNIFORM = 1e-5
 
-#: Frames that are profiled at once; switches that are kept one by one, and the bins after that.
+#: How many frames are profiled at once; how many single switches are kept, and the bins beyond.
 AT_ONCE, MOST_SWITCHES, RESOLUTION = 64, 10**7, 1e-4
 
 
@@ -89,9 +89,9 @@ def count_frames(labels: Array, decided: Array, n_classes: int) -> Array:
     Parameters
     ----------
     labels : uint8 (N, h, w)
-        Class indices, 255 for pixels that do not count.
+        Class indices, 255 for ignored pixels.
     decided : integer (N, h, w)
-        The classes that were decided for.
+        The predicted classes.
     n_classes : int
         K.
 
@@ -126,7 +126,7 @@ def values_of(counts: Array) -> dict[str, float]:
 
 
 def found_shares(counts: Array) -> list[float | None]:
-    """Return the share of each class's pixels that are found; None where it has none.
+    """Return the recall of each class; None for a class without pixels.
 
     Examples
     --------
@@ -138,14 +138,14 @@ def found_shares(counts: Array) -> list[float | None]:
 
 
 def gain_of(before: Sequence[Array], after: Sequence[Array], metric: str, *, seed: int = 0) -> Gain:
-    """Return what a metric gains, the mean over conditions, with its bootstrap interval.
+    """Return the gain in a metric, averaged over conditions, with its bootstrap interval.
 
-    Stretches of ten frames (fewer where there are under forty) are drawn anew with replacement,
-    the same ones before and after, and the same ones under every condition that has as many; the
-    interval is from the 2.5 % to the 97.5 % quantile of the gains. Strengths are taken as given.
+    Stretches of ten frames (fewer for under forty frames) are resampled with replacement, the same
+    ones before and after, and the same ones under every condition with equally many; the interval
+    is from the 2.5 % to the 97.5 % quantile of the gains, for given strengths.
 
-    Both sides are averaged over the same classes: those with labels, and for the mean IoU those
-    that either side predicts too. A class that a draw has not is left out of it on both sides.
+    Both sides are averaged over the same classes: those with labels, and for the mean IoU also
+    those that either side predicts. A class that is missing in a draw is left out on both sides.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def gain_of(before: Sequence[Array], after: Sequence[Array], metric: str, *, see
     metric : str
         "mean_iou" or "balanced_accuracy".
     seed : int, default 0
-        Of the draws.
+        The seed of the draws.
     """
     of = COUNT_METRICS[metric]
     values, draws = [], np.zeros(DRAWS)
@@ -170,7 +170,7 @@ def gain_of(before: Sequence[Array], after: Sequence[Array], metric: str, *, see
 
 
 def _weights(n_stretches: int, seed: int) -> Array:
-    """How often each stretch is drawn in each draw, (draws, stretches)."""
+    """Return how often each stretch is in each draw, (draws, stretches)."""
     rng = np.random.default_rng([seed, n_stretches])
     return rng.multinomial(n_stretches, np.full(n_stretches, 1.0 / n_stretches), size=DRAWS)
 
@@ -178,36 +178,36 @@ def _weights(n_stretches: int, seed: int) -> Array:
 def _gains(before: Array, after: Array, metric: CountMetric, weights: Array) -> Array:
     """Return the gain of each draw, from the counts of each stretch."""
     drawn = [np.moveaxis(np.tensordot(weights, counts, axes=1), 1, 0) for counts in (before, after)]
-    there = drawn[0][2] > 0
+    has_labels = drawn[0][2] > 0
     if metric.average != "labelled":
-        # One set of classes for both sides. Were it each side's own, a class that one of them
-        # alone predicts, and a draw has no labels of, would divide one sum by one more.
-        there = there | (drawn[0][1] > 0) | (drawn[1][1] > 0)
-    was, became = (np.where(there, metric.ratio(*each), 0.0).sum(axis=1) for each in drawn)
-    # A draw may miss every frame with any label: it has no metric, and no gain.
-    gained: Array = (became - was) / np.maximum(there.sum(axis=1), 1)
+        # One set of classes for both sides. With separate sets, a class that only one side
+        # predicts, and a draw has no labels of, would enter one denominator only.
+        has_labels = has_labels | (drawn[0][1] > 0) | (drawn[1][1] > 0)
+    was, became = (np.where(has_labels, metric.ratio(*each), 0.0).sum(axis=1) for each in drawn)
+    # A draw without any label has no metric, and no gain.
+    gained: Array = (became - was) / np.maximum(has_labels.sum(axis=1), 1)
     return gained
 
 
 Bounds: TypeAlias = tuple[float, float]
 
 
-#: Strengths that are searched at first, and where the curves are kept: exact values there.
+#: The first bounds of the search, and the strengths of the curves, whose values there are exact.
 BOUNDS: Bounds = (0.0, 2.0)
 
 
 @dataclass(frozen=True)
 class JudgedFrames:
-    """What a strength does to the test frames.
+    """The result of a strength on the test frames.
 
     Parameters
     ----------
     strength : float
         λ.
     mean_iou, balanced_accuracy : float
-        Of the test frames.
+        Metrics of the test frames.
     gains : mapping of str to Gain
-        What each of them gained on the network as it was trained, with bootstrap intervals.
+        The gain of each metric over the uncorrected network, with bootstrap intervals.
     """
 
     strength: float
@@ -223,20 +223,20 @@ class NetworkCorrection:
     Parameters
     ----------
     n_held_out, n_test : int
-        Frames that strengths were tuned on, and that everything is judged on.
+        Numbers of frames to tune strengths on, and to judge on.
     as_trained : mapping of str to float
         Metrics of the test frames without a correction.
     raw, effective : mapping of str to JudgedFrames
-        By way of :data:`WAYS`: with the counts of training pixels as the source prior, and with
-        the prior that weights of the loss leave in the network.
+        By the ways of :data:`WAYS`: with the counts of training pixels as the source prior, and
+        with the prior that the network has learnt from the weights of the loss.
     curves : mapping of str to mapping of str to sequence of float
         By part ("held_out", "clear") and metric the values at the strengths of :data:`CURVE`,
         with raw counts.
     classes : mapping of str to sequence of float or None
-        "before" and "after": the share of each class's test pixels that are found, as trained and
-        at the tuned strength, with raw counts; None for a class that the test frames lack.
+        "before" and "after": the recall of each class on the test frames, as trained and at the
+        tuned strength, with raw counts; None for a class that the test frames lack.
     scores : mapping of str to str
-        By part the digest of the score file that all this is from.
+        By part the digest of the score file that these results are from.
     """
 
     n_held_out: int
@@ -255,10 +255,10 @@ class NetworkCorrection:
 
 
 def read_correction(home: Path) -> NetworkCorrection | None:
-    """Return the correction of a network's folder, or None where it has none."""
+    """Return the correction in a network's folder, or None if it has none."""
     path = home / CORRECTION
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         if document.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format_version")
         if tuple(document.pop("strengths")) != CURVE:
@@ -271,8 +271,8 @@ def read_correction(home: Path) -> NetworkCorrection | None:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FileFormatError(
             f"A network's correction must be JSON as reprior wrote it. Got "
-            f"{type(error).__name__}: {error} in {path}. Delete the file: it is made anew from "
-            f"the network's score files."
+            f"{type(error).__name__}: {error} in {path}. Delete the file: it is computed again "
+            f"from the network's score files."
         ) from error
 
 
@@ -282,7 +282,7 @@ def correct_network(run: NetworkRun, home: Path) -> NetworkCorrection:
     Parameters
     ----------
     run : NetworkRun
-        What was trained: it has the counts and the effective prior.
+        The run, with the counts and the effective prior.
     home : path
         The network's folder, with its score files.
     """
@@ -304,17 +304,22 @@ def correct_network(run: NetworkRun, home: Path) -> NetworkCorrection:
         for part, scores in ((HELD_OUT, tuning), (CLEAR, judging))
     }
     return NetworkCorrection(
-        len(tuning.names), len(judging.names), values_of(before), by_raw, by_effective, curves,
+        len(tuning.names),
+        len(judging.names),
+        values_of(before),
+        by_raw,
+        by_effective,
+        curves,
         {"before": found_shares(before), "after": found_shares(after)},
         digests_of(home, (HELD_OUT, CLEAR)),
-    )  # fmt: skip
+    )
 
 
 def _corrected(
     tuning: ConditionScores, judging: ConditionScores, prior: Array, before: Array
 ) -> dict[str, JudgedFrames]:
     if np.allclose(prior, 1.0 / prior.size, rtol=UNIFORM):
-        # Nothing to correct by: rounding alone would decide between equal scores.
+        # A uniform prior corrects nothing: only rounding would decide between equal scores.
         nothing = {name: Gain(0.0, 0.0, 0.0) for name in METRICS}
         return dict.fromkeys(WAYS, JudgedFrames(1.0, **values_of(before), gains=nothing))
     found = {}
@@ -338,15 +343,15 @@ def find_strengths(tuning: ConditionScores, prior: Array) -> dict[str, float]:
 def _best(profile: Callable[[Bounds], StrengthProfile], constraints: Sequence[str]) -> float:
     metric = COUNT_METRICS["balanced_accuracy"]
     with warnings.catch_warnings():
-        # An effective prior may be all but uniform: then only extreme strengths change anything,
-        # and the strength that is kept says so. Classes absent from a part are in its notes.
+        # An effective prior may be almost uniform: then only extreme strengths change a
+        # prediction, as the recorded strength shows. Absent classes are in the run's notes.
         warnings.simplefilter("ignore", RepriorWarning)
-        best, _ = best_widened(profile, BOUNDS, metric, constraints)
+        best, _ = best_widened(profile, BOUNDS, metric, constraints, prefer_model=False)
     return float(best.strength)
 
 
 def _profile(scores: ConditionScores, prior: Array) -> Callable[[Bounds], StrengthProfile]:
-    """Return what profiles the scores within bounds, some frames at a time."""
+    """Return a function that profiles the scores within bounds, some frames at a time."""
 
     def within(bounds: Bounds) -> StrengthProfile:
         if bounds not in known:
@@ -358,9 +363,12 @@ def _profile(scores: ConditionScores, prior: Array) -> Callable[[Bounds], Streng
                         StrengthProfile.from_scores(
                             scores.scores[some].astype(np.float32),
                             scores.labels[some].astype(np.int64),
-                            source_prior=prior, bounds=bounds, class_axis=1, ignore_index=IGNORED,
+                            source_prior=prior,
+                            bounds=bounds,
+                            class_axis=1,
+                            ignore_index=IGNORED,
                         )
-                    )  # fmt: skip
+                    )
             known[bounds] = total.total()
         return known[bounds]
 

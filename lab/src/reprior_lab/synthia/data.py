@@ -1,6 +1,6 @@
-"""The parts of an experiment: frames to learn from, to tune on, and to judge on.
+"""The parts of an experiment: frames to train on, to tune on, and to judge on.
 
-Stretches of a drive are held out, never single frames: neighbouring frames are all but equal.
+Stretches of a drive are held out, never single frames: neighbouring frames are almost equal.
 """
 
 from __future__ import annotations
@@ -42,33 +42,38 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Starts of a block that are looked at; of a longer drive, as many evenly spaced ones.
+#: How many starts of a block are tried; on a longer drive they are evenly spaced.
 MAX_STARTS = 160
 
-#: Choices of starts that are looked at: in all at most, and at a time.
+#: How many combinations of starts are tried: at most in all, and at a time.
 MAX_CHOICES, AT_ONCE = 200_000, 20_000
 
 #: Sums that differ by less are equal.
 ROUNDING = 1e-12
 
-#: Conditions of SYNTHIA-Sequences that the paper learns from, and that it judges on.
+#: Conditions of SYNTHIA-Sequences that the paper trains on, and that it judges on.
 SEEN = ("DAWN", "SUMMER", "NIGHT", "SUNSET")
 UNSEEN = {
-    "fog": "FOG", "rain": "RAIN", "soft_rain": "SOFTRAIN", "rain_night": "RAINNIGHT",
-    "winter": "WINTER", "winter_night": "WINTERNIGHT", "fall": "FALL",
-}  # fmt: skip
+    "fog": "FOG",
+    "rain": "RAIN",
+    "soft_rain": "SOFTRAIN",
+    "rain_night": "RAINNIGHT",
+    "winter": "WINTER",
+    "winter_night": "WINTERNIGHT",
+    "fall": "FALL",
+}
 
-#: The test frames as they are.
+#: The name of the test frames without simulated weather.
 CLEAR = "clear"
 
-#: What the scores of the frames to tune on are called.
+#: The name of the scores of the frames to tune on.
 HELD_OUT = "held_out"
 
 #: Height and width of the frames of SYNTHIA-Sequences, as in the paper.
 SIZE = (384, 768)
 
-#: Places between those to tune on and those to judge on that are in neither, a third of all at
-#: most: neighbouring frames are all but equal.
+#: Places between those to tune on and those to judge on that are in neither part, at most a third
+#: of all: neighbouring frames are almost equal.
 GAP = 10
 
 WHERE = (
@@ -80,7 +85,7 @@ WHERE = (
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Indices of frames: to learn from, held out to tune on, and left out of both."""
+    """Indices of frames: to train on, held out to tune on, and left out of both."""
 
     train: Array
     held_out: Array
@@ -97,14 +102,13 @@ def hold_out(
 ) -> Split:
     r"""Choose blocks of frames to tune on, so that every class remains in the training part.
 
-    Of all ways to place the blocks, those in which a class would be left without training pixels
-    are out, and of the others that is taken in which the held-out share of every class is nearest
-    to the share of all frames:
+    Of all placements of the blocks that leave every class some training pixels, the one is chosen
+    in which the held-out share of every class is closest to the share of all frames:
 
     .. math:: \min \sum_k (f_k - r)^2 + (p_k - r)^2
 
     where r is ``share``, f_k the share of the frames with class k that are held out, and p_k that
-    of its pixels. The first of equally good ones is taken.
+    of its pixels. Of equally good placements the first is chosen.
 
     Parameters
     ----------
@@ -114,13 +118,13 @@ def hold_out(
     share : float, default 0.2
         Share of the places that are held out.
     n_blocks : int, default 2
-        How many blocks that is.
+        The number of blocks.
     gap : int, default 2
-        Places on either side of a block that are left out of the training part too.
+        Places on either side of a block that are left out of the training part, too.
     places : int (N,), optional
-        Where each frame was taken. Frames of the same place go to the same part: pass
-        :func:`places_of` where drives go through the same streets. By default every frame has a
-        place of its own.
+        The place of each frame. Frames of the same place go to the same part: pass
+        :func:`places_of` if drives go through the same streets. By default every frame has its
+        own place.
 
     Examples
     --------
@@ -148,9 +152,9 @@ def hold_out(
 
 
 def places_of(names: Sequence[str]) -> Array:
-    """Return how many frames into its drive each frame is, by the numbers at the end of names.
+    """Return the position of each frame in its drive, by the numbers at the end of names.
 
-    A new drive begins where the numbers do not go on by one, or what is before them changes.
+    A new drive begins where the numbers do not increase by one, or the text before them changes.
 
     Examples
     --------
@@ -173,7 +177,7 @@ def places_of(names: Sequence[str]) -> Array:
 
 
 def absences(pixels: Any, classes: Sequence[str], **parts: Array) -> tuple[str, ...]:
-    """Say which class is absent from which part, a sentence for each part that lacks some.
+    """Return a sentence for each part that lacks classes, with their names.
 
     Examples
     --------
@@ -195,8 +199,8 @@ def _best(seen: Array, share: float, length: int, n_blocks: int, gap: int) -> tu
     """Return the starts of the blocks."""
     n_places = len(seen)
     sums = np.concatenate([np.zeros((1, seen.shape[1]), np.int64), np.cumsum(seen, axis=0)])
-    there = sums[-1] > 0
-    sums = sums[:, there]
+    is_present = sums[-1] > 0
+    sums = sums[:, is_present]
     starts = np.array(_starts(n_places, length, n_blocks))
     held = sums[starts + length] - sums[starts]
     around = sums[np.minimum(starts + length + gap, n_places)] - sums[np.maximum(starts - gap, 0)]
@@ -204,7 +208,7 @@ def _best(seen: Array, share: float, length: int, n_blocks: int, gap: int) -> tu
     choices = itertools.combinations(range(len(starts)), n_blocks)
     while some := list(itertools.islice(choices, AT_ONCE)):
         index = np.array(some)
-        # Blocks whose surroundings overlap would be one block.
+        # Blocks with overlapping gaps would be one block.
         apart = (np.diff(starts[index], axis=1) >= length + 2 * gap).all(axis=1)
         left = sums[-1] - around[index].sum(axis=1)
         index = index[apart & (left > 0).all(axis=1)]
@@ -222,7 +226,7 @@ def _best(seen: Array, share: float, length: int, n_blocks: int, gap: int) -> tu
                 Argument("n_blocks"),
                 " must leave every class in the training part.",
             ],
-            got=f"{share:g} and {n_blocks}, which cannot: some class lives in too few places",
+            got=f"{share:g} and {n_blocks}, which cannot: some class occurs in too few places",
             remedy="Pass a smaller share or other blocks, or leave the class out.",
         )
     return best[1]
@@ -250,13 +254,13 @@ def _check(pixels: Array, places: Array, share: float, n_blocks: int, gap: int) 
             got=f"{share:g}",
             remedy="Pass for example 0.2.",
         )
-    whole: tuple[tuple[str, Any, int], ...] = (("n_blocks", n_blocks, 1), ("gap", gap, 0))
-    for name, value, least in whole:
+    whole_numbers: tuple[tuple[str, Any, int], ...] = (("n_blocks", n_blocks, 1), ("gap", gap, 0))
+    for name, value, least in whole_numbers:
         check_whole_number(name, value, least)
 
 
 class WeatherFrames:
-    """Frames under another weather, made when they are wanted.
+    """Frames under simulated weather, computed on access.
 
     Parameters
     ----------
@@ -288,13 +292,13 @@ class SegmentationData:
     Parameters
     ----------
     train, validation, test : Frames
-        To learn from, to tune on, to judge on, of the same classes.
+        Frames to train on, to tune on, and to judge on, with the same classes.
     class_counts : int (K,)
         Training pixels of each class.
     notes : sequence of str
-        What is absent where.
+        Remarks on absent classes.
     recorded : mapping of str to Frames
-        The test frames of each condition, where conditions were recorded, not simulated.
+        The test frames of each condition, if conditions were recorded, not simulated.
     """
 
     train: Frames
@@ -306,12 +310,12 @@ class SegmentationData:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes that the training part has."""
+        """The names of the classes in the training part."""
         return self.train.classes
 
     @property
     def digest(self) -> str:
-        """A hash of what the training part is: names of frames, their size, classes, pixels."""
+        """A hash of the training part: names of frames, their size, classes, pixels."""
         what = (self.train.names, self.train.size, self.classes, self.class_counts.tolist())
         return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
@@ -320,8 +324,8 @@ class SegmentationData:
     ) -> dict[str, FrameSource]:
         """Return the test frames by condition.
 
-        Those that were recorded, where there are some; else "clear", the test frames as they are,
-        and simulated weather. ``names`` chooses among them; by default it is all.
+        The recorded conditions, if there are any; else "clear", the unchanged test frames, and
+        simulated weather. ``names`` selects among them; by default all.
         """
         check_finite_number("severity", severity, minimum=0.0)
         chosen = tuple(self.recorded or CONDITIONS) if names is None else tuple(names)
@@ -371,7 +375,7 @@ def open_sequence_data(
     gap: int = 10,
     on_error: str = "raise",
 ) -> SegmentationData:
-    """Return SYNTHIA-Sequences: learnt under some conditions, judged under others.
+    """Return SYNTHIA-Sequences: trained under some conditions, judged under others.
 
     Parameters
     ----------
@@ -380,18 +384,22 @@ def open_sequence_data(
     sequence, sides, views, size, on_error
         As in :func:`~reprior_lab.synthia.frames.open_sequences`.
     test_every : int, default 1
-        Every how many frames of an unseen condition are judged on.
+        The interval between frames of an unseen condition that are judged on.
     seen : sequence of str
-        Conditions to learn from and to tune on.
+        Conditions to train on and to tune on.
     unseen : mapping of str to str
-        What conditions to judge on are called here, and in the folder's name.
+        The names of conditions to judge on, and their names in folders.
     share, n_blocks, gap
-        As in :func:`~reprior_lab.synthia.data.hold_out`. All conditions drive the same
-        way, so the same stretch of all is held out.
+        As in :func:`~reprior_lab.synthia.data.hold_out`. All conditions have the same route, so
+        the same stretch of all is held out.
     """
     options: dict[str, Any] = {
-        "sequence": sequence, "sides": sides, "views": views, "size": size, "on_error": on_error,
-    }  # fmt: skip
+        "sequence": sequence,
+        "sides": sides,
+        "views": views,
+        "size": size,
+        "on_error": on_error,
+    }
     train = open_sequences(root, seen, **options)
     test = open_sequences(root, list(unseen.values()), **options)
     test = test.subset(np.flatnonzero(places_of(test.names) % test_every == 0))
@@ -415,14 +423,14 @@ def split_data(
     n_blocks: int = 2,
     gap: int = 2,
 ) -> SegmentationData:
-    """Hold out blocks of the training frames, and say which class is absent where.
+    """Hold out blocks of the training frames, and note absent classes.
 
-    Classes that no training frame has are left out: their pixels are ignored, and a note says so.
+    Classes without training frames are left out: their pixels are ignored, and a note says so.
 
     Parameters
     ----------
     train, test : Frames
-        To learn from and tune on, and to judge on.
+        Frames to train and tune on, and to judge on.
     places, share, n_blocks, gap
         As in :func:`~reprior_lab.synthia.data.hold_out`.
     """
@@ -447,9 +455,12 @@ def split_data(
     train, test = train.of_classes(classes), test.of_classes(classes)
     split = hold_out(pixels, places=places, share=share, n_blocks=n_blocks, gap=gap)
     notes += absences(
-        np.concatenate([pixels, judged[:, : len(classes)]]), classes, training=split.train,
-        validation=split.held_out, test=len(train) + np.arange(len(test)),
-    )  # fmt: skip
+        np.concatenate([pixels, judged[:, : len(classes)]]),
+        classes,
+        training=split.train,
+        validation=split.held_out,
+        test=len(train) + np.arange(len(test)),
+    )
     return SegmentationData(
         train.subset(split.train),
         train.subset(split.held_out),
@@ -460,7 +471,7 @@ def split_data(
 
 
 def _unlearnt(judged: Array, named: Sequence[str], classes: Sequence[str]) -> tuple[str, ...]:
-    """Say which classes test frames have, by their pixels (N, K), and training frames have not."""
+    """Return a note on classes of test frames, by pixels (N, K), that training frames lack."""
     pixels = judged.sum(axis=0).tolist()
     lost = [name for name, n in zip(named, pixels, strict=True) if name not in classes and n]
     if not lost:
@@ -470,24 +481,24 @@ def _unlearnt(judged: Array, named: Sequence[str], classes: Sequence[str]) -> tu
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Frames to learn from, to tune on and to judge on, under every condition.
+    """Frames to train on, to tune on and to judge on, under every condition.
 
     Parameters
     ----------
     data : SegmentationData
-        ``train`` to learn from, ``validation`` to tune on, ``test`` to judge on under the
-        conditions that were learnt from.
+        ``train`` to train on, ``validation`` to tune on, ``test`` to judge on under the training
+        conditions.
     name : str
-        Of the data set.
+        The name of the data set.
     """
 
     data: SegmentationData
     name: str
 
     def conditions(self, *, weather: bool = True) -> dict[str, FrameSource]:
-        """Return what is to be scored: "held_out", "clear", and the unseen conditions."""
-        found: dict[str, FrameSource] = {HELD_OUT: self.data.validation, CLEAR: self.data.test}
-        return found | self.data.conditions() if weather else found
+        """Return the frames to score: "held_out", "clear", and the unseen conditions."""
+        conditions: dict[str, FrameSource] = {HELD_OUT: self.data.validation, CLEAR: self.data.test}
+        return conditions | self.data.conditions() if weather else conditions
 
     def frame_names(self) -> dict[str, tuple[str, ...]]:
         """Return the names of the frames under each condition of :meth:`conditions`."""
@@ -498,7 +509,7 @@ class Parts:
 
 
 class DataSource:
-    """A folder of SYNTHIA, opened when its frames are wanted, and once.
+    """A folder of SYNTHIA, opened once, on first use.
 
     Parameters
     ----------
@@ -508,7 +519,7 @@ class DataSource:
     skip_unreadable : bool, default False
         Whether frames that lack a file, or have a damaged one, are left out, with a warning.
     warned : bool, default False
-        Whether another process has warned of them.
+        Whether another process has already warned of them.
     cameras, size, test_every
         As in :class:`~reprior_lab.synthia.settings.NetworkSettings`.
 
@@ -548,7 +559,7 @@ class DataSource:
         )
 
     def __reduce__(self) -> Any:
-        """Send the folder alone to another process, not the frames; warnings were shown here."""
+        """Send only the folder to another process, not the frames; warnings were shown here."""
         choices = (self.cameras, self.size, self.test_every)
         return type(self), (self.root, self.skip_unreadable, True, *choices)
 
@@ -576,9 +587,9 @@ class DataSource:
         if any((home / "train" / name).is_dir() for name in ("RGB", "RGBLeft")):
             data = open_data(home, size=self.size, on_error=on_error)
             return Parts(_with_depth(data, home), "SYNTHIA-SF")
-        there = {name: _drive(home, name).is_dir() for name in (*SEEN, *UNSEEN.values())}
-        if any(there[name] for name in SEEN):
-            data = self._sequences(home, there, on_error)
+        exists = {name: _drive(home, name).is_dir() for name in (*SEEN, *UNSEEN.values())}
+        if any(exists[name] for name in SEEN):
+            data = self._sequences(home, exists, on_error)
             return Parts(_with_depth(data, home), "SYNTHIA-Sequences")
         raise FileFormatError(
             argument="root",
@@ -588,15 +599,18 @@ class DataSource:
         )
 
     def _sequences(self, home: Path, there: dict[str, bool], on_error: str) -> SegmentationData:
-        """Of the stretches that are held out, tune on the first and judge on the rest.
+        """Tune on the first of the held-out stretches and judge on the rest.
 
-        Unseen conditions are those that are there; without any, weather is simulated on the
+        Unseen conditions are those in the folder; if there are none, weather is simulated on the
         stretch to judge on.
         """
         sides, views = CAMERAS[self.cameras]
         options: dict[str, Any] = {
-            "sides": sides, "views": views, "size": self.size or SIZE, "on_error": on_error,
-        }  # fmt: skip
+            "sides": sides,
+            "views": views,
+            "size": self.size or SIZE,
+            "on_error": on_error,
+        }
         seen = [name for name in SEEN if there[name]]
         unseen = {name: folder for name, folder in UNSEEN.items() if there[folder]}
         if unseen:
@@ -629,7 +643,7 @@ def _with_depth(data: SegmentationData, home: Path) -> SegmentationData:
 
 
 def _stretches(frames: Frames) -> tuple[Frames, Frames]:
-    """Part frames of several drives along the same way where the way has its largest gap."""
+    """Split frames of several drives along the same route at its largest gap."""
     numbers = np.array([_number(name) for name in frames.names])
     places = np.unique(numbers)
     if len(places) < 2:
@@ -642,7 +656,7 @@ def _stretches(frames: Frames) -> tuple[Frames, Frames]:
         cut = int(np.argmax(steps))
         last, first = places[cut], places[cut + 1]
     else:
-        # The way goes on without a gap that is wide enough: one is left in its middle.
+        # The route has no gap that is wide enough: leave one in its middle.
         cut = (len(places) - gap) // 2
         last, first = places[cut - 1], places[cut + gap]
     return (

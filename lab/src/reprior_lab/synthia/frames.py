@@ -1,4 +1,4 @@
-"""Frames of a drive: colour, depth and labels, as SYNTHIA and plain folders lay them out."""
+"""Frames of a drive: colour, depth and labels, read from SYNTHIA or plain folders."""
 
 from __future__ import annotations
 
@@ -41,46 +41,76 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: The label of pixels that have none of the classes.
+#: The label of pixels without a class.
 IGNORED = 255
 
-#: How depth is written: 24 bits of three channels up to 1000 m, or sixteen bits of one unit.
+#: Depth formats: 24 bits over three channels (up to 1000 m), or 16 bits in cm or mm.
 DEPTH_FORMATS = ("rgb24", "cm16", "mm16")
 
-#: Decoded frames are kept in memory up to this many bytes.
+#: Decoded frames are cached in memory up to this many bytes.
 IN_MEMORY = 2**30
 
-#: Pillow's number of its smooth filter, which on the way down is an average.
+#: Pillow's constant for its bilinear filter, which averages when it scales down.
 _BILINEAR = 2
 
 SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff"}
 
 #: Ids of SYNTHIA-Sequences; 0 is void, 13 and 14 are reserved.
 SEQUENCE_CLASSES: dict[int, str] = {
-    1: "sky", 2: "building", 3: "road", 4: "sidewalk", 5: "fence", 6: "vegetation", 7: "pole",
-    8: "car", 9: "sign", 10: "pedestrian", 11: "bicycle", 12: "lane marking", 15: "traffic light",
-}  # fmt: skip
+    1: "sky",
+    2: "building",
+    3: "road",
+    4: "sidewalk",
+    5: "fence",
+    6: "vegetation",
+    7: "pole",
+    8: "car",
+    9: "sign",
+    10: "pedestrian",
+    11: "bicycle",
+    12: "lane marking",
+    15: "traffic light",
+}
 
 #: Ids of SYNTHIA-SF; 0 is void.
 SF_CLASSES: dict[int, str] = dict(
     enumerate(
         (
-            "road", "sidewalk", "building", "wall", "fence", "pole", "trafficlight", "trafficsign",
-            "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train",
-            "motorcycle", "bicycle", "roadlines", "other", "roadworks",
+            "road",
+            "sidewalk",
+            "building",
+            "wall",
+            "fence",
+            "pole",
+            "trafficlight",
+            "trafficsign",
+            "vegetation",
+            "terrain",
+            "sky",
+            "person",
+            "rider",
+            "car",
+            "truck",
+            "bus",
+            "train",
+            "motorcycle",
+            "bicycle",
+            "roadlines",
+            "other",
+            "roadworks",
         ),
         start=1,
     )
-)  # fmt: skip
+)
 
 ON_ERROR = ("raise", "skip")
 
-#: Names of the folders of colour, labels and depth in SYNTHIA-SF, whole or cut down.
+#: Folder names of colour, labels and depth in the complete and the reduced SYNTHIA-SF.
 _SF_LAYOUTS = (("RGB", "GT", "Depth"), ("RGBLeft", "GTLeft", "DepthLeft"))
 
 
 class FrameFiles(NamedTuple):
-    """Where a frame is."""
+    """The name and the files of a frame."""
 
     name: str
     rgb: Path
@@ -95,13 +125,13 @@ class Frame:
     Parameters
     ----------
     name : str
-        What it is called.
+        Its name.
     rgb : uint8 (H, W, 3)
         Colour.
     depth : float32 (H, W) or None
-        Metres; the sky is far.
+        Metres; the sky has a large depth.
     labels : uint8 (H, W)
-        Class indices, 255 where there is none.
+        Class indices; 255 marks pixels without a class.
     """
 
     name: str
@@ -111,7 +141,7 @@ class Frame:
 
 
 class FrameSource(Protocol):
-    """Whatever frames come from: they are read, or made, when they are asked for."""
+    """A sequence of frames that are read or computed on access."""
 
     def __len__(self) -> int: ...
 
@@ -125,14 +155,14 @@ class Frames:
     Parameters
     ----------
     files : sequence of FrameFiles
-        Where they are.
+        The files of each frame.
     ids : sequence of int
-        The number that the label files have for each class.
+        The number of each class in the label files.
     classes : sequence of str
         The names of the classes.
     size : (int, int), optional
-        Height and width that frames are scaled to: colour smoothly, labels and depth by the
-        nearest pixel. By default they stay as they are.
+        Height and width to scale frames to: colour with averaging, labels and depth by the nearest
+        pixel. By default frames are not scaled.
     depth_format : {"rgb24", "cm16", "mm16"}, default "rgb24"
         See :data:`DEPTH_FORMATS`.
     """
@@ -149,14 +179,14 @@ class Frames:
         if len(self.ids) != len(self.classes) or len(self.classes) >= IGNORED:
             raise OptionError(
                 argument="ids",
-                rule=f"must be one number for each of at most {IGNORED - 1} classes",
+                rule=f"must have one number for each of at most {IGNORED - 1} classes",
                 got=f"{len(self.ids)} ids and {len(self.classes)} classes",
                 remedy="Pass as many of both.",
             )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the frames are called."""
+        """The names of the frames."""
         return tuple(files.name for files in self.files)
 
     @property
@@ -186,14 +216,14 @@ class Frames:
         return replace(self, files=tuple(self.files[int(i)] for i in index))
 
     def of_classes(self, names: Sequence[str]) -> Frames:
-        """Return the frames with labels of some classes only, in that order."""
+        """Return the frames with only these classes, in this order."""
         for name in names:
             check_choice("classes", name, self.classes)
         ids = tuple(self.ids[self.classes.index(name)] for name in names)
         return replace(self, ids=ids, classes=tuple(names), _kept={})
 
     def pixels(self) -> Array:
-        """Return the pixels of each class in each frame, int64 (N, K).
+        """Return the number of pixels of each class in each frame, int64 (N, K).
 
         Examples
         --------
@@ -201,8 +231,8 @@ class Frames:
         (0, 2)
         """
         counts = [np.bincount(frame.labels.ravel(), minlength=IGNORED + 1) for frame in self]
-        found: Array = np.array(counts, np.int64).reshape(len(self), IGNORED + 1)
-        return found[:, : len(self.classes)]
+        pixels: Array = np.array(counts, np.int64).reshape(len(self), IGNORED + 1)
+        return pixels[:, : len(self.classes)]
 
     def _read(self, files: FrameFiles) -> Frame:
         rgb = _colour(files.rgb)
@@ -215,11 +245,11 @@ class Frames:
             depth = None if depth is None else resized(depth, self.size)
         return Frame(files.name, np.asarray(rgb), depth, labels)
 
-    def _labels(self, found: Array, files: FrameFiles, shape: tuple[int, int]) -> Array:
-        _check_shape(found, files.labels, shape)
-        table = np.full(max(int(found.max()), *self.ids, 0) + 1, IGNORED, np.uint8)
+    def _labels(self, ids: Array, files: FrameFiles, shape: tuple[int, int]) -> Array:
+        _check_shape(ids, files.labels, shape)
+        table = np.full(max(int(ids.max()), *self.ids, 0) + 1, IGNORED, np.uint8)
         table[list(self.ids)] = np.arange(len(self.ids))
-        labels: Array = table[found]
+        labels: Array = table[ids]
         return labels
 
     def _depth(self, path: Path, shape: tuple[int, int]) -> Array:
@@ -229,12 +259,12 @@ class Frames:
         else:
             metres = first_channel(path) * (0.01 if self.depth_format == "cm16" else 0.001)
         _check_shape(metres, path, shape)
-        found: Array = metres.astype(np.float32)
-        return found
+        depth: Array = metres.astype(np.float32)
+        return depth
 
 
 def resized(values: Array, size: tuple[int, int]) -> Array:
-    """Return an image of another size, each pixel the nearest of the old ones.
+    """Resize an image by nearest-neighbour sampling.
 
     Examples
     --------
@@ -251,7 +281,7 @@ def resized(values: Array, size: tuple[int, int]) -> Array:
 
 
 def _colour(path: Path) -> Any:
-    """Return a colour image as Pillow has it."""
+    """Return a colour image as a Pillow image."""
     from PIL import Image
 
     try:
@@ -266,16 +296,16 @@ def _colour(path: Path) -> Any:
             remedy=[
                 "Fetch it again, or pass ",
                 Setting("on_error", "skip"),
-                " to go on without it.",
+                " to leave it out.",
             ],
         ) from error
 
 
-def _check_shape(found: Array, path: Path, shape: tuple[int, int]) -> None:
-    if found.shape != shape:
+def _check_shape(values: Array, path: Path, shape: tuple[int, int]) -> None:
+    if values.shape != shape:
         raise LabelsError(
             f"Labels and depth must have the size of their colour image, {shape[1]} × {shape[0]}. "
-            f"Got {found.shape[1]} × {found.shape[0]} in {path}. Render both by the same camera."
+            f"Got {values.shape[1]} × {values.shape[0]} in {path}. Render both by the same camera."
         )
 
 
@@ -294,18 +324,17 @@ def open_folders(
     Parameters
     ----------
     rgb, labels, depth : path
-        Folders. Files of the same name, whatever their suffix, are a frame. Labels are the first
-        channel, of eight or sixteen bits.
+        Folders. Files with the same name, whatever their suffix, form a frame. Labels are the first
+        channel, of 8 or 16 bits.
     classes : mapping of int to str
-        The class that each number in the label files stands for. Pixels of other numbers are
-        ignored.
+        The class of each number in the label files. Pixels with other numbers are ignored.
     size : (int, int), optional
-        Height and width that frames are scaled to.
+        Height and width to scale frames to.
     depth_format : {"rgb24", "cm16", "mm16"}, default "rgb24"
         24 bits over three channels, 1000 m at most; or one channel in centimetres or millimetres.
     on_error : {"raise", "skip"}, default "raise"
-        What to do with a frame that lacks a file, or has a damaged one: "skip" reads all frames at
-        once, leaves such ones out and warns of each.
+        What to do with a frame that lacks a file or has a damaged one: "skip" reads all frames at
+        the start, leaves out such frames, and warns about each.
 
     Examples
     --------
@@ -323,18 +352,18 @@ def open_folders(
     folders = {"rgb": Path(rgb), "labels": Path(labels)}
     if depth is not None:
         folders["depth"] = Path(depth)
-    found = {kind: _listed(kind, folder) for kind, folder in folders.items()}
-    whole, broken = _paired(found, folders)
+    files = {kind: _listed(kind, folder) for kind, folder in folders.items()}
+    complete, broken = _paired(files, folders)
     if broken and on_error == "raise":
         raise FileFormatError(
             broken[0],
             remedy=[
                 "Fetch it again, or pass ",
                 Setting("on_error", "skip"),
-                f" to go on without {'it' if len(broken) == 1 else f'all {len(broken)}'}.",
+                f" to leave {'it' if len(broken) == 1 else f'all {len(broken)}'} out.",
             ],
         )
-    frames = Frames(whole, tuple(classes), tuple(classes.values()), size, depth_format)
+    frames = Frames(complete, tuple(classes), tuple(classes.values()), size, depth_format)
     return _without_broken(frames, broken) if on_error == "skip" else frames
 
 
@@ -350,8 +379,8 @@ def open_sf(
     Parameters
     ----------
     root : path
-        The folder with the parts in it, and ``classes.txt`` where the ids are others than the
-        publisher's: a name per line, the first for id 0, which is ignored.
+        The folder of the parts. If the ids differ from the publisher's, it has a ``classes.txt``
+        with a name per line; the first line is for id 0, which is ignored.
     part : str, default "train"
         A folder: "train", "test", or the publisher's "SEQ1" to "SEQ6".
     size, on_error
@@ -373,9 +402,9 @@ def open_sf(
         known = {k: name for k, name in enumerate(names) if k}
     for rgb, labels, depth in _SF_LAYOUTS:
         if (folder / rgb).is_dir():
-            far = folder / depth if (folder / depth).is_dir() else None
+            depths = folder / depth if (folder / depth).is_dir() else None
             return open_folders(
-                folder / rgb, folder / labels, far, classes=known, size=size, on_error=on_error
+                folder / rgb, folder / labels, depths, classes=known, size=size, on_error=on_error
             )
     raise FileFormatError(
         argument="root",
@@ -408,26 +437,30 @@ def open_sequences(
         "DAWN", "SUMMER", "NIGHT", "SUNSET"; "FOG", "FALL", "WINTER", "WINTERNIGHT", "RAIN",
         "RAINNIGHT", "SOFTRAIN"; "SPRING".
     sequence : str, default "05"
-        Its number.
+        The number of the sequence.
     sides, views : sequence of str
         "Stereo_Left", "Stereo_Right"; "Omni_F", "Omni_B", "Omni_L", "Omni_R".
     size, on_error
         As in :func:`open_folders`.
     """
-    together: Frames | None = None
+    frames: Frames | None = None
     for condition in conditions:
         for place in (f"{side}/{view}" for side in sides for view in views):
             drive = Path(root) / f"SYNTHIA-SEQS-{sequence}-{condition}"
             depth = drive / "Depth" / place
             part = open_folders(
-                drive / "RGB" / place, drive / "GT/LABELS" / place,
-                depth if depth.is_dir() else None, classes=SEQUENCE_CLASSES, size=size,
-                depth_format="cm16", on_error=on_error,
-            )  # fmt: skip
+                drive / "RGB" / place,
+                drive / "GT/LABELS" / place,
+                depth if depth.is_dir() else None,
+                classes=SEQUENCE_CLASSES,
+                size=size,
+                depth_format="cm16",
+                on_error=on_error,
+            )
             named = tuple(f._replace(name=f"{condition}/{place}/{f.name}") for f in part.files)
-            so_far = () if together is None else together.files
-            together = replace(part, files=(*so_far, *named), _kept={})
-    if together is None:
+            previous = () if frames is None else frames.files
+            frames = replace(part, files=(*previous, *named), _kept={})
+    if frames is None:
         raise OptionError(
             [
                 Argument("conditions"),
@@ -437,40 +470,42 @@ def open_sequences(
                 Argument("views"),
                 " must name at least one drive.",
             ],
-            got="none of one of them",
+            got="an empty list",
             remedy=["Pass for example ", Setting("conditions", ["SUMMER"]), "."],
         )
-    return together
+    return frames
 
 
 def _listed(kind: str, folder: Path) -> dict[str, Path]:
-    found = {p.stem: p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES}
-    if not found:
+    paths = {p.stem: p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES}
+    if not paths:
         raise FileFormatError(
             argument=kind,
             rule="must be a folder of images",
             got=f"{str(folder)!r}, which has none",
             remedy="Pass the folder that holds the files.",
         )
-    return found
+    return paths
 
 
 def _paired(
-    found: Mapping[str, Mapping[str, Path]], folders: Mapping[str, Path]
+    listings: Mapping[str, Mapping[str, Path]], folders: Mapping[str, Path]
 ) -> tuple[tuple[FrameFiles, ...], list[str]]:
-    """Return the frames that have all files, and a sentence on each that has not."""
-    names = sorted({name for listing in found.values() for name in listing}, key=_in_order)
-    whole, broken = [], []
+    """Return the complete frames, and an error message for each incomplete frame."""
+    names = sorted({name for listing in listings.values() for name in listing}, key=_in_order)
+    complete, broken = [], []
     for name in names:
-        lacking = [kind for kind, listing in found.items() if name not in listing]
-        if lacking:
+        missing = [kind for kind, listing in listings.items() if name not in listing]
+        if missing:
             broken.append(
-                f"Every frame must have its {', '.join(found)}. Got {name!r}, which is not in "
-                f"{str(folders[lacking[0]])!r}."
+                f"Every frame must have its {', '.join(listings)}. Got {name!r}, which is not in "
+                f"{str(folders[missing[0]])!r}."
             )
         else:
-            whole.append(FrameFiles(name, **{kind: each[name] for kind, each in found.items()}))
-    return tuple(whole), broken
+            complete.append(
+                FrameFiles(name, **{kind: each[name] for kind, each in listings.items()})
+            )
+    return tuple(complete), broken
 
 
 def _in_order(name: str) -> tuple[object, ...]:
@@ -480,7 +515,7 @@ def _in_order(name: str) -> tuple[object, ...]:
 
 
 def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
-    """Read all frames, and warn of those that are left out."""
+    """Read all frames, and warn about those that are left out."""
     kept, reasons = [], list(broken)
     for i in range(len(frames)):
         try:
@@ -488,7 +523,7 @@ def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
         except RepriorError as error:
             if isinstance(error, FileFormatError):
                 error = error.mapped(lambda part: part)
-                error.remedy = ""  # it says to skip the frame, which is done
+                error.remedy = ""  # it suggests skipping the frame, which has happened
             reasons.append(str(error))
         else:
             kept.append(i)
@@ -496,6 +531,6 @@ def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
         warnings.warn(f"A frame is left out. {reason}", RepriorWarning, stacklevel=4)
     if not kept:
         raise FileFormatError(
-            f"At least one frame must be whole. Got none of {len(reasons)}. {reasons[0]}"
+            f"At least one frame must be complete. Got none of {len(reasons)}. {reasons[0]}"
         )
     return frames.subset(kept)

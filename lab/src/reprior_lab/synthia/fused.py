@@ -1,9 +1,8 @@
-"""Colour and depth fused: every row of Table 5, fitted on held-out frames, judged on the others."""
+"""Fuse colour and depth: every row of Table 5, fitted on held-out frames, judged on others."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from reprior import EntropyReference, ModalityFusion, prior_from_counts
 from reprior.core import flattening_factor
 from reprior.exceptions import FileFormatError, RepriorWarning
+from reprior.files import parse_json
 from reprior_lab.paper import paper_columns
 from reprior_lab.synthia.correction import (
     KEPT,
@@ -57,8 +57,8 @@ Made = TypeVar("Made")
 
 MODALITIES = ("rgb", "depth")
 
-#: One modality alone, corrected: what a fusion that is corrected has to be better than. Its
-#: strengths are chosen in the ways of :mod:`~reprior_lab.synthia.correction`.
+#: One corrected modality alone, the baseline of corrected fusions. Its strengths are chosen in the
+#: ways of :mod:`~reprior_lab.synthia.correction`.
 ALONE = {"rgb-ic": "rgb", "depth-ic": "depth"}
 
 #: Rows of Table 5 as settings of ModalityFusion. UNO-IC comes in two orders: "uno-ic" is the
@@ -71,8 +71,8 @@ FUSIONS: dict[str, dict[str, Any]] = {
     "uno-ic-rebalanced": {"flatten": True, "order": "rebalance_first"},
 }
 
-#: How rows with a correction come by their strength: the best mean accuracy of the held-out
-#: frames; the best that costs at most half a point of their mean IoU; the paper's; 1.
+#: Ways to choose the strength of corrected rows: the best mean accuracy of the held-out frames;
+#: the best that costs at most half a point of their mean IoU; the paper's; 1.
 CHOICES: dict[str, dict[str, Any]] = {
     "tuned": {},
     "kept": {"subject_to": KEPT},
@@ -80,7 +80,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "bayes": {"strength": 1.0},
 }
 
-#: What is compared: a row, and what it should be better than.
+#: Comparisons: a row, and the row that it should be better than.
 COMPARED = (
     ("uno", "softave"),
     ("ic/tuned", "softave"),
@@ -96,13 +96,13 @@ COMPARED = (
 
 FOLDER, FILE, FORMAT_VERSION = "fusions", "fusion.json", 2
 
-#: Frames that are fused at once.
+#: How many frames are fused at once.
 AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class FusionResult:
-    """What fusing two networks gives under every condition.
+    """The results of fusing two networks under every condition.
 
     Parameters
     ----------
@@ -124,12 +124,12 @@ class FusionResult:
     factors : mapping of str to mapping of str to float
         By condition and modality: the mean of δ over the frames.
     gains, clear_gains : mapping of str to mapping of str to Gain
-        By "ONE over OTHER" of :data:`COMPARED`: what it gains, the mean over
-        :attr:`averaged`, and on the clear frames.
+        By "ONE over OTHER" of :data:`COMPARED`: the mean gain over :attr:`averaged`, and the gain
+        on the clear frames.
     classes : mapping of str to sequence of float or None
-        By row: the share of each class's pixels that are found under :attr:`averaged`.
+        By row: the recall of each class under :attr:`averaged`.
     scores : mapping of str to mapping of str to str
-        By modality and condition the digest of the score file that all this is from.
+        By modality and condition the digest of the score file that these results are from.
     """
 
     networks: Mapping[str, str]
@@ -152,11 +152,11 @@ class FusionResult:
 
     @property
     def averaged(self) -> tuple[str, ...]:
-        """The conditions that averages are over: the paper's, where any of them is there."""
+        """The conditions of averages: the paper's, if any of them exists."""
         return _averaged(self.conditions)
 
     def is_of(self, homes: Mapping[str, Path], conditions: Sequence[str]) -> bool:
-        """Return whether it is under just these conditions, and of the score files there are."""
+        """Return whether the result is of exactly these conditions and of the present scores."""
         unchanged = not any(changed(self.scores[name], home) for name, home in homes.items())
         return unchanged and set(self.n_test) == set(conditions)
 
@@ -172,7 +172,7 @@ def _averaged(conditions: Sequence[str]) -> tuple[str, ...]:
 
 
 def fusion_home(folder: Path, ids: Sequence[str]) -> Path:
-    """Return where the fusion of some networks is kept.
+    """Return the folder of a fusion of networks.
 
     Examples
     --------
@@ -184,10 +184,10 @@ def fusion_home(folder: Path, ids: Sequence[str]) -> Path:
 
 
 def read_fusion(home: Path) -> FusionResult | None:
-    """Return the fusion of a folder, or None where it has none."""
+    """Return the fusion in a folder, or None if it has none."""
     path = home / FILE
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         if document.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format_version")
         for part in ("gains", "clear_gains"):
@@ -201,7 +201,7 @@ def read_fusion(home: Path) -> FusionResult | None:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FileFormatError(
             f"A fusion's file must be JSON as reprior wrote it. Got {type(error).__name__}: "
-            f"{error} in {path}. Delete the file: it is made anew from the networks' score files."
+            f"{error} in {path}. Delete the file: it is computed again from the score files."
         ) from error
 
 
@@ -218,9 +218,9 @@ def fuse_networks(
     runs, homes : mapping of str to NetworkRun and to path
         The network of each modality, and its folder with score files.
     conditions : sequence of str
-        What to judge on: "clear", and the unseen ones.
+        The conditions to judge on: "clear", and the unseen ones.
     progress : callable, optional
-        Told how many rows are fitted and conditions judged, and of how many.
+        Receives the number of fitted rows and judged conditions, and the total.
     """
     held_out = read_pair(homes, HELD_OUT)
     prior = prior_from_counts(next(iter(runs.values())).class_counts)
@@ -271,7 +271,7 @@ def _found(by: Mapping[str, Array], conditions: Sequence[str]) -> list[float | N
 
 
 def _counting(progress: Callable[[int, int], None] | None, total: int) -> Callable[[Made], Made]:
-    """Return what lets things through, and tells of each that one more is done."""
+    """Return a function that returns its argument and advances the progress."""
     done = 0
 
     def tell(made: Made) -> Made:
@@ -292,13 +292,13 @@ def fit_fusion(
     Parameters
     ----------
     row : str
-        Of :data:`FUSIONS`, and where that is corrected of :data:`CHOICES`.
+        A name in :data:`FUSIONS`, and if it is corrected a name in :data:`CHOICES`.
     held_out : mapping of str to ConditionScores
-        What it is fitted on.
+        The scores to fit on.
     prior : float (K,)
         The source prior.
     strength : float, optional
-        λ, where it is known already and not to be tuned.
+        λ, if it is known and must not be tuned.
     """
     name, _, choice = row.partition("/")
     options = FUSIONS[name] | (CHOICES[choice] if choice else {})
@@ -308,13 +308,13 @@ def fit_fusion(
     fusion = ModalityFusion(prior, class_axis=1, ignore_index=IGNORED, **options)
     scores = {modality: each.scores.astype(np.float32) for modality, each in held_out.items()}
     with warnings.catch_warnings():
-        # Bounds that are widened are in the strength, absent classes in the run's notes.
+        # The strength shows widened bounds, and the run's notes name absent classes.
         warnings.simplefilter("ignore", RepriorWarning)
         return fusion.fit(scores, held_out["rgb"].labels.astype(np.int64))
 
 
 def _rows() -> list[str]:
-    """Return every row of the table with every choice of its strength."""
+    """Return all rows of the table with all choices of their strengths."""
     return [
         f"{row}/{choice}" if choice else row
         for row, own in FUSIONS.items()
@@ -341,8 +341,8 @@ def read_pair(homes: Mapping[str, Path], condition: str) -> dict[str, ConditionS
 def decide(fusion: ModalityFusion, pair: Pair) -> Array:
     """Return the decisions of a fusion on the frames of a pair, (N, h, w).
 
-    Scores are kept in half precision. They are fused in single: a posterior that is rounded to
-    half has ties, and the first class would win them.
+    Scores are stored in half precision but fused in single precision: posteriors rounded to half
+    precision have ties, which the first class would win.
     """
     decided = []
     for i in range(0, len(pair["rgb"].labels), AT_ONCE):
@@ -367,14 +367,14 @@ def _counted(
 def _gains(
     counted: Mapping[str, Mapping[str, Array]], conditions: Sequence[str]
 ) -> dict[str, dict[str, Gain]]:
-    """Return what each of :data:`COMPARED` gains, the mean over conditions."""
-    found = {}
+    """Return the mean gain over conditions of each of :data:`COMPARED`."""
+    gains = {}
     for one, other in COMPARED:
         before, after = ([counted[row][name] for name in conditions] for row in (other, one))
-        found[f"{one} over {other}"] = {
+        gains[f"{one} over {other}"] = {
             metric: gain_of(before, after, metric) for metric in METRICS
         }
-    return found
+    return gains
 
 
 def _mean_factor(scores: ConditionScores, reference: EntropyReference) -> float:

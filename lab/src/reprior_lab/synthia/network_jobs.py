@@ -1,4 +1,4 @@
-"""Networks of the tables, trained and scored once, one after the other or several at a time."""
+"""Train and score the networks of the tables, one after the other or several at a time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["NetworkJob", "check_frames", "finished_run", "run_network", "run_net
 
 @dataclass(frozen=True, eq=False)
 class NetworkJob:
-    """A network to be trained and scored.
+    """A network to train and score.
 
     Parameters
     ----------
     settings : NetworkSettings
-        What to train.
+        The settings of the network.
     source : DataSource
         The frames.
     weather : bool
-        Whether it is scored under the unseen conditions too.
+        Whether it is scored under the unseen conditions, too.
     train : bool, default True
-        Whether to train it; otherwise it is scored if it is finished.
+        Whether to train it; otherwise it is scored only if it is finished.
     """
 
     settings: NetworkSettings
@@ -43,9 +43,9 @@ class NetworkJob:
 
 
 def finished_run(folder: Path, settings: NetworkSettings) -> NetworkRun | None:
-    """Return the run of a network, or None where it is not finished.
+    """Return the run of a network, or None if it is not finished.
 
-    A network of another recipe is refused: it has the same id, and is another network.
+    A network of another recipe is refused: it has the same id, but is another network.
     """
     home = home_of(folder, settings)
     try:
@@ -63,7 +63,7 @@ def finished_run(folder: Path, settings: NetworkSettings) -> NetworkRun | None:
 
 
 def check_frames(folder: Path, chosen: Sequence[NetworkSettings], source: DataSource) -> None:
-    """Refuse finished networks and score files that are of other frames than the source has."""
+    """Refuse finished networks and score files of other frames than the source's."""
     for settings in chosen:
         run = finished_run(folder, settings)
         if run is not None:
@@ -74,7 +74,7 @@ def _check_frames(run: NetworkRun, home: Path, parts: Parts) -> None:
     if run.data != parts.data.digest:
         raise OptionError(
             argument="folder",
-            rule=["must have networks that learnt from the frames of ", Argument("root")],
+            rule=["must have networks that were trained on the frames of ", Argument("root")],
             got=f"{str(home)!r}, which learnt from others: their digest is "
             f"{run.data}, not {parts.data.digest}",
             remedy="Take another folder, with -o.",
@@ -126,9 +126,9 @@ def run_network(
     *,
     device: str | None = None,
 ) -> NetworkRun | None:
-    """Train a network and write its score files; None where another process is at it.
+    """Train a network and write its score files; return None if another process trains it.
 
-    A network that is not to be trained is None too, unless it is finished. ``device`` is as in
+    An unfinished network that must not be trained is None, too. ``device`` is as in
     :func:`~reprior_lab.synthia.training.train_network`: a network is trained and scored on one.
     """
     from reprior_lab.synthia.scores import write_scores
@@ -155,14 +155,18 @@ def run_network(
         }
         if wanted:
             write_scores(
-                load_network(home, device=device), job.settings, run.classes, wanted, home,
+                load_network(home, device=device),
+                job.settings,
+                run.classes,
+                wanted,
+                home,
                 progress=_scored(progress, title),
-            )  # fmt: skip
+            )
     return run
 
 
 def _is_done(folder: Path, job: NetworkJob) -> bool:
-    """Whether nothing is left to do, as far as can be told without the frames."""
+    """Whether nothing is left to do, as far as is known without the frames."""
     run = finished_run(folder, job.settings)
     if run is None:
         return not job.train

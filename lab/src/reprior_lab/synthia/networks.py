@@ -16,10 +16,10 @@ from reprior_lab.synthia.settings import DEEPLAB, check_network
 
 __all__ = ["SMALL", "CosineHead", "SmallDeepLab", "build_network", "finer"]
 
-#: Widths of the small network by name: of the stages at 1/2, 1/4 and 1/8, and of ASPP's branches.
+#: Widths of the small networks by name: of the stages at 1/2, 1/4 and 1/8, and of ASPP's branches.
 SMALL = {"small": (24, 32, 64, 32), "tiny": (8, 12, 16, 8)}
 
-#: Dilations of ASPP's branches, in pixels of 1/8: of an input of 96 rows, a quarter to all of it.
+#: Dilations of ASPP's branches, in pixels of 1/8: a quarter to all of an input of 96 rows.
 DILATIONS = (2, 4, 8)
 
 
@@ -60,15 +60,15 @@ class _ASPP(nn.Module):
             [_convolution(n_in, n_branch, 1)]
             + [_convolution(n_in, n_branch, 3, dilation=d) for d in DILATIONS]
         )
-        # Without a norm: over one pixel of few images it has nothing to go by.
+        # Without a norm, which would have too few values: one pixel of few images.
         self.whole = nn.Sequential(nn.Conv2d(n_in, n_branch, 1), nn.ReLU(inplace=True))
         n_all = n_branch * (len(DILATIONS) + 2)
         self.joined = nn.Sequential(_convolution(n_all, n_out, 1), nn.Dropout2d(dropout))
 
     def forward(self, x: Tensor) -> Tensor:
-        whole = self.whole(x.mean(dim=(2, 3), keepdim=True)).expand(-1, -1, *x.shape[-2:])
+        context = self.whole(x.mean(dim=(2, 3), keepdim=True)).expand(-1, -1, *x.shape[-2:])
         parts = [branch(x) for branch in self.branches]
-        return cast("Tensor", self.joined(torch.cat([*parts, whole], dim=1)))
+        return cast("Tensor", self.joined(torch.cat([*parts, context], dim=1)))
 
 
 class CosineHead(nn.Module):
@@ -86,11 +86,11 @@ class CosineHead(nn.Module):
 class SmallDeepLab(nn.Module):
     """A DeepLab v3+ for the CPU: dilated residual encoder, ASPP, decoder with two skips.
 
-    Squares of 2 × 2 pixels become channels, so that what is one pixel wide, as far poles are, is
-    not lost on the way to half the resolution. The encoder goes down to 1/8 of the input and is
-    dilated from there; ASPP has the dilations 2, 4 and 8; the decoder joins the features at 1/4
-    and at 1/2. Scores come at half the input's resolution: pixel (i, j) of them stands for pixel
-    (2 i, 2 j) of the input.
+    Squares of 2 × 2 pixels become channels, so that objects one pixel wide, such as distant poles,
+    are not lost at half the resolution. The encoder goes down to 1/8 of the input and is dilated
+    from there; ASPP has the dilations 2, 4 and 8; the decoder joins the features at 1/4 and at
+    1/2. Scores have half the input's resolution: their pixel (i, j) is pixel (2 i, 2 j) of the
+    input.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class SmallDeepLab(nn.Module):
     head : {"linear", "cosine"}, default "linear"
         The last layer.
     dropout : float, default 0.1
-        Of whole channels behind ASPP.
+        The dropout rate of whole channels behind ASPP.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class SmallDeepLab(nn.Module):
         half = self.stem(F.pixel_unshuffle(even, self.stride))
         quarter = self.quarter(half)
         deep = self.aspp(self.eighth(quarter))
-        # Added, not joined: wider convolutions at these sizes would be half of all work.
+        # Added, not concatenated: wider convolutions at these sizes would be half of all work.
         deep = self.middle(finer(self.deep_to_quarter(deep), quarter.shape[-2:]) + quarter)
         fine = self.last(finer(self.quarter_to_half(deep), half.shape[-2:]) + half)
         return cast("Tensor", self.head(fine))
@@ -169,8 +169,8 @@ class SmallDeepLab(nn.Module):
 def finer(x: Tensor, size: Sequence[int]) -> Tensor:
     """Return an image of twice the resolution, cut to ``size``: pixel i becomes pixel 2 i.
 
-    A convolution of stride 2 looks around every second pixel, so this puts its output back to
-    where it was taken. The usual ways to scale would move it by half a pixel.
+    A convolution of stride 2 is centred on every second pixel, so this puts its output back in
+    place. The usual interpolation would move it by half a pixel.
 
     Examples
     --------
@@ -179,13 +179,13 @@ def finer(x: Tensor, size: Sequence[int]) -> Tensor:
     """
     height, width = x.shape[-2:]
     padded = F.pad(x, (0, 1, 0, 1), mode="replicate")
-    whole = (2 * height + 1, 2 * width + 1)
-    found = F.interpolate(padded, size=whole, mode="bilinear", align_corners=True)
-    return found[..., : size[0], : size[1]]
+    odd_size = (2 * height + 1, 2 * width + 1)
+    scaled = F.interpolate(padded, size=odd_size, mode="bilinear", align_corners=True)
+    return scaled[..., : size[0], : size[1]]
 
 
 class _Padded(nn.Module):
-    """A network that takes sizes of whole strides only, for any size."""
+    """Pads inputs of any size for a network that needs multiples of its stride."""
 
     stride = 1
 
@@ -208,12 +208,12 @@ def build_network(
     head: str = "linear",
     pretrained: bool = False,
 ) -> nn.Module:
-    """Return an untrained network, from the global random generator of PyTorch.
+    """Return an untrained network, initialised by PyTorch's global random generator.
 
     Parameters
     ----------
     name : str
-        "small", about a quarter of a million weights; "tiny", for trying things out; or
+        "small", about a quarter of a million weights; "tiny", for trials; or
         "deeplabv3plus-ENCODER" with an encoder of segmentation-models-pytorch, such as
         "deeplabv3plus-resnet101", at output stride 16 with the dilations 6, 12 and 18.
     n_classes : int
@@ -223,8 +223,8 @@ def build_network(
     head : {"linear", "cosine"}, default "linear"
         The last layer.
     pretrained : bool, default False
-        Whether the encoder of DeepLab v3+ starts from weights of ImageNet. They are downloaded;
-        without it nothing is.
+        Whether the encoder of DeepLab v3+ starts from weights of ImageNet, which are downloaded.
+        Otherwise nothing is downloaded.
 
     Returns
     -------
@@ -255,9 +255,13 @@ def _deeplab(
     known = smp.encoders.get_encoder_names()
     check_choice("encoder", encoder, known, hint="Or 'tu-NAME' with a model of timm.")
     network = smp.DeepLabV3Plus(
-        encoder, encoder_weights=weights, encoder_output_stride=16,
-        decoder_atrous_rates=(6, 12, 18), in_channels=n_channels, classes=n_classes,
-    )  # fmt: skip
+        encoder,
+        encoder_weights=weights,
+        encoder_output_stride=16,
+        decoder_atrous_rates=(6, 12, 18),
+        in_channels=n_channels,
+        classes=n_classes,
+    )
     if head == "cosine":
         layer = network.segmentation_head[0]
         network.segmentation_head[0] = CosineHead(layer.in_channels, n_classes)

@@ -1,7 +1,7 @@
-"""The first channel of a PNG, with all of its bits.
+"""Read the first channel of a PNG without losing bits.
 
-Pillow reads colour of sixteen bits per channel as eight, and keeps the upper byte. SYNTHIA has its
-class ids in the lower one, so these files are decoded here.
+Pillow reduces 16-bit colour channels to 8 bits and keeps the upper byte. SYNTHIA stores its class
+ids in the lower byte, so this module decodes such files itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
-#: Channels of the PNG colour types that Pillow has no sixteen-bit mode for.
+#: Number of channels of the PNG colour types for which Pillow has no 16-bit mode.
 _CHANNELS = {2: 3, 4: 2, 6: 4}
 
 
@@ -34,7 +34,7 @@ class _Header(NamedTuple):
 
 
 def first_channel(path: Path) -> Array:
-    """Return the first channel of an image: uint8 or uint16 (H, W); of a palette, the indices.
+    """Return the first channel of an image, uint8 or uint16 (H, W); for a palette, the indices.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def first_channel(path: Path) -> Array:
             remedy=[
                 "Fetch it again, or pass ",
                 Setting("on_error", "skip"),
-                " to go on without it.",
+                " to leave it out.",
             ],
         ) from error
 
@@ -83,32 +83,32 @@ def _header(start: bytes) -> _Header:
 def _decoded(data: bytes) -> Array:
     header = _header(data[:29])
     if header.interlaced:
-        raise ValueError("an interlaced image of sixteen bits per channel, save it without")
+        raise ValueError("an interlaced image of 16 bits per channel; save it without interlacing")
     n_bytes = 2 * _CHANNELS[header.colour]
     raw = np.frombuffer(zlib.decompress(_image_data(data)), np.uint8)
     if raw.size != header.height * (1 + n_bytes * header.width):
         raise ValueError("fewer pixels than the header says")
     rows = raw.reshape(header.height, -1)
-    # A filter works on each byte of a pixel by itself: the other channels need no undoing.
+    # A filter works on each byte of a pixel separately: the other channels are not needed.
     upper, lower = (_unfiltered(rows[:, 0], rows[:, 1 + i :: n_bytes]) for i in (0, 1))
     values: Array = (upper.astype(np.uint16) << 8) | lower
     return values
 
 
 def _image_data(data: bytes) -> bytes:
-    """Join the image chunks, each checked against its sum."""
-    place, parts = len(SIGNATURE), []
-    while place + 12 <= len(data):
-        (length,) = struct.unpack(">I", data[place : place + 4])
-        body = data[place + 4 : place + 8 + length]
+    """Join the image chunks, and verify the checksum of each."""
+    offset, parts = len(SIGNATURE), []
+    while offset + 12 <= len(data):
+        (length,) = struct.unpack(">I", data[offset : offset + 4])
+        body = data[offset + 4 : offset + 8 + length]
         if (
             zlib.crc32(body)
-            != struct.unpack(">I", data[place + 8 + length : place + 12 + length])[0]
+            != struct.unpack(">I", data[offset + 8 + length : offset + 12 + length])[0]
         ):
-            raise ValueError("a chunk does not match its check sum")
+            raise ValueError("a chunk does not match its checksum")
         if body[:4] == b"IDAT":
             parts.append(body[4:])
-        place += 12 + length
+        offset += 12 + length
     return b"".join(parts)
 
 
@@ -128,10 +128,10 @@ def _unfiltered(kinds: Array, rows: Array) -> Array:
         elif kind == 3:
             target[:] = _averaged(row.tolist(), above.tolist())
         elif kind == 4:
-            # The upper byte of labels is 0 throughout: no need to go through it.
+            # Shortcut: the upper byte of labels is 0 everywhere, and filters keep zeros.
             target[:] = _paeth(row.tolist(), above.tolist()) if row.any() or above.any() else 0
         else:
-            raise ValueError(f"a row has filter {kind}, which PNG does not have")
+            raise ValueError(f"a row has filter {kind}, which PNG does not define")
         above = target
     return out
 

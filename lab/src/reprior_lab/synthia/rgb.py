@@ -1,4 +1,4 @@
-"""``reprior reproduce synthia-rgb``: train the networks of Table 4, correct each, print it."""
+"""``reprior reproduce synthia-rgb``: train and correct the networks of Table 4, and write it."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ def reproduce(
     skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Train what is not trained yet, and write Table 4 and the curves.
+    """Train the unfinished networks, and write Table 4 and the curves.
 
     Parameters
     ----------
     folder : path
         Gets ``networks/`` with a folder for each, and the tables and the figure.
     root : path, optional
-        The folder of SYNTHIA; needed where something is left to train or to score.
+        The folder of SYNTHIA; needed if a network must be trained or scored.
     protocol, seed, settings
         As in :func:`~reprior_lab.synthia.settings.rgb_networks`.
     jobs : int, optional
-        Networks that are trained at once, on equal shares of the CPU's threads. By default one for
-        each device.
+        How many networks to train at once, on equal shares of the CPU's threads. By default one
+        for each device.
     devices : int or str, default "auto"
-        How many devices, their numbers such as "0,1", or "auto": all GPUs, otherwise one. A network
-        is trained on one device, and networks are spread over them.
+        How many devices, their numbers such as "0,1", or "auto": all GPUs, or one device without
+        GPUs. Each network is trained on one of them.
     train : bool, default True
-        Whether to train; otherwise tables are made of the networks that are finished.
+        Whether to train; otherwise only finished networks are in the tables.
     skip_unreadable : bool, default False
         Whether frames that lack a file, or have a damaged one, are left out.
     progress : callable, optional
-        Told what is being done.
+        Receives the progress.
     """
     folder = Path(folder)
     chosen = rgb_networks(protocol=protocol, seed=seed, settings=settings)
@@ -89,7 +89,7 @@ def reproduce(
 
 
 def no_network(folder: Path, chosen: Sequence[NetworkSettings]) -> OptionError:
-    """Return the error that answers a folder without anything to make tables of."""
+    """Return the error for a folder without finished networks."""
     homes = [path.parent for path in sorted(folder.glob(f"{NETWORKS}/*/{RUN_FILE}"))]
     others = of_other_settings(
         [run.settings.all_settings() for run in map(NetworkRun.read, homes) if run.finished],
@@ -106,7 +106,7 @@ def no_network(folder: Path, chosen: Sequence[NetworkSettings]) -> OptionError:
 
 
 def _result(folder: Path, settings: NetworkSettings) -> RgbResult | None:
-    """Return what is finished: a correction of other scores than those that are there is not."""
+    """Return the finished result; None if its correction is of other scores than the present."""
     home, run = home_of(folder, settings), finished_run(folder, settings)
     found = None if run is None else read_correction(home)
     if run is None or found is None or changed(found.scores, home):
@@ -115,10 +115,10 @@ def _result(folder: Path, settings: NetworkSettings) -> RgbResult | None:
 
 
 def _correct(folder: Path, settings: NetworkSettings) -> RgbResult | None:
-    """Make the correction of a network's score files, where they are there."""
+    """Correct a network's score files, if they exist."""
     home, run = home_of(folder, settings), finished_run(folder, settings)
     if run is None or not all(score_path(home, part).exists() for part in (HELD_OUT, CLEAR)):
         return None
-    found = correct_network(run, home)
-    found.write(home)
-    return RgbResult(run, found)
+    correction = correct_network(run, home)
+    correction.write(home)
+    return RgbResult(run, correction)

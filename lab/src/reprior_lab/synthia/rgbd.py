@@ -1,4 +1,4 @@
-"""``reprior reproduce synthia-rgbd``: train the networks of Table 5, fuse them, print it."""
+"""``reprior reproduce synthia-rgbd``: train and fuse the networks of Table 5, and write it."""
 
 from __future__ import annotations
 
@@ -74,30 +74,29 @@ def reproduce(
     skip_unreadable: bool = False,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Train what is not trained yet, and write Table 5 and the figure of examples.
+    """Train the unfinished networks, and write Table 5 and the figure of examples.
 
     Parameters
     ----------
     folder : path
         Gets ``networks/`` with a folder for each, ``fusions/``, the tables and the figure. It may
-        be that of ``synthia-rgb``: the network of colour is the same.
+        be the folder of ``synthia-rgb``: the network of colour is the same.
     root : path, optional
-        The folder of SYNTHIA; needed where something is left to train or to score, and for the
-        figure.
+        The folder of SYNTHIA; needed if a network must be trained or scored, and for the figure.
     protocol, seed, settings
         As in :func:`~reprior_lab.synthia.settings.rgbd_networks`.
     jobs : int, optional
-        Networks that are trained at once, on equal shares of the CPU's threads. By default one for
-        each device.
+        How many networks to train at once, on equal shares of the CPU's threads. By default one
+        for each device.
     devices : int or str, default "auto"
-        How many devices, their numbers such as "0,1", or "auto": all GPUs, otherwise one. A network
-        is trained on one device, and networks are spread over them.
+        How many devices, their numbers such as "0,1", or "auto": all GPUs, or one device without
+        GPUs. Each network is trained on one of them.
     train : bool, default True
         Whether to train; otherwise both networks must be finished.
     skip_unreadable : bool, default False
         Whether frames that lack a file, or have a damaged one, are left out.
     progress : callable, optional
-        Told what is being done.
+        Receives the progress.
     """
     folder = Path(folder)
     chosen = rgbd_networks(protocol=protocol, seed=seed, settings=settings)
@@ -127,14 +126,14 @@ def reproduce(
 
 
 def _kept(place: Path, homes: Mapping[str, Path], source: DataSource) -> FusionResult | None:
-    """Return the fusion that is kept, unless there are other scores or conditions by now."""
+    """Return the stored fusion, unless the scores or conditions have changed."""
     result = read_fusion(place)
     if result is None:
         return None
     if source.root is not None:
         conditions = _conditions(source)
     else:
-        # Without the frames, what is scored tells: nothing where results are kept without scores.
+        # Without the frames, the score files tell the conditions; results may exist without scores.
         conditions = list(
             {*result.n_test, *scored_conditions(homes.values(), (CLEAR, *CONDITIONS))}
         )
@@ -142,21 +141,21 @@ def _kept(place: Path, homes: Mapping[str, Path], source: DataSource) -> FusionR
 
 
 def _conditions(source: DataSource) -> list[str]:
-    """Return what a fusion is judged on: all that the frames have, or may have if not given."""
+    """Return the conditions of a fusion: those of the frames, or all possible ones if unknown."""
     if source.root is None:
         return [CLEAR, *CONDITIONS]
     return [name for name in source.open().frame_names() if name != HELD_OUT]
 
 
 def _partial(result: FusionResult, source: DataSource) -> tuple[str, ...]:
-    """Say which conditions a fusion lacks: it is not kept then, to be whole the next time."""
+    """Return a note on the conditions that a fusion lacks; such a fusion is not stored."""
     lacking = [name for name in _conditions(source) if name not in result.n_test]
     if not lacking:
         return ()
     words = ", ".join(name.replace("_", " ") for name in lacking)
     return (
         f"The tables are without {words}: not both networks are scored there. The fusion is not "
-        f"kept, and made anew the next time.",
+        f"kept, and is computed again the next time.",
     )
 
 
@@ -173,8 +172,8 @@ def _unfinished(folder: Path, chosen: Sequence[NetworkSettings], lacking: list[s
 
 def _scored(homes: Mapping[str, Path]) -> list[str]:
     """Return the conditions under which all networks are scored."""
-    found = scored_conditions(homes.values(), (HELD_OUT, CLEAR, *CONDITIONS))
-    if found[:2] != [HELD_OUT, CLEAR] or len(found) < 3:
+    conditions = scored_conditions(homes.values(), (HELD_OUT, CLEAR, *CONDITIONS))
+    if conditions[:2] != [HELD_OUT, CLEAR] or len(conditions) < 3:
         raise OptionError(
             argument="root",
             rule="must be given for the networks to be scored",
@@ -182,7 +181,7 @@ def _scored(homes: Mapping[str, Path]) -> list[str]:
             "an unseen condition",
             remedy="Pass the folder of SYNTHIA.",
         )
-    return found[1:]
+    return conditions[1:]
 
 
 def _examples(
@@ -192,7 +191,7 @@ def _examples(
     homes: Mapping[str, Path],
     source: DataSource,
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Write the figure of examples where the frames and scores are there; else say so."""
+    """Write the figure of examples if the frames and scores exist; else return a note."""
     wanted = (HELD_OUT, *result.conditions)
     scored = all(score_path(home, name).exists() for home in homes.values() for name in wanted)
     if source.root is None or not scored:
@@ -207,14 +206,14 @@ def _examples(
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: What is shown, and which of them are compared.
+#: The decisions that are shown, and the two that are compared.
 SHOWN = ("softave", "uno", "uno-ic-rebalanced/tuned")
 WORSE, BETTER = SHOWN[0], SHOWN[-1]
 
-#: A region counts that has so many pixels of the scores, of which so many are found, or missed.
+#: The least size of a region in pixels of the scores, and the shares found and missed in it.
 LEAST_PIXELS, FOUND, MISSED = 8, 0.5, 0.1
 
-#: Conditions that are shown, and regions that are pointed at in each.
+#: How many conditions are shown, and how many regions are marked in each.
 N_CONDITIONS, N_REGIONS = 4, 3
 
 RULE = (
@@ -226,44 +225,64 @@ RULE = (
     f"show what the gain looks like, not how often it is there."
 )
 
-#: Colours of classes by name, after Cityscapes; rare ones brighter, for small things to be seen.
+#: Colours of classes by name, after Cityscapes; rare classes are brighter, so that small objects
+#: are visible.
 PALETTE = {
-    "road": "#804080", "sidewalk": "#f423e8", "building": "#585858", "wall": "#9c9ccf",
-    "fence": "#ff8c42", "pole": "#e8d9b0", "trafficlight": "#ffb000", "traffic light": "#ffb000",
-    "trafficsign": "#f7ff00", "sign": "#f7ff00", "vegetation": "#4f8f1f", "terrain": "#98fb98",
-    "sky": "#9cc9ef", "person": "#ff2020", "pedestrian": "#ff2020", "rider": "#b3003c",
-    "car": "#1030c0", "truck": "#00004f", "bus": "#007a8a", "train": "#00c2a8",
-    "motorcycle": "#6a5cff", "bicycle": "#b5651d", "roadlines": "#ffffff",
-    "lane marking": "#ffffff", "other": "#303838", "roadworks": "#c06000",
-}  # fmt: skip
+    "road": "#804080",
+    "sidewalk": "#f423e8",
+    "building": "#585858",
+    "wall": "#9c9ccf",
+    "fence": "#ff8c42",
+    "pole": "#e8d9b0",
+    "trafficlight": "#ffb000",
+    "traffic light": "#ffb000",
+    "trafficsign": "#f7ff00",
+    "sign": "#f7ff00",
+    "vegetation": "#4f8f1f",
+    "terrain": "#98fb98",
+    "sky": "#9cc9ef",
+    "person": "#ff2020",
+    "pedestrian": "#ff2020",
+    "rider": "#b3003c",
+    "car": "#1030c0",
+    "truck": "#00004f",
+    "bus": "#007a8a",
+    "train": "#00c2a8",
+    "motorcycle": "#6a5cff",
+    "bicycle": "#b5651d",
+    "roadlines": "#ffffff",
+    "lane marking": "#ffffff",
+    "other": "#303838",
+    "roadworks": "#c06000",
+}
 UNKNOWN, NOTHING = "#00ffd0", "#000000"
 
 #: UNO-IC is that of :data:`BETTER`.
 HEADS = ("RGB", "depth", "ground truth", "SoftAve", "UNO", "UNO-IC, rebalance first")
 
-#: Dots to the inch: a panel has then about as many as a frame.
+#: Dots per inch, so that a panel has about as many dots as a frame has pixels.
 DOTS = 130
 
-#: Room around a box, in pixels of the scores.
+#: Margin around a box, in pixels of the scores.
 ROOM = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A frame to look at.
+    """A frame of the figure of examples.
 
     Parameters
     ----------
     condition : str
         The weather.
     index : int
-        Which of the test frames.
+        The index among the test frames.
     labels : uint8 (h, w)
-        The truth at the pixels of the scores.
+        The labels at the pixels of the scores.
     decided : mapping of str to integer (h, w)
-        What each of :data:`SHOWN` decides.
+        The decisions of each of :data:`SHOWN`.
     boxes : sequence of (int, int, int, int)
-        Top, left, bottom and right of the regions pointed at, ends not included.
+        Top, left, bottom and right of the marked regions, ends excluded.
     """
 
     condition: str
@@ -283,7 +302,7 @@ def choose_examples(
         row: fit_fusion(row, held_out, prior, strength=result.strengths.get(row)) for row in SHOWN
     }
     small = rarer(counts)
-    found: list[Example] = []
+    examples: list[Example] = []
     for condition in _most_gained(result):
         pair = read_pair(homes, condition)
         decided = {row: decide(fusions[row], pair) for row in SHOWN}
@@ -292,12 +311,12 @@ def choose_examples(
             recovered(labels[i], decided[WORSE][i], decided[BETTER][i], small)
             for i in range(len(labels))
         ]
-        taken = [each.index for each in found]
+        taken = [each.index for each in examples]
         index = _best(regions, taken)
         boxes = [box for _, box in regions[index][:N_REGIONS]]
         own = {row: each[index] for row, each in decided.items()}
-        found.append(Example(condition, index, labels[index], own, boxes))
-    return found
+        examples.append(Example(condition, index, labels[index], own, boxes))
+    return examples
 
 
 def rarer(counts: Array) -> Array:
@@ -314,12 +333,12 @@ def rarer(counts: Array) -> Array:
 def recovered(
     labels: Array, before: Array, after: Array, small: Array
 ) -> list[tuple[int, tuple[int, int, int, int]]]:
-    """Return size and box of the regions of small classes that are found after and not before.
+    """Return size and box of the regions of rare classes that are found after and not before.
 
     Parameters
     ----------
     labels, before, after : integer (h, w)
-        The truth, and two decisions.
+        The labels, and two decisions.
     small : sequence of int
         Classes.
 
@@ -330,7 +349,7 @@ def recovered(
     """
     from scipy import ndimage
 
-    found = []
+    regions = []
     for k in small:
         marks, _ = ndimage.label((labels == k) & (labels != IGNORED), structure=np.ones((3, 3)))
         for number, (rows, columns) in enumerate(ndimage.find_objects(marks), 1):
@@ -340,8 +359,8 @@ def recovered(
                 float((each[rows, columns][region] == k).mean()) for each in (before, after)
             )
             if size >= LEAST_PIXELS and was <= MISSED and is_now >= FOUND:
-                found.append((size, (rows.start, columns.start, rows.stop, columns.stop)))
-    return sorted(found, key=lambda each: -each[0])
+                regions.append((size, (rows.start, columns.start, rows.stop, columns.stop)))
+    return sorted(regions, key=lambda each: -each[0])
 
 
 def _most_gained(result: FusionResult) -> list[str]:
@@ -355,7 +374,7 @@ def _most_gained(result: FusionResult) -> list[str]:
 
 
 def _best(regions: Sequence[Sequence[tuple[int, Any]]], taken: Sequence[int]) -> int:
-    """Return the frame with most pixels in its regions, away from those that are taken."""
+    """Return the frame with most pixels in its regions, away from the chosen ones."""
     free = [i for i in range(len(regions)) if all(abs(i - j) >= STRETCH for j in taken)]
     return max(free or range(len(regions)), key=lambda i: sum(size for size, _ in regions[i]))
 
@@ -372,13 +391,13 @@ def write_examples(
     Parameters
     ----------
     examples : sequence of Example
-        What to show.
+        The examples.
     conditions : mapping of str to FrameSource
         The test frames under each condition.
     classes, counts : sequence
         Names and training pixels of the classes; the rarer half is marked in the legend.
     folder : path
-        Where to write.
+        The output folder.
     """
     first = conditions[examples[0].condition][examples[0].index]
     height, width = first.labels.shape
@@ -402,13 +421,15 @@ def write_examples(
 
 
 def _draw(row: Any, example: Example, frame: Frame, colours: Array) -> None:
-    # What has no truth is judged nowhere, so it is black everywhere.
+    # Pixels without a label are not judged, so they are black everywhere.
     pictures = [example.labels, *(example.decided[name] for name in SHOWN)]
     shown = [np.where(example.labels == IGNORED, len(colours) - 1, each) for each in pictures]
     depth = np.log(np.clip(frame.depth, 1.0, 1000.0)) if frame.depth is not None else frame.labels
     images: list[tuple[Array, dict[str, Any]]] = [
-        (frame.rgb, {}), (depth, {"cmap": "magma_r"}), *((colours[each], {}) for each in shown),
-    ]  # fmt: skip
+        (frame.rgb, {}),
+        (depth, {"cmap": "magma_r"}),
+        *((colours[each], {}) for each in shown),
+    ]
     height, width = example.labels.shape
     for panel, (image, how) in zip(row, images, strict=True):
         panel.imshow(image, extent=(0, width, height, 0), interpolation="nearest", **how)
@@ -421,7 +442,7 @@ def _draw(row: Any, example: Example, frame: Frame, colours: Array) -> None:
 
 
 def _point_at(panel: Any, box: tuple[int, int, int, int], shape: tuple[int, ...]) -> None:
-    """Draw a box that is seen on every ground: white on black."""
+    """Draw a box that is visible on every background: white on black."""
     from matplotlib import patches
 
     top, left = (max(at - ROOM, 0) for at in box[:2])
@@ -429,14 +450,18 @@ def _point_at(panel: Any, box: tuple[int, int, int, int], shape: tuple[int, ...]
     for colour, thick in (("black", 2.4), ("white", 1.1)):
         panel.add_patch(
             patches.Rectangle(
-                (left, top), right - left, bottom - top, fill=False, edgecolor=colour,
+                (left, top),
+                right - left,
+                bottom - top,
+                fill=False,
+                edgecolor=colour,
                 linewidth=thick,
             )
-        )  # fmt: skip
+        )
 
 
 def _colours(classes: Sequence[str]) -> Array:
-    """Return the colour of every class, and last that of what has none."""
+    """Return the colour of every class, and last that of pixels without a class."""
     from matplotlib import colors
 
     names = [PALETTE.get(name, UNKNOWN) for name in classes]
@@ -449,13 +474,18 @@ def _key(figure: Any, classes: Sequence[str], counts: Sequence[int]) -> None:
     small = set(rarer(np.asarray(counts)).tolist())
     entries = [
         patches.Patch(
-            facecolor=PALETTE.get(name, UNKNOWN), edgecolor="#8a8a8a",
+            facecolor=PALETTE.get(name, UNKNOWN),
+            edgecolor="#8a8a8a",
             label=f"{name} *" if k in small else name,
         )
         for k, name in enumerate(classes)
-    ]  # fmt: skip
+    ]
     figure.legend(
-        handles=entries, loc="outside lower center", ncols=min(len(entries), 7),
-        handlelength=1.2, columnspacing=1.4, title="* the rarer half of the classes",
+        handles=entries,
+        loc="outside lower center",
+        ncols=min(len(entries), 7),
+        handlelength=1.2,
+        columnspacing=1.4,
+        title="* the rarer half of the classes",
         title_fontsize=9,
-    )  # fmt: skip
+    )

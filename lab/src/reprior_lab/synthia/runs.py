@@ -1,9 +1,8 @@
-"""The run file of a segmentation network, and which score files a result was made of."""
+"""The run file of a segmentation network, and digests of the score files of a result."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import zipfile
 import zlib
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from reprior.exceptions import FileFormatError
+from reprior.files import parse_json
 from reprior_lab.synthia.settings import FIRST_RECIPE, RECIPE, NetworkSettings
 from reprior_lab.training.runfile import RUN_FILE, write_json
 
@@ -29,7 +29,7 @@ __all__ = [
     "scored_names",
 ]
 
-#: What reading a damaged archive was seen to raise.
+#: Exceptions that reading a damaged archive raises.
 DAMAGE = (
     AttributeError,
     EOFError,
@@ -48,7 +48,7 @@ FORMAT_VERSION = 1
 
 
 def score_path(folder: str | os.PathLike[str], condition: str) -> Path:
-    """Return where the scores of a network under a condition are.
+    """Return the path of a network's scores under a condition.
 
     Examples
     --------
@@ -61,19 +61,19 @@ def score_path(folder: str | os.PathLike[str], condition: str) -> Path:
 def digests_of(home: Path, conditions: Iterable[str]) -> dict[str, str]:
     """Return a digest of each score file of a network.
 
-    It is of the names, sizes and checksums that the archive keeps of its arrays: of what they
-    hold, not of when they were written.
+    It covers the names, sizes and checksums of the arrays in the archive, which depend on their
+    content, not on the time of writing.
     """
     return {name: _digest(score_path(home, name)) for name in conditions}
 
 
 def changed(made_of: Mapping[str, str], home: Path) -> bool:
-    """Return whether a score file is another than that which something was made of.
+    """Return whether a score file differs from the one that a result was made of.
 
-    A file that is not there has not changed: results are kept without their scores.
+    A missing file counts as unchanged: results may be kept without their scores.
     """
-    there = [name for name in made_of if score_path(home, name).exists()]
-    return any(digest != made_of[name] for name, digest in digests_of(home, there).items())
+    present = [name for name in made_of if score_path(home, name).exists()]
+    return any(digest != made_of[name] for name, digest in digests_of(home, present).items())
 
 
 def scored_conditions(homes: Iterable[Path], conditions: Iterable[str]) -> list[str]:
@@ -83,7 +83,7 @@ def scored_conditions(homes: Iterable[Path], conditions: Iterable[str]) -> list[
 
 
 def scored_names(home: Path, condition: str) -> tuple[str, ...]:
-    """Return the names of the frames that a score file is of, without reading the scores."""
+    """Return the names of the frames in a score file, without reading the scores."""
     path = score_path(home, condition)
     with reading_scores(path), path.open("rb") as file, np.load(file, allow_pickle=False) as found:
         return tuple(str(name) for name in found["names"])
@@ -104,14 +104,14 @@ def reading_scores(path: Path) -> Iterator[None]:
         raise
     except DAMAGE as error:
         raise FileFormatError(
-            f"A score file must be a whole npz with scores, labels and names. Got {path}: {error}. "
-            f"Remove it and score again."
+            f"A score file must be a complete npz with scores, labels and names. Got {path}: "
+            f"{error}. Remove it and score again."
         ) from error
 
 
 @dataclass(frozen=True)
 class NetworkRun:
-    """What ``run.json`` says of a segmentation network.
+    """The content of a segmentation network's ``run.json``.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class NetworkRun:
     status : {"running", "finished"}
         Whether the network is trained.
     classes : sequence of str
-        Their names.
+        The names of the classes.
     class_counts : sequence of int
         Training pixels of each class.
     effective_prior : sequence of float
@@ -135,13 +135,13 @@ class NetworkRun:
     result : dict
         "accuracy", "balanced_accuracy" and "mean_iou" of the held-out frames at the end.
     seconds : float
-        Time spent training, over all sittings.
+        Training time, over all sessions.
     versions : dict
-        Of Python and the packages.
+        Versions of Python and the packages.
     notes : sequence of str
-        What is absent where in the data.
+        Remarks on classes that are absent from parts of the data.
     recipe : int
-        :data:`~reprior_lab.synthia.settings.RECIPE` when it was trained.
+        The value of :data:`~reprior_lab.synthia.settings.RECIPE` at the time of training.
     """
 
     settings: NetworkSettings
@@ -165,11 +165,11 @@ class NetworkRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the result depends on."""
+        """The settings that the result depends on."""
         return {**self.settings.to_dict(), "data": self.data, "recipe": self.recipe}
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``run.json`` into a folder, whole or not at all.
+        """Write ``run.json`` into a folder, atomically.
 
         Examples
         --------
@@ -180,11 +180,16 @@ class NetworkRun:
         True
         """
         path = Path(folder) / RUN_FILE
-        own = {k: v for k, v in asdict(self).items() if k != "settings"}
+        fields = {k: v for k, v in asdict(self).items() if k != "settings"}
         settings = self.settings.to_dict()
         write_json(
             path,
-            {"format_version": FORMAT_VERSION, "id": self.settings.id, "settings": settings, **own},
+            {
+                "format_version": FORMAT_VERSION,
+                "id": self.settings.id,
+                "settings": settings,
+                **fields,
+            },
         )
         return path
 
@@ -193,21 +198,21 @@ class NetworkRun:
         """Return the run file of a folder."""
         path = Path(folder) / RUN_FILE
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = parse_json(path.read_text(encoding="utf-8"))
             number = document.pop("format_version")
             document.pop("id")
             settings = NetworkSettings.from_dict(document.pop("settings"))
             if number == FORMAT_VERSION:
-                own: dict[str, Any] = {
+                fields: dict[str, Any] = {
                     k: tuple(v) if isinstance(v, list) else v for k, v in document.items()
                 }
-                return cls(settings, **{"recipe": FIRST_RECIPE, **own})
+                return cls(settings, **{"recipe": FIRST_RECIPE, **fields})
         except FileNotFoundError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 f"A run file must be JSON as reprior wrote it. Got {type(error).__name__}: {error} "
-                f"in {path}. Start the run anew in another folder."
+                f"in {path}. Start the run again in another folder."
             ) from error
         raise FileFormatError(
             f"A run file must have format_version {FORMAT_VERSION}. Got {number!r} in {path}. "

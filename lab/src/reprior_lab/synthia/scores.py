@@ -1,4 +1,4 @@
-"""Score files: what a network says of frames, one file for each condition."""
+"""Score files: a network's scores of frames, one file for each condition."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Frames that are scored at once.
+#: How many frames are scored at once.
 BATCH = 8
 
 
@@ -45,11 +45,11 @@ class ConditionScores:
     Parameters
     ----------
     scores : float16 (N, K, h, w)
-        Logits of every second pixel of the frames each way.
+        Logits of every second pixel of the frames in both directions.
     labels : uint8 (N, h, w)
-        Class indices of the same pixels, 255 where there is none.
+        Class indices of the same pixels; 255 marks pixels without a class.
     names : sequence of str
-        Of the frames.
+        The names of the frames.
     """
 
     scores: Array
@@ -62,19 +62,20 @@ def predict_scores(
 ) -> tuple[Array, Array]:
     """Return logits float32 (N, K, h, w) of every ``stride``-th pixel, and its labels.
 
-    With a ``stride`` of 1 the scores of a network that has one in two pixels are interpolated.
+    If ``stride`` is not a multiple of the network's own stride, scores are first interpolated to
+    the resolution of the frames.
     """
-    own = int(getattr(network, "stride", 1))
+    network_stride = int(getattr(network, "stride", 1))
     device = next(network.parameters()).device
     training = network.training
     network.eval()
     with torch.inference_mode():
-        pictures, _ = batch_of(list(frames), settings)
-        found = network(pictures.to(device))
-        if stride % own:
-            found, own = finer(found, pictures.shape[-2:]), 1
-        found = found[..., :: stride // own, :: stride // own]
-        logits = (settings.logit_scale * found).float().cpu().numpy()
+        inputs, _ = batch_of(list(frames), settings)
+        scores = network(inputs.to(device))
+        if stride % network_stride:
+            scores, network_stride = finer(scores, inputs.shape[-2:]), 1
+        scores = scores[..., :: stride // network_stride, :: stride // network_stride]
+        logits = (settings.logit_scale * scores).float().cpu().numpy()
     network.train(training)
     labels = np.stack([frame.labels[::stride, ::stride] for frame in frames])
     return logits, labels
@@ -89,24 +90,24 @@ def write_scores(
     *,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[Path, ...]:
-    """Score frames under conditions, and write ``scores/CONDITION.npz`` for each.
+    """Score the frames of each condition and write ``scores/CONDITION.npz``.
 
     The arrays are ``scores`` (float16 logits), ``labels``, ``names``, ``class_names`` and
-    ``kind``. Scores go to the file as they are made, so memory holds a few frames. A condition
-    that has its file already is left as it is.
+    ``kind``. Scores are written as they are computed, so memory holds only a few frames. The
+    existing file of a condition is kept.
 
     Parameters
     ----------
     network, settings
-        The network and what it was trained with.
+        The network and its settings.
     classes : sequence of str
         Names of the classes.
     conditions : mapping of str to FrameSource
         The frames under each condition.
     folder : path
-        Of the run.
+        The run folder.
     progress : callable, optional
-        Told the condition, how many frames are done, and of how many.
+        Called with the condition, the number of finished frames and the total.
     """
     written = []
     for condition, frames in conditions.items():
@@ -136,24 +137,24 @@ def _write(
     with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
         with archive.open("scores.npy", "w", force_zip64=True) as member:
             for start in range(0, len(frames), BATCH):
-                some = [frames[i] for i in range(start, min(start + BATCH, len(frames)))]
-                scores, known = predict_scores(network, some, settings)
+                batch = [frames[i] for i in range(start, min(start + BATCH, len(frames)))]
+                scores, batch_labels = predict_scores(network, batch, settings)
                 if not start:
                     shape = (len(frames), *scores.shape[1:])
                     header = {"descr": "<f2", "fortran_order": False, "shape": shape}
                     np.lib.format.write_array_header_1_0(member, header)
                 member.write(scores.astype("<f2").tobytes())
-                labels.append(known)
-                names += [frame.name for frame in some]
+                labels.append(batch_labels)
+                names += [frame.name for frame in batch]
                 if progress is not None:
-                    progress(condition, start + len(some), len(frames))
-        rest = {
+                    progress(condition, start + len(batch), len(frames))
+        arrays = {
             "labels": np.concatenate(labels),
             "names": np.array(names),
             "class_names": np.array(classes),
             "kind": np.array("logits"),
         }
-        for name, values in rest.items():
+        for name, values in arrays.items():
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, values, allow_pickle=False)
 
@@ -164,10 +165,10 @@ def read_scores(folder: str | os.PathLike[str], condition: str) -> ConditionScor
     with (
         reading_scores(path),
         path.open("rb") as stream,
-        np.load(stream, allow_pickle=False) as found,
+        np.load(stream, allow_pickle=False) as archive,
     ):
-        names = tuple(str(name) for name in found["names"])
-        return ConditionScores(found["scores"], found["labels"], names)
+        names = tuple(str(name) for name in archive["names"])
+        return ConditionScores(archive["scores"], archive["labels"], names)
 
 
 def measured(scores: Array, labels: Array) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a segmentation network is trained with, and which networks Tables 4 and 5 need."""
+"""The settings of segmentation networks, and the networks of Tables 4 and 5."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ __all__ = [
 
 MODALITIES = ("rgb", "depth")
 
-#: How depth goes in: the logarithm of metres; that in the colours of the map JET; or metres, as a
-#: grey of eight bits, in these colours.
+#: Codes of depth: the logarithm of metres; the logarithm in the colours of the map JET; or metres
+#: as a grey of eight bits, in these colours.
 DEPTH_CODES = ("log", "jet", "jet8")
 
-#: How training frames are varied, see :func:`~reprior_lab.synthia.batches.random_part`.
+#: Augmentations of training frames, see :func:`~reprior_lab.synthia.batches.random_part`.
 AUGMENTATIONS = ("full", "flip", "none")
 
-#: Whose means and deviations colours are normalised by.
+#: Sources of the means and deviations that colours are normalised by.
 NORMALIZATIONS = ("imagenet", "synthia")
 
 #: Sides and views of SYNTHIA-Sequences by name.
@@ -55,24 +55,23 @@ CAMERAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "all": (("Stereo_Left", "Stereo_Right"), ("Omni_B", "Omni_F", "Omni_L", "Omni_R")),
 }
 
-#: Networks of this library, and how the names of DeepLab v3+ begin, an encoder behind it.
+#: Networks of this library, and the prefix of DeepLab v3+'s names, which end with an encoder.
 SMALL_MODELS, DEEPLAB = ("small", "tiny"), "deeplabv3plus-"
 
-#: Which recipe this is, of all that shapes a network and its scores and is no setting: the widths
-#: and dilations of its layers, how parts are zoomed and lit, the stride of the scores. It goes up
-#: with any of them; a network of another recipe is not gone on with. Run files that do not say are
-#: of the first that was kept.
+#: The version of everything that determines a network and its scores but is no setting: the widths
+#: and dilations of its layers, the augmentation, the stride of the scores. It increases with any
+#: change; a network of another recipe is not resumed. Run files without it are of the first one.
 RECIPE = FIRST_RECIPE = 2
 
-#: Pixels from one score to the next, each way: what is tuned and judged on.
+#: Pixels between scores, in both directions; these pixels are tuned and judged on.
 STRIDE = 2
 
-#: Settings that are younger than the first run files. Files and ids leave them out where they are
-#: at their defaults, so that both stay as they were.
+#: Settings that the first run files lack. Files and ids omit them at their defaults, so that both
+#: stay the same.
 _LATER = ("augment", "normalization", "pretrained", "cameras", "size", "test_every")
 
-#: What differs from the defaults in the protocol of the paper: the authors' public code. Where the
-#: protocol differs from that, :data:`reprior_lab.departures.DEPARTURES` says so.
+#: Differences of the paper's protocol, the authors' public code, from the defaults. Departures from
+#: that code are in :data:`reprior_lab.departures.DEPARTURES`.
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "compact": {},
     "paper": {
@@ -93,13 +92,13 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 
-#: The folder of the networks in that of a reproduction: both tables share the network of RGB.
+#: The folder of the networks in the output folder: both tables share the network of RGB.
 NETWORKS = "networks"
 
-#: Settings that the tables and options say.
+#: Settings that the tables and options determine.
 PLANNED = ("loss", "modality", "seed")
 
-#: Losses of Table 4 in its order, and how they are printed.
+#: Losses of Table 4 in its order, and their printed names.
 LABELS = {
     "ce": "CE",
     "median_ce": "CE, median frequency",
@@ -113,49 +112,49 @@ LABELS = {
 class NetworkSettings:
     """The settings of one network.
 
-    The defaults, the protocol "compact", are for one core of a laptop: all but whole frames of
+    The defaults, the protocol "compact", are for one core of a laptop: almost whole frames of
     135 × 240 pixels, 24 passes over them, scored at every second pixel each way. Whole frames
-    rather than small parts, because what a wall or a kerb is shows by where in the street it is.
-    It took the place of an earlier one, of parts of 96 × 192 and a decoder without convolutions at
-    half the resolution, of which the scores on the held-out and the test frames were known. Its
-    own settings were set once, beforehand: there was no search, on held-out frames or on others.
+    rather than small parts, because a wall or a kerb is recognised by its place in the street.
+    It replaced an earlier protocol, with parts of 96 × 192 and a decoder without convolutions at
+    half the resolution, whose scores on the held-out and test frames were known. Its own settings
+    were set once, beforehand: there was no search, on held-out frames or on others.
 
     Parameters
     ----------
     modality : {"rgb", "depth"}, default "rgb"
-        What it sees.
+        The input.
     loss : str, default "ce"
         One of ``LOSSES`` of :mod:`reprior_lab.training.recipes`, per pixel.
     model : str, default "small"
         See :func:`~reprior_lab.synthia.networks.build_network`.
     depth_code : {"log", "jet", "jet8"}, default "log"
-        How depth goes in: "jet" colours its logarithm, "jet8" the upper eight of the sixteen bits
-        that SYNTHIA-Sequences has it in.
+        The code of depth: "jet" colours its logarithm, "jet8" the upper eight of the sixteen bits
+        in SYNTHIA-Sequences.
     crop : (int, int)
-        Height and width of the parts it learns from.
+        Height and width of training parts.
     steps, batch_size : int
-        How many batches, of how many parts. DeepLab v3+ needs two parts in a batch at least.
+        Number of batches, and of parts in each. DeepLab v3+ needs at least two parts in a batch.
     lr, lr_schedule, warmup, weight_decay
-        Of AdamW. "one_cycle" rises over the share ``warmup`` of the steps and falls along a
-        cosine; "steps" stays at ``lr``.
+        Settings of AdamW. "one_cycle" rises over the share ``warmup`` of the steps and falls along
+        a cosine; "steps" stays at ``lr``.
     seed : int, default 0
-        Of everything random.
+        The seed of all random numbers.
     beta, gamma, max_margin, scale
-        Of the effective number, of Focal, and of LDAM.
+        Parameters of the effective number, of the focal loss, and of LDAM.
     augment : {"full", "flip", "none"}, default "full"
-        How parts are varied: "full" zooms, lights and mirrors them, "flip" mirrors them, "none"
-        takes them as they are.
+        Augmentation of parts: "full" zooms, changes the light and mirrors, "flip" mirrors, "none"
+        leaves them unchanged.
     normalization : {"imagenet", "synthia"}, default "imagenet"
         Means and deviations of colours, and of depth in colours.
     pretrained : bool, default False
         Whether the encoder of DeepLab v3+ starts from weights of ImageNet, which are downloaded.
     cameras : {"front", "all"}, default "front"
-        Of SYNTHIA-Sequences: the left one that looks ahead, or all eight.
+        Cameras of SYNTHIA-Sequences: the left one that looks ahead, or all eight.
     size : (int, int), optional
-        Height and width that frames are scaled to. By default those of SYNTHIA-SF stay as they
-        are, and those of SYNTHIA-Sequences become 384 × 768.
+        Height and width that frames are scaled to. By default those of SYNTHIA-SF are not scaled,
+        and those of SYNTHIA-Sequences become 384 × 768.
     test_every : int, default 1
-        Of SYNTHIA-Sequences, every how many frames of an unseen condition are judged on.
+        For SYNTHIA-Sequences, the interval between frames of an unseen condition to judge on.
 
     Examples
     --------
@@ -238,7 +237,7 @@ class NetworkSettings:
 
     @classmethod
     def resolve(cls, protocol: str = "compact", **differing: Any) -> NetworkSettings:
-        """Return the settings of a protocol with what differs from it.
+        """Return the settings of a protocol with some changed.
 
         Examples
         --------
@@ -250,14 +249,14 @@ class NetworkSettings:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> NetworkSettings:
-        """Return settings from a mapping; what it leaves out is the default."""
+        """Return settings from a mapping; missing ones have their defaults."""
         check_known(cls, document, "network")
         return cls(**declared(cls, document))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings, ready for JSON.
 
-        Settings that are younger than the first run files are left out at their defaults.
+        Settings that the first run files lack are omitted at their defaults.
         """
         defaults = {field.name: field.default for field in fields(self)}
         return {
@@ -287,7 +286,7 @@ class NetworkSettings:
 
     @property
     def id(self) -> str:
-        """A short name: what it is, and a hash of all that it depends on."""
+        """A short name: the main settings, and a hash of all that the result depends on."""
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
         return f"{self.modality}-{self.loss}-{self.model}-s{self.seed}-{digest}"
@@ -299,7 +298,7 @@ class NetworkSettings:
 
     @property
     def least_batch(self) -> int:
-        """Parts that a training batch must have.
+        """The least number of parts in a training batch.
 
         DeepLab v3+ pools its features to one number per channel and normalises it over the batch,
         which needs two.
@@ -308,7 +307,7 @@ class NetworkSettings:
 
     @property
     def logit_scale(self) -> float:
-        """What the network's output is multiplied by to be a logit."""
+        """The factor from the network's output to logits."""
         return self.scale if self.head == "cosine" else 1.0
 
     @property
@@ -316,10 +315,10 @@ class NetworkSettings:
         """Always "mean": segmentation has no other."""
         return "mean"
 
-    # For learning rates, which count in epochs, a run is one long epoch.
+    # Learning rates count in epochs: a run is one long epoch.
     @property
     def epochs(self) -> int:
-        """1: the length of a run is said in steps."""
+        """Always 1: the length of a run is given in steps."""
         return 1
 
     @property
@@ -334,7 +333,7 @@ class NetworkSettings:
 
 
 def check_network(name: str) -> None:
-    """Refuse the name of a segmentation network that there is none of.
+    """Refuse an unknown name of a segmentation network.
 
     Examples
     --------
@@ -362,9 +361,9 @@ def rgb_networks(
     Parameters
     ----------
     protocol : {"compact", "paper"}
-        What is not said otherwise.
+        The defaults of all settings.
     seed : int, default 0
-        Of everything random.
+        The seed of all random numbers.
     settings : mapping, optional
         Settings of all networks that differ from the protocol.
 
@@ -393,7 +392,7 @@ def rgbd_networks(
 
 
 def home_of(folder: Path, settings: NetworkSettings) -> Path:
-    """Return where a network is kept.
+    """Return the folder of a network.
 
     Examples
     --------
@@ -406,6 +405,6 @@ def home_of(folder: Path, settings: NetworkSettings) -> Path:
 def _network(
     protocol: str, seed: int, settings: Mapping[str, Any] | None, modality: str, loss: str
 ) -> NetworkSettings:
-    own = dict(settings or {})
-    refuse_settings(own, PLANNED)
-    return NetworkSettings.resolve(protocol, seed=seed, modality=modality, loss=loss, **own)
+    changed = dict(settings or {})
+    refuse_settings(changed, PLANNED)
+    return NetworkSettings.resolve(protocol, seed=seed, modality=modality, loss=loss, **changed)

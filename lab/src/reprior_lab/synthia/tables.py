@@ -1,4 +1,4 @@
-"""Tables 4 and 5: losses, the correction and the fusion; and the curves along the strength."""
+"""Tables 4 and 5: losses, the correction and the fusion; and the curves over the strength."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ __all__ = [
     "write_curves",
 ]
 
-#: How metrics are printed.
+#: Printed names of metrics.
 HEADS = {"mean_iou": "mIoU", "balanced_accuracy": "mACC"}
 
-#: Networks that the paper corrects.
+#: The networks that the paper corrects.
 CORRECTED = ("ce", "focal")
 
-#: How ways to come by a strength are printed.
+#: Printed names of the ways to choose a strength.
 WAY_HEADS = {
     "tuned": "IC",
     "kept": "IC, mIoU kept",
@@ -67,7 +67,7 @@ PROTOCOL = (
     "The compact protocol was set by reasoning, without a search, after earlier trials whose test "
     "figures had been seen."
 )
-#: In captions, and below the tables.
+#: The resolution of judgement, in captions and below the tables.
 PIXELS = {1: "every pixel", 2: "every second pixel each way"}.get(STRIDE, f"1 pixel in {STRIDE}²")
 JUDGED_AT = f"judged at {PIXELS}"
 RESOLUTION = (
@@ -80,7 +80,7 @@ KEPT_NOTE = (
     "it chose its λ."
 )
 
-#: How rows are printed.
+#: Printed names of rows.
 ROWS = {
     "rgb": "RGB alone",
     "rgb-ic": "RGB alone, IC",
@@ -93,7 +93,7 @@ ROWS = {
     "uno-ic-rebalanced": "UNO-IC, rebalance first",
 }
 
-#: How choices of a strength are printed.
+#: Printed names of the choices of a strength.
 CHOICE_HEADS = {
     "tuned": "tuned",
     "kept": "mIoU kept",
@@ -112,19 +112,19 @@ SIMULATED = (
 )
 RECORDED = "The unseen conditions are those of the data set, not simulated."
 
-#: A colour for a metric; test frames have a full line, held-out ones a broken one.
+#: One colour per metric; solid lines for test frames, dashed ones for held-out frames.
 _COLOURS = {"mean_iou": CYCLE[1], "balanced_accuracy": AFTER}
 _LINES: dict[str, tuple[str, Any]] = {
     CLEAR: ("test frames", "-"),
     HELD_OUT: ("held-out frames", (0, (4, 1.6))),
 }
 
-#: The strength that was tuned, and the one that keeps mean IoU.
+#: Marks of the tuned strength, and of the one that keeps mean IoU.
 _MARKS: dict[str, dict[str, Any]] = {
     "tuned": {"marker": "D", "markerfacecolor": "white", "markeredgecolor": TUNED},
     "kept": {"marker": "o", "markerfacecolor": "white", "markeredgecolor": INK},
 }
-#: Strengths that are drawn, more where one was chosen beyond: from there on curves only fall.
+#: The upper bound of the drawn strengths, unless a larger one was chosen: beyond it curves fall.
 USUAL = 1.5
 
 _MARK_NAMES = {"tuned": "λ for mACC", "kept": "λ for mACC,\nmIoU kept"}
@@ -142,9 +142,9 @@ Results: TypeAlias = Mapping[str, RgbResult]
 
 
 def rgb_tables(results: Results, missing: Sequence[str] = ()) -> tuple[Table, ...]:
-    """Return all tables of some finished networks, by loss.
+    """Return all tables of finished networks, given by loss.
 
-    Rows of networks that are missing are there too, and Table 4 says which these are.
+    Rows of missing networks are included, and Table 4 names these.
     """
     return (
         _table_four(results, missing),
@@ -256,8 +256,8 @@ def _classes(results: Results) -> Table:
     result = results.get("ce")
     rows: tuple[tuple[str, tuple[Cell, ...]], ...] = ()
     if result is not None:
-        found = result.correction.classes
-        rows = class_rows(result.run, [found["before"], found["after"]])
+        recalls = result.correction.classes
+        rows = class_rows(result.run, [recalls["before"], recalls["after"]])
     return Table(
         "synthia-rgb-classes",
         "Pixels of each class (%), and those of the test frames that are found (%)",
@@ -270,14 +270,14 @@ def _classes(results: Results) -> Table:
 def class_rows(
     run: NetworkRun, found: Sequence[Sequence[float | None]]
 ) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
-    """Return a row for each class, the rarest last: its share of training, and those found.
+    """Return a row for each class, the rarest last: its share of training pixels, and recalls.
 
     Parameters
     ----------
     run : NetworkRun
-        Has the names of the classes and their training pixels.
+        A run, with the names of the classes and their training pixels.
     found : sequence of sequence of float or None
-        For each column, the share of each class's pixels that are found.
+        For each column, the recall of each class.
     """
     rows, counts = [], run.class_counts
     for k in sorted(range(len(counts)), key=lambda k: -counts[k]):
@@ -293,7 +293,7 @@ def _in_order(results: Results) -> list[tuple[str, RgbResult]]:
 
 
 def _frames_notes(results: Results) -> list[str]:
-    """Say what was tuned on which frames, and what is absent where."""
+    """Return notes on the frames of tuning and judging, and on absent classes."""
     for _, result in _in_order(results):
         found = result.correction
         tuned = (
@@ -306,7 +306,7 @@ def _frames_notes(results: Results) -> list[str]:
 
 
 def trained_note(runs: Iterable[NetworkRun]) -> str:
-    """Say what was trained, in the words of the run files.
+    """Describe the trained networks by their run files.
 
     Examples
     --------
@@ -322,7 +322,7 @@ def trained_note(runs: Iterable[NetworkRun]) -> str:
 
 
 def protocol_note(runs: Iterable[NetworkRun]) -> list[str]:
-    """Say how the compact protocol was come by, where a network is of it.
+    """Return the note on how the compact protocol was chosen, if a network uses it.
 
     Examples
     --------
@@ -331,14 +331,14 @@ def protocol_note(runs: Iterable[NetworkRun]) -> list[str]:
     >>> protocol_note([NetworkRun(NetworkSettings(steps=40))])
     []
     """
-    own = NetworkSettings()
-    said = {"modality": own.modality, "loss": own.loss, "seed": own.seed}
-    compact = any(run.settings.differing(**said) == own for run in runs)
+    defaults = NetworkSettings()
+    said = {"modality": defaults.modality, "loss": defaults.loss, "seed": defaults.seed}
+    compact = any(run.settings.differing(**said) == defaults for run in runs)
     return [PROTOCOL] if compact else []
 
 
 def missing_note(missing: Sequence[str], n: int) -> list[str]:
-    """Say which networks are not finished.
+    """Return the note on unfinished networks.
 
     Examples
     --------
@@ -417,7 +417,7 @@ def _ordered(result: FusionResult) -> list[str]:
 
 
 def _tuned(row: str) -> str:
-    """Return under which name a row was measured at its tuned strength."""
+    """Return the key of a row's result at its tuned strength."""
     return f"{row}/tuned" if row in _corrected_fusion() else row
 
 
@@ -427,7 +427,7 @@ def _corrected_fusion() -> list[str]:
 
 
 def _same_as_tuned(result: FusionResult, row: str) -> bool:
-    """Whether the tuned strength keeps mean IoU of itself: then it is not printed twice."""
+    """Whether the tuned strength already keeps mean IoU, so that it is not printed twice."""
     tuned, kept = (result.strengths[f"{row}/{choice}"] for choice in ("tuned", "kept"))
     return math.isclose(tuned, kept, rel_tol=1e-9)
 
@@ -437,7 +437,7 @@ def _words(condition: str) -> str:
 
 
 def _paper_average(result: FusionResult, table: str, row: str) -> float | None:
-    """Return the paper's average, where ours is over the same conditions."""
+    """Return the paper's average, if ours is over the same conditions."""
     same = set(result.averaged) == set(paper_columns(table)) - {AVERAGE}
     return paper_value(table, row, AVERAGE) if same else None
 
@@ -447,7 +447,7 @@ def _misprints(table: str) -> list[str]:
     for row in FUSIONS:
         note = paper_note(table, row, AVERAGE)
         if note:
-            said.append(f"The paper's average of {ROWS[row]}: {note}; it is computed anew.")
+            said.append(f"The paper's average of {ROWS[row]}: {note}; it is recomputed.")
     return said
 
 
@@ -480,7 +480,7 @@ def _heads() -> tuple[str, ...]:
 
 
 def _not_bound(result: FusionResult) -> list[str]:
-    """Say of which rows mean IoU is kept without asking."""
+    """Return the note on rows whose tuned strength already keeps mean IoU."""
     same = [ROWS[row] for row in _corrected_fusion() if _same_as_tuned(result, row)]
     if not same:
         return []
@@ -562,8 +562,8 @@ def _fusion_classes(result: FusionResult, run: NetworkRun) -> Table:
 def write_curves(results: Mapping[str, RgbResult], folder: Path) -> tuple[Path, ...]:
     """Write ``synthia-curves``: a panel for each network that the paper corrects.
 
-    Values are exact at strengths 0.02 apart; the marks are where λ was tuned, on the held-out
-    frames, and what it gives on both parts.
+    Values are exact at strengths 0.02 apart; the marks show λ as tuned on the held-out frames, and
+    its values on both parts.
     """
     shown = [loss for loss in CORRECTED if loss in results]
     if not shown:
@@ -595,14 +595,25 @@ def _panel(panel: Any, found: NetworkCorrection) -> None:
             for way, at in chosen.items():
                 if at <= strengths[-1]:
                     panel.plot(
-                        at, np.interp(at, strengths, values), linestyle="none", markersize=5.5,
-                        markeredgewidth=1.5, zorder=4, clip_on=False, **_MARKS[way],
-                    )  # fmt: skip
+                        at,
+                        np.interp(at, strengths, values),
+                        linestyle="none",
+                        markersize=5.5,
+                        markeredgewidth=1.5,
+                        zorder=4,
+                        clip_on=False,
+                        **_MARKS[way],
+                    )
     for way, look in _MARKS.items():
         panel.plot(
-            [], [], linestyle="none", markersize=5.5, markeredgewidth=1.5, label=_MARK_NAMES[way],
+            [],
+            [],
+            linestyle="none",
+            markersize=5.5,
+            markeredgewidth=1.5,
+            label=_MARK_NAMES[way],
             **look,
-        )  # fmt: skip
+        )
     panel.axvline(1.0, color=FAINT, linewidth=1.0, zorder=1)
     panel.set(xlim=(0.0, strengths[-1]), xlabel="strength λ")
     panel.grid(True)

@@ -31,6 +31,7 @@ from reprior_lab.training.checkpoints import (
     newest,
     newest_path,
     prune,
+    restore,
     write_checkpoint,
 )
 from reprior_lab.training.recipes import loss_weights, make_loss
@@ -39,7 +40,7 @@ from reprior_lab.training.schedules import learning_rate
 
 __all__ = ["load_network", "train_network"]
 
-#: Of a step: the loss, how many pixels are right, and how many there are; on the device.
+#: The loss of a step, its number of correct pixels, and its number of pixels; on the device.
 Step: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
@@ -54,35 +55,35 @@ def train_network(
 ) -> NetworkRun:
     """Train a network and write its run folder.
 
-    The folder gets ``run.json``, ``counts.json`` (training pixels of each class) and
-    ``checkpoints/``, one for each pass over the frames. A run that was stopped at any moment goes
-    on from the last; on the CPU, with as many threads, its result is the same to the bit. Scores
-    are written by :func:`~reprior_lab.synthia.scores.write_scores`.
+    Writes ``run.json``, ``counts.json`` (training pixels of each class) and, after each epoch, a
+    checkpoint in ``checkpoints/``. A stopped run resumes from the last checkpoint; on the CPU, with
+    the same number of threads, its result is bit-identical. Scores are written by
+    :func:`~reprior_lab.synthia.scores.write_scores`.
 
     Parameters
     ----------
     data : SegmentationData
-        The frames. The test part is not looked at.
+        The frames. The test part is not used.
     settings : NetworkSettings
-        What to train.
+        The settings of the network.
     folder : path
-        Where the run is kept.
+        The run folder.
     resume : bool, default False
-        Whether to go on with what the folder has. A finished run is returned as it is. Without
-        it, a folder that has a run is an error.
+        Whether to resume the run in the folder. A finished run is returned unchanged. Without
+        ``resume``, a folder that already has a run raises an error.
     progress : callable, optional
-        Told how many steps are done, and of how many.
+        Called with the number of finished steps and the total.
     device : str, optional
-        As PyTorch names it, for example "cuda:1". By default, or with "auto", it is a GPU where
+        PyTorch's name of a device, for example "cuda:1". By default, or with "auto", a GPU if
         there is one.
     """
     folder = Path(folder)
     run = _new_run(data, settings)
-    before = _earlier(folder, run, resume=resume)
-    if before is not None and before.finished:
-        return before
+    previous_run = _previous_run(folder, run, resume=resume)
+    if previous_run is not None and previous_run.finished:
+        return previous_run
     (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    run = run.updated(seconds=0.0 if before is None else before.seconds)
+    run = run.updated(seconds=0.0 if previous_run is None else previous_run.seconds)
     run.write(folder)
     counts = [int(n) for n in run.class_counts]
     write_json(folder / COUNTS, dict(zip(data.classes, counts, strict=True)))
@@ -98,7 +99,7 @@ def train_network(
 
 
 def load_network(folder: str | os.PathLike[str], *, device: str | None = None) -> nn.Module:
-    """Return the network of a finished run, ready to be scored."""
+    """Return the network of a finished run, in evaluation mode."""
     run = NetworkRun.read(folder)
     state = newest(Path(folder) / CHECKPOINTS) if run.finished else None
     if state is None:
@@ -126,21 +127,21 @@ def _new_run(data: SegmentationData, settings: NetworkSettings) -> NetworkRun:
     )
 
 
-def _earlier(folder: Path, run: NetworkRun, *, resume: bool) -> NetworkRun | None:
-    """Return the run that a folder has, if it is the same and may be gone on with."""
-    there = (folder / RUN_FILE).exists()
-    if not resume and (there or newest_path(folder / CHECKPOINTS) is not None):
+def _previous_run(folder: Path, run: NetworkRun, *, resume: bool) -> NetworkRun | None:
+    """Return the run in a folder, if it has the same settings and may be resumed."""
+    exists = (folder / RUN_FILE).exists()
+    if not resume and (exists or newest_path(folder / CHECKPOINTS) is not None):
         raise OptionError(
             argument="folder",
             rule="must have no run yet",
             got=f"{str(folder)!r}, which has one",
-            remedy=["Pass ", Setting("resume", True), " to go on with it, or another folder."],
+            remedy=["Pass ", Setting("resume", True), " to resume it, or another folder."],
         )
-    if not there:
+    if not exists:
         return None
-    before = NetworkRun.read(folder)
-    check_same_settings(run.identity, before.identity, folder)
-    return before
+    previous_run = NetworkRun.read(folder)
+    check_same_settings(run.identity, previous_run.identity, folder)
+    return previous_run
 
 
 def _device(name: str | None) -> torch.device:
@@ -150,7 +151,7 @@ def _device(name: str | None) -> torch.device:
 
 
 def _network(run: NetworkRun, state: Checkpoint | None) -> nn.Module:
-    """Return the network, as it starts from the seed or as it was."""
+    """Return the network, initialised by the seed or restored from the checkpoint."""
     settings = run.settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator_of(settings.seed, 0, WEIGHTS).initial_seed())
@@ -162,7 +163,7 @@ def _network(run: NetworkRun, state: Checkpoint | None) -> nn.Module:
             pretrained=settings.pretrained and state is None,
         )
     if state is not None:
-        network.load_state_dict(state.model)
+        restore(network, state.model)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]  # torch's stubs leave this form out
 
 
@@ -184,11 +185,11 @@ class _Loop:
         self.optimizer = _optimizer(network, self.settings)
         self.history = [] if state is None else list(state.history)
         if state is not None:
-            self.optimizer.load_state_dict(state.optimizer)
+            restore(self.optimizer, state.optimizer)
         self.steps = n_batches(len(data.train), self.settings)
 
     def fit(self, progress: Callable[[int, int], None] | None) -> NetworkRun:
-        """Train what is left, and return the run with its history."""
+        """Train the remaining epochs, and return the run with its history."""
         started, before = time.monotonic(), self.run.seconds
         for epoch in range(len(self.history), math.ceil(self.settings.steps / self.steps)):
             # The network's own random numbers (dropout) depend on the epoch alone.
@@ -196,9 +197,12 @@ class _Loop:
             self.history.append(self._epoch(epoch, progress))
             done = len(self.history)
             state = Checkpoint(
-                done, self.run.identity, self.network.state_dict(), self.optimizer.state_dict(),
+                done,
+                self.run.identity,
+                self.network.state_dict(),
+                self.optimizer.state_dict(),
                 self.history,
-            )  # fmt: skip
+            )
             write_checkpoint(checkpoint_path(self.folder / CHECKPOINTS, done), state)
             prune(self.folder / CHECKPOINTS)
             seconds = round(before + time.monotonic() - started, 3)
@@ -208,7 +212,7 @@ class _Loop:
 
     def _epoch(self, epoch: int, progress: Callable[[int, int], None] | None) -> dict[str, Any]:
         self.network.train()
-        settings, taken = self.settings, []
+        settings, step_results = self.settings, []
         step, rate = epoch * self.steps, 0.0
         for inputs, labels in batches(self.data.train, settings, epoch):
             if step == settings.steps:
@@ -216,11 +220,11 @@ class _Loop:
             rate = learning_rate(settings, 0, step, settings.steps)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            taken.append(self._step(inputs.to(self.device), labels.to(self.device)))
+            step_results.append(self._step(inputs.to(self.device), labels.to(self.device)))
             step += 1
             if progress is not None:
                 progress(step, settings.steps)
-        total, right, n = summed(taken)
+        total, n_correct, n = summed(step_results)
         if not math.isfinite(total):
             raise OptionError(
                 argument="lr",
@@ -229,12 +233,15 @@ class _Loop:
                 remedy="Pass a lower lr.",
             )
         return {
-            "epoch": epoch + 1, "step": step, "lr": rate,
-            "train_loss": total / n, "train_accuracy": right / n,
-        }  # fmt: skip
+            "epoch": epoch + 1,
+            "step": step,
+            "lr": rate,
+            "train_loss": total / n,
+            "train_accuracy": n_correct / n,
+        }
 
     def _step(self, inputs: Tensor, labels: Tensor) -> Step:
-        """Take a step, and return its loss, right pixels and pixels."""
+        """Take an optimizer step and return its loss, correct pixels and pixels."""
         stride: Any = getattr(self.network, "stride", 1)
         labels = labels[:, ::stride, ::stride]
         scores = self.network(inputs)
@@ -244,15 +251,15 @@ class _Loop:
         self.optimizer.step()
         with torch.no_grad():
             n = (labels != IGNORE_INDEX).sum()
-            right = (scores.argmax(dim=1) == labels).sum()
-            return loss.detach(), right, n
+            n_correct = (scores.argmax(dim=1) == labels).sum()
+            return loss.detach(), n_correct, n
 
 
 def summed(steps: Sequence[Step]) -> tuple[float, int, int]:
-    """Return the sums over steps of loss times pixels, right pixels and pixels.
+    """Return the sums over all steps of (loss × pixels), correct pixels and pixels.
 
-    They are summed in double precision on the CPU: not every device has it (Apple's has not). The
-    numbers of all steps leave the device together, so that it does not wait after each.
+    Sums are in double precision on the CPU: some devices (Apple's) do not support it. The numbers
+    of all steps are copied from the device together, so that it does not wait after each step.
 
     Examples
     --------
@@ -260,15 +267,15 @@ def summed(steps: Sequence[Step]) -> tuple[float, int, int]:
     >>> summed([(half, one, four), (half, four, four)])
     (4.0, 5, 8)
     """
-    losses, rights, pixels = (torch.stack(each).tolist() for each in zip(*steps, strict=True))
+    losses, correct, pixels = (torch.stack(each).tolist() for each in zip(*steps, strict=True))
     total = 0.0
     for loss, n in zip(losses, pixels, strict=True):
         total += loss * n
-    return total, sum(rights), sum(pixels)
+    return total, sum(correct), sum(pixels)
 
 
 def _optimizer(network: nn.Module, settings: NetworkSettings) -> torch.optim.Optimizer:
-    """AdamW; norms and biases are not decayed."""
+    """Return AdamW without weight decay on norms and biases."""
     decayed = [p for p in network.parameters() if p.ndim > 1]
     rest = [p for p in network.parameters() if p.ndim <= 1]
     groups = [
@@ -283,11 +290,11 @@ def _result(
 ) -> dict[str, float]:
     frames, predicted, labels = data.validation, [], []
     for start in range(0, len(frames), BATCH):
-        some = [frames[i] for i in range(start, min(start + BATCH, len(frames)))]
-        scores, known = predict_scores(network, some, settings)
-        # The scores of thousands of frames would not fit into memory; their classes do.
+        batch = [frames[i] for i in range(start, min(start + BATCH, len(frames)))]
+        scores, batch_labels = predict_scores(network, batch, settings)
+        # The scores of thousands of frames do not fit into memory; their predicted classes do.
         predicted.append(scores.argmax(axis=1).astype(np.uint8))
-        labels.append(known)
+        labels.append(batch_labels)
     return measured_predictions(
         np.concatenate(predicted), np.concatenate(labels), len(data.classes)
     )

@@ -1,6 +1,6 @@
-"""Weather that a network has never seen, simulated on frames from their depth.
+"""Simulate weather on frames from their depth.
 
-Light is linear inside: twice the number is twice the light. Images are float32 (H, W, 3).
+Light is linear: twice the value is twice the light. Images are float32 (H, W, 3).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Metres from which on nothing but sky is seen.
+#: Depths from this many metres on are sky.
 FAR = 900.0
 
-#: Focal length over image width, of SYNTHIA's cameras: 848 of 1920 and 533 of 1280 pixels.
+#: Focal length over image width of SYNTHIA's cameras: 848 of 1920 and 533 of 1280 pixels.
 FOCAL = 0.43
 
-#: Steps of inverse depth, as a share of it, that are no edges.
+#: The largest relative step of inverse depth that is not an edge.
 STEP = 0.06
 
-#: The camera's height above the road in metres, where no road is seen to tell it.
+#: The camera's height above the road in metres, if no road is visible to measure it.
 CAMERA_HEIGHT = 1.5
 
 _BYTES = np.arange(256) / 255.0
@@ -66,7 +66,7 @@ _LINEAR = np.where(_BYTES <= 0.04045, _BYTES / 12.92, ((_BYTES + 0.055) / 1.055)
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A frame as the simulation sees it.
+    """The geometry and light of a frame.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Scene:
     depth : float32 (H, W)
         Metres along the optical axis.
     sky : bool (H, W)
-        Where nothing is in the way.
+        Whether a pixel is sky.
     points : float32 (H, W, 3)
         Metres to the right, down and ahead of the camera.
     normals : float32 (H, W, 3)
@@ -93,24 +93,24 @@ class Scene:
 
     @property
     def up(self) -> Array:
-        """How far surfaces face upwards, 0 to 1; 0 in the sky."""
-        found: Array = np.where(self.sky, 0.0, np.clip(-self.normals[..., 1], 0.0, 1.0))
-        return found.astype(np.float32)
+        """How much each surface faces upwards, 0 to 1; 0 in the sky."""
+        up: Array = np.where(self.sky, 0.0, np.clip(-self.normals[..., 1], 0.0, 1.0))
+        return up.astype(np.float32)
 
     @property
     def ground(self) -> Array:
-        """Where the road and what is level with it is, 0 to 1."""
+        """The share of road, or of a surface level with it, in each pixel, 0 to 1."""
         low = smoothstep(0.6, 0.9, self.points[..., 1] / self.camera_height)
-        found: Array = smoothstep(0.6, 0.9, self.up) * low
-        return found
+        ground: Array = smoothstep(0.6, 0.9, self.up) * low
+        return ground
 
 
 def scene_of(rgb: Array, depth: Array) -> Scene:
-    r"""Return the scene of a frame, with its geometry from depth.
+    r"""Return the scene of a frame, with its geometry computed from depth.
 
     On a plane the inverse depth is linear in the image: with :math:`q = 1 / d` and pixel
-    coordinates x and y over the focal length, the normal is along
-    :math:`(q_x, q_y, q - x q_x - y q_y)`, which needs no smoothing at a distance.
+    coordinates x and y over the focal length, the normal is proportional to
+    :math:`(q_x, q_y, q - x q_x - y q_y)`, which needs no smoothing of distant points.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def scene_of(rgb: Array, depth: Array) -> Scene:
     q_y, q_x = (grad * focal for grad in np.gradient(inverse))
     towards = np.stack([-q_x, -q_y, x * q_x + y * q_y - inverse], axis=-1)
     normals = towards / np.linalg.norm(towards, axis=-1, keepdims=True)
-    # Across an edge there is no surface: what is seen there faces the camera, for want of better.
+    # There is no surface across an edge: pixels there are assumed to face the camera.
     normals[_edges(sharp)] = (0.0, 0.0, -1.0)
     points = np.stack([x * depth, y * depth, depth], axis=-1).astype(np.float32)
     sky = depth >= FAR
@@ -140,20 +140,20 @@ def scene_of(rgb: Array, depth: Array) -> Scene:
 
 
 def _smooth(inverse: Array) -> Array:
-    """Take the steps out of depth that was kept in few bits; a plane and an edge stay the same."""
+    """Smooth the steps of depth stored in few bits; planes and edges stay the same."""
     mean = blurred(inverse, inverse.shape[1] / 60)
-    found: Array = np.where(np.abs(mean - inverse) < STEP * inverse, mean, inverse)
-    return found
+    smoothed: Array = np.where(np.abs(mean - inverse) < STEP * inverse, mean, inverse)
+    return smoothed
 
 
 def _edges(inverse: Array) -> Array:
-    """Where the surface ends or bends, (H, W): inverse depth is not linear there."""
-    found = np.zeros(inverse.shape, bool)
+    """Return where the surface ends or bends, bool (H, W): inverse depth is not linear there."""
+    edges = np.zeros(inverse.shape, bool)
     for axis in (0, 1):
         around = [(1, 1) if i == axis else (0, 0) for i in (0, 1)]
         bend = np.abs(np.diff(inverse, 2, axis=axis))
-        found |= np.pad(bend, around) > 2.0 * STEP * inverse
-    return found
+        edges |= np.pad(bend, around) > 2.0 * STEP * inverse
+    return edges
 
 
 def to_linear(rgb: Array) -> Array:
@@ -164,8 +164,8 @@ def to_linear(rgb: Array) -> Array:
     >>> to_linear(np.array([0, 128, 255], np.uint8))
     array([0.   , 0.216, 1.   ], dtype=float32)
     """
-    found: Array = _LINEAR[rgb]
-    return found
+    light: Array = _LINEAR[rgb]
+    return light
 
 
 def from_linear(light: Array) -> Array:
@@ -189,12 +189,12 @@ def luminance(light: Array) -> Array:
     >>> luminance(np.ones((1, 1, 3), np.float32))
     array([[1.]], dtype=float32)
     """
-    found: Array = light @ np.array([0.2126, 0.7152, 0.0722], np.float32)
-    return found
+    brightness: Array = light @ np.array([0.2126, 0.7152, 0.0722], np.float32)
+    return brightness
 
 
 def veiled(light: Array, depth: Array, extinction: float, air: Any) -> Array:
-    r"""Return what is seen through a scattering medium (Koschmieder's law).
+    r"""Return a scene seen through a scattering medium (Koschmieder's law).
 
     .. math:: I = J\, e^{-β d} + A\, (1 - e^{-β d})
 
@@ -206,15 +206,15 @@ def veiled(light: Array, depth: Array, extinction: float, air: Any) -> Array:
     array([[0. , 0.7]])
     """
     through = np.exp(-extinction * depth)[..., None]
-    found: Array = light * through + np.asarray(air, np.float32) * (1.0 - through)
-    return found
+    seen: Array = light * through + np.asarray(air, np.float32) * (1.0 - through)
+    return seen
 
 
 def mixed(below: Array, above: Any, share: Array) -> Array:
-    """Return one image over another: ``share`` (H, W) of the upper one."""
+    """Return the mix of two images, with ``share`` (H, W) of the upper one."""
     share = np.asarray(share, np.float32)
-    found: Array = below + share[..., None] * (np.asarray(above, np.float32) - below)
-    return found
+    mix: Array = below + share[..., None] * (np.asarray(above, np.float32) - below)
+    return mix
 
 
 def smoothstep(low: float, high: float, values: Array) -> Array:
@@ -226,8 +226,8 @@ def smoothstep(low: float, high: float, values: Array) -> Array:
     array([0. , 0.5, 1. ])
     """
     place = np.clip((values - low) / (high - low), 0.0, 1.0)
-    found: Array = place * place * (3.0 - 2.0 * place)
-    return found
+    rise: Array = place * place * (3.0 - 2.0 * place)
+    return rise
 
 
 def blurred(image: Array, width: float, axes: tuple[int, ...] = (0, 1)) -> Array:
@@ -257,43 +257,44 @@ def patches(shape: tuple[int, int], cell: float, rng: np.random.Generator) -> Ar
 
     Examples
     --------
-    >>> found = patches((20, 30), 8.0, np.random.default_rng(0))
-    >>> found.shape, bool(found.min() >= 0), bool(found.max() <= 1)
+    >>> noise = patches((20, 30), 8.0, np.random.default_rng(0))
+    >>> noise.shape, bool(noise.min() >= 0), bool(noise.max() <= 1)
     ((20, 30), True, True)
     """
     total = np.zeros(shape, np.float32)
     for octave in range(3):
         width = max(1.0, cell / 2**octave)
-        # A blur over many pixels leaves little of the noise: bring it back to scale.
+        # A blur over many pixels shrinks the noise: rescale it.
         total += blurred(rng.random(shape, np.float32), width) * (width / 2**octave)
     low, high = float(total.min()), float(total.max())
-    found: Array = (total - low) / (high - low) if high > low else total
-    return found
+    scaled: Array = (total - low) / (high - low) if high > low else total
+    return scaled
 
 
 def sensor_noise(light: Array, gain: float, rng: np.random.Generator) -> Array:
-    """Return light as a sensor counts it: shot noise grows with the root of light, plus reading.
+    """Return light with sensor noise: read noise, and shot noise that grows with the root of light.
 
-    ``gain`` is how many times the sensor's own scale the picture was amplified.
+    ``gain`` is the amplification of the image relative to the sensor's scale.
     """
     spread = np.sqrt(np.clip(light, 0.0, None) * gain * 1e-4 + (gain * 2e-4) ** 2)
-    found: Array = light + spread * rng.standard_normal(light.shape, np.float32)
-    return found
+    noisy: Array = light + spread * rng.standard_normal(light.shape, np.float32)
+    return noisy
 
 
-#: What a sensor says where nothing comes back, metres.
+#: The depth in metres that a sensor reports if it receives no echo.
 NO_ECHO = 1000.0
 
-#: Distances in metres that drops and flakes are drawn at, and how many at each in heavy weather.
+#: Distances in metres at which drops and flakes are drawn, and their number at each distance in
+#: heavy weather.
 LAYERS = ((1.2, 14), (2.5, 60), (5.0, 240), (10.0, 900))
 
-#: Metres that a drop, and a flake, moves while the shutter is open.
+#: Metres that a drop or a flake moves while the shutter is open.
 DROP_PATH, FLAKE_PATH = 0.35, 0.04
 
-#: Metres across, the streak of a drop and a flake, as bright as they look.
+#: Apparent width in metres of the streak of a drop and of a flake.
 DROP_SIZE, FLAKE_SIZE = 0.006, 0.02
 
-#: Colours of linear light: lamps of sodium, headlights, the night sky over a town, moonlight.
+#: Colours of linear light: sodium lamps, headlights, the night sky over a town, moonlight.
 SODIUM, HALOGEN, TOWN_SKY, MOON = np.array(
     [[1.0, 0.62, 0.28], [1.0, 0.88, 0.7], [1.0, 0.8, 0.75], [0.7, 0.8, 1.0]], np.float32
 )
@@ -304,16 +305,16 @@ LEAVES = np.array([[0.45, 0.16, 0.03], [0.35, 0.09, 0.02], [0.5, 0.3, 0.05], [0.
 
 
 def rain_streaks(scene: Scene, amount: float, rng: np.random.Generator) -> Array:
-    """Return how much of each pixel drops in the air cover, (H, W) from 0 to 1.
+    """Return the share of each pixel that falling drops cover, (H, W) from 0 to 1.
 
-    Drops at some distance are seen only where the scene is farther.
+    Drops at a distance are visible only where the scene is farther away.
     """
     lean = rng.normal(0.0, 0.15)
     return _in_the_air(scene, amount, DROP_SIZE, DROP_PATH, lean, rng)
 
 
 def falling_snow(scene: Scene, amount: float, rng: np.random.Generator) -> Array:
-    """Return how much of each pixel flakes in the air cover, (H, W) from 0 to 1."""
+    """Return the share of each pixel that falling flakes cover, (H, W) from 0 to 1."""
     lean = rng.normal(0.0, 0.6)
     return _in_the_air(scene, amount, FLAKE_SIZE, FLAKE_PATH, lean, rng)
 
@@ -329,7 +330,7 @@ def _in_the_air(
         layer = np.zeros((height, width), np.float32)
         n = rng.poisson(amount * number)
         rows, columns = rng.integers(0, height, n), rng.integers(0, width, n)
-        # What is smaller than a pixel covers a part of it.
+        # Objects smaller than a pixel cover a part of it.
         cover = rng.uniform(0.4, 1.0, n) * min(1.0, across)
         np.maximum.at(layer, (rows, columns), cover.astype(np.float32))
         layer = _smeared(layer, along, lean)
@@ -341,14 +342,14 @@ def _in_the_air(
 
 
 def _smeared(layer: Array, along: float, lean: float) -> Array:
-    """Draw every point out into a line that falls, leaning to a side."""
-    found = layer.copy()
+    """Smear every point into a falling line that leans to one side."""
+    smeared = layer.copy()
     for step in range(1, round(along) + 1):
         sideways = round(step * lean)
         moved = np.roll(layer, (step, sideways), axis=(0, 1))
         moved[:step] = 0.0
-        np.maximum(found, moved, out=found)
-    return found
+        np.maximum(smeared, moved, out=smeared)
+    return smeared
 
 
 def sensed_depth(
@@ -359,17 +360,16 @@ def sensed_depth(
     clutter: float = 0.0,
     mirror: Any = 0.0,
 ) -> Array:
-    r"""Return the depth that a sensor with a light of its own reports.
+    r"""Return the depth reported by a sensor with its own light source.
 
-    An echo is found where
+    The sensor receives an echo where
 
     .. math:: 2 \ln(d_0 / d) + \ln(ρ / ρ_0) - m + ε > 2 β d
 
-    with depth d, the range d₀ of 1000 m in clear air, reflectivity ρ over that of a middle grey,
-    m the part that a wet ground throws away, β the extinction, and ε noise of half a neper. Where
-    none is found, d₀ is reported. Some pixels, a share of ``clutter``, have an echo of a drop or
-    a flake a few metres ahead instead; and the range is blurred by 0.5 % per unit of clutter
-    percent.
+    with depth d, d₀ the range of 1000 m in clear air, ρ / ρ₀ the reflectivity relative to a middle
+    grey, m the loss by reflection on wet ground, β the extinction, and ε noise of half a neper.
+    Without an echo, d₀ is reported. For a share of ``clutter`` of the pixels, the echo comes from a
+    drop or a flake a few metres ahead; and the range gets noise of 0.5 % per percent of clutter.
 
     Parameters
     ----------
@@ -388,16 +388,16 @@ def sensed_depth(
     reflectivity = np.log(np.clip(luminance(scene.light), 0.02, 1.0) / 0.18)
     noise = 0.5 * rng.standard_normal(shape, np.float32)
     left = 2.0 * np.log(NO_ECHO / np.clip(depth, 0.1, NO_ECHO)) + reflectivity - mirror + noise
-    found = np.where(left > 2.0 * extinction * depth, depth, NO_ECHO)
-    found = found * np.exp(0.5 * clutter * rng.standard_normal(shape, np.float32))
+    sensed = np.where(left > 2.0 * extinction * depth, depth, NO_ECHO)
+    sensed = sensed * np.exp(0.5 * clutter * rng.standard_normal(shape, np.float32))
     near = rng.gamma(2.0, 2.0, shape) + 1.0
     hit = (rng.random(shape) < clutter) & (near < depth)
-    found = np.where(hit, near, np.where(scene.sky, NO_ECHO, np.minimum(found, NO_ECHO)))
-    return found.astype(np.float32)
+    sensed = np.where(hit, near, np.where(scene.sky, NO_ECHO, np.minimum(sensed, NO_ECHO)))
+    return sensed.astype(np.float32)
 
 
 def visibility(metres: float) -> float:
-    """Return the extinction per metre at which contrast falls to 2 % at a distance.
+    """Return the extinction per metre at which contrast falls to 2 % at this distance.
 
     Examples
     --------
@@ -410,14 +410,15 @@ def visibility(metres: float) -> float:
 def overcast(scene: Scene, amount: float, sky: float = 0.5) -> Scene:
     """Return the scene under clouds: even light, pale colours, a grey sky.
 
-    Shadows are lifted by dividing by the light that falls on a neighbourhood, which is a wide mean
-    of the logarithm of brightness over what is not sky.
+    Dividing by the brightness of the neighbourhood removes shadows. That brightness is a wide mean
+    of log-brightness outside the sky.
     """
     amount = min(amount, 1.0)
     width = scene.depth.shape[1]
     solid = (~scene.sky).astype(np.float32)
     dark = np.log(luminance(scene.light) + 0.01)
-    weight = blurred(solid, width / 16) + 1e-3  # nowhere 0: far inside the sky it is not used
+    # 1e-3 avoids 0 / 0 deep in the sky, where the result is not used.
+    weight = blurred(solid, width / 16) + 1e-3
     local = blurred(dark * solid, width / 16) / weight
     middle = float(dark[~scene.sky].mean()) if (~scene.sky).any() else 0.0
     even = scene.light * np.exp(0.75 * amount * (middle - local))[..., None]
@@ -431,8 +432,8 @@ def overcast(scene: Scene, amount: float, sky: float = 0.5) -> Scene:
 def wet_ground(scene: Scene, amount: float, rng: np.random.Generator) -> tuple[Scene, Array]:
     """Return the scene with a wet ground, and the share of light that it mirrors, (H, W).
 
-    Water in the pores makes it darker; its film mirrors by Fresnel's law (Schlick's form) what is
-    as high above the horizon as the ground is below, blurred by ripples.
+    Water in the pores makes the ground darker. The film of water reflects, by Fresnel's law
+    (Schlick's approximation), the scene mirrored at the horizon and blurred by ripples.
     """
     height, width = scene.depth.shape
     amount = min(amount, 1.0)
@@ -449,10 +450,10 @@ def wet_ground(scene: Scene, amount: float, rng: np.random.Generator) -> tuple[S
 
 
 def at_night(scene: Scene, amount: float, rng: np.random.Generator) -> tuple[Scene, float]:
-    """Return the scene lit by headlights and street lamps, and how far it had to be amplified.
+    """Return the scene lit by headlights and street lamps, and its amplification.
 
-    Light falls off with the square of distance and with the angle to the surface. A camera opens
-    up until the brightest places are well exposed, but not without end.
+    Light falls off with the square of distance and with the angle to the surface. The camera's
+    exposure rises until the brightest places are well exposed, up to a limit.
     """
     flat = overcast(scene, 1.0)
     colour = np.clip(flat.light, 0.0, 0.9)
@@ -474,12 +475,12 @@ def _headlights(scene: Scene) -> Array:
     distance = np.sqrt(right**2 + down**2 + ahead**2)
     beam = np.exp(-((right / ahead / 0.35) ** 2)) * (0.06 + smoothstep(-0.02, 0.06, down / ahead))
     facing = np.abs((scene.normals * scene.points).sum(axis=-1)) / distance
-    found: Array = 45.0 * beam * (0.1 + 0.9 * facing) / (distance**2 + 9.0)
-    return found
+    lit: Array = 45.0 * beam * (0.1 + 0.9 * facing) / (distance**2 + 9.0)
+    return lit
 
 
 def _lamps(scene: Scene, rng: np.random.Generator) -> list[Array]:
-    """Street lamps on both sides: metres right, down and ahead."""
+    """Return the street lamps on both sides: metres right, down and ahead."""
     top, start = scene.camera_height - 6.5, rng.uniform(6.0, 22.0)
     places = [
         (side * (7.0 + rng.uniform(-0.5, 0.5)), top, start + 24.0 * i + 12.0 * (side > 0))
@@ -495,12 +496,12 @@ def _from_lamp(scene: Scene, lamp: Array) -> Array:
     towards = np.einsum("ijk,ijk->ij", way, scene.normals)
     facing = np.clip(towards, 0.0, None) / np.sqrt(square)
     below = smoothstep(-0.5, 2.0, scene.points[..., 1] - lamp[1])
-    found: Array = np.where(scene.sky, 0.0, 22.0 * below * (0.15 + facing) / (square + 4.0))
-    return found
+    lit: Array = np.where(scene.sky, 0.0, 22.0 * below * (0.15 + facing) / (square + 4.0))
+    return lit
 
 
 def _glow(scene: Scene, lamp: Array) -> Array:
-    """A lamp itself, with the bloom of a lens, where nothing is before it."""
+    """Return the light of a visible lamp, with the bloom of a lens."""
     height, width = scene.depth.shape
     column = width / 2 + FOCAL * width * lamp[0] / lamp[2]
     row = height / 2 + FOCAL * width * lamp[1] / lamp[2]
@@ -512,14 +513,14 @@ def _glow(scene: Scene, lamp: Array) -> Array:
     rows, columns = np.arange(height, dtype=np.float32), np.arange(width, dtype=np.float32)
     away = (rows[:, None] - row) ** 2 + (columns - column) ** 2
     disc = np.exp(-away / size**2) + 0.03 * np.exp(-np.sqrt(away) / (4.0 * size))
-    found: Array = (1.5 * disc).astype(np.float32)
-    return found
+    glow: Array = (1.5 * disc).astype(np.float32)
+    return glow
 
 
 def snow_cover(scene: Scene, amount: float, rng: np.random.Generator) -> Scene:
-    """Return the scene with snow on what faces upwards, thinner where wheels have run.
+    """Return the scene with snow on surfaces that face upwards, thinner in wheel tracks.
 
-    Snow takes the light and shade that were on the ground: white in the sun, bluish in the shade.
+    Snow keeps the light and shade of the ground: white in the sun, bluish in the shade.
     """
     shape = scene.depth.shape
     lying = smoothstep(0.45, 0.8, scene.up) * (1.0 - np.exp(-3.0 * amount))
@@ -548,7 +549,7 @@ def leaf_litter(scene: Scene, amount: float, rng: np.random.Generator) -> Scene:
     which = (_hashed(right, ahead, LEAF, int(rng.integers(1 << 30))) * len(LEAVES)).astype(np.int64)
     drifts = smoothstep(0.5, 0.85, patches(shape, shape[1] / 8, rng))
     density = np.minimum(0.85, amount * (0.06 + 0.5 * drifts))
-    # Where a pixel is wider than a leaf, it has leaves in it by their density.
+    # A pixel wider than a leaf shows leaves in proportion to their density.
     blur = smoothstep(0.3, 1.2, ahead / (FOCAL * shape[1]) / LEAF)
     there = (chance < density) * (1.0 - blur) + density * blur
     colour = LEAVES[which] * (1.0 - blur[..., None]) + LEAVES.mean(axis=0) * blur[..., None]
@@ -559,7 +560,7 @@ def leaf_litter(scene: Scene, amount: float, rng: np.random.Generator) -> Scene:
 
 
 def turned_leaves(scene: Scene, amount: float) -> Scene:
-    """Return the scene with green turned to orange and brown."""
+    """Return the scene with green leaves turned orange and brown."""
     red, green, blue = (scene.light[..., i] for i in range(3))
     leafy = smoothstep(1.05, 1.4, green / np.maximum(np.maximum(red, blue), 1e-3))
     orange = luminance(scene.light)[..., None] * np.array([2.2, 0.75, 0.2])
@@ -568,17 +569,17 @@ def turned_leaves(scene: Scene, amount: float) -> Scene:
 
 
 def _hashed(right: Array, ahead: Array, cell: float, seed: int) -> Array:
-    """A random number for every square of the ground, the same wherever it is seen."""
+    """Return a random number for every square of the ground, the same from every view."""
     i = np.floor(np.clip(right, -1e4, 1e4) / cell).astype(np.int64)
     j = np.floor(np.clip(ahead, 0.0, 1e4) / cell).astype(np.int64)
     mixed_up: Any = (i * 73856093) ^ (j * 19349663) ^ (seed * 83492791)
     mixed_up = (mixed_up ^ (mixed_up >> 13)) * 0x5BD1E995
-    found: Array = ((mixed_up ^ (mixed_up >> 15)) & 0xFFFF) / float(0x10000)
-    return found
+    random: Array = ((mixed_up ^ (mixed_up >> 15)) & 0xFFFF) / float(0x10000)
+    return random
 
 
 def apply_weather(frame: Frame, condition: str, *, severity: float = 1.0, seed: int = 0) -> Frame:
-    """Return a frame under another weather.
+    """Return a frame with simulated weather.
 
     Parameters
     ----------
@@ -587,9 +588,9 @@ def apply_weather(frame: Frame, condition: str, *, severity: float = 1.0, seed: 
     condition : str
         One of :data:`CONDITIONS`.
     severity : float, default 1
-        0 leaves the frame as it is; 1 is weather that one would slow down in; 2 is a bad day.
+        0 leaves the frame unchanged; 1 is weather in which drivers slow down; 2 is severe.
     seed : int, default 0
-        Of the random numbers: the same seed, condition and frame name give the same picture.
+        The same seed, condition and frame name give the same image.
 
     Examples
     --------
@@ -606,19 +607,19 @@ def apply_weather(frame: Frame, condition: str, *, severity: float = 1.0, seed: 
     if frame.depth is None:
         raise OptionError(
             argument="frame",
-            rule="must have depth to simulate weather by",
-            got=f"frame {frame.name!r} without",
+            rule="must have depth to simulate weather",
+            got=f"frame {frame.name!r} without depth",
             remedy="Open the frames with their depth folder.",
         )
-    words = [seed, tuple(CONDITIONS).index(condition), *frame.name.encode()]
-    rng = np.random.default_rng(words)
+    seeds = [seed, tuple(CONDITIONS).index(condition), *frame.name.encode()]
+    rng = np.random.default_rng(seeds)
     scene = scene_of(frame.rgb, frame.depth)
     light, depth = CONDITIONS[condition](scene, severity, rng)
     return replace(frame, rgb=from_linear(light), depth=depth.astype(np.float32))
 
 
 def _fog(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """See 75 m; light comes from everywhere, so shadows are gone."""
+    """Fog with 75 m of visibility; light comes from everywhere, so there are no shadows."""
     extinction = visibility(75.0) * severity
     soft = overcast(scene, severity)
     light = veiled(soft.light, scene.depth, extinction, np.array([0.62, 0.64, 0.66]))
@@ -629,7 +630,7 @@ def _fog(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array
 
 
 def _rain(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Heavy rain: clouds, a wet road, drops in the air, a veil of the farther ones."""
+    """Heavy rain: clouds, a wet road, drops in the air, and a veil of distant drops."""
     wet, mirror = wet_ground(overcast(scene, severity, sky=0.5), severity, rng)
     extinction = visibility(400.0) * severity
     light = veiled(wet.light, scene.depth, extinction, np.array([0.42, 0.44, 0.46]))
@@ -646,13 +647,13 @@ def _soft_rain(scene: Scene, severity: float, rng: np.random.Generator) -> tuple
 
 
 def _night(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Headlights and street lamps; depth is as by day."""
+    """Headlights and street lamps; depth is the same as by day."""
     dark, gain = at_night(scene, max(1.0, severity), rng)
     return _as_dark(scene, sensor_noise(dark.light, gain, rng), severity), scene.depth
 
 
 def _rain_night(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """A wet road that mirrors the lamps, and drops that shine in the headlights."""
+    """A wet road that reflects the lamps, and drops that shine in the headlights."""
     dark, gain = at_night(scene, max(1.0, severity), rng)
     wet, mirror = wet_ground(dark, severity, rng)
     extinction = visibility(400.0) * severity
@@ -666,7 +667,7 @@ def _rain_night(scene: Scene, severity: float, rng: np.random.Generator) -> tupl
 
 
 def _winter(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Snow lies and a little falls; the sun is low, the air pale."""
+    """Snow on the ground and a little in the air; the sun is low, the air hazy."""
     white = snow_cover(scene, severity, rng)
     share = min(1.0, severity)
     sun = 1.0 + share * (np.array([1.0, 0.93, 0.84]) - 1.0)
@@ -692,15 +693,15 @@ def _fall(scene: Scene, severity: float, rng: np.random.Generator) -> tuple[Arra
     share = min(1.0, severity)
     sun = 1.0 + share * (np.array([1.3, 1.0, 0.7]) - 1.0)
     air = np.array([0.62, 0.55, 0.46])
-    # Haze lies low: above the roofs it is thin.
+    # Haze is low: above the roofs it is thin.
     way = np.minimum(scene.depth, 250.0)
     return veiled(leafy.light * sun, way, visibility(1200.0) * severity, air), scene.depth
 
 
 def _as_dark(scene: Scene, night: Array, severity: float) -> Array:
-    """Return night, or below severity 1 the dusk before it.
+    """Return the night image or, if the severity is below 1, dusk.
 
-    Dusk lies between day and night by the logarithm of light, as cameras and eyes take it.
+    Dusk interpolates between day and night in log-light, as cameras and eyes respond to it.
     """
     night = np.maximum(night, 0.0)
     if severity >= 1.0:

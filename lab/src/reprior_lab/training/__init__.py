@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunFile", "RunScores", "effective_prior", "read_scores", "register_loss", "train"]
 
-#: Looked up when asked for: Lightning takes seconds to import, and tables need none of it.
+#: Imported on first use: Lightning takes seconds to import, and tables do not need it.
 _HOMES = {
     "RunFile": "runfile",
     "RunScores": "scores",
@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for."""
+    """Import a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'reprior_lab.training' has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,7 @@
-"""Batches of a run: which samples an epoch draws, cropped and mirrored, ready to train on.
+"""Batches of a run: the samples that an epoch draws, cropped, mirrored and normalised.
 
-Everything random comes from the seed and the number of the epoch, so a resumed run draws what it
-would have drawn. There are no workers and no collating.
+All random numbers come from the seed and the index of the epoch, so a resumed run draws the same
+samples. There are no workers and no collating.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Samplers that make new samples once, before training.
+#: Samplers that synthesise samples once, before training.
 SYNTHETIC = {"smote": "SMOTE", "adasyn": "ADASYN"}
 
-#: Purposes that random numbers are drawn for, each with a generator of its own.
+#: Purposes of random numbers; each has its own generator.
 ORDER, CROPS, REVERSED_ORDER, REVERSED_CROPS, WEIGHTS, NETWORK = range(6)
 
-#: Uniform numbers that the random part of an image in a file takes.
+#: How many uniform numbers a random crop of an image file needs.
 DRAWS = 5
 
 
 class Crops:
     """Images with a margin around them, to cut random crops from.
 
-    The margin is black, as in the reference recipe. It is put around all images once, so that a
-    crop of a batch is one copy of bytes.
+    The margin is black, as in the reference recipe. It is added to all images once, so that a
+    crop is a plain copy.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Crops:
         y, x = torch.randint(0, places, (2, n), generator=generator).numpy()
         mirrored = torch.randint(0, 2, (n,), generator=generator).numpy()
         crops = np.empty((n, height, width, self._padded.shape[-1]), np.uint8)
-        # A loop of slices: indexing by arrays copies pixel by pixel and takes three times as long.
+        # A loop of slices: indexing by arrays copies single pixels and takes three times as long.
         for crop, i, top, left in zip(crops, index, y, x, strict=True):
             crop[:] = self._padded[i, top : top + height, left : left + width]
         if self.flip:
@@ -95,9 +95,9 @@ class Crops:
 
 
 def normalised(images: Array, mean: Any, std: Any, device: Any = "cpu") -> Tensor:
-    """Return images as a network takes them: float32 (n, C, H, W), in memory channels last.
+    """Return images as a network's input: float32 (n, C, H, W), channels last in memory.
 
-    Flat features (n, D) only become a tensor.
+    Flat features (n, D) are only converted to a tensor.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def normalised(images: Array, mean: Any, std: Any, device: Any = "cpu") -> Tenso
         return tensor.float()
     scale = 1.0 / (255.0 * torch.tensor(std, dtype=torch.float32, device=device))
     shift = -torch.tensor(mean, dtype=torch.float32, device=device) * 255.0 * scale
-    # (n, H, W, C) seen as (n, C, H, W) is what PyTorch calls channels last.
+    # (n, H, W, C) viewed as (n, C, H, W) is PyTorch's memory format "channels last".
     return tensor.float().mul_(scale).add_(shift).permute(0, 3, 1, 2)
 
 
@@ -128,7 +128,7 @@ def random_state_kept() -> Iterator[None]:
 def generator_of(seed: int, epoch: int, purpose: int) -> torch.Generator:
     """Return the random generator of one purpose in one epoch.
 
-    A run that is resumed draws what it would have drawn, with no state of a generator to keep.
+    A resumed run draws the same numbers, without a saved generator state.
 
     Examples
     --------
@@ -178,9 +178,9 @@ def class_shares(sampler: str, counts: Any) -> Array:
 def draw_epoch(sampler: str, labels: Array, generator: torch.Generator) -> Array:
     """Return the indices of an epoch's samples, in order.
 
-    "plain" is every sample once. "over" and "reversed" are as many draws with replacement: a
-    class by :func:`class_shares`, then any of its samples. "under" takes as many of each class as
-    the smallest has, others every epoch.
+    "plain" is every sample once. "over" and "reversed" are equally many draws with replacement: a
+    class by :func:`class_shares`, then any of its samples. "under" takes as many samples of each
+    class as the smallest class has, different ones every epoch.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def draw_epoch(sampler: str, labels: Array, generator: torch.Generator) -> Array
 
 
 def synthesised(sampler: str, features: Any, labels: Array, seed: int) -> tuple[Array, Array]:
-    """Return flat features with as many samples of each class, by SMOTE or ADASYN.
+    """Return flat features with equally many samples of each class, by SMOTE or ADASYN.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def synthesised(sampler: str, features: Any, labels: Array, seed: int) -> tuple[
 
 
 class Stream:
-    """Training samples in some order, augmented and normalised."""
+    """Training samples, augmented and normalised."""
 
     def __init__(self, data: ImageData) -> None:
         self.data = data
@@ -264,7 +264,7 @@ class Stream:
 
 
 class Batches:
-    """The batches of an epoch; of another epoch each time the number it is told has changed.
+    """The batches of the current epoch.
 
     Parameters
     ----------
@@ -272,11 +272,12 @@ class Batches:
         The training samples.
     config : RunConfig
         Sampler, seed, batch size, and how many parts of a batch make a step; with the schedule
-        "bbn" a batch is two: one as it comes, one of the reversed sampler.
+        "bbn" a batch is two batches: one of the plain and one of the reversed sampler.
     epoch : callable
-        Says which epoch it is.
+        Returns the index of the current epoch.
     rank, world : int
-        This process, and how many there are: each takes its share of every part of a batch.
+        The index of this process and the number of processes: each takes its share of every part
+        of a batch.
     """
 
     def __init__(
@@ -312,10 +313,10 @@ class Batches:
         return math.ceil(self.n_samples / self.config.batch_size)
 
     def share(self, index: int) -> float:
-        """Return how much more than the mean of a batch's parts one of them counts.
+        """Return the weight of one part of a batch, relative to the mean of its parts.
 
-        A factor of its loss: 1, but in the last batch of an epoch, whose parts may be fewer and
-        smaller than those of the others.
+        It is a factor of the loss: 1, except in the last batch of an epoch, whose parts may be
+        fewer and smaller than those of the others.
         """
         step = index // self.config.accumulate * self.config.batch_size
         n_step = min(self.config.batch_size, self.n_samples - step)
@@ -338,14 +339,14 @@ class Batches:
             parts: list[Tensor] = []
             for order, generator in zip(orders, crops, strict=True):
                 index = order[start : start + size]
-                # Where a last batch has fewer samples than there are processes, some see it all.
+                # If a last batch has fewer samples than there are processes, some get all of it.
                 index = index[self.rank :: self.world] if len(index) >= self.world else index
                 parts += self.stream.batch(index, generator)
             yield tuple(parts)
 
 
 def _one_ahead(made: Iterator[tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, ...]]:
-    """Prepare the next batch while this one is worked on."""
+    """Prefetch one batch in a background thread."""
     with ThreadPoolExecutor(1, "batches") as pool:
         coming = pool.submit(next, made, None)
         while (batch := coming.result()) is not None:

@@ -1,4 +1,4 @@
-"""Checkpoints that are there whole or not at all, and the newest that can be read."""
+"""Checkpoints: written atomically, read without running code."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ __all__ = [
     "newest_path",
     "prune",
     "read_checkpoint",
+    "restore",
     "write_checkpoint",
 ]
 
 FORMAT_VERSION = 1
 
-#: The folder of the checkpoints in that of a run.
+#: The folder of the checkpoints in a run folder.
 CHECKPOINTS = "checkpoints"
 
 #: The state at the end of the epochs that DRW shares with its base run.
@@ -42,7 +43,7 @@ KEPT = 2
 class Checkpoint:
     """The state of a run after some epochs.
 
-    ``identity`` are the settings it belongs to, ``history`` the metrics of each epoch.
+    ``identity`` holds the settings of the run, ``history`` the metrics of each epoch.
     """
 
     epochs_done: int
@@ -52,22 +53,34 @@ class Checkpoint:
     history: list[dict[str, Any]]
 
 
+def restore(target: torch.nn.Module | torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a checkpoint's state into a network or optimizer; refuse the state of another."""
+    try:
+        target.load_state_dict(state)
+    except Exception as error:  # what does not fit may raise anything
+        raise FileFormatError(
+            f"A checkpoint must fit the network of its run. Got one that does not fit its "
+            f"{type(target).__name__} ({type(error).__name__}). Remove the checkpoints of that "
+            f"run, and it is trained again."
+        ) from error
+
+
 def check_same_settings(ours: Mapping[str, Any], theirs: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to go on with a run of other settings.
+    """Refuse to resume a run of other settings.
 
     Examples
     --------
     >>> check_same_settings({"lr": 0.1}, {"lr": 0.2}, Path("run"))
     Traceback (most recent call last):
     ...
-    reprior.exceptions.OptionError: `folder` must have a run of the same settings to go on with.
+    reprior.exceptions.OptionError: `folder` must have a run with the same settings to resume.
     Got 'run', where lr is 0.2 and not 0.1. Take another folder.
     """
     for key in sorted({*ours, *theirs}):
         if ours.get(key) != theirs.get(key):
             raise OptionError(
                 argument="folder",
-                rule="must have a run of the same settings to go on with",
+                rule="must have a run with the same settings to resume",
                 got=f"{str(folder)!r}, where {key} is {theirs.get(key)!r} and not "
                 f"{ours.get(key)!r}",
                 remedy="Take another folder.",
@@ -75,12 +88,12 @@ def check_same_settings(ours: Mapping[str, Any], theirs: Mapping[str, Any], fold
 
 
 def checkpoint_path(folder: Path, epochs_done: int) -> Path:
-    """Return where the checkpoint after some epochs is kept."""
+    """Return the path of the checkpoint after some epochs."""
     return folder / f"epoch-{epochs_done:04d}.ckpt"
 
 
 def write_checkpoint(path: Path, state: Checkpoint) -> None:
-    """Write a checkpoint; after an error, or a kill, the files before are as they were."""
+    """Write a checkpoint atomically: an error or a kill leaves the earlier files unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "format_version": FORMAT_VERSION,
@@ -95,41 +108,52 @@ def write_checkpoint(path: Path, state: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Return the checkpoint in a file; nothing but tensors, numbers and text is read from it."""
+    """Read a checkpoint; anything but tensors, numbers and text in it is refused."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        if found["format_version"] != FORMAT_VERSION:
+        document = torch.load(path, map_location="cpu", weights_only=True)
+        if document["format_version"] != FORMAT_VERSION:
             raise FileFormatError(
                 f"A checkpoint must have format_version {FORMAT_VERSION}. Got "
-                f"{found['format_version']!r} in {path}. It was written by another version of "
-                f"reprior: start the run anew."
+                f"{document['format_version']!r} in {path}. It was written by another version of "
+                f"reprior: start the run again."
             )
-        return Checkpoint(
-            found["epochs_done"],
-            json.loads(found["identity"]),
-            found["model"],
-            found["optimizer"],
-            json.loads(found["history"]),
+        state = Checkpoint(
+            document["epochs_done"],
+            json.loads(document["identity"]),
+            document["model"],
+            document["optimizer"],
+            json.loads(document["history"]),
         )
+        _check_types(state)
+        return state
     except (FileNotFoundError, FileFormatError):
         raise
-    except Exception as error:  # a damaged file may raise anything
+    except Exception as error:  # a damaged file may raise any exception
         raise FileFormatError(
-            f"A checkpoint must be a whole file that reprior wrote. Got {path}, which cannot be "
+            f"A checkpoint must be a complete file that reprior wrote. Got {path}, which cannot be "
             f"read ({type(error).__name__}). Remove it."
         ) from error
 
 
+def _check_types(state: Checkpoint) -> None:
+    """Refuse a checkpoint of our format whose values are of other types."""
+    dictionaries = [state.identity, state.model, state.optimizer]
+    if not all(isinstance(value, dict) for value in [*dictionaries, *list(state.history)]):
+        raise TypeError("no dictionary")
+    if type(state.epochs_done) is not int or state.epochs_done < 0:
+        raise TypeError("epochs_done")
+
+
 def newest_path(folder: Path) -> Path | None:
-    """Return where the last checkpoint of a run is, readable or not."""
+    """Return the path of a run's last checkpoint, readable or not."""
     return max(folder.glob("epoch-*.ckpt"), default=None)
 
 
 def newest(folder: Path) -> Checkpoint | None:
     """Return the last checkpoint of a run that can be read, or None.
 
-    A damaged one brings a warning, and the one before it is taken. Temporary files that a killed
-    process left are removed.
+    A damaged checkpoint gives a warning, and the one before it is used. Temporary files of killed
+    processes are removed.
     """
     for rest in folder.glob(".*.ckpt.*"):
         rest.unlink(missing_ok=True)
@@ -137,11 +161,11 @@ def newest(folder: Path) -> Checkpoint | None:
         try:
             return read_checkpoint(path)
         except FileFormatError as error:
-            warnings.warn(f"{error} The run goes on from the one before.", RepriorWarning, 2)
+            warnings.warn(f"{error} The run resumes from the one before.", RepriorWarning, 2)
     return None
 
 
 def prune(folder: Path, kept: int = KEPT) -> None:
-    """Remove all but the last checkpoints of a run, and never that of the first stage."""
+    """Remove all but the last checkpoints of a run; keep that of the first stage."""
     for path in sorted(folder.glob("epoch-*.ckpt"))[:-kept]:
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Which devices a run is trained on, and Lightning, which drives them."""
+"""Check and list training devices; import Lightning."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
     "trainer_device",
 ]
 
-#: All of them, or their numbers.
+#: Strings that `devices` may be: all GPUs, or a list of their numbers.
 _LISTED = re.compile(r"auto|-1|\d+(,\d+)+,?|\d+,")
 
 
 def check_devices(accelerator: str, devices: int | str) -> None:
-    """Refuse what is no number of devices, and more processes than the CPU has cores.
+    """Raise an error if `devices` is malformed, or exceeds the CPU's cores.
 
     Examples
     --------
@@ -36,15 +36,15 @@ def check_devices(accelerator: str, devices: int | str) -> None:
     >>> check_devices("cpu", "abc")
     Traceback (most recent call last):
     ...
-    reprior.exceptions.OptionError: `devices` must be how many, their numbers such as 0,1, or auto.
-    Got 'abc'. Pass devices=1.
+    reprior.exceptions.OptionError: `devices` must be a number of devices, indices such as 0,1, or
+    auto. Got 'abc'. Pass devices=1.
     """
     number = isinstance(devices, int) and not isinstance(devices, bool)
     listed = isinstance(devices, str) and _LISTED.fullmatch(devices)
     if not listed and not (number and (int(devices) >= 1 or devices == -1)):
         raise OptionError(
             argument="devices",
-            rule="must be how many, their numbers such as 0,1, or auto",
+            rule="must be a number of devices, indices such as 0,1, or auto",
             got=repr(devices),
             remedy=["Pass ", Setting("devices", 1), "."],
         )
@@ -52,7 +52,7 @@ def check_devices(accelerator: str, devices: int | str) -> None:
     if number and int(devices) > cores and _on_the_cpu(accelerator):
         raise OptionError(
             argument="devices",
-            rule=f"must be at most the CPU's {cores} cores: each is a process of its own",
+            rule=f"must be at most the CPU's {cores} cores: each device is a separate process",
             got=str(devices),
             remedy=["Pass ", Setting("devices", 1), ", which uses all cores too."],
         )
@@ -65,7 +65,7 @@ def _on_the_cpu(accelerator: str) -> bool:
 
 
 def check_precision(accelerator: str, precision: str) -> None:
-    """Refuse 16-bit floats on the CPU: Lightning would take bfloat16 instead, another result.
+    """Raise an error for float16 on the CPU: Lightning would silently use bfloat16 instead.
 
     Examples
     --------
@@ -85,13 +85,13 @@ def check_precision(accelerator: str, precision: str) -> None:
 
 
 def list_devices(devices: int | str) -> tuple[str, ...]:
-    """Return the names of the devices that are asked for, one for each process.
+    """Return the names of the requested devices, one for each process.
 
     Parameters
     ----------
     devices : int or str
-        How many, their numbers such as "0,1", or "auto": all GPUs, otherwise one. On the CPU a
-        device is a process.
+        The number of devices, indices such as "0,1", or "auto": all GPUs, or one device if there
+        are none. On the CPU each device is a process.
 
     Examples
     --------
@@ -110,27 +110,27 @@ def list_devices(devices: int | str) -> tuple[str, ...]:
     else:
         numbers = list(range(devices))
     if n_gpus:
-        _check_there(numbers, n_gpus, devices)
+        _check_available(numbers, n_gpus, devices)
         return tuple(f"cuda:{number}" for number in numbers)
     if torch.backends.mps.is_available():
-        _check_there(numbers, 1, devices)
+        _check_available(numbers, 1, devices)
         return ("mps",)
     check_devices("cpu", len(numbers))
     return ("cpu",) * len(numbers)
 
 
-def _check_there(numbers: list[int], there: int, devices: int | str) -> None:
-    if max(numbers) >= there or len(set(numbers)) < len(numbers):
+def _check_available(numbers: list[int], n_available: int, devices: int | str) -> None:
+    if max(numbers) >= n_available or len(set(numbers)) < len(numbers):
         raise OptionError(
             argument="devices",
-            rule=f"must be ones of the {there} of this machine, each once",
+            rule=f"must be devices of this machine, which has {n_available}, each once",
             got=repr(devices),
             remedy=["Pass ", Setting("devices", "auto"), " for all."],
         )
 
 
 def trainer_device(device: str | None) -> tuple[str, int | str]:
-    """Return accelerator and devices, as Lightning takes them, for one device of this machine.
+    """Return Lightning's accelerator and devices for one device of this machine.
 
     Examples
     --------
@@ -145,20 +145,20 @@ def trainer_device(device: str | None) -> tuple[str, int | str]:
 
 @contextlib.contextmanager
 def devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
-    """Put Lightning's refusal of a device into a sentence."""
-    trouble = import_lightning("lightning.pytorch.utilities.exceptions").MisconfigurationException
+    """Convert Lightning's errors about devices into an `OptionError`."""
+    exceptions = import_lightning("lightning.pytorch.utilities.exceptions")
     check_devices(accelerator, devices)
     try:
         yield
-    except RepriorError:  # a ValueError too, and a sentence already
+    except RepriorError:  # is a ValueError too, but needs no conversion
         raise
-    except (trouble, TypeError, ValueError) as error:
+    except (exceptions.MisconfigurationException, TypeError, ValueError) as error:
         raise OptionError(
             [
                 Argument("accelerator"),
                 " and ",
                 Argument("devices"),
-                f" must be ones of this machine. Got {accelerator!r} and {devices!r}: "
+                f" must exist on this machine. Got {accelerator!r} and {devices!r}: "
                 f"{' '.join(str(error).split())} Pass ",
                 Setting("accelerator", "cpu"),
                 ", or 'auto'.",
@@ -167,10 +167,10 @@ def devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
 
 
 def import_lightning(module: str = "lightning.pytorch") -> Any:
-    """Return a module of Lightning, also beside a torchvision built for another PyTorch.
+    """Import a module of Lightning, even if torchvision was built for another PyTorch version.
 
-    Lightning imports torchmetrics, which imports torchvision. A torchvision that fails on the way
-    takes both down.
+    Lightning imports torchmetrics, which imports torchvision. If the import of torchvision
+    fails, theirs fail too.
 
     Examples
     --------

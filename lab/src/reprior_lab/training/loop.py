@@ -1,4 +1,4 @@
-"""Train: from a configuration to a run folder, resumable at any moment."""
+"""Train a network from a configuration into a run folder; resumable at any moment."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ from reprior_lab.training.checkpoints import (
     newest_path,
     prune,
     read_checkpoint,
+    restore,
     write_checkpoint,
 )
 from reprior_lab.training.devices import check_precision, devices_there, import_lightning
@@ -83,13 +84,13 @@ else:
     Callback = import_lightning().Callback
     LightningModule = import_lightning().LightningModule
 
-#: Seconds between two looks at how far processes are.
+#: Seconds between two checks of the processes' progress.
 LOOKED_EVERY = 1.0
 
-#: How the command begins the sentence of an error.
+#: The prefix of the command's error sentences.
 COMPLAINT = "Error: "
 
-#: Beside the versions in a run file: how many devices trained it, where there were several.
+#: The key in a run file's versions of the number of devices, if there were several.
 DEVICES = "devices"
 
 
@@ -110,9 +111,9 @@ class TrainingModule(LightningModule):
         From the index of a part of a batch to the factor of its loss, see
         :meth:`~reprior_lab.training.batches.Batches.share`. Needed to accumulate gradients.
     epochs_done : int, default 0
-        Where to go on from.
+        The epoch to resume from.
     optimizer_state : dict, optional
-        The optimiser's state there.
+        The optimiser's state at that epoch.
     """
 
     def __init__(
@@ -134,13 +135,14 @@ class TrainingModule(LightningModule):
         later = (
             make_loss(config, class_counts, deferred=True) if config.schedule == "drw" else first
         )
-        # In a tuple they are no part of the module's state: DRW goes on from a run without weights.
+        # In a tuple, so that they are not part of the module's state: DRW resumes from a run
+        # without class weights.
         self._losses = (first, later)
         self._measured: list[Tensor] = []
 
     @property
     def epoch(self) -> int:
-        """The epoch of the run, from 0: Lightning counts those since it was resumed."""
+        """The epoch of the run, from 0: Lightning counts from where the run was resumed."""
         return self.epochs_done + int(self.current_epoch)
 
     @property
@@ -152,7 +154,7 @@ class TrainingModule(LightningModule):
         return self.trainer.optimizers[0].param_groups
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return SGD, as it was where the run goes on."""
+        """Return SGD, with its state if the run is resumed."""
         config = self.config
         optimizer = torch.optim.SGD(
             self.model.parameters(),
@@ -162,16 +164,16 @@ class TrainingModule(LightningModule):
             weight_decay=config.weight_decay,
         )
         if self._optimizer_state is not None:
-            optimizer.load_state_dict(self._optimizer_state)
+            restore(optimizer, self._optimizer_state)
         return optimizer
 
     def on_fit_start(self) -> None:
-        """Take the losses to where the network is."""
+        """Move the losses to the network's device."""
         first, later = self._losses
         self._losses = (first.to(self.device), later.to(self.device))
 
     def on_train_epoch_start(self) -> None:
-        """Begin sums anew, and the network's own random numbers (dropout) by the epoch."""
+        """Reset the sums, and seed the network's own random numbers (dropout) by the epoch."""
         self._measured = []
         purpose = NETWORK + 100 * int(self.global_rank)
         torch.manual_seed(generator_of(self.config.seed, self.epoch, purpose).initial_seed())
@@ -190,8 +192,8 @@ class TrainingModule(LightningModule):
         with torch.no_grad():
             n = labels.numel()
             right = (scores.argmax(dim=1) == labels).sum()
-            # Summed at the end of the epoch: float64 is unknown to some devices (Apple's), and
-            # to take each number to the CPU would make a GPU wait for every step.
+            # Summed at the end of the epoch: some devices (Apple's) have no float64, and copying
+            # each number to the CPU would make a GPU wait for every step.
             self._measured.append(
                 torch.stack([loss.detach().float() * n, right, torch.full_like(right, n)])
             )
@@ -213,15 +215,15 @@ class TrainingModule(LightningModule):
         return loss + (1.0 - alpha) * criterion(scores, reversed_labels), scores
 
     def epoch_sums(self) -> Tensor:
-        """Return loss · n, samples that were right, and n, summed in float64 on the CPU."""
+        """Return loss · n, the number of correct samples, and n, summed in float64 on the CPU."""
         sums = torch.zeros(3, dtype=torch.float64)
         for each in torch.stack(self._measured).cpu():  # in order, so that bits do not change
             sums += each
         return sums
 
     def epoch_metrics(self) -> dict[str, float]:
-        """Return mean loss and accuracy of the epoch's training batches; refuse what is no loss."""
-        # Of all processes: NaN in one stops all.
+        """Return mean loss and accuracy of the epoch's training batches; refuse a loss of NaN."""
+        # Over all processes, so that a NaN in one stops all.
         sums = self.epoch_sums()
         if self.trainer.world_size > 1:
             sums = self.trainer.strategy.reduce(sums.to(self.device), reduce_op="sum")
@@ -239,7 +241,7 @@ class TrainingModule(LightningModule):
 class EpochEnd(Callback):
     """Keeps a run's files up to date.
 
-    The metrics of all epochs are in the checkpoint, which is written first: a run that is killed
+    The checkpoint, which is written first, has the metrics of all epochs: a run that is killed
     between the two files loses none.
     """
 
@@ -257,7 +259,7 @@ class EpochEnd(Callback):
         self._started, self._seconds = time.monotonic(), run.seconds
 
     def on_train_start(self, trainer: Any, _pl_module: Any) -> None:
-        """Write the run file, so that the folder says what it is from the first moment."""
+        """Write the run file at the start, so that the folder is identified from the beginning."""
         self._write(trainer)
 
     def on_train_batch_end(
@@ -326,7 +328,7 @@ def make_logger(name: str | None, folder: Path, run: str) -> Any:
 
 
 def _look_for(name: str) -> None:
-    """Say what to install: these are no part of an extra."""
+    """Raise an error that says what to install: loggers are not part of an extra."""
     if find_spec(name) is None:
         raise MissingDependencyError(
             f"For the logger {name!r}, {name} must be installed. It is not. Run: pip install {name}"
@@ -348,34 +350,34 @@ def train(
     """Train a network and write its run folder.
 
     The folder gets ``run.json`` (settings, versions, metrics of each epoch, result),
-    ``counts.json`` (training samples of each class), ``effective-prior.json`` (the prior that loss,
-    schedule and sampler leave in the network), ``validation.npz`` and ``test.npz`` (score files)
-    and ``checkpoints/``. A run that was stopped at any moment goes on from the end of its last
-    epoch; on the CPU, with as many threads, its result is the same to the bit.
+    ``counts.json`` (training samples of each class), ``effective-prior.json`` (the prior that the
+    network has learnt from loss, schedule and sampler), ``validation.npz`` and ``test.npz`` (score
+    files) and ``checkpoints/``. A run that was stopped resumes from its last finished epoch; on
+    the CPU, with the same number of threads, its result is the same to the bit.
 
     Parameters
     ----------
     config : RunConfig
-        What to train.
+        The settings.
     folder : path
-        Where the run is kept.
+        The run folder.
     resume : bool, default False
-        Whether to go on with what the folder has. A finished run is returned as it is. Without
-        it, a folder that has a run is an error.
+        Whether to resume the run in the folder. A finished run is returned as it is. Without
+        ``resume``, a folder that has a run is an error.
     base : path, optional
-        The folder of a run that has the same first stage: of DRW, the same without it. Its epochs
-        before the deferral are taken over and not trained again. Without it, or where it has no
-        such checkpoint, they are.
+        The folder of a run with the same first stage: for DRW, the same run without it. Its epochs
+        before the deferral are reused. Without it, or if it has no such checkpoint, they are
+        trained.
     data : ImageData, optional
-        The data, where they are open already. By default they are opened as the settings say.
+        The data, if they are already open. By default they are opened by the settings.
     progress : callable, optional
         Called with the number of training samples done, of all epochs.
     logger : {"csv", "tensorboard", "mlflow"}, optional
         Metrics of each epoch, as Lightning logs them, into the folder.
     accelerator, devices
-        As in ``lightning.pytorch.Trainer``. With several devices the script that calls this is run
-        once for each of them; only the first process writes, and gets a finished run. The result
-        depends on their number, which the run file has and a resumed run must have too.
+        As in ``lightning.pytorch.Trainer``. With several devices Lightning runs the calling script
+        once for each of them; only the first process writes, and returns a finished run. The
+        result depends on their number, which the run file records and a resumed run must match.
 
     Examples
     --------
@@ -404,7 +406,7 @@ def train(
         check_same_settings(config.identity, state.identity, folder)
     elif base is not None:
         state = _shared(Path(base), config)
-    # Model and devices may be refused: the folder is made after that.
+    # Model and devices may be refused, so the folder is created after them.
     model = _network(config, data, state)
     if state is None or state.epochs_done < config.epochs:
         trainer = _trainer(config, folder, state, logger, accelerator, devices)
@@ -413,7 +415,7 @@ def train(
             run = run.updated(versions={**run.versions, DEVICES: str(trainer.world_size)})
         (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         run = _fit(trainer, run, folder, model, data, counts, state, progress)
-        if not trainer.is_global_zero:  # of several processes one writes
+        if not trainer.is_global_zero:  # only one of several processes writes
             return run
     else:
         run = run.updated(epochs=tuple(state.history))
@@ -429,22 +431,21 @@ def train_on_several(
     base: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RunFile:
-    """Train a network on several devices, or go on with it, by a command of its own.
+    """Train a network on several devices, or resume it, by a separate command.
 
-    Lightning starts the processes of all devices but the first by running the present command
-    again. Here that must not be the caller's, which has more to do than to train this network: it
-    is ``reprior train``.
+    Lightning starts the processes of all devices but the first by running the current command
+    again. The caller's command does more than train this network, so ``reprior train`` is run.
 
     Parameters
     ----------
     config : RunConfig
-        What to train.
+        The settings.
     folder : path
-        Where the run is kept.
+        The run folder.
     devices : sequence of str
         See :func:`~reprior_lab.training.devices.list_devices`.
     n_samples : int
-        Training samples of an epoch, for the progress.
+        Training samples of an epoch, for the progress bar.
     base : path, optional
         As in :func:`train`.
     progress : callable, optional
@@ -470,7 +471,7 @@ def train_on_several(
 
 
 def _failure(lines: Sequence[str], code: int) -> str:
-    """Return why the command failed, from what it wrote to stderr."""
+    """Return why the command failed, from its stderr."""
     sentences = [line for line in lines if line.startswith(COMPLAINT)]
     if sentences:
         return sentences[0].removeprefix(COMPLAINT)
@@ -503,23 +504,28 @@ def _command(
     del given["root"]
     settings = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
     return [
-        sys.executable, "-m", "reprior", "train", "--resume", "--quiet",
+        sys.executable,
+        "-m",
+        "reprior",
+        "train",
+        "--resume",
+        "--quiet",
         *(word for option in options.items() for word in option),
         *(word for setting in settings for word in ("--set", setting)),
-    ]  # fmt: skip
+    ]
 
 
 def _earlier(folder: Path, config: RunConfig, *, resume: bool) -> RunFile | None:
-    """Return the run that a folder has, if it is the same and may be gone on with."""
-    there = (folder / RUN_FILE).exists()
-    if not resume and (there or newest_path(folder / CHECKPOINTS) is not None):
+    """Return the run in a folder, if it has the same settings and may be resumed."""
+    exists = (folder / RUN_FILE).exists()
+    if not resume and (exists or newest_path(folder / CHECKPOINTS) is not None):
         raise OptionError(
             argument="folder",
             rule="must have no run yet",
             got=f"{str(folder)!r}, which has one",
-            remedy=["Pass ", Setting("resume", True), " to go on with it, or another folder."],
+            remedy=["Pass ", Setting("resume", True), " to resume it, or another folder."],
         )
-    if not there:
+    if not exists:
         return None
     before = RunFile.read(folder)
     check_same_settings(config.identity, before.config.identity, folder)
@@ -527,15 +533,15 @@ def _earlier(folder: Path, config: RunConfig, *, resume: bool) -> RunFile | None
 
 
 def _check_as_many_devices(before: RunFile | None, n_devices: int) -> None:
-    """Refuse to go on with a run on another number of devices: its result would be neither's."""
-    begun = 1 if before is None else int(before.versions.get(DEVICES, "1"))
-    if before is not None and before.epochs and begun != n_devices:
+    """Refuse to resume on another number of devices: the result would equal neither run's."""
+    n_started = 1 if before is None else int(before.versions.get(DEVICES, "1"))
+    if before is not None and before.epochs and n_started != n_devices:
         raise OptionError(
             argument="devices",
-            rule=f"must be as many as the run was begun with, {begun}: each has "
-            "batches and batch normalisation of its own",
+            rule=f"must be as many as the run was started with, {n_started}: each has "
+            "its own batches and batch normalisation",
             got=str(n_devices),
-            remedy=["Pass ", Setting("devices", begun), ", or another folder."],
+            remedy=["Pass ", Setting("devices", n_started), ", or another folder."],
         )
 
 
@@ -562,7 +568,7 @@ def _with_synthetic(data: ImageData, config: RunConfig) -> ImageData:
 
 
 def _shared(base: Path, config: RunConfig) -> Checkpoint | None:
-    """Return the end of another run's first stage, where it is the same as ours."""
+    """Return the end of another run's first stage, if it is the same as this run's."""
     path = base / CHECKPOINTS / FIRST_STAGE
     if not (base / RUN_FILE).exists():
         raise OptionError(
@@ -594,7 +600,7 @@ def _shared(base: Path, config: RunConfig) -> Checkpoint | None:
 
 
 def _network(config: RunConfig, data: ImageData, state: Checkpoint | None) -> nn.Module:
-    """Return the network, as it starts from the seed or as it was."""
+    """Return the network, initialised by the seed or restored from the checkpoint."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator_of(config.seed, 0, WEIGHTS).initial_seed())
         model = build_model(
@@ -606,7 +612,7 @@ def _network(config: RunConfig, data: ImageData, state: Checkpoint | None) -> nn
             branches=2 if config.schedule == "bbn" else 1,
         )
     if state is not None:
-        model.load_state_dict(state.model)
+        restore(model, state.model)
     return model if data.flat else model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs leave this form out
 
 
@@ -647,15 +653,20 @@ def _fit(
     state: Checkpoint | None,
     progress: Callable[[int], None] | None,
 ) -> RunFile:
-    """Train the epochs that are left, and return the run with their metrics."""
+    """Train the remaining epochs, and return the run with their metrics."""
     config, done = run.config, state.epochs_done if state is not None else 0
     batches = Batches(
         data, config, lambda: module.epoch, rank=trainer.global_rank, world=trainer.world_size
     )
     module = TrainingModule(
-        config, model, counts, batches.steps, share=batches.share,
-        epochs_done=done, optimizer_state=None if state is None else state.optimizer,
-    )  # fmt: skip
+        config,
+        model,
+        counts,
+        batches.steps,
+        share=batches.share,
+        epochs_done=done,
+        optimizer_state=None if state is None else state.optimizer,
+    )
     history = [] if state is None else list(state.history)
     ending = EpochEnd(run, folder, data, history, progress, batches.n_samples)
     trainer.callbacks.append(ending)
@@ -671,7 +682,7 @@ def _fit(
 
 
 def _finish(run: RunFile, folder: Path, model: nn.Module, data: ImageData) -> RunFile:
-    """Score, measure and close the run."""
+    """Write the scores and the results, and mark the run as finished."""
     config = run.config
     scale = config.scale if LOSSES[config.loss].head == "cosine" else 1.0
     scores = write_scores(folder, model, data, scale=scale)
@@ -680,7 +691,7 @@ def _finish(run: RunFile, folder: Path, model: nn.Module, data: ImageData) -> Ru
         (COUNTS, [int(n) for n in run.class_counts]),
         (EFFECTIVE_PRIOR, list(run.effective_prior)),
     ):
-        # Names that do not tell classes apart cannot be keys.
+        # Ambiguous class names cannot be keys.
         unique = len(set(names)) == len(names)
         write_json(folder / path, dict(zip(names, values, strict=True)) if unique else values)
     run = run.updated(status="finished", result=measured(*scores.whole()))
@@ -690,7 +701,7 @@ def _finish(run: RunFile, folder: Path, model: nn.Module, data: ImageData) -> Ru
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Lightning's notes and hints to itself: errors and our own warnings are shown."""
+    """Silence Lightning's notes and hints; errors and this library's warnings are shown."""
     names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
     logs = [logging.getLogger(name) for name in names]
     levels = [log.level for log in logs]

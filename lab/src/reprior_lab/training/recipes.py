@@ -1,6 +1,6 @@
-"""Losses by name: what each needs of the network, and what class prior it leaves behind.
+"""Losses by name: the head each needs, and the class prior the network learns from it.
 
-This module imports no PyTorch, so that configurations can be read and checked without it.
+This module does not import PyTorch, so that configurations can be read and checked without it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 class LossSettings(Protocol):
-    """What of a run's settings a loss is made of."""
+    """The settings of a run that a loss depends on."""
 
     @property
     def loss(self) -> str:
@@ -44,7 +44,7 @@ class LossSettings(Protocol):
 
     @property
     def beta(self) -> float:
-        """Of the effective number."""
+        """β of the effective number of samples."""
 
     @property
     def gamma(self) -> float:
@@ -52,7 +52,7 @@ class LossSettings(Protocol):
 
     @property
     def focal_reduction(self) -> str:
-        """How Focal averages its values: "mean" or "plain_mean"."""
+        """How the focal loss averages: "mean" or "plain_mean"."""
 
     @property
     def max_margin(self) -> float:
@@ -65,7 +65,7 @@ class LossSettings(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LossInputs:
-    """What a loss may be made of: training counts (K,), class weights (K,) or None, settings."""
+    """Arguments of a loss: training counts (K,), class weights (K,) or None, settings."""
 
     class_counts: Vector
     weight: Any
@@ -74,7 +74,7 @@ class LossInputs:
 
 @dataclass(frozen=True)
 class LossRecipe:
-    """How a loss is made.
+    """How to build a loss.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class LossRecipe:
     weights : {None, "effective", "median", "max"}, default None
         Class weights from the first epoch on.
     uniform : bool, default False
-        Whether the loss itself takes the training prior out.
+        Whether the loss itself removes the training prior.
     """
 
     build: Callable[[LossInputs], nn.Module]
@@ -140,12 +140,12 @@ def register_loss(
     weights: str | None = None,
     uniform: bool = False,
 ) -> None:
-    """Make a loss known by name, so that a run can be configured with it.
+    """Register a loss by name, so that a run can be configured with it.
 
     Parameters
     ----------
     name : str
-        What it is called in a configuration.
+        Its name in a configuration.
     build, head, weights, uniform
         As in :class:`LossRecipe`.
 
@@ -182,7 +182,7 @@ def class_weights(kind: str, counts: Vector, beta: float) -> Any:
 
 
 def make_loss(config: LossSettings, counts: Vector, *, deferred: bool = False) -> nn.Module:
-    """Return the loss of a run; of DRW, that of its second stage where ``deferred``.
+    """Return the loss of a run; for DRW, that of its second stage if ``deferred``.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def make_loss(config: LossSettings, counts: Vector, *, deferred: bool = False) -
 
 
 def _as_module(name: str, made: Any) -> nn.Module:
-    """Take a plain function for a loss too."""
+    """Return a loss as a module; wrap a plain function."""
     from torch import nn
 
     if isinstance(made, nn.Module):
@@ -220,9 +220,9 @@ def _as_module(name: str, made: Any) -> nn.Module:
 
 
 def loss_weights(config: LossSettings, counts: Vector, *, deferred: bool = False) -> Vector:
-    """Return how much more than its samples a class counts with a loss, (K,).
+    """Return the class weights that a loss implies, (K,).
 
-    The prior that a loss leaves in a network is ∝ counts · weights.
+    The prior that a network learns with the loss is ∝ counts · weights.
 
     Examples
     --------
@@ -239,14 +239,14 @@ def loss_weights(config: LossSettings, counts: Vector, *, deferred: bool = False
 
 
 def effective_prior(config: RunConfig, counts: Any) -> Vector:
-    r"""Return the class prior that the trained network has in it, as far as it is known.
+    r"""Return the class prior that the trained network has learnt, as far as it is known.
 
     .. math:: P_s ∝ n_k v_k r_k
 
-    where n are the training counts, v the weights of the loss (of DRW: of its last epochs) and
-    r how many times as often as its share the sampler draws a class. The uniform prior stands for
-    over- and under-sampling, SMOTE and ADASYN, for the logit-adjusted loss, and for BBN, whose two
-    branches have n and 1/n and weigh the same. Margins of LDAM are left out of account.
+    where n are the training counts, v the weights of the loss (for DRW: of its last epochs) and
+    r the ratio of the sampler's share of a class to its share of the data. The prior is uniform
+    for over- and under-sampling, SMOTE and ADASYN, for the logit-adjusted loss, and for BBN, whose
+    two branches learn n and 1/n with equal weight. The margins of LDAM are not considered.
 
     Examples
     --------

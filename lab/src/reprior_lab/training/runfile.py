@@ -1,4 +1,4 @@
-"""The run file: what a run was, what it was made with, and what came of it."""
+"""The run file: the settings, versions and results of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import FileFormatError
-from reprior.files import atomic_write
+from reprior.files import atomic_write, parse_json
 from reprior_lab.config import RunConfig
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 RUN_FILE, COUNTS, EFFECTIVE_PRIOR = "run.json", "counts.json", "effective-prior.json"
 FORMAT_VERSION = 1
 
-#: Priors that differ by less, relatively, differ by the rounding of float32 weights alone.
+#: Priors with a smaller relative difference differ only by the rounding of float32 weights.
 SAME_PRIOR = 1e-5
 
 _PACKAGES = (
@@ -45,7 +45,7 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class RunFile:
-    """What ``run.json`` says.
+    """The content of ``run.json``.
 
     Parameters
     ----------
@@ -58,14 +58,14 @@ class RunFile:
     effective_prior : sequence of float
         The prior that the network has learnt, as far as it is known.
     epochs : sequence of dict
-        For each epoch "epoch" (from 1), "lr", "train_loss", "train_accuracy", and where it was
-        looked at "accuracy" and "balanced_accuracy" of the test part.
+        For each epoch "epoch" (from 1), "lr", "train_loss", "train_accuracy", and if evaluated
+        "accuracy" and "balanced_accuracy" of the test part.
     result : dict
         "accuracy" and "balanced_accuracy" at the end, with more than ten classes "top5_accuracy".
     seconds : float
-        Time spent training, over all sittings.
+        Training time, over all sessions.
     versions : dict
-        Of Python and the packages, with the number of threads: bits depend on them.
+        Versions of Python and the packages, and the number of threads: bits depend on them.
     """
 
     config: RunConfig
@@ -79,12 +79,12 @@ class RunFile:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run is finished."""
         return self.status == "finished"
 
     @property
     def learnt_the_counts(self) -> bool:
-        """Whether the effective prior is that of the training counts.
+        """Whether the effective prior equals the share of the training counts.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class RunFile:
         return all(math.isclose(count / n, share, rel_tol=SAME_PRIOR) for count, share in shares)
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``run.json`` into a folder, whole or not at all.
+        """Write ``run.json`` into a folder, atomically.
 
         Examples
         --------
@@ -108,10 +108,11 @@ class RunFile:
         True
         """
         path = Path(folder) / RUN_FILE
-        own = {k: v for k, v in asdict(self).items() if k != "config"}
+        fields = {k: v for k, v in asdict(self).items() if k != "config"}
         config = self.config.to_dict()
         write_json(
-            path, {"format_version": FORMAT_VERSION, "id": self.config.id, "config": config, **own}
+            path,
+            {"format_version": FORMAT_VERSION, "id": self.config.id, "config": config, **fields},
         )
         return path
 
@@ -120,22 +121,22 @@ class RunFile:
         """Return the run file of a folder."""
         path = Path(folder) / RUN_FILE
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = parse_json(path.read_text(encoding="utf-8"))
             number = document.pop("format_version")
             document.pop("id")
             config = RunConfig.from_dict(document.pop("config"))
             if number == FORMAT_VERSION:
-                own: dict[str, Any] = {
+                fields: dict[str, Any] = {
                     key: tuple(value) if isinstance(value, list) else value
                     for key, value in document.items()
                 }
-                return cls(config, **own)
+                return cls(config, **fields)
         except FileNotFoundError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 f"A run file must be JSON as reprior wrote it. Got {type(error).__name__}: {error} "
-                f"in {path}. Start the run anew in another folder."
+                f"in {path}. Start the run again in another folder."
             ) from error
         raise FileFormatError(
             f"A run file must have format_version {FORMAT_VERSION}. Got {number!r} in {path}. "
@@ -148,24 +149,24 @@ class RunFile:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write JSON, whole or not at all."""
+    """Write JSON atomically."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     with atomic_write(path) as file:
         file.write(f"{text}\n".encode())
 
 
 def installed_versions(threads: int) -> dict[str, str]:
-    """Return the versions of what a run is made with.
+    """Return the versions of Python and the packages that a run uses.
 
     Examples
     --------
     >>> installed_versions(2)["threads"]
     '2'
     """
-    found = {"python": platform.python_version(), "threads": str(threads)}
+    versions = {"python": platform.python_version(), "threads": str(threads)}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,4 +1,4 @@
-"""Learning rates as a function of the place in a run, so that none has a state to save."""
+"""Learning rates as functions of epoch and step, without a state to save."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START = 0.04
 
 
 class RateSettings(Protocol):
-    """What of a run's settings learning rates are made of."""
+    """The settings of a run that learning rates depend on."""
 
     @property
     def lr(self) -> float:
@@ -25,11 +25,11 @@ class RateSettings(Protocol):
 
     @property
     def warmup(self) -> float:
-        """Share of the epochs that the rate rises in."""
+        """Share of the epochs in which the rate rises."""
 
     @property
     def milestones(self) -> Sequence[float]:
-        """Shares of the epochs after which it is multiplied."""
+        """Shares of the epochs after which the rate is multiplied by a decay."""
 
     @property
     def decays(self) -> Sequence[float]:

@@ -1,9 +1,8 @@
-"""Score files of a run: what the network says of images it did not learn from."""
+"""Score files of a run: the network's scores of images it was not trained on."""
 
 from __future__ import annotations
 
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +12,7 @@ import torch
 from torch import nn
 
 from reprior.exceptions import FileFormatError
-from reprior.files import atomic_write
+from reprior.files import atomic_write, read_arrays
 from reprior.metrics import COUNT_METRICS, ClassCounts
 from reprior_lab.data.images import ImageData
 from reprior_lab.training.batches import normalised
@@ -22,12 +21,12 @@ __all__ = ["RunScores", "halves", "measured", "read_scores", "score", "write_sco
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Images that are scored at once.
+#: How many images are scored at once.
 BATCH = 500
 
 VALIDATION, TEST = "validation.npz", "test.npz"
 
-#: Top-5 is worth looking at with more classes than this.
+#: Top-5 accuracy is reported for more classes than this.
 FEW_CLASSES = 10
 
 
@@ -35,8 +34,8 @@ FEW_CLASSES = 10
 class RunScores:
     """Logits (N, K) and labels (N,) of two parts: one to tune on, one to judge on.
 
-    Where the data set has no validation part of its own, the two are halves of its test part, and
-    ``halved`` is true: all images are then :meth:`whole`.
+    If the data set has no validation part, the two are halves of its test part, and ``halved`` is
+    true: :meth:`whole` then returns all images.
     """
 
     validation_scores: Array
@@ -54,7 +53,7 @@ class RunScores:
 
 
 def score(model: nn.Module, images: Any, data: ImageData, *, scale: float = 1.0) -> Array:
-    """Return the logits of images as float32 (N, K): ``scale`` times what the network gives."""
+    """Return the logits of images as float32 (N, K): ``scale`` times the network's output."""
     training = model.training
     device = next(model.parameters()).device
     model.eval()
@@ -79,15 +78,15 @@ def measured(scores: Array, labels: Array) -> dict[str, float]:
     """
     n_classes = scores.shape[1]
     counts = ClassCounts.from_predictions(labels, scores.argmax(axis=1), n_classes=n_classes)
-    found = {name: COUNT_METRICS[name](counts) for name in ("accuracy", "balanced_accuracy")}
+    metrics = {name: COUNT_METRICS[name](counts) for name in ("accuracy", "balanced_accuracy")}
     if n_classes > FEW_CLASSES:
-        own = scores[np.arange(len(labels)), labels]
-        found["top5_accuracy"] = float(np.mean((scores > own[:, None]).sum(axis=1) < 5))
-    return found
+        label_scores = scores[np.arange(len(labels)), labels]
+        metrics["top5_accuracy"] = float(np.mean((scores > label_scores[:, None]).sum(axis=1) < 5))
+    return metrics
 
 
 def halves(labels: Array) -> tuple[Array, Array]:
-    """Split samples into two halves with as many of each class: by turns, so always the same.
+    """Split samples into two halves with equally many of each class: alternating, without chance.
 
     Examples
     --------
@@ -105,14 +104,14 @@ def halves(labels: Array) -> tuple[Array, Array]:
 def write_scores(
     folder: Path, model: nn.Module, data: ImageData, *, scale: float = 1.0
 ) -> RunScores:
-    """Score what the network did not learn from, and write ``validation.npz`` and ``test.npz``."""
+    """Score the validation and test parts, and write ``validation.npz`` and ``test.npz``."""
     test, labels = score(model, data.test_images, data, scale=scale), data.test_labels
     if data.validation_images is None or data.validation_labels is None:
         first, second = halves(labels)
         found = RunScores(test[first], labels[first], test[second], labels[second], True)
     else:
-        own = score(model, data.validation_images, data, scale=scale)
-        found = RunScores(own, data.validation_labels, test, labels, False)
+        validation = score(model, data.validation_images, data, scale=scale)
+        found = RunScores(validation, data.validation_labels, test, labels, False)
     names = np.array([str(name) for name in data.class_names])
     for file, scores, known in (
         (VALIDATION, found.validation_scores, found.validation_labels),
@@ -120,26 +119,29 @@ def write_scores(
     ):
         with atomic_write(folder / file) as out:
             np.savez_compressed(
-                out, scores=scores, labels=known, class_names=names, kind=np.array("logits"),
+                out,
+                scores=scores,
+                labels=known,
+                class_names=names,
+                kind=np.array("logits"),
                 halved=np.array(found.halved),
-            )  # fmt: skip
+            )
     return found
 
 
 def read_scores(folder: str | os.PathLike[str]) -> RunScores:
-    """Return the scores that a finished run has written."""
+    """Return the scores of a finished run."""
     parts: list[Any] = []
     halved = False
     for file in (VALIDATION, TEST):
         path = Path(folder) / file
         try:
-            # Opened here: NumPy leaves a file open that turns out to be no archive.
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as found:
-                parts += [found["scores"], found["labels"]]
-                halved = bool(found["halved"])
+            arrays = read_arrays(path)
+            parts += [arrays["scores"], arrays["labels"]]
+            halved = bool(arrays["halved"])
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise FileFormatError(
                 f"Score files of a run must have scores, labels and halved. Got {path}: {error}. "
                 f"Run it again with resume."

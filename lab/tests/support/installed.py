@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from tests.child_processes import ended
+from tests.support.child_processes import ended
 
 __all__ = ["run_installed"]
 
