@@ -164,7 +164,7 @@ struct ClassSwitches {
                                     sorted_loser.data(), winner.data(), nullptr,
                                     weight.empty() ? nullptr : sorted_weight.data()};
         const int64_t used =
-            sweep_from(metric, std::move(before)).run(columns, low - home, start.data(), value.data());
+            sweep_from(metric, std::move(before)).run(columns, low - home, start.data(), value.data(), [] {});
         return best_interval(start.data(), value.data(), used, high - home, NAN);
     }
 
@@ -289,14 +289,15 @@ template <class T> class PromisingPart {
 
     // The metric is at most this while class k takes the samples summed up, in whatever order.
     double bound(int32_t k, const Metric &metric, const Tallies &t) const {
+        if (metric.mean != Mean::ARITHMETIC || metric.everything > 0.0) return INFINITE;
         double own = 0.0, better = 0.0, least = divisor;
         for (size_t j = 0; j < heads.size(); ++j) {
             if (!heads[j]) continue;
             own += sums[4 * j + 2];
-            if (metric.always[j]) {
+            if (metric.part[j] == ALWAYS) {
                 const double wrong = sums[4 * j] + sums[4 * j + 2];
-                better += metric.ratio(t.tp[j], t.predicted[j] - wrong, t.support[j]) - ratio[j];
-            } else if (metric.seen && heads[j] == t.plain[j]) {
+                better += rated(j, metric, t.tp[j], t.predicted[j] - wrong, t.support[j]) - ratio[j];
+            } else if (metric.part[j] == IF_PREDICTED && heads[j] == t.plain[j]) {
                 least -= 1.0;
             }
         }
@@ -306,14 +307,19 @@ template <class T> class PromisingPart {
                 hits += t.tp[j], predicted += t.predicted[j], support += t.support[j];
             return metric.ratio(hits + own, predicted, support);
         }
-        if (metric.always[k])
-            better += metric.ratio(t.tp[k] + own, t.predicted[k] + own, t.support[k]) - ratio[k];
-        return (total + better) / std::max(least, 1.0);
+        if (metric.part[k] == ALWAYS)
+            better += rated((size_t)k, metric, t.tp[k] + own, t.predicted[k] + own, t.support[k]) - ratio[k];
+        const double mean = (total + better) / (metric.weighted ? 1.0 : std::max(least, 1.0));
+        return (mean - metric.chance) / (1.0 - metric.chance);
+    }
+
+    static double rated(size_t j, const Metric &metric, double tp, double p, double s) {
+        return metric.share[j] * metric.ratio(tp, p, s);
     }
 
     void rate(size_t j, const Metric &metric, const Tallies &t) {
         total -= ratio[j];
-        ratio[j] = metric.ratio(t.tp[j], t.predicted[j], t.support[j]);
+        ratio[j] = rated(j, metric, t.tp[j], t.predicted[j], t.support[j]);
         total += ratio[j];
     }
 
@@ -326,16 +332,16 @@ template <class T> class PromisingPart {
             t.tp[j] -= right;
             t.predicted[j] -= weight;
             t.plain[j] -= heads[j];
-            if (metric.always[j]) rate(j, metric, t);
-            else if (metric.seen && t.plain[j] == 0) divisor -= 1.0;
-            if (metric.seen && !metric.always[k] && t.plain[k] == 0) divisor += 1.0;
+            if (metric.part[j] == ALWAYS) rate(j, metric, t);
+            else if (metric.part[j] == IF_PREDICTED && t.plain[j] == 0) divisor -= 1.0;
+            if (metric.part[k] == IF_PREDICTED && t.plain[k] == 0) divisor += 1.0;
             t.tp[k] += own;
             t.predicted[k] += weight;
             t.plain[k] += heads[j];
             sums[4 * j] = sums[4 * j + 1] = sums[4 * j + 2] = 0.0;
             heads[j] = 0;
         }
-        if (metric.always[k]) rate((size_t)k, metric, t);
+        if (metric.part[k] == ALWAYS) rate((size_t)k, metric, t);
     }
 
     // The first and the last bucket of the part that may be above `value`; −1 where there is none.
@@ -344,8 +350,8 @@ template <class T> class PromisingPart {
         ratio.assign(n_classes, 0.0), sums.assign(4 * n_classes, 0.0), heads.assign(n_classes, 0);
         total = divisor = 0.0;
         for (size_t j = 0; j < n_classes; ++j) {
-            if (metric.always[j]) rate(j, metric, t);
-            divisor += metric.always[j] || (metric.seen && t.plain[j] > 0);
+            if (metric.part[j] == ALWAYS) rate(j, metric, t);
+            divisor += metric.part[j] == ALWAYS || (metric.part[j] == IF_PREDICTED && t.plain[j] > 0);
         }
         Tallies kept = t;
         int64_t low = -1, high = -1, start = 0, q = 0;

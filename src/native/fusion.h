@@ -514,7 +514,7 @@ template <class T> struct Fuser {
         return -1;
     }
 
-    int64_t decide(const double *strengths, int64_t n_settings, bool half, int64_t *classes) {
+    int64_t decide(const double *strengths, int64_t n_settings, bool half, int64_t *classes, int64_t apart) {
         for (int64_t first = 0; first < n; first += step) {
             const int64_t some = n - first < step ? n - first : step;
             int64_t bad = read(first, some);
@@ -527,7 +527,7 @@ template <class T> struct Fuser {
                         if (!one(m, c, shifts + (s * n_modalities + m) * n_classes, Form::posterior)) bad = m;
                     }
                     if (bad < 0) bad = fuse(Form::posterior, out);
-                    if (bad < 0) first_largest(half, present, classes + s * n + first + c * lanes);
+                    if (bad < 0) first_largest(half, present, classes + s * apart + first + c * lanes);
                 }
             }
             if (bad >= 0) return bad;
@@ -588,16 +588,19 @@ int64_t fused(const Fusion &fusion, const double *strengths, Form form, const Ro
 }
 
 template <class T>
-int64_t fused_classes_of(const Fusion &fusion, const double *strengths, int64_t n_settings, bool half, int64_t *classes) {
+int64_t fused_classes_of(const Fusion &fusion, const double *strengths, int64_t n_settings, bool half, int64_t *classes,
+                         int64_t apart) {
     Fuser<T> fuser(fusion, strengths, n_settings);
-    return fuser.readers ? fuser.decide(strengths, n_settings, half, classes) : INT64_MIN;
+    return fuser.readers ? fuser.decide(strengths, n_settings, half, classes, apart) : INT64_MIN;
 }
 
-// Write the first class of the largest posterior at every setting of the strengths, (settings, samples). The posterior
-// is rounded to the widest type of the scores before. Returns as `fused` does.
-int64_t fused_classes(const Fusion &fusion, const double *strengths, int64_t n_settings, int64_t *classes) {
+// Write the first class of the largest posterior at every setting of the strengths, (settings, samples), where
+// settings are `apart` numbers from each other. The posterior is rounded to the widest type of the scores before.
+// Returns as `fused` does.
+int64_t fused_classes(const Fusion &fusion, const double *strengths, int64_t n_settings, int64_t *classes,
+                      int64_t apart) {
     bool half = true;
     for (int64_t m = 0; m < fusion.n_modalities; ++m) half &= fusion.modalities[m].rows.type == ScoreType::f16;
-    if (any_wide(fusion)) return fused_classes_of<double>(fusion, strengths, n_settings, half, classes);
-    return fused_classes_of<float>(fusion, strengths, n_settings, half, classes);
+    if (any_wide(fusion)) return fused_classes_of<double>(fusion, strengths, n_settings, half, classes, apart);
+    return fused_classes_of<float>(fusion, strengths, n_settings, half, classes, apart);
 }

@@ -78,7 +78,8 @@ struct Kernels {
     // fusion.h
     int64_t (*entropies)(const Modality &, ScoreKind, double *entropy, double *information);
     int64_t (*fused)(const Fusion &, const double *strengths, Form, const RowsView &out);
-    int64_t (*fused_classes)(const Fusion &, const double *strengths, int64_t n_settings, int64_t *classes);
+    int64_t (*fused_classes)(const Fusion &, const double *strengths, int64_t n_settings, int64_t *classes,
+                             int64_t apart);
 };
 
 extern const Kernels kernels_baseline;

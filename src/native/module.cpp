@@ -1,5 +1,5 @@
 // The binding: checks types, shapes and sizes, releases the interpreter's lock, calls a kernel.
-// No arithmetic on scores lives here.
+// It does no arithmetic on scores.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -229,20 +229,34 @@ void require_classes_only(const Ints &labels, const RowsView &view) {
     require(good, "labels must be from 0 to the number of classes");
 }
 
-// Call work(some samples of a view, the index of the first) for all samples in their order, with
-// pauses in between.
-template <class Work> void by_pieces(const RowsView &view, Work work) {
-    constexpr int64_t SCORES = 1 << 21;
-    const int64_t most = std::max(SCORES / view.n_classes, (int64_t)1);
+constexpr int64_t SCORES_PER_PIECE = 1 << 21;  // some milliseconds between two pauses
+
+// Some samples of a view: whole outer entries, or a part of one.
+struct Piece {
+    int64_t outer, inner, n_outer, n_inner;
+
+    int64_t first_of(const RowsView &view) const { return outer * view.n_inner + inner; }
+
+    RowsView of(RowsView view) const {
+        const int64_t place = outer * view.outer_stride + inner * view.inner_stride;
+        view.data = (const char *)view.data + place * (int64_t)size_of(view.type);
+        view.n_outer = n_outer, view.n_inner = n_inner;
+        return view;
+    }
+};
+
+// Call work(piece) for all samples in their order, with a pause before each piece. `scores` is how
+// many numbers a sample costs.
+template <class Work> void by_pieces(const RowsView &view, int64_t scores, Work work) {
+    const int64_t most = std::max(SCORES_PER_PIECE / scores, (int64_t)1);
+    const int64_t inner_step = std::min(most, view.n_inner);
+    const int64_t outer_step = inner_step < view.n_inner ? 1 : most / std::max(view.n_inner, (int64_t)1);
     Pause pause;
-    for (int64_t outer = 0; outer < view.n_outer; ++outer)
-        for (int64_t inner = 0; inner < view.n_inner; inner += most) {
-            RowsView piece = view;
-            piece.data = (const char *)view.data +
-                         (outer * view.outer_stride + inner * view.inner_stride) * (int64_t)size_of(view.type);
-            piece.n_outer = 1, piece.n_inner = std::min(most, view.n_inner - inner);
+    for (int64_t outer = 0; outer < view.n_outer; outer += outer_step)
+        for (int64_t inner = 0; inner < view.n_inner; inner += inner_step) {
             pause();
-            work(piece, outer * view.n_inner + inner);
+            work(Piece{outer, inner, std::min(outer_step, view.n_outer - outer),
+                       std::min(inner_step, view.n_inner - inner)});
         }
 }
 
@@ -334,8 +348,9 @@ void add_rows(const Scores &scores, const Reals &weights, std::optional<Ints> la
     const int64_t *y = aligned(labels);
     double *to = aligned(sums);
     nb::gil_scoped_release release;
-    by_pieces(view, [&](const RowsView &piece, int64_t first) {
-        all_good(kernels->add_rows(piece, w + first, y ? y + first : nullptr, to));
+    by_pieces(view, view.n_classes, [&](const Piece &piece) {
+        const int64_t first = piece.first_of(view);
+        all_good(kernels->add_rows(piece.of(view), w + first, y ? y + first : nullptr, to));
     });
 }
 
@@ -372,6 +387,21 @@ Modality modality_of(const Passes &scores, double tolerance) {
     return m;
 }
 
+// Some samples of a modality.
+Modality part_of(Modality m, const Piece &piece) {
+    if (m.factors) m.factors += m.samples_per_factor == 1 ? piece.first_of(m.rows) : piece.outer;
+    // Pieces of several images are whole: those of one share a factor, whatever their size.
+    if (m.samples_per_factor > 1) m.samples_per_factor = piece.n_inner;
+    m.rows = piece.of(m.rows);
+    return m;
+}
+
+// −1, or which modality is bad.
+int64_t which_bad(int64_t bad) {
+    if (bad == INT64_MIN) throw std::bad_alloc();
+    return bad;
+}
+
 bool entropies(const Passes &scores, const std::string &kind, double tolerance, Out<double, 2> out) {
     const Modality modality = modality_of(scores, tolerance);
     const int64_t n = n_samples(modality.rows);
@@ -379,12 +409,14 @@ bool entropies(const Passes &scores, const std::string &kind, double tolerance, 
     require(out.shape(0) == 1 || out.shape(0) == 2, "out must have shape (1, samples) or (2, samples)");
     require((int64_t)out.shape(1) == n, "out must have one number per sample");
     double *entropy = aligned(out), *information = out.shape(0) == 2 ? entropy + n : nullptr;
-    int64_t bad;
-    {
-        nb::gil_scoped_release release;
-        bad = kernels->entropies(modality, of, entropy, information);
-    }
-    if (bad == INT64_MIN) throw std::bad_alloc();
+    nb::gil_scoped_release release;
+    int64_t bad = -1;
+    by_pieces(modality.rows, modality.rows.n_classes * modality.n_passes, [&](const Piece &piece) {
+        if (bad >= 0) return;
+        const int64_t first = piece.first_of(modality.rows);
+        bad = which_bad(kernels->entropies(part_of(modality, piece), of, entropy + first,
+                                           information ? information + first : nullptr));
+    });
     return bad < 0;
 }
 
@@ -419,13 +451,23 @@ struct FusionOf {
                   flatten_first, aligned(slopes)};
     }
     FusionOf(const FusionOf &) = delete;
-};
 
-// −1, or which modality is bad.
-int64_t which_bad(int64_t bad) {
-    if (bad == INT64_MIN) throw std::bad_alloc();
-    return bad;
-}
+    // Call work(fusion of some samples, piece) for all samples; returns −1, or which modality is bad.
+    template <class Work> int64_t by_pieces(int64_t n_settings, Work work) const {
+        const RowsView &rows = modalities[0].rows;
+        int64_t scores = 0, bad = -1;
+        for (const Modality &m : modalities) scores += rows.n_classes * (m.n_passes + n_settings);
+        std::vector<Modality> parts(modalities.size());
+        Fusion part = fusion;
+        part.modalities = parts.data();
+        ::by_pieces(rows, scores, [&](const Piece &piece) {
+            if (bad >= 0) return;
+            for (size_t m = 0; m < parts.size(); ++m) parts[m] = part_of(modalities[m], piece);
+            bad = which_bad(work(part, piece));
+        });
+        return bad;
+    }
+};
 
 int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances, const Factors &factors,
              const Reals &slopes, const Reals &strengths, const std::string &rule, bool flatten_first,
@@ -440,8 +482,11 @@ int64_t fuse(const std::vector<Passes> &scores, const std::string &kind, const R
     for (int i = 0; i < 3; ++i) require(out.shape(i) == scores[0].shape(i + 1), "out must have the shape of the scores");
     require(wide ? to.type == ScoreType::f64 : to.type == ScoreType::f32 || to.type == ScoreType::f16,
             "out must be float64 where scores are, else float32 or float16");
+    const double *at = aligned(strengths);
     nb::gil_scoped_release release;
-    return which_bad(kernels->fused(all.fusion, aligned(strengths), as, to));
+    return all.by_pieces(1, [&](const Fusion &part, const Piece &piece) {
+        return kernels->fused(part, at, as, piece.of(to));
+    });
 }
 
 int64_t fused_classes(const std::vector<Passes> &scores, const std::string &kind, const Reals &tolerances,
@@ -452,9 +497,14 @@ int64_t fused_classes(const std::vector<Passes> &scores, const std::string &kind
     require(strengths.shape(1) == scores.size(), "there must be a strength for each modality");
     require(classes.shape(0) == strengths.shape(0) && (int64_t)classes.shape(1) == n_samples(all.modalities[0].rows),
             "classes must have shape (settings, samples)");
+    const RowsView &rows = all.modalities[0].rows;
+    const int64_t n_settings = (int64_t)strengths.shape(0);
+    const double *at = aligned(strengths);
+    int64_t *to = aligned(classes);
     nb::gil_scoped_release release;
-    return which_bad(
-        kernels->fused_classes(all.fusion, aligned(strengths), (int64_t)strengths.shape(0), aligned(classes)));
+    return all.by_pieces(n_settings, [&](const Fusion &part, const Piece &piece) {
+        return kernels->fused_classes(part, at, n_settings, to + piece.first_of(rows), n_samples(rows));
+    });
 }
 
 // ----------------------------------------------------------------------------------- reliability
@@ -472,9 +522,16 @@ void add_reliability_bins(const nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, n
             "every must have shape (3, K, B)");
     by_type(posterior.dtype(), [&](auto *typed) {
         const auto *rows = scores_of<std::remove_const_t<std::remove_pointer_t<decltype(typed)>>>(posterior);
+        const int64_t *y = aligned(labels);
+        const double *w = aligned(weights), *e = aligned(edges);
+        double *of_top = aligned(top), *of_every = aligned(every);
         nb::gil_scoped_release release;
-        add_reliability(rows, n, k, aligned(labels), aligned(weights), aligned(edges), bins, aligned(top),
-                        aligned(every));
+        Pause pause;
+        const int64_t most = std::max(SCORES_PER_PIECE / k, (int64_t)1);
+        for (int64_t i = 0; i < n; i += most) {
+            pause();
+            add_reliability(rows + i * k, std::min(most, n - i), k, y + i, w + i, e, bins, of_top, of_every);
+        }
     });
 }
 
@@ -482,7 +539,7 @@ void add_reliability_bins(const nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, n
 
 using Classes = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Parts = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <class Array> void require_size(const Array &array, int64_t size, const char *rule) {
     require((int64_t)array.shape(0) == size, rule);
@@ -499,10 +556,14 @@ void require_classes(const Classes &classes, int64_t n_classes) {
     require(good, "classes must be from 0 to the number of classes less 1");
 }
 
-void make_metric(Metric *metric, const Flags &always, bool seen, bool pooled, double gain, double support,
-                 double predicted, double true_positive, double scale) {
-    const bool *flags = aligned(always);
-    new (metric) Metric{{flags, flags + always.shape(0)}, seen, pooled, gain, support, predicted, true_positive, scale};
+void make_metric(Metric *metric, const Parts &part, const Reals &share, int mean, bool pooled, bool weighted, double gain, double support,
+                 double predicted, double true_positive, double everything, double all, double chance, double unit) {
+    const uint8_t *parts = aligned(part);
+    const double *shares = aligned(share);
+    require(part.shape(0) == share.shape(0), "part and share must have an entry per class");
+    require(mean >= 0 && mean <= (int)Mean::KAPPA, "mean must be one of those of Mean");
+    new (metric) Metric{{parts, parts + part.shape(0)}, {shares, shares + share.shape(0)}, (Mean)mean, pooled, weighted,
+                        gain, support, predicted, true_positive, everything, all, chance, unit};
 }
 
 SwitchColumns switch_columns(const Reals &position, const Classes &label, const Classes &loser, const Classes &winner,
@@ -528,7 +589,7 @@ int64_t sweep(const Reals &position, const Classes &label, const Classes &loser,
               const Ints &plain, const Reals &support, const Metric &metric, double low, Out<double, 1> start,
               Out<double, 1> value) {
     const int64_t k = (int64_t)support.shape(0);
-    require(metric.pooled ? k == 1 : (int64_t)metric.always.size() == k, "counts must be of the metric's classes");
+    require(metric.pooled ? k == 1 : (int64_t)metric.part.size() == k, "counts must be of the metric's classes");
     SwitchColumns columns = switch_columns(position, label, loser, winner, metric.pooled ? INT32_MAX : k);
     require_size(count, columns.n, "count must be as long as position");
     require_size(weight, columns.n, "weight must be as long as position");
@@ -538,7 +599,7 @@ int64_t sweep(const Reals &position, const Classes &label, const Classes &loser,
     double *starts = aligned(start), *values = aligned(value);
     Tallies from = tallies_of(tallies, plain, support);
     nb::gil_scoped_release release;
-    return Sweep(metric, std::move(from)).run(columns, low, starts, values);
+    return Sweep(metric, std::move(from)).run(columns, low, starts, values, Pause());
 }
 
 nb::tuple best_interval_of(const Reals &start, const Reals &value, double high, double spared) {
@@ -651,7 +712,7 @@ auto with_samples(const Matrix &rows, const Classes &labels, const std::optional
                   const Metric &metric, Work work) {
     const int64_t n = (int64_t)rows.shape(0), k = (int64_t)rows.shape(1);
     require_bias_rows(rows, (int64_t)support.shape(0));
-    require((int64_t)metric.always.size() == k, "the metric must be of the rows' classes");
+    require((int64_t)metric.part.size() == k, "the metric must be of the rows' classes");
     require_size(labels, n, "labels must be as many as rows");
     require_size(weights, n, "weights must be as many as rows");
     require_classes(labels, k), require_classes(Classes(first), k), require_classes(Classes(second), k);
@@ -797,9 +858,9 @@ NB_MODULE(_native, m) {
           "top"_a.noconvert(), "every"_a.noconvert(),
           "Add rows of posteriors to reliability bins of the predicted and of every class.");
     // -- sweep
-    nb::class_<Metric>(m, "Metric", "A count metric, and the classes that its mean is over.")
-        .def("__init__", make_metric, "always"_a.noconvert(), "seen"_a, "pooled"_a, "gain"_a, "support"_a,
-          "predicted"_a, "true_positive"_a, "scale"_a);
+    nb::class_<Metric>(m, "Metric", "A count metric for given labels.")
+        .def("__init__", make_metric, "part"_a.noconvert(), "share"_a.noconvert(), "mean"_a, "pooled"_a, "weighted"_a,
+          "gain"_a, "support"_a, "predicted"_a, "true_positive"_a, "everything"_a, "all"_a, "chance"_a, "unit"_a);
     m.def("sweep", sweep, "position"_a.noconvert(), "label"_a.noconvert(), "loser"_a.noconvert(),
           "winner"_a.noconvert(), "count"_a.noconvert().none(), "weight"_a.noconvert().none(),
           "tallies"_a.noconvert(), "plain"_a.noconvert(), "support"_a.noconvert(), "metric"_a, "low"_a,

@@ -99,7 +99,7 @@ template <class T> __attribute__((noinline)) Vec<T> with_powers(Vec<T> mantissa,
     return (mantissa * power_of_two(half)) * power_of_two(other);
 }
 
-// exp(x) of x ≤ 0, to about one unit in the last place; denormals and 0 come out as they should.
+// exp(x) of x ≤ 0, to about one unit in the last place; with denormals and 0.
 template <class T> REPRIOR_INLINE Vec<T> exponential(Vec<T> x) {
     using E = Exponential<T>;
     const Vec<T> shift = fill(E::rounding), none = fill((T)0);
@@ -259,7 +259,7 @@ inline double tilt_any(const T *row, int64_t n_classes, const RowRule &rule, con
 inline uint16_t to_bfloat(float x) {
     uint32_t word;
     __builtin_memcpy(&word, &x, 4);
-    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);  // to nearest, ties to even; no NaN comes here
+    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);  // to nearest, ties to even; never NaN
 }
 
 inline uint16_t to_half(float x) {
@@ -427,7 +427,7 @@ int64_t decisions_of(const RowsView &view, const RowRule &rule, const double *sc
             result = -1 - i;
             break;
         }
-        for (int64_t k = 0; k < width; k += 8) {  // x is this call's own: the peak is found
+        for (int64_t k = 0; k < width; k += 8) {  // no other thread writes x: the peak is there
             const uint32_t equal = bits(load(x + k) == fill(peak));
             if (!equal) continue;
             classes[i] = k + lowest_bit(equal);

@@ -1,33 +1,57 @@
 // A count metric along sorted switches: a step function of the strength, or of one bias.
 //
-// The value of each class is rounded to fixed point before it is added to the total. The total
-// then depends on the class counts alone, not on the order of the switches.
+// The value of each class is rounded to fixed point before it is added to the totals. These
+// then depend on the class counts alone, not on the order of the switches.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace reprior {
 
 constexpr double EQUAL_VALUES = 0x1p-48;  // profile/constants.py: EQUAL_VALUES
+constexpr int64_t SWITCHES_PER_PAUSE = 1 << 16;
 constexpr double NARROWEST = 1e-10;       // profile/constants.py: NARROWEST
 
-// Mean over classes of gain·TP / (support·S + predicted·P + true_positive·TP).
-struct Metric {
-    std::vector<uint8_t> always;  // classes that the mean is over whatever is predicted
-    bool seen;                    // whether it is over the predicted classes too
-    bool pooled;                  // whether all classes count as one
-    double gain, support, predicted, true_positive;
-    double scale;  // of the fixed-point values
+// How the values of the classes become one value.
+enum class Mean : uint8_t { ARITHMETIC, GEOMETRIC, HARMONIC, LEAST, CORRELATION, KAPPA };
 
-    double below(double tp, double p, double s) const { return support * s + predicted * p + true_positive * tp; }
+// When a class takes part.
+enum Part : uint8_t { NEVER, IF_PREDICTED, ALWAYS };
+
+constexpr double LARGEST_ZERO = 0x1p-40;        // metrics/count_metrics.py: LARGEST_ZERO
+constexpr double LEAST_DISAGREEMENT = 0x1p-40;  // metrics/count_metrics.py: LEAST_DISAGREEMENT
+
+// A mean over classes of gain·TP / (support·S + predicted·P + true_positive·TP), or a coefficient
+// of agreement between labels and predictions.
+struct Metric {
+    std::vector<uint8_t> part;   // a `Part` per class
+    std::vector<double> share;   // the weight of each class in the sum
+    Mean mean;
+    bool pooled;                 // whether all classes count as one
+    bool weighted;               // whether the shares sum to 1, so that no number of classes divides
+    double gain, support, predicted, true_positive;
+    double everything;  // the weight of all samples where the ratio is of all but the class; else 0
+    double all;         // the weight of all samples
+    double chance;      // what the mean is of predictions by chance; it is rescaled to 0
+    double unit;        // of the fixed-point values
+
     double ratio(double tp, double p, double s) const {
-        const double divisor = below(tp, p, s);
+        if (everything > 0.0) tp = everything - s - p + tp, p = everything - p, s = everything - s;
+        const double divisor = support * s + predicted * p + true_positive * tp;
         return divisor > 0.0 ? gain * tp / divisor : 0.0;
     }
-    int64_t fixed(double tp, double p, double s) const { return std::llrint(ratio(tp, p, s) * scale); }
+    bool always(size_t j) const { return pooled || part[j] == ALWAYS; }
+    bool if_predicted(size_t j) const { return !pooled && part[j] == IF_PREDICTED; }
+    // Whether only switches that change a true positive change the metric.
+    bool by_hits() const {
+        return predicted == 0.0 && everything == 0.0 && mean < Mean::CORRELATION &&
+               std::find(part.begin(), part.end(), (uint8_t)IF_PREDICTED) == part.end();
+    }
 };
 
 // Sorted switches; `count` and `weight` are null where every switch is one sample of weight 1.
@@ -61,34 +85,115 @@ struct Tallies {
     }
 };
 
+// log2(x) of x > 0 and 2**x of x ≤ 0, to some units in the last place: series, so that the bits do
+// not depend on the system's mathematics library.
+inline double binary_logarithm(double x) {
+    int exponent;
+    double m = std::frexp(x, &exponent);
+    if (m < 0.70710678118654752) m *= 2.0, --exponent;
+    const double s = (m - 1.0) / (m + 1.0), square = s * s;
+    constexpr double terms[] = {1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
+    double sum = 0.0;
+    for (const double term : terms) sum = sum * square + term;
+    return exponent + 2.0 * s * sum * 1.4426950408889634;
+}
+
+inline double binary_power(double x) {
+    const double whole = std::rint(x), rest = (x - whole) * 0.69314718055994531;
+    constexpr double terms[] = {1.0 / 14, 1.0 / 13, 1.0 / 12, 1.0 / 11, 1.0 / 10, 1.0 / 9, 1.0 / 8,
+                                1.0 / 7,  1.0 / 6,  1.0 / 5,  1.0 / 4,  1.0 / 3,  1.0 / 2, 1.0};
+    double sum = 1.0;
+    for (const double term : terms) sum = 1.0 + sum * rest * term;
+    return std::ldexp(sum, (int)std::max(whole, -2000.0));
+}
+
+// The smallest of K values that change one at a time.
+class Tournament {
+  public:
+    explicit Tournament(size_t n) {
+        while (leaves < n) leaves *= 2;
+        value.assign(2 * leaves, std::numeric_limits<double>::infinity());
+    }
+    void set(size_t i, double x) {
+        i += leaves;
+        value[i] = x;
+        while (i > 1) {
+            i /= 2;
+            value[i] = std::min(value[2 * i], value[2 * i + 1]);
+        }
+    }
+    double least() const { return value[1]; }
+
+  private:
+    size_t leaves = 1;
+    std::vector<double> value;
+};
+
+// Call `work` with the mean as a constant.
+template <class Work> auto by_mean(Mean mean, Work work) {
+    switch (mean) {
+    case Mean::ARITHMETIC: return work(std::integral_constant<Mean, Mean::ARITHMETIC>{});
+    case Mean::GEOMETRIC: return work(std::integral_constant<Mean, Mean::GEOMETRIC>{});
+    case Mean::HARMONIC: return work(std::integral_constant<Mean, Mean::HARMONIC>{});
+    case Mean::LEAST: return work(std::integral_constant<Mean, Mean::LEAST>{});
+    case Mean::CORRELATION: return work(std::integral_constant<Mean, Mean::CORRELATION>{});
+    default: return work(std::integral_constant<Mean, Mean::KAPPA>{});
+    }
+}
+
 class Sweep {
   public:
     // Start from class counts, of one class where the metric is pooled.
-    Sweep(const Metric &metric, Tallies tallies) : metric(metric), now(std::move(tallies)) {
-        fixed.resize(now.n_classes());
+    Sweep(const Metric &metric, Tallies tallies)
+        : metric(metric), now(std::move(tallies)), least(metric.mean == Mean::LEAST ? now.n_classes() : 1) {
+        addends.resize(3 * now.n_classes());
         counted.resize(now.n_classes());
-        for (size_t j = 0; j < now.n_classes(); ++j) {
-            counted[j] = counts_always(j) || (metric.seen && now.plain[j] > 0);
-            fixed[j] = counted[j] ? metric.fixed(now.tp[j], now.predicted[j], now.support[j]) : 0;
-            total += (uint64_t)fixed[j];
-            divisor += counted[j];
-        }
+        by_mean(metric.mean, [&](auto mean) {
+            for (size_t j = 0; j < now.n_classes(); ++j) update<mean()>(j);
+        });
+        if (metric.mean < Mean::CORRELATION) return;
+        int64_t squares = 0;
+        for (const double support : now.support) squares += fixed(support / metric.all * (support / metric.all));
+        labels = 1.0 - (double)squares / metric.unit;
     }
 
-    double value() const { return (double)(int64_t)total / ((double)std::max<int64_t>(divisor, 1) * metric.scale); }
+    double value() const {
+        return by_mean(metric.mean, [&](auto mean) { return value_of<mean()>(); });
+    }
 
     // Write the steps from `low` on and return how many there are: at most one per switch, and one.
-    int64_t run(const SwitchColumns &switches, double low, double *start, double *values) {
-        const bool by_hits = metric.predicted == 0.0 && !metric.seen;
+    // `pause` is called now and then, and may throw.
+    template <class Pause>
+    int64_t run(const SwitchColumns &switches, double low, double *start, double *values, Pause pause) {
+        return by_mean(metric.mean, [&](auto mean) { return run_as<mean()>(switches, low, start, values, pause); });
+    }
+
+  private:
+    using Addends = std::array<int64_t, 3>;
+
+    const Metric &metric;
+    Tallies now;
+    Tournament least;
+    std::vector<int64_t> addends;  // (3, K)
+    std::vector<uint8_t> counted;
+    std::array<uint64_t, 3> total{};
+    int64_t divisor = 0;
+    double labels = 0.0;  // 1 less the sum of the squared shares of the labels
+
+    template <Mean MEAN, class Pause>
+    int64_t run_as(const SwitchColumns &switches, double low, double *start, double *values, Pause pause) {
+        const bool by_hits = metric.by_hits();
         int64_t used = 0;
-        start[0] = low, values[0] = value();
+        start[0] = low, values[0] = value_of<MEAN>();
         for (int64_t i = 0; i < switches.n; ++i) {
+            if (i % SWITCHES_PER_PAUSE == 0) pause();
             const int64_t heads = switches.count ? switches.count[i] : 1;
             const double amount = switches.weight ? switches.weight[i] : (double)heads;
             const int32_t label = switches.label[i], loser = switches.loser[i], winner = switches.winner[i];
-            if (loser == label || !by_hits) change(loser, -heads, -amount, loser == label);
-            if (winner == label || !by_hits) change(winner, heads, amount, winner == label);
-            const double after = value();
+            if (loser == label || !by_hits) change<MEAN>(loser, -heads, -amount, loser == label);
+            if (winner == label || !by_hits) change<MEAN>(winner, heads, amount, winner == label);
+            const double after = value_of<MEAN>();
             if (switches.position[i] == start[used]) {
                 values[used] = after;
                 if (used > 0 && values[used - 1] == after) --used;
@@ -100,29 +205,76 @@ class Sweep {
         return used + 1;
     }
 
-  private:
-    const Metric &metric;
-    Tallies now;
-    std::vector<int64_t> fixed;
-    std::vector<uint8_t> counted;
-    uint64_t total = 0;
-    int64_t divisor = 0;
+    double sum(size_t t) const { return (double)(int64_t)total[t]; }
 
-    bool counts_always(size_t j) const { return metric.pooled || metric.always[j]; }
+    template <Mean MEAN> double value_of() const {
+        const double n = metric.weighted ? 1.0 : (double)std::max<int64_t>(divisor, 1);
+        if constexpr (MEAN == Mean::ARITHMETIC) {
+            const double mean = sum(0) / (n * metric.unit);
+            if (metric.chance == 0.0) return mean;
+            return (mean - metric.chance) / (1.0 - metric.chance);
+        } else if constexpr (MEAN == Mean::GEOMETRIC) {
+            return total[1] ? 0.0 : binary_power(sum(0) / (n * metric.unit));
+        } else if constexpr (MEAN == Mean::HARMONIC) {
+            return total[2] ? 0.0 : n / (sum(0) + sum(1) / metric.unit);
+        } else if constexpr (MEAN == Mean::LEAST) {
+            return divisor ? least.least() : 0.0;
+        } else {
+            const double hits = sum(0) / metric.unit, by_chance = sum(1) / metric.unit;
+            const double predictions = 1.0 - sum(2) / metric.unit;
+            if constexpr (MEAN == Mean::KAPPA) {
+                return 1.0 - by_chance < LEAST_DISAGREEMENT ? 0.0 : (hits - by_chance) / (1.0 - by_chance);
+            } else {
+                if (labels < LEAST_DISAGREEMENT || predictions < LEAST_DISAGREEMENT) return 0.0;
+                return (hits - by_chance) / (std::sqrt(labels) * std::sqrt(predictions));
+            }
+        }
+    }
 
-    void change(int32_t party, int64_t heads, double amount, bool right) {
+    int64_t fixed(double x) const { return std::llrint(x * metric.unit); }
+
+    template <Mean MEAN> void change(int32_t party, int64_t heads, double amount, bool right) {
         const size_t c = metric.pooled ? 0 : (size_t)party;
         now.plain[c] += heads;
         now.predicted[c] += amount;
         if (right) now.tp[c] += amount;
+        update<MEAN>(c);
+    }
+
+    template <Mean MEAN> void update(size_t c) {
         // Weights that cancel leave rounding behind: the plain number says whether c is predicted.
         const bool is_predicted = now.plain[c] > 0;
-        const bool among = counts_always(c) || (metric.seen && is_predicted);
-        const int64_t after =
-            among && is_predicted ? metric.fixed(now.tp[c], now.predicted[c], now.support[c]) : 0;
-        total += (uint64_t)after - (uint64_t)fixed[c];
+        const bool among = metric.always(c) || (metric.if_predicted(c) && is_predicted);
+        // The tallies themselves stay: amid switches at one position a class may hold less than none.
+        const double tp = is_predicted ? now.tp[c] : 0.0, predicted = is_predicted ? now.predicted[c] : 0.0;
         divisor += (int)among - (int)counted[c];
-        fixed[c] = after, counted[c] = among;
+        counted[c] = among;
+        if constexpr (MEAN >= Mean::CORRELATION) {
+            const double share = predicted / metric.all;
+            replace<3>(c, {fixed(tp / metric.all), fixed(share * (now.support[c] / metric.all)), fixed(share * share)});
+            return;
+        }
+        const double ratio = among ? metric.ratio(tp, predicted, now.support[c]) : 0.0;
+        if constexpr (MEAN == Mean::ARITHMETIC) {
+            replace<1>(c, {fixed(metric.weighted ? ratio * metric.share[c] : ratio)});
+        } else if constexpr (MEAN == Mean::GEOMETRIC) {
+            replace<2>(c, ratio > LARGEST_ZERO ? Addends{fixed(binary_logarithm(ratio)), 0} : Addends{0, among});
+        } else if constexpr (MEAN == Mean::HARMONIC) {
+            const double inverse = ratio > LARGEST_ZERO ? 1.0 / ratio : 0.0;
+            const double whole = std::floor(inverse);
+            replace<3>(c, {(int64_t)whole, fixed(inverse - whole), among && !(ratio > LARGEST_ZERO)});
+        } else if constexpr (MEAN == Mean::LEAST) {
+            least.set(c, among ? (ratio > LARGEST_ZERO ? ratio : 0.0) : std::numeric_limits<double>::infinity());
+        }
+    }
+
+    // Take the addends of class c from the totals, and add others.
+    template <size_t N> void replace(size_t c, const Addends &after) {
+        for (size_t t = 0; t < N; ++t) {
+            int64_t &before = addends[t * now.n_classes() + c];
+            total[t] += (uint64_t)after[t] - (uint64_t)before;
+            before = after[t];
+        }
     }
 };
 

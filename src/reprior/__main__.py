@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with record_interrupts():
             return _run(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:  # while still importing
+        sys.stderr.write("Interrupted: nothing half-written is left.\n")
         return INTERRUPTED
 
 

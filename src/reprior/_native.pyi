@@ -130,14 +130,19 @@ def add_reliability(
 class Metric:
     def __init__(
         self,
-        always: NDArray[np.bool_],
-        seen: bool,
+        part: NDArray[np.uint8],
+        share: NDArray[np.float64],
+        mean: int,
         pooled: bool,
+        weighted: bool,
         gain: float,
         support: float,
         predicted: float,
         true_positive: float,
-        scale: float,
+        everything: float,
+        all: float,
+        chance: float,
+        unit: float,
     ) -> None: ...
 
 def sweep(

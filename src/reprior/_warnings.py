@@ -19,9 +19,9 @@ _PACKAGE = __name__.partition(".")[0]
 def warn(warning: Text | RepriorWarning) -> None:
     """Warn at the user's line: the innermost frame outside of this package and other libraries.
 
-    Frames of libraries are passed over, so that a fit inside of scikit-learn's cross-validation
-    warns where the user called that. Where there is no frame of a user's, the one that called this
-    package stands for it.
+    Frames of libraries are skipped, so that a fit inside of scikit-learn's cross-validation warns
+    where the user called that. Without a user's frame, the warning points at the caller of this
+    package.
     """
     made = warning if isinstance(warning, RepriorWarning) else RepriorWarning(warning)
     frame = _user_frame(sys._getframe(1))
@@ -33,7 +33,7 @@ def warn(warning: Text | RepriorWarning) -> None:
 
 @contextmanager
 def collect_warnings(collected: list[RepriorWarning]) -> Iterator[None]:
-    """Add what reprior warns of to ``collected``, each once; other warnings are passed on.
+    """Collect reprior's warnings in ``collected``, each once; re-issue other warnings.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def _is_own(frame: FrameType) -> bool:
 
 @cache
 def _library_folders() -> tuple[str, ...]:
-    """Where Python's own and installed modules are."""
+    """Return the folders of the standard library and of installed packages."""
     import sysconfig
 
     return tuple(sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -1,9 +1,9 @@
-"""Everything reprior raises and warns with.
+"""The errors and warnings of reprior.
 
-An error carries its parts: the argument, the rule it breaks, what was got instead, and the remedy.
+An error carries its parts: the argument, the rule it breaks, the value it got, and the remedy.
 Names of arguments and values inside of these are references (:class:`Argument`, :class:`Setting`,
-:class:`Element`, :class:`Words`), so that each face renders them in its own way: Python as
-``smoothing=1``, the command line as ``--smoothing 1``. Nobody reads the text of an error::
+:class:`Element`, :class:`Words`). Each interface renders them as its users type them: Python as
+``smoothing=1``, the command line as ``--smoothing 1``. No code parses the text of an error::
 
     Exception
     ├── ValueError
@@ -12,19 +12,22 @@ Names of arguments and values inside of these are references (:class:`Argument`,
     │       ├── LabelsError           labels: out of range, not integer, wrong length
     │       ├── PriorError            priors and counts: zero, negative, wrong length, wrong sum
     │       ├── OptionError           an option: unknown metric, kind, rule; bounds reversed
-    │       ├── InfeasibleError       nothing satisfies the constraints; knows what comes nearest
+    │       ├── InfeasibleError       nothing satisfies the constraints; holds what comes nearest
     │       ├── ProfileMismatchError  profiles that cannot be merged or subtracted
     │       ├── FileFormatError       a file that is truncated, too new, or not ours
+    │       ├── MissingFileError      a file that does not exist (also a FileNotFoundError)
     │       ├── FoldError             a model the correction does not go into, or that disagrees
     │       ├── MissingDependencyError  an extra that is not installed (also an ImportError)
     │       └── NotFittedError        used before ``fit`` (also an AttributeError)
     └── UserWarning
         └── RepriorWarning            it went on, but you should know
+            └── LikelyProbabilitiesWarning  scores declared as logits look like probabilities
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -38,7 +41,9 @@ __all__ = [
     "FoldError",
     "InfeasibleError",
     "LabelsError",
+    "LikelyProbabilitiesWarning",
     "MissingDependencyError",
+    "MissingFileError",
     "NotFittedError",
     "OptionError",
     "PriorError",
@@ -49,7 +54,9 @@ __all__ = [
     "Setting",
     "Text",
     "Words",
+    "escaped",
     "parts",
+    "printable",
     "render",
     "require",
     "shown",
@@ -77,7 +84,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Element:
-    """An element that was found in an argument: ``counts[4]=0`` in Python."""
+    """An element of an argument with its value: ``counts[4]=0`` in Python."""
 
     name: str
     index: tuple[Any, ...]
@@ -86,7 +93,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Words:
-    """What Python and the command line say in different words; either may be empty."""
+    """A text with one wording for Python and one for the command line; either may be empty."""
 
     python: str
     command_line: str
@@ -169,6 +176,35 @@ def _subscript(index: Sequence[Any]) -> str:
     return f"[{', '.join(map(str, index))}]" if index else ""
 
 
+def printable(text: str) -> str:
+    r"""Return a text as one line that a terminal only shows: no control characters.
+
+    Texts hold names from files and sentences of other libraries. White space of any kind becomes a
+    space; other characters that are not printable (C0 and C1 controls, escapes, marks that turn
+    the direction of writing) become their code.
+
+    Examples
+    --------
+    >>> print(printable("\x1b]0;title\x07 of a\nfile"))
+    \x1b]0;title\x07 of a file
+    """
+    if text.isprintable():
+        return text
+    line = re.sub(r"[^\S ]+", " ", text)
+    return escaped(line)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in which every character that is not printable is its code.
+
+    Examples
+    --------
+    >>> print(escaped("cat\x1b[31m\n"))
+    cat\x1b[31m\n
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def shown(value: Any) -> str:
     """Return a value as sentences show it: floats in short, integers and text as they are."""
     if isinstance(value, str | int) or not hasattr(value, "__float__"):
@@ -177,7 +213,7 @@ def shown(value: Any) -> str:
 
 
 class _Parted:
-    """What errors and warnings have in common: a text, or the four parts of one."""
+    """Base of errors and warnings: a text, or the four parts of one."""
 
     text: Text
     argument: str | Argument | None
@@ -206,7 +242,7 @@ class _Parted:
             said.append(f"Got {render(self.got, face)}.")
         if self.remedy:
             said.append(render(self.remedy, face))
-        return " ".join(part for part in said if part)
+        return printable(" ".join(part for part in said if part))
 
     def __str__(self) -> str:
         return self.render()
@@ -350,6 +386,10 @@ class FileFormatError(RepriorError):
     """A file that reprior cannot, or will not, read."""
 
 
+class MissingFileError(RepriorError, FileNotFoundError):
+    """A file that does not exist."""
+
+
 class FoldError(RepriorError):
     """A model that the correction does not go into, or that disagrees once it is in."""
 
@@ -385,6 +425,10 @@ class RepriorWarning(_Parted, UserWarning):
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+class LikelyProbabilitiesWarning(RepriorWarning):
+    """Scores that are declared as logits look like probabilities."""
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

@@ -1,11 +1,9 @@
-"""The calibrator: tune on labelled scores, then re-calibrate any others.
+"""The calibrator: tune a correction on labelled scores, then apply it to others.
 
 ``posterior``  PosteriorCalibrator itself
-``options``    what can be asked of it, and what cannot be asked together
-``encoding``   frames and class names become arrays and class indices
-``fitting``    what a fit does: from a problem and its data to the maps
-``sources``    the passes of a fit, in memory or over parts
-``lazy_source`` the same over Dask arrays and shards
+``options``    its options, and which of them exclude each other
+``encoding``   frames and class names as arrays and class indices
+``fitting``    the steps of a fit: from a problem and a source of samples to the maps
 ``summary``    a fitted calibrator as text
 ``document``   a fitted calibrator as the fields of a file
 ``load``       a calibrator, or a fusion, from its file

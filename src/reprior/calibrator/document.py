@@ -11,6 +11,7 @@ from reprior.calibrator.encoding import is_range
 from reprior.calibrator.options import is_log_loss
 from reprior.calibrator.summary import metric_name
 from reprior.core.score_map import ScoreMap
+from reprior.files.documents import is_known_metric
 
 if TYPE_CHECKING:
     from reprior.calibrator.posterior import PosteriorCalibrator
@@ -19,7 +20,7 @@ __all__ = ["document_of", "map_of", "options_of"]
 
 
 def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
-    """The fields of a fitted calibrator. What it does not have is left out."""
+    """Return the fields of a fitted calibrator, without optional ones that it does not have."""
     score = calibrator.best_score_
     fields: dict[str, Any] = {
         "strength": calibrator.strength_,
@@ -34,19 +35,24 @@ def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
         "best_score": None if math.isnan(score) else score,
         "provenance": calibrator.provenance_,
     }
+    n_classes = calibrator.source_prior_.size
+    fields["custom_metric"] = not is_known_metric(fields["metric"], fields["classes"], n_classes)
+    low, high = calibrator.strength_interval_
+    fields["strength_outside_interval"] = not low <= calibrator.strength_ <= high
     fields.update(_vectors(calibrator._decision))
-    asked, fits = calibrator.temperature, is_log_loss(calibrator.metric) or calibrator.separate
-    if isinstance(asked, str):
-        fields["temperature_option"] = asked
-    elif fits:  # else it is the temperature itself
-        fields["temperature_option"] = "fit" if asked is None else float(asked)
+    option = calibrator.temperature
+    if isinstance(option, str):
+        fields["temperature_option"] = option
+    elif is_log_loss(calibrator.metric) or calibrator.separate:
+        fields["temperature_option"] = "fit" if option is None else float(option)
+    # Otherwise the option is the temperature itself.
     if calibrator.probability_map_ is not None:
         fields["probability_map"] = _fields_of(calibrator.probability_map_)
     return fields
 
 
 def map_of(fields: dict[str, Any]) -> ScoreMap:
-    """The map whose strength, temperature and, if any, biases and scales are among fields."""
+    """Return the map that the fields of a calibrator, or of its second map, describe."""
     return ScoreMap(
         float(fields["strength"]),
         float(fields["temperature"]),
@@ -56,33 +62,36 @@ def map_of(fields: dict[str, Any]) -> ScoreMap:
 
 
 def options_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """The options that would make such a calibrator, as far as its file tells."""
-    own = fields.get("probability_map")
-    fitted = fields["metric"] == "log_loss"
-    at = map_of(fields if own is None else own)
+    """Return the options of a fit that gives such a calibrator, as far as its file states them."""
+    probability_fields = fields.get("probability_map")
+    is_log_loss_fit = fields["metric"] == "log_loss"
+    fitted_map = map_of(fields if probability_fields is None else probability_fields)
     temperature: Any = fields.get("temperature_option")
-    if temperature is None and own is None and not fitted:
-        temperature = at.temperature
-    if temperature is None:  # a file of before says no more
-        temperature = "fit" if at.plain else "bcts" if at.scales is None else "vector"
-    biased = fields.get("biases") is not None and not fitted
+    if temperature is None and probability_fields is None and not is_log_loss_fit:
+        temperature = fitted_map.temperature
+    if temperature is None:  # older files lack temperature_option
+        temperature = "bcts" if fitted_map.scales is None else "vector"
+        if fitted_map.plain:
+            temperature = "fit"
+    has_biases = fields.get("biases") is not None and not is_log_loss_fit
     return {
-        "tune": "per_class" if biased else "strength",
+        "tune": "per_class" if has_biases else "strength",
         "temperature": temperature,
-        "separate": own is not None,
+        "separate": probability_fields is not None,
     }
 
 
-def _fields_of(at: ScoreMap) -> dict[str, Any]:
-    return {"strength": at.strength, "temperature": at.temperature, **_vectors(at)}
+def _fields_of(score_map: ScoreMap) -> dict[str, Any]:
+    vectors = _vectors(score_map)
+    return {"strength": score_map.strength, "temperature": score_map.temperature, **vectors}
 
 
-def _vectors(at: ScoreMap) -> dict[str, Any]:
-    """Biases and scales where there are any. JSON has no −inf: null stands for it."""
-    found = {"biases": at.biases, "scales": at.scales}
+def _vectors(score_map: ScoreMap) -> dict[str, Any]:
+    """Return biases and scales if there are any, with null for −inf, which JSON lacks."""
+    vectors = {"biases": score_map.biases, "scales": score_map.scales}
     return {
         name: [None if np.isneginf(value) else value for value in vector.tolist()]
-        for name, vector in found.items()
+        for name, vector in vectors.items()
         if vector is not None
     }
 

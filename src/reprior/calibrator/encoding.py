@@ -1,16 +1,16 @@
-"""Frames and class names of the user become score arrays and class indices."""
+"""Turn frames and class names into score arrays and class indices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import array_api_compat
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.core.arrays import constant, is_traced, namespace, to_numpy
-from reprior.core.checks import check_bounds, few, index_of
+from reprior.core.checks import check_bounds, few, index_of, is_missing
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import (
     Argument,
@@ -19,42 +19,53 @@ from reprior.exceptions import (
     OptionError,
     RepriorError,
     ScoresError,
+    Setting,
 )
 from reprior.metrics.count_metrics import find_metric
 from reprior.profile.dask_arrays import (
+    DaskArrays,
     is_lazy_frame,
     lazy_column,
     lazy_columns,
     lazy_names,
     same_partitions,
 )
-from reprior.profile.data import TuningData
 from reprior.profile.objective import Constraint
+from reprior.profile.samples import Samples, refuse_nothing
+from reprior.profile.source import InMemory
 from reprior.tuning.problem import Problem
 
 __all__ = [
-    "Encoded",
     "Terms",
     "are_indices",
     "as_classes",
     "as_mapping",
+    "assumed_order",
     "cost_array",
     "encode",
     "encode_part",
+    "encode_part_labels",
     "is_range",
     "read_terms",
+    "refuse_missing",
+    "refuse_other_index",
     "score_array",
     "state_problem",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
+MISSING_LABELS = (
+    "Drop such samples and their scores, or give them a label of their own, such as 'unlabelled' "
+    "or -1, and pass it as ignore_index."
+)
+
 IGNORED = -1
 """Label of samples to leave out, where class names are replaced by indices."""
 
 
 class Terms(NamedTuple):
-    """The classes, and the priors in their order."""
+    """The classes, and both priors in their order."""
 
     classes: Vector
     names: Vector | None
@@ -63,20 +74,14 @@ class Terms(NamedTuple):
     target_prior: Vector
 
 
-class Encoded(NamedTuple):
-    """Tuning data with their classes and priors."""
-
-    data: TuningData
-    terms: Terms
-
-    @property
-    def names(self) -> list[Any] | None:
-        """The class names, or None where labels are indices."""
-        return None if self.terms.names is None else self.terms.classes.tolist()
-
-
-def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encoded:
-    """Read the data as a calibrator's ``options`` say."""
+def encode(
+    options: Any, scores: Any, labels: Any, sample_weight: Any
+) -> tuple[InMemory | DaskArrays, Terms]:
+    """Return a source of samples, read as a calibrator's ``options`` say, and the classes."""
+    _refuse_names_as_scores(scores, labels)
+    refuse_other_index(labels, scores, "labels", "scores")
+    refuse_other_index(sample_weight, scores, "sample_weight", "scores")
+    refuse_other_index(sample_weight, labels, "sample_weight", "labels")
     scores, labels, sample_weight = same_partitions(scores, labels, sample_weight)
     labels, sample_weight = lazy_column(labels), lazy_column(sample_weight)
     terms = read_terms(options, options.classes, scores=scores, labels=labels)
@@ -84,49 +89,67 @@ def encode(options: Any, scores: Any, labels: Any, sample_weight: Any) -> Encode
     values = score_array(scores, terms.names)
     if isinstance(indices, np.ndarray) and indices is not labels and not _is_array(labels):
         indices = constant(indices, namespace(values), like=values)
-    data = TuningData(
-        scores=values,
-        labels=indices,
-        weight=sample_weight.to_numpy() if _has_to_numpy(sample_weight) else sample_weight,
-        ignore_index=ignored,
+    if _has_to_numpy(sample_weight):
+        sample_weight = sample_weight.to_numpy()
+    n_classes = terms.classes.size
+    if array_api_compat.is_dask_array(values):
+        arrays = DaskArrays(
+            values,
+            indices,
+            sample_weight,
+            n_classes=n_classes,
+            kind=options.kind,
+            class_axis=options.class_axis,
+            ignore_index=ignored,
+        )
+        return arrays, terms
+    samples = Samples.of(
+        values,
+        indices,
+        sample_weight,
+        n_classes=n_classes,
         kind=options.kind,
         class_axis=options.class_axis,
-        source_prior=terms.source_prior,
-        target_prior=terms.target_prior,
+        ignore_index=ignored,
+        part=True,
     )
-    return Encoded(data, terms)
+    if not samples.any_counts:
+        refuse_nothing(samples.labels.size)
+    return InMemory(samples), terms
 
 
 def encode_part(
     options: Any, terms: Terms, scores: Any, labels: Any, sample_weight: Any
-) -> TuningData:
+) -> Samples:
     """Read one part of a larger set, whose classes are known.
 
     Integer labels are class indices; others are names. Columns of a frame are put in the order of
     the classes.
     """
-    ignore_index = options.ignore_index
-    scores = score_array(scores, None if is_range(terms.classes) else terms.classes)
-    if are_indices(labels):
-        is_index = ignore_index is None or isinstance(ignore_index, int | np.integer)
-        indices = labels
-        ignored = ignore_index if is_index else IGNORED
-    else:
-        indices, ignored = encode_labels(labels, terms.classes, ignore_index)
-    return TuningData(
-        scores=scores,
-        labels=indices,
-        weight=sample_weight,
-        ignore_index=ignored,
+    indices, ignored = encode_part_labels(options, terms, labels)
+    return Samples.of(
+        score_array(scores, None if is_range(terms.classes) else terms.classes),
+        indices,
+        sample_weight,
+        n_classes=terms.classes.size,
         kind=options.kind,
         class_axis=options.class_axis,
-        source_prior=terms.source_prior,
-        target_prior=terms.target_prior,
+        ignore_index=ignored,
+        part=True,
     )
 
 
+def encode_part_labels(options: Any, terms: Terms, labels: Any) -> tuple[Any, int | None]:
+    """Return class indices of one part, and the index that marks samples to leave out."""
+    ignore_index = options.ignore_index
+    if not are_indices(labels):
+        return encode_labels(labels, terms.classes, ignore_index)
+    is_index = ignore_index is None or isinstance(ignore_index, int | np.integer)
+    return labels, ignore_index if is_index else IGNORED
+
+
 def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = ()) -> Terms:
-    """Return the classes, as given or as found in the data, and both priors in their order."""
+    """Return the classes, given or read from the data, and both priors in their order."""
     prior = as_mapping(options.source_prior)
     named = isinstance(prior, Mapping)
     n_classes = len(prior) if named else as_prior(prior, name="source_prior").size
@@ -153,7 +176,7 @@ def read_terms(options: Any, classes: Any, *, scores: Any = None, labels: Any = 
 def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Problem:
     """Return the tuning problem that a calibrator's ``options`` state, for these classes.
 
-    With ``log_loss`` no metric of decisions is tuned, and the metric is not looked up.
+    With ``log_loss`` no metric of decisions is tuned: the option ``metric`` is not used.
     """
     order = terms.classes.tolist()
     n_classes = terms.classes.size
@@ -175,13 +198,57 @@ def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Prob
             "balanced_accuracy" if log_loss else options.metric, n_classes=n_classes, classes=names
         ),
         constraints=[
-            replace(rule, metric=find_metric(rule.metric, n_classes=n_classes, classes=names))
+            rule.resolved(n_classes=n_classes, classes=names)
             for rule in Constraint.parse_all(options.subject_to)
         ],
         bounds=check_bounds(options.bounds),
         temperature=1.0 if options.temperature is None else options.temperature,
         label_prior=label_prior,
     )
+
+
+def _refuse_names_as_scores(scores: Any, labels: Any) -> None:
+    """Refuse names of classes in the place of scores: the arguments are swapped."""
+    first = scores[0] if isinstance(scores, list | tuple) and scores else None
+    kind = getattr(getattr(scores, "dtype", None), "kind", "")
+    if not (isinstance(first, str) or kind in ("U", "O")) or len(np.shape(labels)) < 2:
+        return
+    raise ScoresError(
+        argument="scores",
+        rule=["must come before ", Argument("labels")],
+        got=f"names of classes, and then numbers of shape {np.shape(labels)}",
+        remedy="Pass the scores first, then the labels.",
+    )
+
+
+def refuse_other_index(values: Any, like: Any, name: str, like_name: str) -> None:
+    """Refuse a pandas object whose index is not that of another one.
+
+    Rows are paired by position, which would be silently wrong where the rows were re-ordered or
+    selected. Objects without an index, and of another length, are not compared.
+    """
+    index, other = _row_index(values), _row_index(like)
+    if index is None or other is None or len(index) != len(other) or index.equals(other):
+        return
+    pairs = zip(index.tolist(), other.tolist(), strict=True)
+    different = ((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+    first = next(different, None)
+    if first is None:  # equal values of other types, such as the same times in two time zones
+        return
+    place, (got, expected) = first
+    raise LabelsError(
+        argument=name,
+        rule=["must have the index of ", Argument(like_name)],
+        got=f"{name}.index[{place}]={got!r}, where {like_name}.index[{place}]={expected!r}",
+        remedy=f"Align them with {name}.loc[{like_name}.index]; or, if the rows already are in the "
+        f"same order, pass {name}.to_numpy().",
+    )
+
+
+def _row_index(values: Any) -> Any:
+    """Return the index of a series or frame of pandas; None for everything else."""
+    index = getattr(values, "index", None)
+    return index if hasattr(index, "equals") and _has_to_numpy(values) else None
 
 
 def as_mapping(prior: Any) -> Any:
@@ -197,6 +264,15 @@ def score_array(scores: Any, classes: Vector | None) -> Any:
     column is named after a class, the order stays; if only some are, the frame is refused.
     """
     if is_lazy_frame(scores):
+        if classes is not None and set(scores.columns) != set(classes.tolist()):
+            _refuse_partial_names(
+                list(scores.columns),
+                classes.tolist(),
+                "columns",
+                "scores",
+                ScoresError,
+                as_array="to_dask_array(lengths=True)",
+            )
         return lazy_columns(scores, classes)
     if not _is_frame(scores):
         return scores
@@ -249,7 +325,12 @@ def _row_names(frame: Any) -> list[Any] | None:
 
 
 def _refuse_partial_names(
-    names: list[Any], classes: list[Any], axis: str, argument: str, error: type[RepriorError]
+    names: list[Any],
+    classes: list[Any],
+    axis: str,
+    argument: str,
+    error: type[RepriorError],
+    as_array: str = "to_numpy()",
 ) -> None:
     """Refuse the names on an axis of a frame if some are classes and others are not."""
     if set(names).isdisjoint(classes):
@@ -264,7 +345,7 @@ def _refuse_partial_names(
             " must be the classes, each once and in any order, or none of them.",
         ],
         got=f"{got}, among {few(names)}",
-        remedy=f"The classes are {few(classes)}. Rename or select, or pass {argument}.to_numpy() "
+        remedy=f"The classes are {few(classes)}. Rename or select, or pass {argument}.{as_array} "
         f"to take what is there in the order of the classes.",
     )
 
@@ -281,14 +362,18 @@ def resolve_classes(
     """Return the class of every score column, or None where labels are class indices.
 
     These are ``classes``, if given. Otherwise, where a ``source_prior`` mapping or the labels have
-    names, they are the columns of a frame of scores with these names, or else the sorted names: the
-    order of the columns of scikit-learn's models.
+    names, they are the columns of a frame of scores with these names, or else the sorted names, as
+    scikit-learn's models order their columns, with a warning.
     """
     if classes is None and (isinstance(source_prior, Mapping) or not are_indices(labels)):
         is_mapping = isinstance(source_prior, Mapping)
         names = set(source_prior) if is_mapping else _label_names(labels, ignore_index)
-        in_columns = hasattr(scores, "columns") and names <= set(scores.columns)
-        classes = list(scores.columns) if in_columns else sorted(names)
+        if hasattr(scores, "columns") and names <= set(scores.columns):
+            classes = list(scores.columns)
+        elif len(names) == n_classes:
+            classes = assumed_order(names)
+        else:
+            classes = sorted(names)  # refused below, by their number
     if classes is None:
         return None
     resolved = as_classes(classes)
@@ -305,10 +390,33 @@ def resolve_classes(
     return resolved
 
 
+def assumed_order(names: Iterable[Any], scores: Any = None) -> list[Any]:
+    """Return class names in sorted order, with a warning that this order is assumed.
+
+    No warning for 0 … K−1 and booleans, which have no other order, and where ``scores`` are a
+    frame with these columns.
+    """
+    order = sorted(names)
+    are_booleans = all(isinstance(name, bool) for name in order)
+    in_columns = hasattr(scores, "columns") and set(order) <= set(scores.columns)
+    if order != list(range(len(order))) and not are_booleans and not in_columns:
+        shown = [name.item() if isinstance(name, np.generic) else name for name in order]
+        warn(
+            [
+                "The order of the classes is not given: the columns of ",
+                Argument("scores"),
+                f" are taken to be in sorted order, {few(shown)}. Pass ",
+                Setting("classes", shown) if len(shown) <= 6 else Argument("classes"),
+                " if they are, or the names in the order of the columns.",
+            ]
+        )
+    return order
+
+
 def _label_names(labels: Any, ignore_index: Any) -> set[Any]:
     """Return the different names among the labels, without the one of samples to leave out."""
     flat = np.asarray(_values(labels), dtype=object).reshape(-1)
-    _refuse_missing(flat)
+    refuse_missing(flat)
     names = set(flat.tolist()) - {ignore_index}
     if len({isinstance(name, str) for name in names}) > 1:
         odd = next(i for i, name in enumerate(flat) if not isinstance(name, str))
@@ -321,22 +429,24 @@ def _label_names(labels: Any, ignore_index: Any) -> set[Any]:
     return names
 
 
-def _refuse_missing(flat: Vector) -> None:
+def refuse_missing(labels: Vector, name: str = "labels") -> None:
     """Refuse labels that are missing: None, NaN, or pandas' NA."""
-    for i, name in enumerate(flat.tolist()):
-        is_missing = name is None or type(name).__name__ in ("NAType", "NaTType")
-        if is_missing or (isinstance(name, float) and name != name):
+    if labels.dtype.kind not in "fO":
+        return
+    for i, label in enumerate(labels.tolist()):
+        if is_missing(label):
             raise LabelsError(
-                argument="labels",
+                argument=name,
                 rule="must name a class for every sample",
-                got=[Element("labels", (i,), repr(name)), ", which is missing"],
-                remedy="Drop such samples and their scores, or give them a name of their own, "
-                "such as 'unlabelled', and pass it as ignore_index.",
+                got=[Element(name, (i,), repr(label)), ", which is missing"],
+                remedy=MISSING_LABELS if name == "labels" else "Drop such samples.",
             )
 
 
 def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tuple[Any, int | None]:
     """Return class indices, and the index that marks samples to leave out."""
+    if _may_hold_nan(labels):
+        refuse_missing(np.asarray(_values(labels), dtype=object).reshape(-1))
     if classes is None or is_range(classes):
         return (labels.to_numpy() if _has_to_numpy(labels) else labels), ignore_index
     namespace(labels)
@@ -345,7 +455,7 @@ def encode_labels(labels: Any, classes: Vector | None, ignore_index: Any) -> tup
         codes = labels.map_blocks(_codes, classes, ignore_index, dtype=np.int64)
         return codes, ignored
     codes = _codes(_values(labels), classes, ignore_index)
-    if _is_array(labels):  # indices are put on the labels' device
+    if _is_array(labels):  # put the indices on the labels' device
         codes = constant(codes, namespace(labels), like=labels)
     return codes, ignored
 
@@ -359,7 +469,7 @@ def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
         codes[flat == ignore_index] = IGNORED
     unknown = np.flatnonzero(codes == IGNORED - 1)
     if unknown.size:
-        _refuse_missing(flat)
+        refuse_missing(flat)
         first = int(unknown[0])
         raise LabelsError(
             argument="labels",
@@ -371,15 +481,15 @@ def _codes(host: Any, classes: Vector, ignore_index: Any) -> Vector:
 
 
 def is_range(classes: Vector) -> bool:
-    """Whether the classes are 0 … K−1, so that names and indices are the same."""
+    """Tell whether the classes are 0 … K−1, so that names and indices are the same."""
     return classes.dtype.kind in "iu" and bool((classes == np.arange(classes.size)).all())
 
 
 def as_classes(classes: Any) -> Vector:
-    """Return class names as a vector, of one dtype if they are of one type."""
+    """Return class names as a vector, with the dtype of their type if they have the same one."""
     values = list(classes.tolist() if hasattr(classes, "tolist") else classes)
-    same = len({type(value) for value in values}) == 1
-    return np.asarray(values) if same else np.asarray(values, dtype=object)
+    is_one_type = len({type(value) for value in values}) == 1
+    return np.asarray(values) if is_one_type else np.asarray(values, dtype=object)
 
 
 def _values(labels: Any) -> Any:
@@ -390,12 +500,12 @@ def _values(labels: Any) -> Any:
     if not isinstance(array, list | tuple):
         return to_numpy(array).tolist()
     values = np.asarray(array)
-    # In a list with names NumPy turns numbers and missing values into names too.
+    # In a list with names NumPy turns numbers and missing values into names as well.
     return (np.asarray(array, dtype=object) if values.dtype.kind in "US" else values).tolist()
 
 
 def are_indices(labels: Any) -> bool:
-    """Whether labels are numbers, and so may be class indices."""
+    """Tell whether labels are numbers, and so may be class indices."""
     if _has_to_numpy(labels):
         labels = labels.to_numpy()
     if hasattr(labels, "dtype"):
@@ -407,8 +517,18 @@ def are_indices(labels: Any) -> bool:
     return np.asarray(labels).dtype.kind in "iubf"
 
 
+def _may_hold_nan(labels: Any) -> bool:
+    """Tell whether labels are floats in memory."""
+    if is_traced(labels):
+        return False
+    dtype = getattr(labels, "dtype", None)
+    if dtype is None:
+        return isinstance(labels, list | tuple) and np.asarray(labels).dtype.kind == "f"
+    return str(dtype).rsplit(".", maxsplit=1)[-1].lower().startswith("float")
+
+
 def _is_array(values: Any) -> bool:
-    """Whether ``values`` belong to an array library other than NumPy."""
+    """Tell whether ``values`` belong to an array library other than NumPy."""
     return not isinstance(values, np.ndarray) and array_api_compat.is_array_api_obj(values)
 
 

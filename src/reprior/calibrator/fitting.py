@@ -1,26 +1,34 @@
-"""From a problem and its data to the maps of a calibrator, and how far to trust them."""
+"""The steps of a fit: from a problem and its data to the maps, folds and intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from reprior._warnings import collect_warnings, warn
-from reprior.calibrator.sources import Source
+from reprior.core.checks import few
 from reprior.core.log_loss import (
+    JointLoss,
     LogLossFit,
+    best_jointly,
+    minimise_jointly,
     no_strength,
     not_converged,
+    refuse_lone_class,
+    refuse_negative,
     strength_at_bound,
+    with_labels,
 )
-from reprior.core.scaling import SCALINGS, ScalingFit
+from reprior.core.prior import slopes
+from reprior.core.scaling import SCALINGS, ScalingFit, best_scaling
 from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import BOUNDS, temperature_at_bound
+from reprior.core.temperature import BOUNDS, best_temperature, temperature_at_bound
+from reprior.core.weighted_rows import LossRows, WeightedRows
 from reprior.exceptions import Argument, InfeasibleError, LabelsError, RepriorWarning, Setting, Text
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import (
@@ -31,6 +39,17 @@ from reprior.profile.constants import (
 )
 from reprior.profile.objective import Best
 from reprior.profile.profile import StrengthProfile
+from reprior.profile.samples import Priors, Samples, refuse_nothing
+from reprior.profile.source import (
+    EXACT,
+    Bins,
+    CountPass,
+    ProfilePass,
+    RowReader,
+    Source,
+    collected,
+    loss_rows,
+)
 from reprior.tuning.bootstrap import StrengthBootstrap
 from reprior.tuning.crossval import CrossValidation, cross_validate_samples, folds_of, images_of
 from reprior.tuning.problem import Problem, _doubled
@@ -44,23 +63,28 @@ __all__ = ["CONFIDENCE", "Tuned", "tuned"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: What the intervals of a calibrator cover.
+#: The confidence of a calibrator's intervals.
 CONFIDENCE = 0.9
 
-#: How far from a switch a rule's strength is kept, where there is room: far more than rounding of
-#: single precision moves a switch, and less than a strength is ever known to.
-ROOM = 1e-4
+#: The distance from a switch that a selected strength keeps, if its interval is wide enough: far
+#: more than rounding in single precision moves a switch, and below the precision of any strength.
+MARGIN = 1e-4
+
+
+#: Standard errors of Cohen's κ by which a model must be below chance for a warning: one in 30,000
+#: models that guess is.
+BELOW_CHANCE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What a fit found."""
+    """The result of a fit."""
 
     decision: ScoreMap
-    """The only map, where ``probability`` is None."""
+    """The map for decisions; the only map where ``probability`` is None."""
     probability: ScoreMap | None
     value: float
-    """Of the metric on the tuning labels."""
+    """The metric on the tuning labels."""
     interval: tuple[float, float]
     profile: StrengthProfile
     counts: ClassCounts | None
@@ -70,7 +94,7 @@ class Tuned:
     cross_validation: CrossValidation | None = None
     uncertainty: Uncertainty | None = None
     warnings: list[Text | RepriorWarning] = field(default_factory=list)
-    """What the user should know about it."""
+    """Warnings about the result, which :meth:`warn` issues."""
 
     def warn(self) -> None:
         """Issue the warnings."""
@@ -78,57 +102,173 @@ class Tuned:
             warn(each)
 
 
-def tuned(problem: Problem, source: Source, *, widen: bool = True) -> Tuned:
-    """Tune what the problem asks for; :meth:`Tuned.warn` then says what is to be known of it."""
+class _Tuning:
+    """The problem and the samples of one fit, with the passes that its steps need."""
+
+    def __init__(
+        self, problem: Problem, source: Source, bins: Bins, loss_source: Source | None
+    ) -> None:
+        self.problem = problem
+        self.source = source
+        self.bins = bins
+        self.loss_source = loss_source or source
+        self._first_profile: StrengthProfile | None = None
+
+    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
+        """Profile the samples within ``bounds``; the first time, warn of likely probabilities."""
+        priors = self.problem.priors(bounds)
+        profiled = self.source.run(ProfilePass(priors, self.bins))
+        profile = profiled.required()
+        if self._first_profile is None:
+            self._first_profile = profile
+            profiled.detector.warn()
+        if not profile.n_samples:  # all are of classes with target prior 0
+            raise LabelsError(
+                argument="labels",
+                rule=[
+                    "must hold a class of positive ",
+                    Argument("target_prior"),
+                    ", or there is nothing to tune",
+                ],
+                got=f"{int(profile.n_ruled_out.sum())} samples, all of classes that it rules out",
+                remedy="Pass labels of classes with a positive target prior.",
+            )
+        return profile
+
+    @cached_property
+    def all_samples(self) -> Samples:
+        """All samples in memory; an error if they are too many."""
+        return collected(self.source)
+
+    def samples(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
+        """Return all samples of classes that are not ruled out, in memory, and the priors."""
+        priors = self.problem.priors(bounds)
+        return self.all_samples.excluding(priors.excluded), priors
+
+    @cached_property
+    def loss_rows(self) -> LossRows:
+        """The rows for fits by log-loss, the labels weighted to the target prior."""
+        profile = self._first_profile or self.profile(self.problem.bounds)
+        return loss_rows(self.loss_source, self._row_reader(profile), profile)
+
+    def weighted_rows(self) -> WeightedRows:
+        """Return these rows in memory; an error if they are too many."""
+        rows = self.loss_rows
+        if isinstance(rows, WeightedRows):
+            return rows
+        profile = self._first_profile or self.profile(self.problem.bounds)
+        return self._row_reader(profile).read_all(collected(self.loss_source))
+
+    def counts(self, decisions: ScoreMap) -> ClassCounts:
+        """Return the counts of a map's decisions on the samples."""
+        problem = self.problem
+        # The bounds of a fit begin just above 0 where a class is ruled out.
+        low = 0.0 if problem.target_prior.all() else AFTER_ZERO
+        counts = self.source.run(CountPass(decisions, problem.priors((low, 1.0))))
+        if counts is None:
+            refuse_nothing(0)
+        return counts
+
+    def _row_reader(self, profile: StrengthProfile) -> RowReader:
+        support = np.asarray(profile.baseline.support, np.float64)
+        return RowReader.of(support, self.problem.target_prior, self.problem.label_prior)
+
+
+def tuned(
+    problem: Problem,
+    source: Source,
+    *,
+    bins: Bins = EXACT,
+    widen: bool = True,
+    loss_source: Source | None = None,
+) -> Tuned:
+    """Solve a tuning problem; :meth:`Tuned.warn` then issues the warnings.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    source : Source
+        The labelled samples.
+    bins : Bins
+        When profiles are binned, and how.
+    widen : bool
+        Whether the bounds may be widened, which needs another pass.
+    loss_source : Source, optional
+        The samples for fits by log-loss, where these are not all of ``source``.
+    """
+    tuning = _Tuning(problem, source, bins, loss_source)
     if problem.log_loss:
-        found = _by_log_loss(problem, source)
-        problem.warn_of_absent(found.profile)
-        problem.warn_of_ruled_out(found.profile)
-        return found
-    best, profile = _searched(problem, source, widen)
-    found = _decisions(problem, source, best, profile)
+        result = _by_log_loss(tuning)
+        _warn_of_class_order(problem, result.profile)
+        problem.warn_of_absent(result.profile)
+        problem.warn_of_ruled_out(result.profile)
+        return result
+    best, profile = _searched(tuning, widen)
+    result = _decisions(tuning, best, profile)
     if problem.selection == "balanced_log_loss" and problem.metric.average != "labelled":
-        found.warnings.append(
+        result.warnings.append(
             [
                 Setting("selection", "balanced_log_loss"),
-                f" knows nothing of {problem.metric.name}: it is made for balanced accuracy. Pass ",
+                f" does not consider {problem.metric.name}: it suits balanced accuracy. Pass ",
                 Setting("selection", "smooth"),
                 " or another rule that follows the metric.",
             ]
         )
-    found = replace(found, **_trust(problem, source, best, found))
+    result = replace(result, **_trust(tuning, best, result))
     names = problem.classes.tolist()
     if problem.cv is not None or problem.n_bootstrap:
-        found.warnings.extend(
+        result.warnings.extend(
             doubts(
-                profile, uncertain=found.uncertainty, validated=found.cross_validation,
+                profile,
+                uncertain=result.uncertainty,
+                validated=result.cross_validation,
                 classes=names,
             )
-        )  # fmt: skip
+        )
     if problem.separate:
-        fitted, loss = _probabilities(problem, source, found.warnings)
-        found = replace(found, probability=fitted, log_loss=loss)
+        probability, log_loss = _probabilities(tuning, result.warnings)
+        result = replace(result, probability=probability, log_loss=log_loss)
     elif problem.temperature == "fit":
-        found = _with_temperature(problem, source, found)
+        result = _with_temperature(tuning, result)
+    _warn_of_class_order(problem, profile)
     problem.warn_of_absent(profile)
     problem.warn_of_ruled_out(profile)
-    low, high = found.interval
-    return replace(found, interval=(shown_bound(low), high))
+    low, high = result.interval
+    return replace(result, interval=(shown_bound(low), high))
 
 
-def _searched(problem: Problem, source: Source, widen: bool) -> tuple[Best, StrengthProfile]:
-    """The strength that the rule chooses, and the profile it was chosen from."""
+def _warn_of_class_order(problem: Problem, profile: StrengthProfile) -> None:
+    """Warn where the uncorrected model is below chance by more than noise."""
+    counts = profile.baseline
+    if counts.kappa_z > -BELOW_CHANCE:
+        return
+    share = counts.true_positive.sum() / counts.support.sum()
+    names = problem.classes.tolist()
+    labelled = counts.labelled
+    from_1 = ""
+    if names == list(range(len(names))) and not labelled[0] and labelled[-1]:
+        from_1 = " No label is 0: if labels count from 1, subtract 1."
+    warn(
+        f"The uncorrected model is worse than chance: it is right on {share:.1%} of the tuning "
+        f"samples. The likely cause is the order of the classes: the columns of the scores must be "
+        f"those of {few(names)}, in this order.{from_1}"
+    )
+
+
+def _searched(tuning: _Tuning, widen: bool) -> tuple[Best, StrengthProfile]:
+    """Return the strength that the selection rule chooses, and its profile."""
+    problem = tuning.problem
     try:
-        best, profile = problem.search(partial(_profiled, source), widen=widen)
+        best, profile = problem.search(tuning.profile, widen=widen)
     except InfeasibleError as error:
         if problem.tune != "per_class":
             raise
-        return _nearest(problem, source, error)
+        return _nearest(tuning, error)
     if problem.selection != "max" and not problem.flat:
         samples = priors = None
         if problem.selection not in CURVE_RULES:
-            samples, priors = source.read(profile.bounds)
-            priors = replace(priors, label=problem.label_prior)
+            samples, priors = tuning.samples(profile.bounds)
         best = select(
             profile,
             problem.metric,
@@ -141,85 +281,83 @@ def _searched(problem: Problem, source: Source, widen: bool) -> tuple[Best, Stre
     return _above_zero(best, problem), profile
 
 
-def _profiled(source: Source, bounds: tuple[float, float]) -> StrengthProfile:
-    profile = source.profile(bounds)
-    if not profile.n_samples:  # as others are refused before
-        raise LabelsError(
-            argument="labels",
-            rule=[
-                "must hold a class of positive ",
-                Argument("target_prior"),
-                ", or there is nothing to tune",
-            ],
-            got=f"{int(profile.n_ruled_out.sum())} samples, all of classes that it rules out",
-            remedy="Pass labels of the classes that the target has.",
-        )
-    return profile
-
-
 def _above_zero(best: Best, problem: Problem) -> Best:
-    """A strength that rules out what the target prior does, also when it is divided."""
+    """Return the best with a strength above 0 where a class is ruled out.
+
+    It stays above 0 when a temperature divides it.
+    """
     if problem.bounds[0] != AFTER_ZERO:
         return best
     return replace(best, strength=max(best.strength, SMALLEST_STRENGTH))
 
 
-def _nearest(
-    problem: Problem, source: Source, error: InfeasibleError
-) -> tuple[Best, StrengthProfile]:
-    """Where the least is missing of the constraints: biases, which may do more, begin there."""
+def _nearest(tuning: _Tuning, error: InfeasibleError) -> tuple[Best, StrengthProfile]:
+    """Return the strength with the smallest shortfall of the constraints: biases start from it.
+
+    Biases may satisfy constraints that no strength satisfies.
+    """
+    problem = tuning.problem
     (low, high), nearest = problem.bounds, error.strength
-    at = 1.0 if problem.flat or nearest is None else nearest
-    if at > high and not problem.flat:
-        while high < at:
+    start = 1.0 if problem.flat or nearest is None else nearest
+    if start > high and not problem.flat:
+        while high < start:
             high = _doubled(high)
         warn(
             [
                 f"No strength up to {WIDEST_BOUND:g} satisfies ",
                 Argument("subject_to"),
-                f": biases begin at the nearest, {at:.3g}, beyond the upper bound "
+                f": biases start from the nearest, {start:.3g}, beyond the upper bound "
                 f"{problem.bounds[1]:g}.",
             ]
         )
-    profile = _profiled(source, (low, high))
-    value = profile.evaluate(problem.metric, min(max(at, low), high))
-    return _above_zero(Best(at, value, (at, at), False), problem), profile
+    profile = tuning.profile((low, high))
+    value = profile.evaluate(problem.metric, min(max(start, low), high))
+    return _above_zero(Best(start, value, (start, start), False), problem), profile
 
 
 def _inside(best: Best, profile: StrengthProfile) -> Best:
-    """A little away from where decisions change, so that rounding does not decide there."""
-    low, high = best.interval
-    room = min((high - low) / 2, ROOM)
+    """Return the best with a distance from the switches, so that rounding decides nothing.
+
+    Strength 0 stays, and so does the strength of a binned profile, whose counts are exact at the
+    points of the grid.
+    """
     if best.strength == 0.0 or profile.resolution is not None:
-        return best  # the model as it is; a point of the grid, where counts are exact
-    return replace(best, strength=min(max(best.strength, low + room), high - room))
+        return best
+    low, high = best.interval
+    margin = min((high - low) / 2, MARGIN)
+    return replace(best, strength=min(max(best.strength, low + margin), high - margin))
 
 
-def _decisions(problem: Problem, source: Source, best: Best, profile: StrengthProfile) -> Tuned:
-    """The map for decisions, at the temperature that was given, and what it does."""
+def _decisions(tuning: _Tuning, best: Best, profile: StrengthProfile) -> Tuned:
+    """Return the map for decisions, at the given temperature, and its counts."""
+    problem = tuning.problem
     temperature = 1.0
     if not problem.separate and not isinstance(problem.temperature, str):
         temperature = float(problem.temperature)
     if problem.tune == "per_class":
-        biased = _biases(problem, source, best, profile)
-        at = ScoreMap(best.strength, temperature, biases=biased.biases)
+        biased = _biases(tuning, best, profile)
+        decision = ScoreMap(best.strength, temperature, biases=biased.biases)
         return Tuned(
-            at, None, biased.value, best.interval, profile, source.counts(at),
+            decision,
+            None,
+            biased.value,
+            best.interval,
+            profile,
+            tuning.counts(decision),
             shrinkage=biased.shrinkage,
-        )  # fmt: skip
+        )
     low, high = profile.bounds
-    inside = low <= best.strength <= high  # if not, no strength changes a decision
-    counts = profile.counts(best.strength) if inside else profile.baseline
-    at = ScoreMap(best.strength, temperature)
-    return Tuned(at, None, best.value, best.interval, profile, counts)
+    is_inside = low <= best.strength <= high  # if not, no strength changes a decision
+    counts = profile.counts(best.strength) if is_inside else profile.baseline
+    decision = ScoreMap(best.strength, temperature)
+    return Tuned(decision, None, best.value, best.interval, profile, counts)
 
 
-def _biases(
-    problem: Problem, source: Source, best: Best, profile: StrengthProfile
-) -> PerClassBiases:
+def _biases(tuning: _Tuning, best: Best, profile: StrengthProfile) -> PerClassBiases:
     from reprior.tuning.per_class import tune_biases
 
-    samples, priors = source.read(profile.bounds)
+    problem = tuning.problem
+    samples, priors = tuning.samples(profile.bounds)
     return tune_biases(
         samples,
         priors,
@@ -231,101 +369,177 @@ def _biases(
     )
 
 
-def _trust(problem: Problem, source: Source, best: Best, found: Tuned) -> dict[str, Any]:
-    """What folds and bootstrap say, where they are asked."""
-    known: dict[str, Any] = {}
+def _trust(tuning: _Tuning, best: Best, result: Tuned) -> dict[str, Any]:
+    """Return the results of folds and bootstrap, where the problem asks for them."""
+    problem = tuning.problem
+    trust: dict[str, Any] = {}
     if problem.cv is None and not problem.n_bootstrap:
-        return known
-    samples, priors = source.read(found.profile.bounds)
+        return trust
+    samples, priors = tuning.samples(result.profile.bounds)
     if problem.cv is not None:
         folds = folds_of(samples, problem.cv, np.random.default_rng(problem.seed))
         with _named_fold():
             if problem.tune == "per_class":
-                value = replace(best, value=found.value)
                 from reprior.tuning.per_class import nested_biases
 
-                known["cross_validation"] = nested_biases(
-                    samples, priors, folds, problem, best=value, profile=found.profile
+                trust["cross_validation"] = nested_biases(
+                    samples,
+                    priors,
+                    folds,
+                    problem,
+                    best=replace(best, value=result.value),
+                    profile=result.profile,
                 )
             else:
-                known["cross_validation"] = cross_validate_samples(
-                    samples, priors, problem.metric, folds, rule=problem.selection,
+                trust["cross_validation"] = cross_validate_samples(
+                    samples,
+                    priors,
+                    problem.metric,
+                    folds,
+                    rule=problem.selection,
                     subject_to=problem.constraints,
-                )  # fmt: skip
+                )
     if problem.n_bootstrap:
         bootstrap = StrengthBootstrap.of(
-            samples, priors, groups=images_of(samples), n_replicates=problem.n_bootstrap,
+            samples,
+            priors,
+            groups=images_of(samples),
+            n_replicates=problem.n_bootstrap,
             random_state=problem.seed,
-        )  # fmt: skip
-        known["uncertainty"] = _uncertainty(problem, bootstrap, best)
-    return known
+        )
+        trust["uncertainty"] = _uncertainty(problem, bootstrap, best)
+    return trust
 
 
 def _uncertainty(problem: Problem, bootstrap: StrengthBootstrap, best: Best) -> Uncertainty:
-    """Of the rule, where the replicates can follow it; otherwise of the strength as it is."""
-    rule, at = problem.selection, None
+    """Return the intervals of the rule, where replicates can apply it; else of the strength."""
+    rule = problem.selection
+    strength = None
     if rule not in CURVE_RULES or problem.flat:
         low, high = bootstrap.profile.bounds
-        rule, at = "max", min(max(best.strength, low), high)
+        rule = "max"
+        strength = min(max(best.strength, low), high)
     return uncertainty(
-        bootstrap, problem.metric, rule=rule, subject_to=problem.constraints, strength=at,
+        bootstrap,
+        problem.metric,
+        rule=rule,
+        subject_to=problem.constraints,
+        strength=strength,
         confidence=CONFIDENCE,
-    )  # fmt: skip
-
-
-def _with_temperature(problem: Problem, source: Source, found: Tuned) -> Tuned:
-    shifts = found.decision.shifts(problem.source_prior, problem.target_prior)
-    fit = source.temperature(problem, shifts)
-    if fit.at_bound:
-        found.warnings.append(_at_temperature(fit.temperature))
-    if not fit.converged:
-        found.warnings.append(not_converged(fit.n_iterations))
-    return replace(
-        found,
-        decision=replace(found.decision, temperature=fit.temperature),
-        log_loss=(source.log_loss(problem), fit.log_loss),
     )
 
 
-def _by_log_loss(problem: Problem, source: Source) -> Tuned:
-    """One map, fitted by log-loss."""
+def _with_temperature(tuning: _Tuning, result: Tuned) -> Tuned:
+    """Return the result with the temperature of the least log-loss."""
+    problem = tuning.problem
+    shifts = result.decision.shifts(problem.source_prior, problem.target_prior)
+    exists = np.isfinite(shifts)
+    rows = tuning.loss_rows.of_classes(exists).shifted(shifts[exists])
+    fit = best_temperature(rows, BOUNDS)
+    if fit.at_bound:
+        result.warnings.append(_at_temperature(fit.temperature))
+    if not fit.converged:
+        result.warnings.append(not_converged(fit.n_iterations))
+    return replace(
+        result,
+        decision=replace(result.decision, temperature=fit.temperature),
+        log_loss=(_uncorrected_log_loss(tuning), fit.log_loss),
+    )
+
+
+def _uncorrected_log_loss(tuning: _Tuning) -> float:
+    """Return the log-loss of the uncorrected model, the labels weighted to the target prior."""
+    rows = tuning.loss_rows
+    return JointLoss(rows, np.zeros(rows.n_classes))(1.0, 0.0).value
+
+
+def _by_log_loss(tuning: _Tuning) -> Tuned:
+    """Return the result with one map, fitted by log-loss."""
+    problem = tuning.problem
     sentences: list[Text | RepriorWarning] = []
-    profile = _profiled(source, problem.bounds)
-    fitted, loss = _probabilities(problem, source, sentences)
-    at, (low, high) = fitted.strength, problem.bounds
-    if not shown_bound(low) <= at <= high:
-        profile = source.profile((min(low, at), max(high, at)))
+    profile = tuning.profile(problem.bounds)
+    fitted, log_loss = _probabilities(tuning, sentences)
+    strength, (low, high) = fitted.strength, problem.bounds
+    if not shown_bound(low) <= strength <= high:
+        profile = tuning.profile((min(low, strength), max(high, strength)))
     counts: ClassCounts | None = None
     if not fitted.plain:
-        counts = source.counts(fitted)
-    elif profile.bounds[0] <= at <= profile.bounds[1]:  # or it could not be made wider
-        counts = profile.counts(at)
+        counts = tuning.counts(fitted)
+    elif profile.bounds[0] <= strength <= profile.bounds[1]:  # else the bounds are the widest
+        counts = profile.counts(strength)
     return Tuned(
-        fitted, None, loss[1], (at, at), profile, counts, log_loss=loss, warnings=sentences
+        fitted,
+        None,
+        log_loss[1],
+        (strength, strength),
+        profile,
+        counts,
+        log_loss=log_loss,
+        warnings=sentences,
     )
 
 
 def _probabilities(
-    problem: Problem, source: Source, sentences: list[Text | RepriorWarning]
+    tuning: _Tuning, sentences: list[Text | RepriorWarning]
 ) -> tuple[ScoreMap, tuple[float, float]]:
-    """The map of least log-loss, and the log-loss before and after."""
-    before = source.log_loss(problem)
-    fit = _by_log_loss_widened(problem, source, sentences)
+    """Return the map of the least log-loss, and the log-loss before and after."""
+    problem = tuning.problem
+    before = _uncorrected_log_loss(tuning)
+    fit = _by_log_loss_widened(tuning, sentences)
     if isinstance(fit, LogLossFit):
         return _plain_map(fit, problem.target_prior), (before, fit.log_loss)
-    at, t = fit.joint.decision_strength, fit.joint.temperature
-    if fit.joint.at_bound:  # it was held near the rule of Bayes then
-        at = t = 1.0
+    strength, t = fit.joint.decision_strength, fit.joint.temperature
+    if fit.joint.at_bound:  # biases and scales are then held near the rule of Bayes
+        strength = t = 1.0
     if problem.temperature == "bcts" and fit.scale[0] > 0:
         t = 1.0 / float(fit.scale[0])
-        return ScoreMap(at, t, biases=fit.bias * t), (before, fit.log_loss)
-    return ScoreMap(at, t, biases=fit.bias * t, scales=fit.scale * t), (before, fit.log_loss)
+        return ScoreMap(strength, t, biases=fit.bias * t), (before, fit.log_loss)
+    fitted = ScoreMap(strength, t, biases=fit.bias * t, scales=fit.scale * t)
+    return fitted, (before, fit.log_loss)
+
+
+def _joint_fit(tuning: _Tuning, bounds: tuple[float, float]) -> LogLossFit | ScalingFit:
+    """Return the best temperature and strength; with a bias, or scale and bias, per class."""
+    problem = tuning.problem
+    temperature = problem.temperature
+    target = problem.target_prior
+    refuse_lone_class(target)
+    w = slopes(problem.source_prior, target)
+    possible = target > 0
+    if isinstance(temperature, str) and temperature in SCALINGS:
+        refuse_negative(target, bounds)
+        return best_scaling(tuning.weighted_rows(), w, possible, scaling=temperature, bounds=bounds)
+    rows = tuning.loss_rows.of_classes(possible)
+    if isinstance(temperature, str):
+        return best_jointly(rows, w[possible], bounds)
+    return _best_at_temperature(rows, w[possible], float(temperature), bounds, flat=problem.flat)
+
+
+def _best_at_temperature(
+    rows: LossRows, w: Vector, temperature: float, bounds: tuple[float, float], *, flat: bool
+) -> LogLossFit:
+    """Return the best λ at a given temperature; strength 1 where no strength matters."""
+    labelled_rows, labelled_slopes = with_labels(rows, w)
+    loss = JointLoss(labelled_rows, labelled_slopes)
+    inverse = 1.0 / temperature
+    if flat:
+        return LogLossFit(
+            temperature, inverse, JointLoss(rows, w)(inverse, inverse).value, True, 1, False
+        )
+    fixed = temperature, temperature
+    fit = minimise_jointly(loss, bounds, fixed, start=(inverse, 1.0), noise=loss.noise)
+    fit = replace(fit, at_bound=fit.strength in bounds)
+    if labelled_rows is rows:
+        return fit
+    # A class without labels does not change the fit, but has a share of the probability.
+    full_loss = JointLoss(rows, w)
+    return replace(fit, log_loss=full_loss(1.0 / fit.temperature, fit.strength).value)
 
 
 def _plain_map(fit: LogLossFit, target_prior: Vector) -> ScoreMap:
-    """Strength and temperature; what the target prior says is impossible is so at strength 0 too.
+    """Return the map of strength and temperature; classes of target prior 0 stay impossible.
 
-    It does not exist in the fit, and a strength of 0 alone would leave it as the model has it.
+    They have no part in the fit, and at strength 0 the model could still predict them.
     """
     biases = None
     if fit.strength == 0.0 and not target_prior.all():
@@ -334,15 +548,15 @@ def _plain_map(fit: LogLossFit, target_prior: Vector) -> ScoreMap:
 
 
 def _by_log_loss_widened(
-    problem: Problem, source: Source, sentences: list[Text | RepriorWarning]
+    tuning: _Tuning, sentences: list[Text | RepriorWarning]
 ) -> LogLossFit | ScalingFit:
-    """Fit with λ within the bounds, and again with the upper one doubled while λ is at it."""
-    fitted = source.scaling if problem.temperature in SCALINGS else source.joint
+    """Fit with λ within the bounds, and double the upper bound while λ is at it."""
+    problem = tuning.problem
     low, high = shown_bound(problem.bounds[0]), problem.bounds[1]
     while True:
         collected: list[RepriorWarning] = []
         with collect_warnings(collected):
-            fit = fitted(replace(problem, bounds=(low, high)))
+            fit = _joint_fit(tuning, (low, high))
         joint = fit.joint if isinstance(fit, ScalingFit) else fit
         at_bound = joint.at_bound and not problem.flat and joint.strength in (low, high)
         if not at_bound or joint.strength < high or high >= WIDEST_BOUND:
@@ -355,16 +569,16 @@ def _by_log_loss_widened(
         high = wider
     sentences.extend(collected)
     if isinstance(fit, LogLossFit):
-        _say_of_joint(problem, fit, sentences)
+        _add_warnings_of_joint_fit(problem, fit, sentences)
     if at_bound:
         sentences.append(strength_at_bound(joint.strength))
     return fit
 
 
-def _say_of_joint(
+def _add_warnings_of_joint_fit(
     problem: Problem, fit: LogLossFit, sentences: list[Text | RepriorWarning]
 ) -> None:
-    """Say where the strength says nothing, T is at a bound, or the fit did not come to rest."""
+    """Add warnings: no strength matters, T is at a bound, or the fit did not converge."""
     if problem.flat and problem.log_loss:
         sentences.append(no_strength())
     if fit.at_bound and fit.temperature in BOUNDS:
@@ -381,14 +595,14 @@ def _at_temperature(end: float) -> RepriorWarning:
 
 @contextmanager
 def _named_fold() -> Iterator[None]:
-    """Let an error in a fold say that it was there."""
+    """Add to an error inside a fold that it arose there."""
     try:
         yield
     except InfeasibleError as error:
         raise error.with_sentence(
             [
-                "That was without one of the folds of ",
+                "This happened without one of the folds of ",
                 Argument("cv"),
-                "; on all labels it is possible.",
+                "; with all labels it is possible.",
             ]
         ) from error

@@ -32,8 +32,8 @@ __all__ = ["load", "load_calibrator"]
 def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
     """Read what :meth:`PosteriorCalibrator.save` or :meth:`ModalityFusion.save` wrote.
 
-    The file says which of the two it is. One that is truncated, damaged, from a newer version, or
-    neither is refused.
+    The file states which of the two it is. A file that is truncated, damaged, from a newer version,
+    or neither of them is refused.
 
     Examples
     --------
@@ -90,10 +90,10 @@ def _calibrator(fields: dict[str, Any]) -> PosteriorCalibrator:
 
 
 def _fusion(fields: dict[str, Any]) -> ModalityFusion:
-    # Imported here, so that reading a calibrator does not load the fusion package.
+    # Imported here, so that loading a calibrator does not import the fusion package.
     from reprior.fusion import ModalityFusion
 
-    chosen = ("rule", "flatten", "order", "strengths", "flatten_by", "uncertainty", "missing")
+    options = ("rule", "flatten", "order", "strengths", "flatten_by", "uncertainty", "missing")
     fusion = ModalityFusion(
         fields["source_prior"],
         target_prior=fields["target_prior"],
@@ -101,14 +101,14 @@ def _fusion(fields: dict[str, Any]) -> ModalityFusion:
         kind=fields["kind"],
         class_axis=fields["class_axis"],
         classes=fields["classes"],
-        **{name: fields[name] for name in chosen},
+        **{name: fields[name] for name in options},
     )
     _adopt(fusion, fields)
     modalities = {each["name"]: each for each in fields["modalities"]}
     fusion.modalities_ = tuple(modalities)
     fusion.strengths_ = {name: float(each["strength"]) for name, each in modalities.items()}
-    shared = fields["strengths"] == "shared"
-    fusion.strength_ = next(iter(fusion.strengths_.values())) if shared else None
+    is_shared = fields["strengths"] == "shared"
+    fusion.strength_ = next(iter(fusion.strengths_.values())) if is_shared else None
     fusion.references_ = _references(modalities, "entropy")
     fusion.information_references_ = _references(modalities, "mutual_information")
     fusion.search_ = fields["search"]

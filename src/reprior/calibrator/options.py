@@ -1,4 +1,4 @@
-"""What can be asked of a calibrator, and what cannot be asked together."""
+"""The options of a calibrator, and which of them exclude each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.scaling import SCALINGS
 from reprior.exceptions import Argument, OptionError, Setting, Text, Words, parts
 from reprior.profile.constants import AFTER_ZERO
-from reprior.profile.objective import Constraint
 from reprior.tuning.bootstrap import FEWEST_REPLICATES
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
 from reprior.tuning.selection import RULES
@@ -23,7 +22,7 @@ __all__ = ["LOG_LOSS", "MAPS", "check_map", "check_options", "full_problem", "is
 #: The metric that is a fit of probabilities, not of decisions.
 LOG_LOSS = "log_loss"
 
-#: How an option is not given.
+#: The words for an option that is not given.
 LEFT_OUT = Words("None", "left out")
 
 #: The maps of a calibrator that holds two.
@@ -31,12 +30,12 @@ MAPS = ("decision", "probability")
 
 
 def is_log_loss(metric: Any) -> bool:
-    """Whether probabilities are to be fitted, and no count metric tuned."""
+    """Tell whether a metric asks for a fit of probabilities instead of a tuned count metric."""
     return isinstance(metric, str) and metric == LOG_LOSS
 
 
 def check_options(options: Any) -> None:
-    """Refuse options of a calibrator that are wrong whatever the data are."""
+    """Refuse options of a calibrator that are wrong for any data."""
     check_kind(options.kind)
     check_choice("tune", options.tune, TUNED)
     check_choice("selection", options.selection, RULES)
@@ -61,18 +60,15 @@ def check_options(options: Any) -> None:
 
 
 def full_problem(options: Any, terms: Terms) -> Problem:
-    """Resolve all that a calibrator's ``options`` ask, in terms of the classes."""
-    fits = is_log_loss(options.metric)
-    names = None if terms.names is None else terms.classes.tolist()
-    for rule in Constraint.parse_all(options.subject_to):  # refused by the name it was passed by
-        rule.resolved(n_classes=terms.classes.size, classes=names)
-    problem = state_problem(options, terms, log_loss=fits)
-    if (fits or options.separate) and options.temperature is None:
-        problem = replace(problem, temperature="fit")  # with the strength of the probabilities
+    """Resolve a calibrator's ``options`` for its classes."""
+    by_log_loss = is_log_loss(options.metric)
+    problem = state_problem(options, terms, log_loss=by_log_loss)
+    if (by_log_loss or options.separate) and options.temperature is None:
+        problem = replace(problem, temperature="fit")
     return replace(
         problem,
         bounds=_above_zero(problem),
-        log_loss=fits,
+        log_loss=by_log_loss,
         tune=options.tune,
         selection=options.selection,
         cv=options.cv,
@@ -83,9 +79,9 @@ def full_problem(options: Any, terms: Terms) -> Problem:
 
 
 def _above_zero(problem: Problem) -> tuple[float, float]:
-    """The bounds, from just after 0 on where a class is ruled out by its target prior of 0.
+    """Return the bounds; they begin just above 0 where a target prior of 0 rules a class out.
 
-    A strength of 0 leaves the model as it is, that class and all.
+    At strength 0 the model could still predict that class.
     """
     low, high = problem.bounds
     if low == 0.0 and not problem.target_prior.all():
@@ -94,7 +90,7 @@ def _above_zero(problem: Problem) -> tuple[float, float]:
 
 
 def check_map(name: Any, *, separate: bool, needed: bool) -> str:
-    """Return the name of a map; ``needed`` refuses to choose where there are two."""
+    """Return the name of a map; with ``needed``, refuse None where there are two."""
     if name is not None:
         check_choice("map", name, MAPS)
         return str(name)
@@ -120,7 +116,7 @@ def check_map(name: Any, *, separate: bool, needed: bool) -> str:
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed: the number itself, one drawn from a generator, or 0 for None."""
+    """Return a seed: the number itself, one drawn from a generator, or 0 for None."""
     if random_state is None:
         return 0
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
@@ -195,7 +191,7 @@ def _check_cv(cv: Any) -> None:
 
 
 def _refuse_with_log_loss(options: Any) -> None:
-    """Refuse what a fit of probabilities has no place for."""
+    """Refuse options that do not apply to a fit of probabilities."""
     if options.subject_to:
         _refuse(
             Setting("subject_to", options.subject_to),
@@ -218,15 +214,15 @@ def _refuse_with_log_loss(options: Any) -> None:
         _refuse(
             Setting("selection", options.selection),
             "must be left out",
-            "there is one minimum to choose from",
+            "the fit has a single minimum",
             "Leave it out.",
         )
     if options.separate:
         _refuse(
             Setting("separate", options.separate),
             ["must be ", Words("False", "left out")],
-            "the one map is that of the probabilities",
-            "Name the metric of the decisions instead; the probabilities are fitted beside.",
+            "its only map is the one for probabilities",
+            "Pass the metric of the decisions instead; the probabilities are fitted as well.",
         )
     remedy: Text = [
         "Judge the calibrator on other data, by `reprior evaluate`",
@@ -237,14 +233,14 @@ def _refuse_with_log_loss(options: Any) -> None:
         _refuse(
             Setting("cv", options.cv),
             ["must be ", LEFT_OUT],
-            "the folds are for metrics of decisions",
+            "folds need a metric of decisions",
             remedy,
         )
     if options.n_bootstrap:
         _refuse(
             Setting("n_bootstrap", options.n_bootstrap),
             "must be 0",
-            "the bootstrap is of metrics of decisions",
+            "the bootstrap needs a metric of decisions",
             remedy,
         )
 
@@ -259,7 +255,7 @@ def _refuse(given: Setting, rule: Text, reason: str, remedy: Text) -> NoReturn:
 
 
 def _refuse_with_counts(options: Any) -> None:
-    """Refuse what does not go with a metric of decisions."""
+    """Refuse options that do not apply to a metric of decisions."""
     scaling = isinstance(options.temperature, str) and options.temperature in SCALINGS
     if scaling and not options.separate:
         raise OptionError(
@@ -290,15 +286,15 @@ def _refuse_with_counts(options: Any) -> None:
                 ": the bootstrap is of the strength",
             ],
             got=str(options.n_bootstrap),
-            remedy=["Pass ", Setting("cv", 5), " for an honest score of the biases."],
+            remedy=["Pass ", Setting("cv", 5), " for a score of the biases on other labels."],
         )
     tempered = isinstance(options.temperature, str)
     by_log_loss = options.separate or tempered or options.selection == "balanced_log_loss"
     if options.label_prior is not None and not by_log_loss:
         raise OptionError(
             argument="label_prior",
-            rule="must be left out where nothing is fitted by log-loss: a metric of decisions "
-            "counts the labels as they are",
+            rule="must be left out where nothing is fitted by log-loss: metrics of decisions "
+            "count the labels as they are",
             got="one",
             remedy=[
                 "Leave it out, or pass ",
@@ -313,7 +309,7 @@ def _refuse_with_counts(options: Any) -> None:
     if options.selection == "balanced_log_loss" and options.cv is not None:
         raise OptionError(
             argument="selection",
-            rule=["must look at profiles alone where ", Argument("cv"), " divides them"],
-            got=[Setting("selection", "balanced_log_loss"), ", which looks at scores"],
+            rule=["must be a rule that needs profiles only where ", Argument("cv"), " is given"],
+            got=[Setting("selection", "balanced_log_loss"), ", which needs scores"],
             remedy=["Pass another rule, or ", Setting("cv", None), "."],
         )

@@ -10,19 +10,20 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.calibrator.encoding import as_mapping, cost_array, encode, is_range, score_array
-from reprior.calibrator.fitting import Tuned
-from reprior.calibrator.lazy_source import tuned_on
+from reprior.calibrator.fitting import Tuned, tuned
 from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
 from reprior.calibrator.summary import metric_name, summary_text
 from reprior.core.arrays import is_traced, to_numpy
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
-from reprior.exceptions import NotFittedError
+from reprior.exceptions import NotFittedError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.profile import StrengthProfile
+from reprior.profile.source import AUTO_BINS, EXACT, InMemory
 from reprior.tuning.crossval import CrossValidation
 from reprior.tuning.problem import DEFAULT_SELECTION, Problem
 from reprior.tuning.uncertainty import Uncertainty
@@ -39,7 +40,7 @@ FittedSelf = TypeVar("FittedSelf", bound="Fitted")
 
 
 class Fitted:
-    """The state of a calibrator after a fit: one map, or two, and what is known of them."""
+    """The state of a calibrator after a fit: one map, or two, and the results of the fit."""
 
     kind: str
     class_axis: int
@@ -62,11 +63,23 @@ class Fitted:
     target_prior_: Vector
     classes_: Vector
     _whole: tuple[Vector, ScoreMap, ScoreMap | None] | None = None
-    """Target prior and maps before a class's prior became 0 and its bias was lost."""
+    """Target prior and maps before a target prior of 0 removed a class and its bias."""
+
+    def __new__(cls: type[FittedSelf], *_: Any, **options: Any) -> FittedSelf:
+        """Refuse ``strength``, which users may expect as an option: a fit chooses it."""
+        if "strength" in options:
+            raise OptionError(
+                argument="strength",
+                rule="must be left out: fit(scores, labels) tunes it, as strength_",
+                got=Setting("strength", options["strength"]),
+                remedy="To apply a strength that is known, call reprior.rebalance(scores, "
+                "source_prior, strength=…).",
+            )
+        return super().__new__(cls)
 
     @property
     def _fitted(self: FittedSelf) -> FittedSelf:
-        """The calibrator, if it is fitted."""
+        """The calibrator; an error if it is not fitted."""
         if not hasattr(self, "strength_"):
             raise NotFittedError(
                 "This PosteriorCalibrator is not fitted. Call fit(scores, labels), or "
@@ -82,10 +95,10 @@ class Fitted:
     def _posterior(self, scores: Any, name: str | None, *, log: bool) -> Any:
         separate = self._fitted.probability_map_ is not None
         chosen = check_map(name, separate=separate, needed=False)
-        at = self._decision
+        score_map = self._decision
         if chosen == "probability" and self.probability_map_ is not None:
-            at = self.probability_map_
-        return at.posterior(
+            score_map = self.probability_map_
+        return score_map.posterior(
             score_array(scores, None if is_range(self.classes_) else self.classes_),
             self.source_prior_,
             self.target_prior_,
@@ -107,32 +120,32 @@ class Fitted:
     def _named(self, index: Any) -> Any:
         if is_range(self.classes_):
             return index
-        if is_traced(index):  # Dask's: looked up when it is computed
+        if is_traced(index):  # a Dask array: names are looked up when it is computed
             return index.map_blocks(self.classes_.__getitem__, dtype=self.classes_.dtype)
         return self.classes_[to_numpy(index)]
 
-    def _hold(self, at: ScoreMap) -> None:
-        """Take over a map for decisions."""
-        self.strength_, self.temperature_ = at.strength, float(at.temperature)
-        self.biases_, self.scales_ = at.biases, at.scales
+    def _hold(self, score_map: ScoreMap) -> None:
+        """Set the map for decisions."""
+        self.strength_, self.temperature_ = score_map.strength, float(score_map.temperature)
+        self.biases_, self.scales_ = score_map.biases, score_map.scales
         self._whole = None
 
     def _forget(self) -> None:
-        """Know no more of tuning data: what is held is not what was tuned on them."""
+        """Drop the results on the tuning data, which do not belong to the map any more."""
         self.profile_, self.best_score_, self.counts_ = None, math.nan, None
         self.log_loss_ = self.cross_validation_ = self.uncertainty_ = None
 
     def _adopt(
-        self, problem: Problem, found: Tuned, provenance: dict[str, Any] | None = None
+        self, problem: Problem, result: Tuned, provenance: dict[str, Any] | None = None
     ) -> None:
-        """Become fitted: all at once, so that a fit that fails changes nothing."""
-        self.classes_, self.profile_ = problem.classes, found.profile
+        """Set all fitted attributes at once, so that a fit that fails changes nothing."""
+        self.classes_, self.profile_ = problem.classes, result.profile
         self.source_prior_, self.target_prior_ = problem.source_prior, problem.target_prior
-        self._hold(found.decision)
-        self.probability_map_, self.shrinkage_ = found.probability, found.shrinkage
-        self.strength_interval_, self.best_score_ = found.interval, found.value
-        self.log_loss_, self.counts_ = found.log_loss, found.counts
-        self.cross_validation_, self.uncertainty_ = found.cross_validation, found.uncertainty
+        self._hold(result.decision)
+        self.probability_map_, self.shrinkage_ = result.probability, result.shrinkage
+        self.strength_interval_, self.best_score_ = result.interval, result.value
+        self.log_loss_, self.counts_ = result.log_loss, result.counts
+        self.cross_validation_, self.uncertainty_ = result.cross_validation, result.uncertainty
         self.provenance_ = provenance
 
 
@@ -142,8 +155,8 @@ class PosteriorCalibrator(Fitted):
     .. math:: P_f(k|x) ∝ \exp\bigl((z_k(x) + λ\,w_k) / T\bigr), \qquad
         w_k = \log P_t(k) - \log P_s(k)
 
-    with the model's log-scores z, the source prior P_s it was trained on, the target prior P_t it
-    is to be used on, the strength λ and the temperature T. λ maximises a metric over the
+    with the model's log-scores z, the source prior P_s it was trained on, the target prior P_t to
+    decide for, the strength λ and the temperature T. λ maximises a metric over the
     continuum of strengths: the exact optimum, from one pass over the scores.
 
     Parameters
@@ -157,51 +170,53 @@ class PosteriorCalibrator(Fitted):
     metric : str or CountMetric, default "balanced_accuracy"
         What λ maximises: ``accuracy``, ``balanced_accuracy``, ``mean_iou``,
         ``macro_precision``, ``macro_recall``, ``macro_f1``, or one class's, such as
-        ``"recall[3]"``. ``"log_loss"`` fits T and λ together for honest probabilities.
+        ``"recall[3]"``. ``"log_loss"`` fits T and λ together for calibrated probabilities.
     subject_to : str or sequence of str, optional
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``; the baseline is
-        the uncorrected model. They are judged on the tuning labels as they are: where those are
-        balanced and the accuracy under the training mix is meant, weight them by the prior,
+        the uncorrected model. They are evaluated on the tuning labels as they are. Where these are
+        balanced, and you mean the accuracy under the training mix, weight them by the prior:
         ``sample_weight=source_prior[labels]``.
     tune : {"strength", "per_class"}, default "strength"
-        What is tuned: one strength for all classes; or from the best strength on a bias for every
-        class, see :func:`reprior.tune_per_class`.
+        What is tuned: one strength for all classes; or, starting from the best strength, a bias for
+        every class, see :func:`reprior.tune_per_class`.
     selection : str
-        How λ is chosen from the profile. "max": the middle of the interval of the largest value;
-        "smooth", "bagged", "one_se", "shrunk" and "balanced_log_loss" give up a little of it for a
-        λ that depends less on which samples the tuning labels are.
+        How λ is chosen from the profile. "max": 0 where no λ is better than the model as it is,
+        else the middle of the interval of the largest value; "smooth", "bagged", "one_se", "shrunk"
+        and "balanced_log_loss" give up a little of it for a λ that depends less on which samples
+        the tuning labels are.
     temperature : float, "fit", "bcts", "vector" or None, default None
         T: a number; or fitted by log-loss at the chosen strength, with the labels weighted from
-        ``label_prior`` to the target prior, so judge it on that mix; or 1. It divides the
+        ``label_prior`` to the target prior, so evaluate it on that mix; or 1. It divides the
         correction too: the same posterior is
         ``rebalance(…, strength=strength_ / temperature_, temperature=temperature_)``.
         "bcts" and "vector" fit a bias, or a scale and a bias, for every class by log-loss: for
         ``metric="log_loss"``, or with ``separate=True``.
     label_prior : array-like of shape (K,), optional
-        What the tuning labels follow, for fits by log-loss, and only for these. Their own
-        frequencies where it is not given.
+        The class mix of the tuning labels, for fits by log-loss only. Their own frequencies by
+        default.
     separate : bool, default False
         Hold two maps: one for decisions, tuned for ``metric``, which :meth:`predict` uses; one for
         probabilities, fitted by log-loss, which :meth:`predict_proba` uses.
     bounds : (float, float), default (0, 2)
-        Strengths to search. Where the best lies at or near the upper bound, that is doubled, up to
-        8, and said. Of a fit by log-loss these are the strengths λ of softmax(z/T + λ·w), and
-        ``strength_`` is T times that: it may lie outside.
+        Strengths to search. Where the best lies at or near the upper bound, that bound is doubled,
+        up to 8, with a warning. For a fit by log-loss these are the strengths λ of
+        softmax(z/T + λ·w), and ``strength_`` is T·λ, which may lie outside.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         What the scores are. It is never guessed.
     class_axis : int, default -1
         The axis of the classes in the scores.
     classes : sequence, optional
         The class names in the order of the scores, where labels are not 0 … K−1. Without them
-        names are taken from a frame's columns, or sorted as scikit-learn sorts its classes.
+        names are taken from a frame's columns, or sorted, as scikit-learn sorts its classes, with a
+        warning.
     ignore_index : optional
         A label that marks samples to leave out.
     cv : int, integer array of the labels' shape, splitter or pairs of indices, optional
-        Also cross-validate: what is tuned without a fold is judged on it. λ is that of all labels.
+        Also cross-validate: tune without a fold, evaluate on it. λ is still tuned on all labels.
     n_bootstrap : int, default 0
-        Replicates of a bootstrap for intervals of λ, of the metric and of its gain; 1000 will do.
+        Bootstrap replicates for intervals of λ, of the metric and of its gain; 1000 are enough.
     random_state : int, numpy Generator or None
-        Of folds and replicates. None is 0: the same data give the same calibrator.
+        The seed of folds and replicates. None is 0: the same data give the same calibrator.
 
     Attributes
     ----------
@@ -212,32 +227,31 @@ class PosteriorCalibrator(Fitted):
     temperature_ : float
         T.
     biases_ : ndarray of shape (K,) or None
-        What is added to the log-scores in the place of λ·w, where it is tuned or fitted per class.
+        Added to the log-scores instead of λ·w, where biases are tuned or fitted per class.
     scales_ : ndarray of shape (K,) or None
-        By what the log-scores are multiplied before, under ``temperature="vector"``.
+        The factors of the log-scores, with ``temperature="vector"``.
     probability_map_ : ScoreMap or None
-        The map of the probabilities, with ``separate=True``; all of the above is then that of the
-        decisions.
+        The map for probabilities, with ``separate=True``; all of the above then belongs to the map
+        for decisions.
     shrinkage_ : float or None
-        How far the biases are held near the best strength, in labels; inf for all of the way.
+        How strongly the biases are shrunk towards the best strength, in labels; inf: completely.
     best_score_ : float
-        The metric *on the tuning labels*: judge the calibrator on others. A log-loss is better
+        The metric *on the tuning labels*: evaluate the calibrator on others. A log-loss is better
         when smaller.
     log_loss_ : (float, float) or None
         The log-loss before and after on the tuning labels, weighted to the target prior, where
         probabilities were fitted.
     counts_ : ClassCounts or None
-        What is decided on the tuning labels.
+        The counts of the decisions on the tuning labels.
     profile_ : StrengthProfile
         All counts for all strengths.
     cross_validation_ : CrossValidation or None
-        The score on samples that were not tuned on, where ``cv`` is given.
+        The metric on samples that were not tuned on, where ``cv`` is given.
     uncertainty_ : Uncertainty or None
         Intervals that cover 90 %, where ``n_bootstrap`` is given.
     provenance_ : dict or None
-        What it was tuned on, ``{"digest": …, "n_samples": …}``, where
-        :func:`reprior.engines.fit` tuned it, with ``"left_out"`` where files could not be read;
-        None after :meth:`fit`.
+        The tuning data, ``{"digest": …, "n_samples": …}``, where :func:`reprior.engines.fit` tuned
+        it, with ``"left_out"`` where files could not be read; None after :meth:`fit`.
     source_prior_, target_prior_ : ndarray of shape (K,)
         The priors as used.
     classes_ : ndarray of shape (K,)
@@ -312,19 +326,26 @@ class PosteriorCalibrator(Fitted):
         Parameters
         ----------
         scores : array of shape (N, K), (N, K, H, W), … or (N,); or a frame with a column per class
-            The model's outputs. Dask arrays and dataframes are gone through where their chunks
-            are, in one round of tasks per pass.
+            The model's outputs. Dask arrays and dataframes are processed where their chunks are, in
+            one round of tasks per pass.
         labels : array, series or list
             Class indices, or names from ``classes``; the scores' shape without the class axis.
         sample_weight : array of the labels' shape, optional
             A weight per sample.
         """
         check_options(self)
-        data, terms = encode(self, scores, labels, sample_weight)
+        source, terms = encode(self, scores, labels, sample_weight)
         problem = full_problem(self, terms)
-        found = tuned_on(problem, data)
-        found.warn()
-        self._adopt(problem, found)
+        bins = EXACT if isinstance(source, InMemory) else AUTO_BINS
+        result = tuned(problem, source, bins=bins)
+        if result.profile.resolution is not None:
+            result.warnings.append(
+                f"There are more than {bins.exact_up_to} switches, too many to keep: they are "
+                f"summed in bins of {bins.resolution:g}. To keep each, call "
+                f"reprior.engines.dask_fit(calibrator, (scores, labels), resolution=None)."
+            )
+        result.warn()
+        self._adopt(problem, result)
         return self
 
     def predict_log_proba(self, scores: Any, *, map: str | None = None) -> Any:
@@ -335,7 +356,7 @@ class PosteriorCalibrator(Fitted):
         scores : array, or a frame with a column per class
             The model's outputs.
         map : {"decision", "probability"}, optional
-            With ``separate=True``, by which map; by that of the probabilities if not given.
+            With ``separate=True``, the map to use; the one for probabilities by default.
         """
         return self._posterior(scores, map, log=True)
 
@@ -343,16 +364,16 @@ class PosteriorCalibrator(Fitted):
         """Return the posterior of every class, of the scores' shape, library and dtype.
 
         For two classes and one score per sample, the probability of the second class. A strength
-        tuned for decisions need not give honest probabilities: with ``temperature="fit"`` the
-        decisions stay and the probabilities are fitted to the labels; with ``separate=True`` they
-        have a map of their own. Parameters are those of :meth:`predict_log_proba`.
+        tuned for decisions need not give calibrated probabilities: with ``temperature="fit"`` the
+        decisions stay and the probabilities are fitted to the labels; with ``separate=True`` the
+        probabilities have another map. Parameters are those of :meth:`predict_log_proba`.
         """
         return self._posterior(scores, map, log=False)
 
     def predict(self, scores: Any, *, costs: Any = None) -> Any:
         """Return the class of the largest posterior: indices, or names where there are names.
 
-        Indices come as an array of the scores' library, names as NumPy. 16-bit scores are decided
+        Indices are an array of the scores' library, names a NumPy array. 16-bit scores are decided
         before the posterior is rounded to 16 bits, as fit counts them.
 
         Parameters
@@ -360,10 +381,10 @@ class PosteriorCalibrator(Fitted):
         scores : array, or a frame with a column per class
             The model's outputs.
         costs : array-like of shape (K, D), optional
-            ``costs[true, decided]``: return the decision of least expected cost instead, by the
-            probabilities, see :func:`reprior.decide`. Columns are the classes; where there are more
-            or fewer of them than classes, the column's index is returned. A frame's rows and
-            columns that have the classes' names are put in their order.
+            ``costs[true, decided]``: return the decision of least expected cost under the
+            probabilities instead, see :func:`reprior.decide`. Columns are the classes; where there
+            are more or fewer columns than classes, the column's index is returned. Rows and columns
+            of a frame that are named after the classes are put in their order.
         """
         n_classes = self._fitted.source_prior_.size
         if costs is not None:
@@ -377,15 +398,18 @@ class PosteriorCalibrator(Fitted):
     def retarget(self: Self, target_prior: Any) -> Self:
         """Return a calibrator for another deployment mix: the same strength, no refit.
 
-        Biases per class move by strength_·(log P_t' − log P_t), as one strength's would.
+        Biases per class move by strength_·(log P_t' − log P_t), as λ·w does.
 
-        Probabilities that were fitted by log-loss, with ``metric="log_loss"`` or by
-        ``separate=True``, are honest under P_t whatever strength that took. The rule of Bayes then
-        says what they are under P_t': they are multiplied by P_t'/P_t, which moves ``biases_`` by
-        T·(log P_t' − log P_t). The map for decisions beside them keeps its strength.
+        Probabilities that were fitted by log-loss, with ``metric="log_loss"`` or
+        ``separate=True``, are calibrated under P_t at any strength. By the rule of Bayes they are
+        multiplied by P_t'/P_t for P_t', which moves ``biases_`` by T·(log P_t' − log P_t). The map
+        for decisions keeps its strength.
 
-        A class whose target prior is 0 gets its bias back where a later one is not, unless the
-        calibrator was saved and loaded in between: it then gets strength_·w.
+        At strength 0, where no strength was better than the model as it is, nothing changes, and a
+        warning says so.
+
+        A class whose target prior is 0 gets its bias back with a later positive one. If the
+        calibrator was saved and loaded in between, it gets strength_·w.
 
         Parameters
         ----------
@@ -400,22 +424,32 @@ class PosteriorCalibrator(Fitted):
             classes=self.classes_.tolist(),
         )
         new, whole = other.target_prior_, self._whole
-        old, at, probability = whole or (self.target_prior_, self._decision, self.probability_map_)
-        honest = is_log_loss(self.metric) and not at.untouched  # that of `uncorrected` stays so
-        other._hold(at.retargeted(self.source_prior_, old, new, honest=honest))
+        old, decision, probability = whole or (
+            self.target_prior_,
+            self._decision,
+            self.probability_map_,
+        )
+        honest = is_log_loss(self.metric) and not decision.untouched  # `uncorrected` stays so
+        other._hold(decision.retargeted(self.source_prior_, old, new, honest=honest))
+        if decision.plain and decision.strength == 0.0 and not honest and probability is None:
+            warn(
+                "`retarget` changes nothing at strength 0, which leaves the model as it is. To "
+                "follow another target prior by the rule of Bayes, use "
+                "reprior.rebalance(…, target_prior=…), which has strength 1."
+            )
         if probability is not None:
             other.probability_map_ = probability.retargeted(
                 self.source_prior_, old, new, honest=True
             )
-        if not new.all():  # the bias of a class that is gone is kept for when it comes back
-            other._whole = (old, at, probability)
+        if not new.all():  # keep the bias of a removed class for a later positive prior
+            other._whole = (old, decision, probability)
         other._forget()
         return other
 
     def uncorrected(self: Self) -> Self:
         """Return a calibrator that leaves the model as it is: strength 0 and temperature 1.
 
-        It stands for "before" where this one is judged.
+        It is the "before" of an evaluation.
         """
         other = copy.copy(self._fitted)
         other._hold(ScoreMap(0.0))
@@ -430,7 +464,7 @@ class PosteriorCalibrator(Fitted):
         Parameters
         ----------
         map : {"decision", "probability"}, optional
-            Which. It must be said where there are two.
+            Which one. Required where there are two.
         """
         separate = self._fitted.probability_map_ is not None
         chosen = check_map(map, separate=separate, needed=True)
@@ -439,14 +473,14 @@ class PosteriorCalibrator(Fitted):
         other = copy.copy(self)
         other.separate, other.probability_map_ = False, None
         if chosen == "decision":
-            other.temperature = other.log_loss_ = None  # those are the other map's
+            other.temperature = other.log_loss_ = None  # they belong to the other map
             if other.selection != "balanced_log_loss":
                 other.label_prior = None
         else:
-            at = self.probability_map_.strength
+            strength = self.probability_map_.strength
             other._hold(self.probability_map_)
             other._forget()
-            other.metric, other.strength_interval_ = "log_loss", (at, at)
+            other.metric, other.strength_interval_ = "log_loss", (strength, strength)
             other.tune, other.shrinkage_ = "strength", None
             other.selection, other.subject_to = DEFAULT_SELECTION, None
             other.cv, other.n_bootstrap = None, 0
@@ -461,13 +495,13 @@ class PosteriorCalibrator(Fitted):
         Parameters
         ----------
         map : {"decision", "probability"}, optional
-            Which map is meant. With ``separate=True`` it must be said.
+            Which map. Required with ``separate=True``.
         """
         one = self.one_map(map)
         return one._decision.affine(one.source_prior_, one.target_prior_)
 
     def summary(self) -> str:
-        """Return what was tuned, and every count metric before and after, as text."""
+        """Return the maps, every count metric before and after, and its price, as text."""
         return summary_text(self._fitted)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,11 +1,15 @@
-"""The text summary of a fitted calibrator."""
+"""The text summary of a fitted calibrator, and what any tuned model costs other metrics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION
 
 if TYPE_CHECKING:
@@ -13,8 +17,14 @@ if TYPE_CHECKING:
     from reprior.core.score_map import ScoreMap
 
 __all__ = [
+    "TunedModel",
+    "cost_line",
+    "cost_sentence",
     "counted_metrics",
+    "has_other_mix",
+    "limiting_rules",
     "map_lines",
+    "metric_losses",
     "metric_name",
     "summary_text",
     "trust_lines",
@@ -23,6 +33,36 @@ __all__ = [
 
 SHOWN = 6
 """Entries of a vector that are shown."""
+
+NOTICEABLE_LOSS = 0.02
+"""A metric that loses more than this is named, with a rule that limits the loss to this."""
+
+NOTICEABLE_SHIFT = 0.1
+"""Two class mixes whose total variation distance is larger are not the same."""
+
+
+class TunedModel(Protocol):
+    """A fitted calibrator or fusion: what was tuned, by which rules, and for which classes."""
+
+    @property
+    def metric(self) -> str | CountMetric:
+        """The metric that was tuned."""
+
+    @property
+    def subject_to(self) -> Any:
+        """The constraints, as text or parsed; None where there are none."""
+
+    @property
+    def classes_(self) -> np.ndarray[Any, Any]:
+        """The classes in the order of the scores."""
+
+    @property
+    def target_prior_(self) -> np.ndarray[Any, Any]:
+        """The class distribution to decide for."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The strengths to search."""
 
 
 def metric_name(metric: str | CountMetric) -> str:
@@ -33,11 +73,9 @@ def metric_name(metric: str | CountMetric) -> str:
 def summary_text(calibrator: PosteriorCalibrator) -> str:
     """Return the maps, how they were tuned, and the metrics before and after."""
     lines = [*map_lines(calibrator), f"tuned for    {tuned_for(calibrator)}"]
-    if calibrator.subject_to:
-        rules = calibrator.subject_to
-        lines.append(
-            f"subject to   {rules if isinstance(rules, str) else ', '.join(map(str, rules))}"
-        )
+    rules = [rule.text for rule in Constraint.parse_all(calibrator.subject_to)]
+    if rules:
+        lines.append(f"subject to   {', '.join(rules)}")
     profile = calibrator.profile_
     if profile is None:
         return "\n".join([*lines, "(loaded or retargeted: no tuning data at hand)"])
@@ -47,11 +85,15 @@ def summary_text(calibrator: PosteriorCalibrator) -> str:
         "",
         f"{'on the tuning labels':<22}{'before':>9}{'after':>9}{'change':>9}",
     ]
-    shown = counted_metrics(calibrator, profile.baseline, calibrator.counts_)
+    shown = {}
+    if calibrator.counts_ is not None:
+        shown = counted_metrics(calibrator, profile.baseline, calibrator.counts_)
     if calibrator.log_loss_ is not None:
         shown["log_loss (target mix)"] = calibrator.log_loss_
     for label, (before, after) in shown.items():
         lines.append(f"{label:<22}{before:>9.4f}{after:>9.4f}{after - before:>+9.4f}")
+    if calibrator.counts_ is not None:
+        lines += cost_line(calibrator, profile.baseline, calibrator.counts_)
     return "\n".join(lines)
 
 
@@ -62,18 +104,80 @@ def tuned_for(calibrator: PosteriorCalibrator) -> str:
 
 
 def counted_metrics(
-    calibrator: PosteriorCalibrator, before: ClassCounts, after: ClassCounts | None
+    model: TunedModel, before: ClassCounts, after: ClassCounts
 ) -> dict[str, tuple[float, float]]:
     """Return every count metric before and after, the tuned one among them."""
-    if after is None:
-        return {}
+    # macro_recall is balanced_accuracy.
     shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
-    if metric_name(calibrator.metric) != "log_loss":
+    if metric_name(model.metric) != "log_loss":
         tuned = find_metric(
-            calibrator.metric, n_classes=before.n_classes, classes=calibrator.classes_.tolist()
+            model.metric, n_classes=before.n_classes, classes=model.classes_.tolist()
         )
         shown.setdefault(tuned.name, tuned)
     return {name: (each(before), each(after)) for name, each in shown.items()}
+
+
+def metric_losses(
+    model: TunedModel, before: ClassCounts, after: ClassCounts
+) -> dict[str, tuple[float, float]]:
+    """Return the metrics that lose noticeably by tuning another one, before and after.
+
+    Metrics that ``subject_to`` limits are left out: their loss is agreed.
+    """
+    names = model.classes_.tolist()
+    rules = Constraint.parse_all(model.subject_to)
+    agreed = {
+        find_metric(metric, n_classes=before.n_classes, classes=names).name
+        for metric in (model.metric, *(rule.metric for rule in rules))
+        if metric_name(metric) != "log_loss"
+    }
+    return {
+        name: (old, new)
+        for name, (old, new) in counted_metrics(model, before, after).items()
+        if name not in agreed and old - new > NOTICEABLE_LOSS
+    }
+
+
+def has_other_mix(calibrator: PosteriorCalibrator, counts: ClassCounts) -> bool:
+    """Whether the class mix of labels differs noticeably from the target prior.
+
+    The difference is the total variation distance, half the sum of absolute differences.
+    """
+    support = np.asarray(counts.support, dtype=np.float64)
+    distance = np.abs(support / support.sum() - calibrator.target_prior_).sum() / 2
+    return bool(distance > NOTICEABLE_SHIFT)
+
+
+def limiting_rules(model: TunedModel, losses: Iterable[str]) -> list[str]:
+    """Return a rule for ``subject_to`` per loss; none where they may not hold or be given.
+
+    The uncorrected model satisfies them all, so the bounds must contain its strength, 0.
+    """
+    low, high = model.bounds
+    has_baseline = low <= 0.0 <= high and bool(model.target_prior_.all())
+    if metric_name(model.metric) == "log_loss" or not has_baseline:
+        return []
+    return [f"{name} >= baseline - {NOTICEABLE_LOSS:g}" for name in losses]
+
+
+def cost_sentence(
+    model: TunedModel, losses: dict[str, tuple[float, float]], option: str | None
+) -> str:
+    """Return a sentence on what other metrics lose, and which ``option`` limits the loss."""
+    lost = ", ".join(f"{name} {old:.3f} → {new:.3f}" for name, (old, new) in losses.items())
+    limit = "" if option is None else f"; to limit that, pass {option}"
+    return f"tuning for {metric_name(model.metric)} costs: {lost}{limit}"
+
+
+def cost_line(model: TunedModel, before: ClassCounts, after: ClassCounts) -> list[str]:
+    """Return an empty line and the cost with a ``subject_to`` to copy, if metrics lose."""
+    losses = metric_losses(model, before, after)
+    if not losses:
+        return []
+    rules = limiting_rules(model, losses)
+    given = [rule.text for rule in Constraint.parse_all(model.subject_to)]
+    option = f"subject_to={[*given, *rules]!r}" if rules else None
+    return ["", cost_sentence(model, losses, option)]
 
 
 def map_lines(
@@ -145,8 +249,8 @@ def trust_lines(calibrator: PosteriorCalibrator) -> list[str]:
     uncertainty = calibrator.uncertainty_
     if folds is not None:
         lines.append(
-            f"honest       {name} {folds.score:.4f}, {folds.baseline_score:.4f} before: "
-            f"on labels not tuned on"
+            f"held out     {name} {folds.score:.4f}, {folds.baseline_score:.4f} before: "
+            f"cross-validated"
         )
     if uncertainty is not None:
         share = f"{uncertainty.confidence:.0%}"

@@ -53,20 +53,21 @@ Self = TypeVar("Self", bound="PriorTracker")
 class PriorTracker:
     r"""Tracks the class mix of unlabelled scores, batch by batch, and raises an alarm if it shifts.
 
-    The mix is tracked by online EM [1]_: weights of samples halve every ``half_life`` samples.
+    The mix is tracked by online EM [1]_: the weight of a sample halves every ``half_life`` samples.
     Classes that the model confuses are tracked more slowly, by the factor by which it confuses
-    them: evidence about them comes in more slowly too.
+    them, because evidence about them comes in more slowly.
 
     The alarm is a Shiryaev–Roberts detector [2]_ of the likelihood of the tracked mix, as it was
     before each sample, against that of the reference. **As long as there is no shift, the chance
     of an alarm within n samples is at most n times** ``false_alarm_rate``, and the mean number of
-    samples until a false one at least its inverse. It holds at every n, and however the stream
-    is cut into batches; it assumes that samples are drawn independently from the reference mix
-    and that the model's probabilities are right. For ones that may not be, pass ``validation``:
-    they are calibrated first, as :func:`reprior.estimate_target_prior` does it, by every second
-    label of each class. On the other labels the mean likelihood ratio without a shift is measured,
-    and not assumed to be 1; two standard errors are added, and the rate holds for 98 % of all
-    validation sets. A shift that is smaller than what so many labels can tell then raises no alarm.
+    samples until a false alarm is at least its inverse. This holds for every n and for any division
+    of the stream into batches. It assumes that samples are drawn independently from the reference
+    mix and that the model's probabilities are calibrated. If they may not be, pass ``validation``:
+    the probabilities are first calibrated with every second label of each class, as in
+    :func:`reprior.estimate_target_prior`. The other labels measure the mean likelihood ratio
+    without a shift, which is then not assumed to be 1; two standard errors are added, and the rate
+    holds for 98 % of all validation sets. A shift below the precision of so many labels then raises
+    no alarm.
 
     Batches are not kept. Memory is a few numbers per class, and with ``validation`` per pair of
     classes.
@@ -74,27 +75,26 @@ class PriorTracker:
     Parameters
     ----------
     source_prior : array-like of shape (K,)
-        P_s, what the model was trained on.
+        P_s, the class mix that the model was trained on.
     reference_prior : array-like of shape (K,), optional
-        The mix without a shift; positive. P_s where it is not given.
+        The mix without a shift; positive. P_s by default.
     half_life : float, default 10000
-        Samples after which a sample counts half.
+        The number of samples after which a sample counts half.
     false_alarm_rate : float, default 1e-6
-        Per sample. The smaller, the later the alarm: by log(10) over the information per sample
-        for every factor of ten.
+        Per sample. A smaller rate delays the alarm: for every factor of ten by log(10) over the
+        information per sample.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         The kind of the scores.
     class_axis : int, default -1
         The axis of the classes.
     calibration : (scale, bias), or a function, optional
-        As in :func:`reprior.estimate_target_prior`: where none is given, one is fitted to half of
-        ``validation``; (1, 0) takes the scores as they are. One that is given should be fitted to
-        other labels than ``validation``, or false alarms are more frequent than stated. A function
-        cannot be saved.
+        As in :func:`reprior.estimate_target_prior`: by default it is fitted to half of
+        ``validation``; (1, 0) leaves the scores as they are. Fit your own to other labels than
+        ``validation``, or false alarms are more frequent than stated. A function cannot be saved.
     validation : (scores, labels), optional
-        Labelled scores that the model was not trained on, of all classes in any mix, three of each
-        at least, or two with a ``calibration``. Labels are class indices, or names of the columns
-        of a frame of scores.
+        Labelled scores that the model was not trained on, of all classes in any mix: at least three
+        of each, or two with a ``calibration``. Labels are class indices, or column names of a frame
+        of scores.
     ignore_index : int, optional
         A validation label that marks samples to leave out.
 
@@ -107,7 +107,7 @@ class PriorTracker:
 
     Examples
     --------
-    A model that is right nine times out of ten, on data that turn from half cats to all dogs:
+    A model with an accuracy of 0.9, on data that change from half cats to all dogs:
 
     >>> import numpy as np
     >>> import reprior as rp
@@ -147,7 +147,7 @@ class PriorTracker:
         self.half_life = check_finite_number("half_life", half_life, positive=True)
         self.false_alarm_rate = _check_rate(false_alarm_rate)
         self._calibration = as_calibration(calibration, self.source_prior.size)
-        # Whether the tracker fits the calibration itself, to the validation labels.
+        # Whether the tracker fits the calibration to the validation labels.
         self._fits_calibration = calibration is None and validation is not None
         self._begin(
             self.source_prior if reference_prior is None else reference_prior,
@@ -162,8 +162,7 @@ class PriorTracker:
         Parameters
         ----------
         scores : array of shape (n, K), (n, K, H, W), … or (n,)
-            The model's outputs, in the order in which they came. A batch without samples
-            changes nothing.
+            The model's outputs in the order of the stream. A batch without samples changes nothing.
         """
         if is_empty_batch(scores, self.source_prior.size, self.class_axis):
             return self.alarm
@@ -189,7 +188,7 @@ class PriorTracker:
 
     @property
     def n_samples(self) -> int:
-        """Number of samples since the reference was set."""
+        """The number of samples since the reference was set."""
         return self._state.n_samples
 
     @property
@@ -216,17 +215,16 @@ class PriorTracker:
     ) -> None:
         """Set another reference mix, the tracked one by default, and count samples from 0.
 
-        For after an alarm, when the model has been set to the new mix. The tracked prior stays as
-        it is, and so does a calibration that was fitted. A tracker that was made with
-        ``validation`` needs it again.
+        For use after an alarm, when the model has been set to the new mix. The tracked prior and a
+        fitted calibration stay. A tracker that was made with ``validation`` needs it again.
         """
         if self._options.ratios is not None and validation is None:
             raise OptionError(
                 argument="validation",
-                rule="must be given again: what the scores are worth without a shift depends on "
-                "the reference",
+                rule="must be given again: the likelihood ratios without a shift depend on the "
+                "reference",
                 got="None",
-                remedy="Pass the labelled scores of the start.",
+                remedy="Pass the labelled scores that the tracker was made with.",
             )
         current = self.prior
         self._begin(
@@ -318,7 +316,7 @@ class PriorTracker:
             class_axis=fields["class_axis"],
             calibration=fields["calibration"],
         )
-        tracker._fits_calibration = fields.get("fitted") is True  # older files lack it
+        tracker._fits_calibration = fields["fitted"]
         if fields["ratios"] is not None:
             ratios = {name: np.asarray(x, np.float64) for name, x in fields["ratios"].items()}
             tracker._options = replace(

@@ -1,7 +1,7 @@
 """The command line: one module per command, loaded when the command is called.
 
 A distribution that adds a command (an entry point of the group ``reprior.commands``, name → click
-command) builds it from the names below, so that it speaks and fails as the others do::
+command) builds it from the names below, so that it prints and fails as the others do::
 
     @click.command("count", epilog=shows("reprior count labels.csv"))
     @click.argument("labels", type=PATH)
@@ -34,7 +34,7 @@ __all__ = [
     "shows",
 ]
 
-#: Looked up when asked for: rich takes a tenth of a second to import.
+#: Imported on first use: rich takes a tenth of a second to import.
 _HOMES = {
     "PATH": "options",
     "Grid": "tables",
@@ -49,7 +49,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for."""
+    """Import a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'reprior.cli' has no attribute {name!r}")
     return getattr(importlib.import_module(f"reprior.cli.{_HOMES[name]}"), name)

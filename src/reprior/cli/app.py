@@ -1,4 +1,4 @@
-"""The group of all commands, and how their failures end: one sentence and an exit code."""
+"""The group of all commands. A failure ends in one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from reprior.cli.messages import FAILED, Failure, SentenceGroup, sentence_of, with_notes
+from reprior.cli.messages import FAILED, Failure, SentenceGroup, plain, sentence_of, with_notes
 from reprior.files.interrupts import raise_if_interrupted
 
 __all__ = ["COMMANDS", "Failure", "LazyGroup", "app", "run"]
@@ -42,7 +42,7 @@ INTERRUPTED, TERMINATED, PIPE_CLOSED = 130, 143, 1  # rich and click end with 1 
 
 
 class LazyGroup(SentenceGroup):
-    """Our commands and those of other distributions, imported when they are needed."""
+    """The commands of reprior and of other distributions, imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         """Return the names: ours in the order of the job, then those of other distributions."""
@@ -63,8 +63,8 @@ class LazyGroup(SentenceGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; of one that is not installed, say how to install it."""
-        if args and args[0] in COMMANDS:  # no look at other distributions, which takes time
+        """Find a command, or say how to install it."""
+        if args and args[0] in COMMANDS:  # searching other distributions takes time
             return click.Group.resolve_command(self, ctx, args)
         if args and args[0] in LAB and args[0] not in _plugins():
             raise Failure(
@@ -89,12 +89,12 @@ class LazyGroup(SentenceGroup):
 
 def _plugins() -> dict[str, EntryPoint]:
     """Return the entry points of other distributions' commands; they cannot replace ours."""
-    found = {point.name: point for point in entry_points(group=PLUGINS)}
-    return {name: found[name] for name in sorted(found) if name not in COMMANDS}
+    points = {point.name: point for point in entry_points(group=PLUGINS)}
+    return {name: points[name] for name in sorted(points) if name not in COMMANDS}
 
 
 def _loaded(point: EntryPoint) -> click.Command:
-    """Import a command of another distribution; refuse one that is broken in a sentence."""
+    """Import a command of another distribution; refuse a broken one in a sentence."""
     try:
         command = point.load()
     except Exception as error:  # whatever a module of others raises when it is imported
@@ -114,7 +114,7 @@ def _summary(point: EntryPoint) -> str:
     try:
         return _loaded(point).get_short_help_str(limit=70)
     except Failure as failure:  # the help of the others stays readable
-        return f"(broken) {failure.message}"
+        return f"(broken) {plain(failure.message)}"
 
 
 def _show_version(
@@ -122,7 +122,7 @@ def _show_version(
     _parameter: click.Parameter,
     value: bool,
 ) -> None:
-    """Print the version, and whether compiled kernels are in use, and leave."""
+    """Print the version and which kernels are in use, and exit."""
     if not value or context.resilient_parsing:
         return
     from reprior.core import kernels
@@ -179,7 +179,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _flush() -> None:
-    """Write what is buffered while a closed pipe, or a full disk, can still be answered."""
+    """Flush stdout while a closed pipe or a full disk can still be reported."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -190,7 +190,7 @@ def _flush() -> None:
 
 @contextmanager
 def _terminated_is_an_exit() -> Iterator[None]:
-    """Let SIGTERM unwind as Ctrl-C does, so that no temporary file stays behind."""
+    """Let SIGTERM unwind as Ctrl-C does, so that no temporary file is left."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
@@ -207,7 +207,7 @@ def _terminated_is_an_exit() -> Iterator[None]:
 
 
 def _silence_stdout() -> None:
-    """Keep Python from complaining about the closed pipe when it flushes at exit."""
+    """Prevent Python's error about the closed pipe when it flushes at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # replaced by something that is no file
@@ -215,7 +215,7 @@ def _silence_stdout() -> None:
 
 
 def _complain(sentence: str, word: str = "Error: ") -> None:
-    click.echo(f"{word}{' '.join(sentence.split())}", err=True)
+    click.echo(plain(f"{word}{' '.join(sentence.split())}"), err=True)
 
 
 def _usage_sentence(error: click.UsageError) -> str:

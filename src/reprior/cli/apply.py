@@ -25,11 +25,11 @@ from reprior.cli.options import (
     shows,
     skip_option,
 )
-from reprior.cli.outputs import check_output, refuse_inputs, refuse_stdout
+from reprior.cli.outputs import check_output, refuse_inputs
 from reprior.cli.session import Session, session_options
 from reprior.core.binary import is_single_score
 from reprior.exceptions import OptionError
-from reprior.files.atomic import output_target, remove_stale_staging
+from reprior.files.atomic import is_stdout, output_target
 from reprior.files.chunks import UNREADABLE, LeftOut, describe_left_out
 from reprior.files.detect import is_store
 from reprior.files.formats.interface import DamagedError
@@ -65,7 +65,10 @@ ALIGNED = "one file holds every row of the input, in its place"
 )
 @click.argument("cal", type=PATH)
 @scores_argument("test")
-@output_option("Where to write: a file for all of TEST, or a folder for a file each.")
+@output_option(
+    "Where to write: a file for all of TEST, or a folder for a file each; - is standard output, "
+    "for csv."
+)
 @click.option(
     "--keep", is_flag=True, help="Keep the input's other columns, or arrays, beside the new ones."
 )
@@ -100,13 +103,12 @@ def command(
     of the decisions.
 
     Several files become one output, one after another. If OUT is a folder, or ends in /, each file
-    of TEST is written there under its own name instead. Each is there as soon as it is whole, and
-    stays when a later one fails or Ctrl-C is pressed, which says how many there are; the same
-    command writes all of them again. What a killed run has left behind, hidden folders named
-    .reprior-…, the next one into that folder removes. With --skip-unreadable a file that
-    cannot be read to its end has no output of this run, and is named; one of an earlier run stays,
-    and is named too. One output for all has every row of TEST in its place, so nothing is left out
-    of it.
+    of TEST is written there under its own name instead. Each appears when it is complete, and
+    stays when a later one fails or Ctrl-C is pressed; the message says how many are written. The
+    same command writes all of them again. A killed run leaves hidden folders named .reprior-…; the
+    next run into that folder removes them. With --skip-unreadable a file that cannot be read to
+    its end has no output of this run, and is named; one of an earlier run stays, and is named too.
+    One output for all has every row of TEST in its place, so nothing is left out of it.
 
     With --costs the prediction is the decision of least expected cost by the posterior. The file
     is JSON: a list of rows of numbers, one per true class in the order of the classes, or {true
@@ -115,7 +117,6 @@ def command(
     front of every row. Where classes are numbers, leave the corner cell empty. Decisions may be
     others than the classes, such as to ask a human; without names they are numbered from 0.
     """
-    refuse_stdout(output)
     to_folder = is_folder(output)
     if reading.skip_unreadable and not to_folder:
         raise OptionError(
@@ -125,14 +126,13 @@ def command(
         )
     calibrator = load_calibrator(cal)
     open_some = partial(open_for, calibrator, session, labelled=False, keep=keep)
-    with _going_on(test, to_folder=to_folder):
+    with _noting_how_to_continue(test, to_folder=to_folder):
         scores = open_some(test, reading)
         read = (cal, costs, reading.classes, *scores.paths)
         decided = None if costs is None else costs_of(session, calibrator, costs, scores)
         applying = Applying(calibrator, session, keep, decided)
         if not to_folder:
-            check_output(output, read, store=True)
-            remove_stale_staging(Path(output).resolve().parent)
+            check_output(output, read, store=True, text=scores.format == "csv")
             _show(session, scores, [output], [applying.write(scores, output)])
             return
         each = replace(reading, skip_unreadable=False)
@@ -144,8 +144,8 @@ def command(
 
 
 @contextmanager
-def _going_on(test: Sequence[str], *, to_folder: bool) -> Iterator[None]:
-    """Say how to go on without a file that is damaged, where there are others."""
+def _noting_how_to_continue(test: Sequence[str], *, to_folder: bool) -> Iterator[None]:
+    """Note on the error of a damaged file how to continue with the others."""
     from reprior.files.scores import expand_paths
 
     try:
@@ -156,14 +156,14 @@ def _going_on(test: Sequence[str], *, to_folder: bool) -> Iterator[None]:
         how = "pass --skip-unreadable"
         if not to_folder:
             how = f"name a folder as OUT and {how}: {ALIGNED}"
-        error.add_note(f"To go on without it, {how}.")
+        error.add_note(f"To continue without it, {how}.")
         raise
 
 
 def _show(
     session: Session, scores: ScoreFile, written: Sequence[str], done: Sequence[int | LeftOut]
 ) -> None:
-    """Say what was written, and what was left out."""
+    """Show what was written and what was left out."""
     left_out = [*scores.left_out, *(each for each in done if isinstance(each, LeftOut))]
     if left_out:
         session.note(describe_left_out(left_out))
@@ -182,7 +182,7 @@ def _show(
 
 
 def _made(target: str, scores: ScoreFile) -> list[str]:
-    """Return every file of an output, named as it was asked for."""
+    """Return every file of an output, under the name the user gave."""
     from reprior.files.output import output_format, output_paths
 
     _, *others = output_paths(target, output_format(target, scores))
@@ -191,7 +191,7 @@ def _made(target: str, scores: ScoreFile) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Applying:
-    """A calibrator at work. With ``costs`` it decides by them; ``keep`` keeps what inputs hold."""
+    """A calibrator and how to apply it: by ``costs``, with ``keep`` for the inputs' columns."""
 
     calibrator: PosteriorCalibrator
     session: Session
@@ -199,7 +199,7 @@ class Applying:
     costs: Costs | None = None
 
     def write(self, scores: ScoreFile, output: str, chunks: Iterable[Chunk] | None = None) -> int:
-        """Stream one output of the scores, or of these chunks of them; return how many it has."""
+        """Write one output of the scores, or of some of their chunks; return how many samples."""
         from reprior.files.output import open_output
 
         done = 0
@@ -221,7 +221,7 @@ class Applying:
         return done
 
     def _decisions(self, names: Sequence[Any] | None) -> tuple[str, ...] | None:
-        """Names of what is decided; None where these are the classes."""
+        """Return the names of the decisions; None where these are the classes."""
         if self.costs is None:
             return None
         n_classes, n = self.costs.matrix.shape
@@ -242,7 +242,7 @@ class Applying:
 def costs_of(
     session: Session, calibrator: PosteriorCalibrator, path: str, scores: ScoreFile
 ) -> Costs:
-    """Read costs for a calibrator's classes; say in which order, and what they rest on."""
+    """Read costs for a calibrator's classes; note their order, and the probabilities used."""
     from reprior.calibrator.options import is_log_loss
     from reprior.calibrator.summary import metric_name
     from reprior.files.costs import read_costs
@@ -257,9 +257,9 @@ def costs_of(
         )
     if calibrator.probability_map_ is None and not is_log_loss(calibrator.metric):
         session.note(
-            f"costs are weighed by the probabilities, which need not be honest: the calibrator was "
-            f"tuned for {metric_name(calibrator.metric)}; fit it with --metric log_loss, or with "
-            f"--separate"
+            f"costs are weighed by the probabilities, which need not be calibrated: the calibrator "
+            f"was tuned for {metric_name(calibrator.metric)}; fit it with --metric log_loss, or "
+            f"with --separate"
         )
     return costs
 
@@ -282,18 +282,20 @@ def decide(posterior: Any, *, n_classes: int, class_axis: int) -> Any:
 
 
 class _UnreadableError(Exception):
-    """Where a file breaks that is to be left out."""
+    """A file that --skip-unreadable leaves out could not be read to its end."""
 
 
 def is_folder(output: str) -> bool:
-    """Whether an output is a folder, by its name or because it is there, and no zarr store."""
-    there = Path(output)
+    """Whether an output is a folder, by its name or as it exists, and not a zarr store."""
+    if is_stdout(output):
+        return False
+    path = Path(output)
     if not output.endswith(("/", os.sep)):
-        return there.is_dir() and there.suffix != ".zarr" and not is_store(there)
-    if is_store(there):
+        return path.is_dir() and path.suffix != ".zarr" and not is_store(path)
+    if is_store(path):
         raise OptionError(
             f"--output must not be a zarr store where it is a folder. Got {output!r}. Name it "
-            f"{str(there)!r} to write the store anew, or choose another folder."
+            f"{str(path)!r} to overwrite the store, or choose another folder."
         )
     return True
 
@@ -301,7 +303,7 @@ def is_folder(output: str) -> bool:
 def one_by_one(
     paths: Sequence[Path], output: str, open_one: Callable[[Sequence[str]], ScoreFile]
 ) -> list[ScoreFile]:
-    """Open every file by itself, all of them before the first is written."""
+    """Open every file as an input of its own, all before the first output is written."""
     twice = sorted(name for name, n in Counter(path.name for path in paths).items() if n > 1)
     if twice:
         raise OptionError(
@@ -319,11 +321,11 @@ def write_all(
     *,
     skip: bool = False,
 ) -> list[int | LeftOut]:
-    """Write an output per input into a folder: each takes its name when it is whole, and stays.
+    """Write one output per input into a folder; each appears when it is complete, and stays.
 
-    Return how many samples each has. With ``skip`` an input that breaks has no output, not even
-    of the rows before the damage: what was left out stands in its place. An error, or Ctrl-C, has
-    a note of how many there are.
+    Return the number of samples of each. With ``skip``, an input that cannot be read to its end
+    has no output, not even of the rows before the damage, and a ``LeftOut`` instead of a number.
+    An error or Ctrl-C carries a note with the number of outputs written.
     """
     from reprior.files.output import output_format, output_paths
     from reprior.files.scores import none_left
@@ -337,21 +339,20 @@ def write_all(
     _refuse_clashes(targets)
     done: list[int | LeftOut] = []
     with _folder(targets[0].parent) as folder, _counting(done, len(inputs), folder):
-        remove_stale_staging(folder)
         for scores, output in zip(inputs, outputs, strict=True):
             try:
                 done.append(applying.write(scores, output, _read(scores) if skip else None))
             except _UnreadableError as error:
                 done.append(LeftOut.because_of(error, scores.paths[0], scores.n_samples))
-        gone = [each for each in done if isinstance(each, LeftOut)]
-        if len(gone) == len(done):
-            raise none_left([each.path for each in gone], gone)
+        left_out = [each for each in done if isinstance(each, LeftOut)]
+        if len(left_out) == len(done):
+            raise none_left([each.path for each in left_out], left_out)
     return done
 
 
 @contextmanager
 def _counting(done: Sequence[int | LeftOut], n: int, folder: Path) -> Iterator[None]:
-    """Note on what ends the work early how many outputs there are."""
+    """Note on an exception how many outputs are written."""
     try:
         yield
     except BaseException as error:
@@ -362,7 +363,7 @@ def _counting(done: Sequence[int | LeftOut], n: int, folder: Path) -> Iterator[N
 
 
 def earlier_outputs(left_out: Sequence[LeftOut], folder: Path, scores: ScoreFile) -> list[str]:
-    """Return the files that an earlier run wrote of inputs that this one left out."""
+    """Return outputs of an earlier run whose inputs this run left out."""
     from reprior.files.detect import format_of_name
     from reprior.files.output import output_paths
 
@@ -372,7 +373,7 @@ def earlier_outputs(left_out: Sequence[LeftOut], folder: Path, scores: ScoreFile
 
 
 def _read(scores: ScoreFile) -> Iterator[Chunk]:
-    """Give the chunks of a file; tell where it breaks from where its output does."""
+    """Yield the chunks of a file; distinguish errors of reading from errors of writing."""
     try:
         yield from scores.chunks()
     except UNREADABLE as error:
@@ -380,7 +381,7 @@ def _read(scores: ScoreFile) -> Iterator[Chunk]:
 
 
 def _refuse_clashes(targets: Sequence[Path]) -> None:
-    """Refuse what is no file where files are to be, and two outputs of one name."""
+    """Refuse targets that are no files, and two outputs of one name."""
     seen: set[Path] = set()
     for path in targets:
         output_target(path, argument="output", folder=True)
@@ -399,7 +400,7 @@ def _refuse_clashes(targets: Sequence[Path]) -> None:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[Path]:
-    """Make a folder, unless it is there; an empty one does not stay after an error."""
+    """Make a folder if it does not exist; remove it after an error if it is empty."""
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     try:

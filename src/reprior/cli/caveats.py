@@ -1,4 +1,4 @@
-"""What a number does not say by itself: on which data, and on which class mix, it was measured."""
+"""Notes on what a number was measured on, and on what it costs other numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from reprior.calibrator.summary import (
+    TunedModel,
+    cost_sentence,
+    has_other_mix,
+    limiting_rules,
+    metric_losses,
+)
 from reprior.cli.session import Session
 from reprior.metrics.count_metrics import CountMetric
 
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from reprior.metrics.counts import ClassCounts
 
 __all__ = [
+    "note_costs_to_other_metrics",
     "note_counts_of_tuning_labels",
     "note_mix_of_probabilities",
     "note_mix_of_the_metric",
@@ -25,14 +31,11 @@ __all__ = [
     "same_files",
 ]
 
-#: Half the sum of differences between two class mixes, above which they are not the same.
-NOTICEABLE = 0.1
-
 SOURCE_PRIOR_PAGE = "'Which prior is my source prior?' in the documentation"
 
 
 def recognised(calibrator: PosteriorCalibrator, scores: ScoreFile) -> bool | None:
-    """Tell whether scores are those of the fit, as a whole; None where the calibrator can't say.
+    """Whether scores are exactly those of the fit; None where the calibrator does not know.
 
     The same samples in another order, in part, or rounded, are not recognised.
     """
@@ -47,19 +50,21 @@ def recognised(calibrator: PosteriorCalibrator, scores: ScoreFile) -> bool | Non
 
 
 def same_files(one: Iterable[Any], other: Iterable[Any]) -> bool:
-    """Whether any file is among both."""
-    there = [Path(path) for path in other if Path(path).exists()]
-    return any(Path(path).samefile(each) for path in one if Path(path).exists() for each in there)
+    """Whether the two lists have a file in common."""
+    existing_paths = [Path(path) for path in other if Path(path).exists()]
+    return any(
+        Path(path).samefile(each) for path in one if Path(path).exists() for each in existing_paths
+    )
 
 
 def note_mix_of_the_metric(
     session: Session, calibrator: PosteriorCalibrator, metric: CountMetric, counts: ClassCounts
 ) -> None:
-    """Say on which mix the metric was tuned, where that is not the one the correction aims at."""
+    """Note that the metric is tuned on another class mix than the target prior."""
     ratio = metric.name.partition("[")[0]
     if ratio in ("balanced_accuracy", "macro_recall", "mean_accuracy", "recall"):
-        return  # of every class by itself
-    if _far(counts, calibrator):
+        return  # a ratio within one class does not depend on the mix
+    if has_other_mix(calibrator, counts):
         session.note(
             f"{metric.name} is measured on VAL's own class mix, not on the target prior, which "
             f"only says what the correction aims at; weight the samples with --weight-column to "
@@ -70,8 +75,8 @@ def note_mix_of_the_metric(
 def note_mix_of_probabilities(
     session: Session, calibrator: PosteriorCalibrator, counts: ClassCounts
 ) -> None:
-    """Say that probabilities were judged on another mix than they are made for."""
-    if _far(counts, calibrator):
+    """Note that probabilities are measured on another class mix than the target prior."""
+    if has_other_mix(calibrator, counts):
         session.note(
             "log_loss, brier and ece are measured on TEST's own class mix, while the posterior is "
             "made for the calibrator's target prior"
@@ -79,7 +84,7 @@ def note_mix_of_probabilities(
 
 
 def note_no_strength(session: Session, calibrator: PosteriorCalibrator) -> None:
-    """Say what to check where no correction is the best one."""
+    """Note what to check where strength 0 is the best."""
     low, high = calibrator.strength_interval_
     if low <= 0.0 <= high:
         session.note(
@@ -89,8 +94,18 @@ def note_no_strength(session: Session, calibrator: PosteriorCalibrator) -> None:
         )
 
 
+def note_costs_to_other_metrics(
+    session: Session, model: TunedModel, before: ClassCounts, after: ClassCounts
+) -> None:
+    """Note which metrics lose noticeably, with options to copy that limit the loss."""
+    losses = metric_losses(model, before, after)
+    if losses:
+        options = " ".join(f"--subject-to '{rule}'" for rule in limiting_rules(model, losses))
+        session.note(cost_sentence(model, losses, options or None))
+
+
 def note_counts_of_tuning_labels(session: Session, labels: str | None, scores: ScoreFile) -> None:
-    """Say that a source prior never comes from the labels that the strength is tuned on."""
+    """Note that the source prior must not come from the tuning labels."""
     from reprior.files.scores import expand_paths
 
     if labels is None:
@@ -101,10 +116,3 @@ def note_counts_of_tuning_labels(session: Session, labels: str | None, scores: S
             f"class distribution as the model saw it in training, and never comes from the "
             f"validation or test labels"
         )
-
-
-def _far(counts: ClassCounts, calibrator: PosteriorCalibrator) -> bool:
-    """Whether the labels' class mix is noticeably not the target prior."""
-    support = np.asarray(counts.support, dtype=np.float64)
-    distance = np.abs(support / support.sum() - calibrator.target_prior_).sum() / 2
-    return bool(distance > NOTICEABLE)

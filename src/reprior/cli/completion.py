@@ -27,8 +27,8 @@ def command(ctx: click.Context, shell: str) -> None:
     For zsh, put the file where .zshrc reads it, in the same way. For fish, write it to
     ~/.config/fish/completions/reprior.fish.
     """
-    found = get_completion_class(shell)
-    if found is None:  # Choice lets none through that click does not know
+    shell_completion = get_completion_class(shell)
+    if shell_completion is None:  # Choice lets none through that click does not know
         raise click.UsageError(f"click knows no completion for {shell}.")
-    complete = found(ctx.find_root().command, {}, "reprior", VARIABLE)
+    complete = shell_completion(ctx.find_root().command, {}, "reprior", VARIABLE)
     click.echo(complete.source_template % complete.source_vars())

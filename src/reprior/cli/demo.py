@@ -1,4 +1,4 @@
-"""``reprior demo``: the whole job on real data, by the same commands a user types."""
+"""``reprior demo``: the whole job on real data, with the commands a user types."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from rich.text import Text
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.cli.options import PROMPT, folder_option, shows
-from reprior.cli.outputs import refuse_stdout
-from reprior.cli.session import Session, session_options
+from reprior.cli.session import Session, plain, session_options
 from reprior.core.prior import prior_from_counts
 from reprior.exceptions import OptionError, require
 from reprior.files.atomic import atomic_write
@@ -56,7 +55,7 @@ class Part(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What is left of the model: training counts, (K,), and scores and labels of two parts."""
+    """Training counts, (K,), and the scores and labels of the tuning and test images."""
 
     train_counts: Vector
     tuning_scores: Vector
@@ -176,7 +175,6 @@ def command(session: Session, output: str, seed: int) -> None:
     of digit 0 down to 2 of digit 9. Then it runs fit, evaluate and report as you would by hand, and
     shows the commands. The folder keeps the score files, the calibrator and the page.
     """
-    refuse_stdout(output)
     folder = Path(output)
     _refuse_others(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -194,21 +192,21 @@ def command(session: Session, output: str, seed: int) -> None:
 
 
 def _refuse_others(folder: Path) -> None:
-    """Refuse a folder with files of these names that no demo wrote."""
-    there = [name for name in FILES if (folder / name).exists()]
+    """Refuse a folder whose files of these names are not a demo's."""
+    existing_names = [name for name in FILES if (folder / name).exists()]
     try:
-        mine = "digit 0" in json.loads((folder / "counts.json").read_text(encoding="utf-8"))
+        is_demo = "digit 0" in json.loads((folder / "counts.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
-        mine = False
-    if there and not mine:
+        is_demo = False
+    if existing_names and not is_demo:
         raise OptionError(
             f"--output must be a new folder, or one that a demo wrote. Got {str(folder)!r}, which "
-            f"has a file {there[0]!r} of its own. Choose another folder."
+            f"has another file {existing_names[0]!r}. Choose another folder."
         )
 
 
 def _commands(folder: Path) -> list[list[str]]:
-    """Return what is run, under a name each."""
+    """Return the commands to run, each after a name for its result."""
     val, test, counts, cal, page = (str(folder / name) for name in FILES)
     low, high = map(str, GROUPS)
     return [
@@ -248,7 +246,7 @@ def _run(session: Session, arguments: list[str]) -> Any:
     """Run a command as it is typed; return its result where JSON is wanted."""
     from reprior.cli.app import app
 
-    line = Text(f"{PROMPT}{_program()} {shlex.join(arguments)}", style="bold")
+    line = Text(plain(f"{PROMPT}{_program()} {shlex.join(arguments)}"), style="bold")
     session.say("", line, "")
     more = [*(["--quiet"] if session.quiet else []), *(["--json"] if session.json else [])]
     stream = contextlib.redirect_stdout(io.StringIO()) if session.json else contextlib.nullcontext()
@@ -258,7 +256,7 @@ def _run(session: Session, arguments: list[str]) -> Any:
 
 
 def _program() -> str:
-    """Return how to call this program again: by its name, or as it was called."""
+    """Return how to call this program: by its name, or as it was started."""
     if shutil.which("reprior") is not None:
         return "reprior"
     started = Path(sys.argv[0])
@@ -292,7 +290,7 @@ def _write(folder: Path, scored: Scored) -> None:
 
 
 def _set_the_scene(session: Session, scored: Scored, folder: Path) -> None:
-    """Say which images do what."""
+    """Show which images are used for what."""
     session.say(
         "Handwritten digits, made long-tailed. Training images of the digits 0 to 9:",
         "  " + " ".join(map(str, scored.train_counts)),

@@ -1,4 +1,4 @@
-"""``reprior evaluate``: the model as it is against the corrected one, on labelled scores."""
+"""``reprior evaluate``: the uncorrected model against the corrected one, on labelled scores."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SAME = (
 #: By whether these are the data that the calibrator was tuned on.
 SAID = {
     True: "the tuning data",
-    False: "not recognised as the data it was tuned on (compared as a whole)",
+    False: "not the data it was tuned on (by digest)",
     None: "whether it was tuned on them is not known",
 }
 
@@ -115,9 +115,9 @@ def command(
     predictions without costs.
 
     JSON is {metric: {"before": …, "after": …}}, without the number of samples and the notes, which
-    are on stderr. --counts adds recall_many and its like in the same form. Something else is only
-    the list per_class of --per-class, and the list notes where --skip-unreadable left files out,
-    which says so. CSV has a row per metric or, with --per-class, a row per class.
+    are on stderr. --counts adds recall_many, recall_medium and recall_few in the same form.
+    --per-class adds the list per_class, and --skip-unreadable, where it left files out, the list
+    notes. CSV has a row per metric or, with --per-class, a row per class.
     """
     from reprior import engines
 
@@ -136,42 +136,46 @@ def command(
         )
     matrix = None if costs is None else costs_of(session, calibrator, costs, scores).matrix
     with session.progress("evaluating", scores.n_samples) as progress:
-        found = engines.evaluate(calibrator, scores, costs=matrix, progress=progress)
+        evaluation = engines.evaluate(calibrator, scores, costs=matrix, progress=progress)
     tuned_on = recognised(calibrator, scores)
     if tuned_on:
         session.note(SAME)
-    metrics = dict(found.metrics)
-    shots = _shot_recall(found, train_counts, groups)
-    classes = _class_grid(calibrator, found, train_counts) if per_class else None
+    metrics = dict(evaluation.metrics)
+    shots = _shot_recall(evaluation, train_counts, groups)
+    classes = _class_grid(calibrator, evaluation, train_counts) if per_class else None
     if session.json:
-        gone = {"notes": [describe_left_out(found.left_out)]} if found.left_out else {}
-        session.result({**_document(metrics, shots, classes), **gone}, notes=False)
+        left_out_notes = (
+            {"notes": [describe_left_out(evaluation.left_out)]} if evaluation.left_out else {}
+        )
+        session.result({**_document(metrics, shots, classes), **left_out_notes}, notes=False)
     elif style == "csv":
         session.say(classes.csv() if classes is not None else _csv(metrics, shots, tuned_on))
     else:
-        where = _where(found.n_samples, tuned_on)
+        where = _where(evaluation.n_samples, tuned_on)
         _show(session, where, metrics, shots, groups, classes, style)
-    note_mix_of_probabilities(session, calibrator, found.before)
+    note_mix_of_probabilities(session, calibrator, evaluation.before)
 
 
 def _shot_recall(
-    found: Evaluation, train_counts: Any, groups: tuple[float, float]
+    evaluation: Evaluation, train_counts: Any, groups: tuple[float, float]
 ) -> dict[str, tuple[float, float]]:
     if train_counts is None:
         return {}
     masks = shot_groups(np.asarray(train_counts), thresholds=groups)
-    before, after = (group_metric(counts, masks) for counts in (found.before, found.after))
+    before, after = (
+        group_metric(counts, masks) for counts in (evaluation.before, evaluation.after)
+    )
     return {name: (before[name], after[name]) for name in masks}
 
 
-def _class_grid(calibrator: PosteriorCalibrator, found: Evaluation, train_counts: Any) -> Grid:
+def _class_grid(calibrator: PosteriorCalibrator, evaluation: Evaluation, train_counts: Any) -> Grid:
     """Return a row per class: training samples, labels, and each ratio before and after."""
     columns: dict[str, list[Any]] = {"class": [plain(name) for name in calibrator.classes_]}
     if train_counts is not None:
         columns["training"] = [whole(n) for n in train_counts]
-    columns["labels"] = [whole(n) for n in found.before.support]
+    columns["labels"] = [whole(n) for n in evaluation.before.support]
     for ratio, name in zip(PER_CLASS, ("macro_recall", "macro_precision", "mean_iou"), strict=True):
-        for when, counts in (("before", found.before), ("after", found.after)):
+        for when, counts in (("before", evaluation.before), ("after", evaluation.after)):
             counted = COUNT_METRICS[name].counted(counts)
             values = np.where(counted, COUNT_METRICS[name].per_class(counts), np.nan)
             columns[f"{ratio} {when}"] = values.tolist()
@@ -196,14 +200,14 @@ def _csv(
     shots: dict[str, tuple[float, float]],
     tuned_on: bool | None,
 ) -> str:
-    said = {True: "yes", False: "not recognised", None: "unknown"}[tuned_on]
+    tuned_on_word = {True: "yes", False: "not recognised", None: "unknown"}[tuned_on]
     named = {**metrics, **{f"recall_{name}": values for name, values in shots.items()}}
-    rows = [(name, a, b, b - a, said) for name, (a, b) in named.items()]
+    rows = [(name, a, b, b - a, tuned_on_word) for name, (a, b) in named.items()]
     return Grid(("metric", "before", "after", CHANGE, "tuning_data"), rows).csv()
 
 
 def _where(n_samples: int, tuned_on: bool | None) -> str:
-    """Say what the numbers are of."""
+    """Return what the numbers were measured on."""
     return f"measured on {n_samples:,} samples: {SAID[tuned_on]}"
 
 

@@ -20,11 +20,18 @@ from reprior.calibrator.summary import (
     tuned_for,
 )
 from reprior.cli.caveats import (
+    note_costs_to_other_metrics,
     note_counts_of_tuning_labels,
     note_mix_of_the_metric,
     note_no_strength,
 )
-from reprior.cli.inputs import open_to_fit, read_prior_file, source_of, target_prior_of
+from reprior.cli.inputs import (
+    open_counted,
+    open_to_fit,
+    read_prior_file,
+    source_of,
+    target_prior_of,
+)
 from reprior.cli.options import (
     PATH,
     Names,
@@ -43,7 +50,7 @@ from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.core.scaling import SCALINGS
 from reprior.exceptions import NotFittedError, OptionError
-from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
+from reprior.metrics import COUNT_METRICS, METRIC_NAMES, find_metric
 from reprior.profile.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED
 from reprior.tuning.selection import RULES
@@ -73,14 +80,20 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class NumberOr(click.ParamType[Any]):
-    """A number, or one of some words, each of which stands for a value."""
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # generic since click 8.4
+    _ParamType = click.ParamType
+
+
+class NumberOr(_ParamType):
+    """A number, or one of some words that name a value."""
 
     def __init__(self, **words: Any) -> None:
         self.name, self.words = "number", words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the word stands for, or a float."""
+        """Return the value of the word, or a float."""
         if not isinstance(value, str):
             return value
         if value.lower() in self.words:
@@ -94,7 +107,7 @@ class NumberOr(click.ParamType[Any]):
 
 @dataclass(frozen=True)
 class Tuning:
-    """What is tuned, and how: options of a calibrator, but for the label prior, which is a file."""
+    """The options of a calibrator, but ``label_prior`` is a file."""
 
     metric: str = "balanced_accuracy"
     subject_to: Sequence[str] = ()
@@ -110,7 +123,7 @@ class Tuning:
 
 
 def _complete_metric(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in (*COUNT_METRICS, LOG_LOSS) if name.startswith(incomplete)]
+    return [name for name in (*METRIC_NAMES, LOG_LOSS) if name.startswith(incomplete)]
 
 
 _OPTIONS = (
@@ -120,9 +133,10 @@ _OPTIONS = (
         show_default=True,
         metavar="NAME",
         shell_complete=_complete_metric,
-        help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as "
-        "'recall[cat]'. log_loss instead fits strength and temperature together, for honest "
-        "probabilities.",
+        help=f"What to maximise: {', '.join(COUNT_METRICS)}, mcc, gmean, worst_recall, "
+        "macro_fbeta(2) and others (see the guide Which metric?), or one class's, such as "
+        "'recall[cat]'. log_loss instead fits strength and temperature together, for "
+        "calibrated probabilities.",
     ),
     click.option(
         "--subject-to",
@@ -135,30 +149,30 @@ _OPTIONS = (
         type=Names(TUNED),
         default="strength",
         show_default=True,
-        help="One strength for all classes; or per_class, from there on a bias for every class.",
+        help="One strength for all classes; per_class: from it, a bias for every class.",
     ),
     click.option(
         "--selection",
         type=Names(RULES),
         default=DEFAULT_SELECTION,
         show_default=True,
-        help="How the strength is chosen: max is best on VAL; the others give up a little of it "
-        "for a strength that depends less on which samples VAL has.",
+        help="How the strength is chosen: max is best on VAL; the others trade a little of "
+        "it for a strength that varies less with the samples in VAL.",
     ),
     click.option(
         "--temperature",
         type=NumberOr(fit="fit", **{name: name for name in SCALINGS}),
         metavar="fit|bcts|vector|NUMBER",
-        help="Divide the corrected log-scores by this number, or by the one that fits VAL's "
-        "labels best. 1, if not given. bcts and vector fit a bias, or a scale and a bias, per "
+        help="Divide the corrected log-scores by this number; fit: by the one that fits VAL's "
+        "labels best. Default: 1. bcts and vector fit a bias, or a scale and a bias, per "
         "class, with --metric log_loss or --separate.",
     ),
     click.option(
         "--label-prior",
         type=PATH,
         metavar="FILE",
-        help="The class mix that VAL's labels follow, for fits by log-loss. Their own "
-        "frequencies, if not given.",
+        help="The class mix that VAL's labels follow, for fits by log-loss. Default: their "
+        "own frequencies.",
     ),
     click.option(
         "--separate",
@@ -195,7 +209,7 @@ _OPTIONS = (
         "random_state",
         type=int,
         metavar="NUMBER",
-        help="Of folds and replicates. [default: 0]",
+        help="Random seed of folds and replicates. [default: 0]",
     ),
 )
 
@@ -251,7 +265,7 @@ place_options = collected(
             type=Names(("local", "dask")),
             default="local",
             show_default=True,
-            help="Who reads VAL: this process, or the workers of Dask, a file each. With dask, "
+            help="What reads VAL: this process, or Dask workers, one file each. With dask, "
             "VAL may be URLs, such as 's3://bucket/val-*.parquet'.",
         ),
         click.option(
@@ -294,7 +308,7 @@ place_options = collected(
     default="uniform",
     show_default=True,
     metavar="uniform|FILE|estimate",
-    help="The class mix that the correction aims at; the metric is measured on VAL's own. "
+    help="The class mix that the correction aims at. The metric is measured on VAL's own mix. "
     "estimate: from --target-scores.",
 )
 @click.option(
@@ -318,12 +332,12 @@ place_options = collected(
     "--checkpoint",
     type=PATH,
     metavar="DIR",
-    help="Save there what is counted, twice a minute at most: the same command goes on after a "
+    help="Save there what is counted, twice a minute at most: the same command continues after a "
     "kill. Removed once OUT is written.",
 )
 @place_options
 @reading_options(labels=True)
-@output_option("The calibrator, as JSON.")
+@output_option("The calibrator, as JSON; - is standard output.")
 @session_options
 def command(
     session: Session,
@@ -343,13 +357,13 @@ def command(
 
     VAL are score files (npy, npz, csv, parquet, zarr), or quoted patterns such as 'val-*.parquet',
     of data that the model was not trained on. The class counts are those of the training data.
-    What is printed is measured on VAL itself: judge the result on other data, with evaluate.
+    The printed metrics are measured on VAL itself: use evaluate to judge the result on other data.
 
     The corrected posterior is softmax((z + strength * w) / temperature), with the log-scores z of
-    the model and w = log(target prior) - log(source prior). The temperature leaves every decision
-    as it is. With --tune per_class a bias per class takes the place of strength * w.
+    the model and w = log(target prior) - log(source prior). The temperature does
+    not change any prediction. With --tune per_class, a bias per class replaces strength * w.
 
-    VAL is read in pieces, so it may be larger than memory; --tune per_class, --cv, --bootstrap,
+    VAL is read in blocks, so it may be larger than memory; --tune per_class, --cv, --bootstrap,
     --temperature bcts and vector, and --selection balanced_log_loss hold all of it in memory.
     """
     from reprior import engines
@@ -358,11 +372,14 @@ def command(
     place.check()
     _refuse_on_dask(place, checkpoint, resolution)
     skip = place.skip_unreadable
-    if place.on_dask:
-        shard = first_shard(session, val, reading, skip=skip)
-        scores = click.get_current_context().with_resource(shard)
-    else:
-        scores = open_to_fit(session, val, replace(reading, skip_unreadable=skip))
+
+    def open_val(reading: Reading) -> ScoreFile:
+        if place.on_dask:
+            shard = first_shard(session, val, reading, skip=skip)
+            return click.get_current_context().with_resource(shard)
+        return open_to_fit(session, val, replace(reading, skip_unreadable=skip))
+
+    scores, reading = open_counted(session, open_val, reading, counting, source_prior)
     counting = replace(
         counting,
         label_column=reading.label_column,
@@ -377,27 +394,33 @@ def command(
     prior, names, _ = source_of(session, counting, source_prior, scores)
     target = target_prior_of(session, target_prior, target_scores, prior, names, scores, reading)
     calibrator = _calibrator(session, scores, (prior, target), names, tuning)
+    saved = None if checkpoint is None else Checkpoint(checkpoint)
+    if saved is not None:
+        click.get_current_context().with_resource(saved)  # locked until its files are removed
     with session.progress("tuning", scores.n_samples) as progress:
         if place.on_dask:
             fit_on_dask(calibrator, val, reading, place, resolution=resolution, output=output)
         else:
-            with session.telling("reprior.engines.resuming"), _telling_of_savings(checkpoint):
+            with (
+                session.log_as_notes("reprior.engines.resuming"),
+                _noting_the_checkpoint(checkpoint),
+            ):
                 engines.fit(
                     calibrator,
                     scores,
                     resolution=resolution,
-                    checkpoint=checkpoint,
+                    checkpoint=saved,
                     progress=progress,
                 )
     calibrator.save(output)
-    if checkpoint is not None:
-        Checkpoint(checkpoint).remove()
+    if saved is not None:
+        saved.remove()
     show_fit(session, calibrator, output)
 
 
 @contextmanager
-def _telling_of_savings(checkpoint: str | None) -> Iterator[None]:
-    """Where Ctrl-C ends the block, note that a fit goes on from what is saved, if anything is."""
+def _noting_the_checkpoint(checkpoint: str | None) -> Iterator[None]:
+    """On Ctrl-C, note that the same command continues from the checkpoint, if it has anything."""
     from reprior.engines.checkpoints import Checkpoint
 
     try:
@@ -405,17 +428,17 @@ def _telling_of_savings(checkpoint: str | None) -> Iterator[None]:
     except KeyboardInterrupt as error:
         if checkpoint is not None and not Checkpoint(checkpoint).is_empty:
             error.add_note(
-                f"What was counted until the last saving is in {checkpoint!r}: the same command "
-                f"goes on from there."
+                f"What was counted until the last save is in {checkpoint!r}: the same command "
+                f"continues from there."
             )
         raise
 
 
 def _refuse_on_dask(place: Place, checkpoint: str | None, resolution: Any) -> None:
-    """Refuse what only a fit in this process does."""
+    """Refuse options that only a fit in this process has."""
     given = {"--checkpoint": checkpoint is not None, "--resolution refine": resolution == "refine"}
-    for name, there in given.items():
-        if place.on_dask and there:
+    for name, is_given in given.items():
+        if place.on_dask and is_given:
             raise OptionError(
                 f"{name} must go with --engine local. Got --engine dask. Leave one of them out."
             )
@@ -462,10 +485,10 @@ def _calibrator(
 def first_shard(
     session: Session, val: Sequence[str], reading: Reading, *, skip: bool = False
 ) -> Iterator[ScoreFile]:
-    """Open the first of the files that has rows: kind, classes and columns are those of all.
+    """Open the first file that has rows, for the kind, classes and columns of all.
 
-    ``skip`` passes over files that cannot be read. A file that is not here stays as a copy for as
-    long as the block lasts.
+    ``skip`` skips files that cannot be read. A remote file is copied for as long as the block
+    lasts.
     """
     from reprior.engines.dask_shards import expand_urls, nearby
     from reprior.files.chunks import UNREADABLE
@@ -477,10 +500,10 @@ def first_shard(
         labels = expand_urls(reading.labels, "labels", {})
     passed_by = UNREADABLE if skip else (NoRowsError,)
     pairs = list(zip(urls, labels, strict=False))
-    for i, (url, own) in enumerate(pairs):
+    for i, (url, label_url) in enumerate(pairs):
         with ExitStack() as copies:
             try:
-                path, label_path = (copies.enter_context(nearby(each)) for each in (url, own))
+                path, label_path = (copies.enter_context(nearby(each)) for each in (url, label_url))
                 scores = open_to_fit(session, [str(path)], _with_labels(reading, label_path))
             except passed_by:
                 if i == len(pairs) - 1:
@@ -523,8 +546,10 @@ def _shard_options(reading: Reading, kind: str) -> ShardOptions:
 
     return ShardOptions(
         kind=kind,
-        # Read here: the workers may not see the file.
-        classes=None if reading.classes is None else as_class_names(reading.classes),
+        # Read in this process: the workers may not have the file.
+        classes=reading.class_columns
+        if reading.classes is None
+        else as_class_names(reading.classes),
         label_column=reading.label_column,
         weight_column=reading.weight_column,
         ignore_index=reading.ignore_index,
@@ -546,7 +571,7 @@ LOG_LOSS_ROW = "log_loss (target mix)"
 
 
 def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> None:
-    """Show what was tuned and what it does; or print it as JSON."""
+    """Show the fitted maps and every metric before and after, or print them as JSON."""
     if calibrator.profile_ is None or calibrator.counts_ is None:
         raise NotFittedError("The calibrator must be fitted to be shown. It is not. Call fit.")
     before, after = calibrator.profile_.baseline, calibrator.counts_
@@ -555,6 +580,7 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
     if not is_log_loss(calibrator.metric):
         tuned = find_metric(calibrator.metric, n_classes=before.n_classes, classes=names)
         note_mix_of_the_metric(session, calibrator, tuned, before)
+    note_costs_to_other_metrics(session, calibrator, before, after)
     metrics = counted_metrics(calibrator, before, after)
     if calibrator.log_loss_ is not None:
         metrics[LOG_LOSS_ROW] = calibrator.log_loss_
@@ -581,10 +607,7 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
         "",
         changes.rich() if changes.rows else "No class's recall changes.",
     )
-    if not session.quiet:
-        session.say(
-            "", f"Written: {output}. Judge it on other data: reprior evaluate {output} TEST"
-        )
+    session.done("", f"Written: {output}. Judge it on other data: reprior evaluate {output} TEST")
     session.result(_document(calibrator, metrics, changes, n_samples, output))
 
 
@@ -615,19 +638,19 @@ def _document(
 
 
 def _beside(calibrator: PosteriorCalibrator) -> dict[str, Any]:
-    """What was asked for beside the strength; nothing where nothing was."""
-    found: dict[str, Any] = {}
+    """Return the results of optional parts of the fit."""
+    fields: dict[str, Any] = {}
     if calibrator.shrinkage_ is not None:
-        found["shrinkage"] = calibrator.shrinkage_
+        fields["shrinkage"] = calibrator.shrinkage_
     other, folds = calibrator.probability_map_, calibrator.cross_validation_
     if other is not None:
-        found["probability_map"] = {
+        fields["probability_map"] = {
             "strength": other.strength,
             "temperature": other.temperature,
             **_vectors(other),
         }
     if folds is not None:
-        found["cross_validation"] = {
+        fields["cross_validation"] = {
             "score": folds.score,
             "before": folds.baseline_score,
             "folds": folds.scores,
@@ -635,15 +658,15 @@ def _beside(calibrator: PosteriorCalibrator) -> dict[str, Any]:
         }
     known = calibrator.uncertainty_
     if known is not None:
-        found["uncertainty"] = {
+        fields["uncertainty"] = {
             "confidence": known.confidence,
             "strength": known.strength_interval,
             "value": known.value_interval,
             "gain": known.gain_interval,
         }
-    return found
+    return fields
 
 
-def _vectors(at: ScoreMap) -> dict[str, Any]:
-    found = {"biases": at.biases, "scales": at.scales}
-    return {name: vector for name, vector in found.items() if vector is not None}
+def _vectors(score_map: ScoreMap) -> dict[str, Any]:
+    vectors = {"biases": score_map.biases, "scales": score_map.scales}
+    return {name: vector for name, vector in vectors.items() if vector is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +29,7 @@ __all__ = ["command"]
 )
 @click.argument("cal", type=PATH)
 @click.argument("model", type=PATH)
-@output_option("Where to write the corrected model.")
+@output_option("Where to write the corrected model.", text=False)
 @click.option(
     "--scores", metavar="NAME", help="The output, or inner tensor, that holds the class scores."
 )
@@ -67,7 +68,7 @@ def command(
 
     if not output:
         raise OptionError("--output must be the path of a file. Got no name. Pass one.")
-    check_output(output, [cal, model, inputs])
+    check_output(output, [cal, model, inputs], text=False)
     calibrator = load_calibrator(cal)
     samples = None if inputs is None else _read_inputs(inputs)
     with session.progress("folding"):
@@ -82,18 +83,17 @@ def command(
 
 def _read_inputs(path: str) -> Any:
     """Return the arrays of an npz or npy file, without pickle."""
-    import numpy as np
-
     from reprior.exceptions import FileFormatError
-    from reprior.files.archive import DAMAGE
+    from reprior.files.detect import detect_format
+    from reprior.files.formats.interface import DamagedError
+    from reprior.files.formats.npy import StoredNpy
+    from reprior.files.zip_members import read_arrays
 
     try:
-        with open(path, "rb") as stream:
-            found = np.load(stream, allow_pickle=False)
-            return found if isinstance(found, np.ndarray) else {k: found[k] for k in found.files}
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except DAMAGE as error:
+        if detect_format(path) == "npy":
+            return StoredNpy.open(Path(path)).whole()
+        return read_arrays(path)
+    except DamagedError as error:
         raise FileFormatError(
             f"{path!r} must be an npz or npy file of numbers. It is truncated, damaged or "
             f"something else. Write it with numpy.savez, an array per input."
@@ -137,16 +137,16 @@ def _say(session: Session, folded: Folded, output: str, *, generated: bool) -> N
 
 def _agreement(figures: dict[str, Any]) -> str:
     """Return what agrees: labels if the model has any, else those decided from its scores."""
-    said = []
-    for who, total, wrong in (
+    clauses = []
+    for subject, total, wrong in (
         ("labels agree", figures["labels"], figures["wrong_labels"]),
         ("labels decided from the scores agree", figures["decisions"], figures["wrong_decisions"]),
     ):
         if total:
-            said.append(
-                f"{who} on {total - wrong:,} of {total:,}, {figures['ties']:,} ties left out"
+            clauses.append(
+                f"{subject} on {total - wrong:,} of {total:,}, {figures['ties']:,} ties left out"
             )
             break
     if figures["decisions"]:
-        said.append(f"posteriors to {figures['posterior_error']:.1e}")
-    return "; ".join(said) or "what follows from the scores agrees"
+        clauses.append(f"posteriors to {figures['posterior_error']:.1e}")
+    return "; ".join(clauses) or "what follows from the scores agrees"

@@ -67,17 +67,17 @@ SAME_NAMES = "Name them alike with --classes."
 
 
 class _FilesOrCommand(SentenceGroup):
-    """A command of its own on files, or one of those below, where the first word is its name."""
+    """A command on files that is also a group: the first word may name a subcommand."""
 
     allow_interspersed_args = True
     allow_extra_args = False
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command below, or this one where none is named."""
+        """Return a subcommand, or this command where none is named."""
         return super().get_command(ctx, cmd_name) if cmd_name else self
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return its own arguments and options: a command below has no part in them."""
+        """Return the arguments and options of this command; a subcommand has others."""
         return super().get_params(ctx) if ctx.command is self else []
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -85,14 +85,14 @@ class _FilesOrCommand(SentenceGroup):
         return click.Command.collect_usage_pieces(self, ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave everything to a command below, if one is named first."""
+        """Leave everything to a subcommand, if one is named first."""
         if args and args[0] in self.commands:
             ctx.args = list(args)
             return ctx.args
         return click.Command.parse_args(self, ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command below, or this one; what they raise becomes a sentence."""
+        """Run the subcommand, or this command; an error becomes a sentence."""
         if not ctx.args:
             return super().invoke(ctx)
         name, *args = ctx.args
@@ -100,8 +100,8 @@ class _FilesOrCommand(SentenceGroup):
         with ctx:
             ctx.invoked_subcommand = name
             try:
-                with command.make_context(name, args, parent=ctx) as here:
-                    return command.invoke(here)
+                with command.make_context(name, args, parent=ctx) as context:
+                    return command.invoke(context)
             except BrokenPipeError:
                 raise
             except (RepriorError, OSError, MemoryError) as error:
@@ -147,7 +147,9 @@ class _FilesOrCommand(SentenceGroup):
     "paper's: there a flattened input is corrected the more.",
 )
 @reading_options(labels=False)
-@output_option("Where to write: arrays posterior and prediction, or columns.")
+@output_option(
+    "Where to write: arrays posterior and prediction, or columns; - is standard output, for csv."
+)
 @session_options
 def command(
     session: Session,
@@ -181,7 +183,9 @@ def command(
     known = _per_input("--flatten", references, len(scores))
     inputs = _open(session, scores, maps, known, reading)
     first = inputs[0].file
-    check_output(output, [*scores, *maps, *known, reading.classes], store=True)
+    check_output(
+        output, [*scores, *maps, *known, reading.classes], store=True, text=first.format == "csv"
+    )
     refuse_other_rows([each.file for each in inputs])
     done = 0
     with (
@@ -202,7 +206,7 @@ def command(
 
 
 def _refuse_words(scores: Sequence[str]) -> None:
-    """Refuse what belongs to the commands below and is no file."""
+    """Refuse arguments of subcommands where files must be."""
     for word in scores:
         if Path(word).exists():
             continue
@@ -220,7 +224,7 @@ def _refuse_words(scores: Sequence[str]) -> None:
 
 
 class _Input:
-    """One model's scores, and the way from them to its posterior."""
+    """One model's scores, its calibrator and its entropy reference."""
 
     def __init__(
         self,
@@ -231,7 +235,7 @@ class _Input:
         self.file, self.calibrator, self.reference = file, calibrator, reference
 
     def posterior(self, chunk: Chunk, order: str) -> Any:
-        """Flatten and correct in the given order; the doubt is that of the model as it is."""
+        """Flatten and correct in the given order; the entropy is that of the uncorrected model."""
         scores, kind, axis = chunk.scores, str(self.file.kind), self.file.class_axis
         if scores.ndim == 1:
             scores, axis = scores[:, None], -1
@@ -244,15 +248,15 @@ class _Input:
         return _flattened(self._corrected(scores, kind, axis, log=True), delta, axis)
 
     def _corrected(self, scores: Any, kind: str, axis: int, *, log: bool = False) -> Any:
-        """The calibrator's posterior, or its logarithm; the model's own where there is none."""
+        """Return the calibrator's posterior or its logarithm; without one, the model's own."""
         cal = self.calibrator
         if cal is None:
             return ScoreMap(0.0).posterior(
                 scores, *_uniform(self.file.n_classes), kind=kind, class_axis=axis, log=log
             )
         decision = ScoreMap(cal.strength_, cal.temperature_, cal.biases_, cal.scales_)
-        at = decision if cal.probability_map_ is None else cal.probability_map_
-        return at.posterior(
+        score_map = decision if cal.probability_map_ is None else cal.probability_map_
+        return score_map.posterior(
             scores, cal.source_prior_, cal.target_prior_, kind=kind, class_axis=axis, log=log
         )
 
@@ -264,14 +268,14 @@ def _flattened(log_p: Any, delta: Any, axis: int) -> Any:
     shape = [1] * columns.ndim
     shape[1 if axis == 0 else 0] = -1
     scaled = columns * delta.astype(columns.dtype).reshape(shape)
-    found = ScoreMap(0.0).posterior(
+    posterior = ScoreMap(0.0).posterior(
         scaled, *_uniform(columns.shape[axis]), kind="logits", class_axis=axis
     )
-    return found if log_p.shape[axis] > 1 else np.take(found, [1], axis=axis)
+    return posterior if log_p.shape[axis] > 1 else np.take(posterior, [1], axis=axis)
 
 
 def _uniform(n: int) -> tuple[Any, Any]:
-    """Source and target prior of what is not corrected."""
+    """Return uniform source and target priors, which correct nothing."""
     return np.full(n, 1 / n), np.full(n, 1 / n)
 
 
@@ -332,13 +336,13 @@ def _open_one(
 
 
 def _classes(file: ScoreFile) -> str:
-    """Return how many classes a file has, and their names where it has names."""
+    """Return the number of classes of a file, and their names where it has names."""
     names = "" if not file.class_names else f" ({few(file.class_names)})"
     return f"{file.n_classes} classes{names}"
 
 
 def _reference(session: Session, path: str, like: ScoreFile, reading: Reading) -> EntropyReference:
-    """Return how sure a model is on known data, from one pass over a file."""
+    """Return a model's entropy reference on known data, from one pass over a file."""
     known = open_to_fit(
         session, [path], replace(reading, kind=like.kind), labelled=False, names=like.class_names
     )
@@ -348,12 +352,14 @@ def _reference(session: Session, path: str, like: ScoreFile, reading: Reading) -
             f"Got {known.n_classes} in {path!r}. Give validation scores of the same model."
         )
     with session.progress("reading what is known", known.n_samples) as progress:
-        found = []
+        entropies = []
         for chunk in known.chunks():
             scores = chunk.scores if chunk.scores.ndim > 1 else chunk.scores[:, None]
-            found.append(image_entropy(scores, kind=str(known.kind), class_axis=known.class_axis))
+            entropies.append(
+                image_entropy(scores, kind=str(known.kind), class_axis=known.class_axis)
+            )
             progress(chunk.stop)
-    entropy = np.concatenate(found)
+    entropy = np.concatenate(entropies)
     return EntropyReference(mean=float(entropy.mean()), std=float(entropy.std()))
 
 
@@ -365,7 +371,7 @@ missing_option = click.option(
     "--missing",
     type=Names(MISSING),
     help="What to do about a modality that is not given: refuse, or fuse the others without it. By "
-    "default what fuse fit was told.",
+    "default what fuse fit was given.",
 )
 
 
@@ -383,7 +389,9 @@ missing_option = click.option(
 @modalities_argument
 @missing_option
 @reading_options(labels=False)
-@output_option("Where to write: arrays posterior and prediction, or columns.")
+@output_option(
+    "Where to write: arrays posterior and prediction, or columns; - is standard output, for csv."
+)
 @session_options
 def apply_command(
     session: Session,
@@ -404,18 +412,19 @@ def apply_command(
 
     named = named_files(modalities)
     model = load_fusion(fusion, missing)
-    found = open_known(session, model, named, reading, labelled=False)
-    check_output(output, [fusion, reading.classes, *found.paths], store=True)
-    first, n_classes, done = found.first, model.source_prior_.size, 0
+    modality_files = open_known(session, model, named, reading, labelled=False)
+    inputs = [fusion, reading.classes, *modality_files.paths]
+    check_output(output, inputs, store=True, text=modality_files.first.format == "csv")
+    first, n_classes, done = modality_files.first, model.source_prior_.size, 0
     names = None if is_range(model.classes_) else model.classes_.tolist()
     with (
         session.progress("fusing", first.n_samples) as progress,
         open_output(output, like=first, classes=names or first.class_names) as writer,
     ):
-        for there, _, _ in found.chunks():
-            posterior = model.predict_proba({name: c.scores for name, c in there.items()})
+        for chunks, _, _ in modality_files.chunks():
+            posterior = model.predict_proba({name: c.scores for name, c in chunks.items()})
             index = decide(posterior, n_classes=n_classes, class_axis=model.class_axis)
-            chunk = next(iter(there.values()))
+            chunk = next(iter(chunks.values()))
             writer.write(chunk, posterior, index)
             done += len(chunk)
             progress(done)
@@ -430,15 +439,15 @@ def apply_command(
 
 
 SHOWN = ("accuracy", "balanced_accuracy", "mean_iou", "macro_precision", "macro_f1")
-"""Count metrics that are always told."""
+"""Count metrics that are always shown."""
 
 BEFORE, AFTER = "before", "after"
 
 UNBOUNDED = 10_000
-"""A width that cuts no table."""
+"""A width at which no table is cut."""
 
 HEAD = 10
-"""Characters in a line of a turned table's heads."""
+"""Characters in a line of a transposed table's heads."""
 
 
 @click.command(
@@ -485,9 +494,9 @@ def evaluate_command(
     session.json = session.json or style == "json"
     named = named_files(modalities)
     model = load_fusion(fusion, missing)
-    found = open_known(session, model, named, reading, labelled=True)
-    with session.progress("evaluating", found.first.n_samples) as progress:
-        counts, tuned_on = _counts(model, found, progress)
+    modality_files = open_known(session, model, named, reading, labelled=True)
+    with session.progress("evaluating", modality_files.first.n_samples) as progress:
+        counts, tuned_on = _counts(model, modality_files, progress)
     if tuned_on:
         session.note(SAME.replace("calibrator", "fusion"))
     metrics = _metrics(model)
@@ -507,17 +516,17 @@ def evaluate_command(
 
 
 def _counts(
-    model: ModalityFusion, found: Modalities, progress: Any
+    model: ModalityFusion, modalities: Modalities, progress: Any
 ) -> tuple[dict[str, ClassCounts], bool | None]:
-    """Count decisions in one pass, and tell whether these are the tuning data."""
+    """Count decisions in one pass; return also whether these are the tuning data."""
     plain_model = copy.copy(model)
     plain_model.strengths_ = dict.fromkeys(model.strengths_, 0.0)
     n_classes = model.source_prior_.size
-    mark = found.fingerprint()
+    mark = modalities.fingerprint()
     total: dict[str, ClassCounts] = {}
-    for there, labels, weight in found.chunks():
-        mark(there, labels)
-        scores = {name: chunk.scores for name, chunk in there.items()}
+    for chunks, labels, weight in modalities.chunks():
+        mark(chunks, labels)
+        scores = {name: chunk.scores for name, chunk in chunks.items()}
         decided = {_column(n): _alone(z, model) for n, z in scores.items()}
         decided |= {BEFORE: _index(plain_model, scores), AFTER: _index(model, scores)}
         keep = (
@@ -527,16 +536,16 @@ def _counts(
         )
         if weight is not None:
             keep &= weight > 0
-        progress(next(iter(there.values())).stop)
+        progress(next(iter(chunks.values())).stop)
         if not keep.any():
             continue
-        v = None if weight is None else weight[keep]
+        kept_weight = None if weight is None else weight[keep]
         for side, index in decided.items():
             new = ClassCounts.from_predictions(
                 labels[keep],
                 index.reshape(labels.shape)[keep],
                 n_classes=n_classes,
-                sample_weight=v,
+                sample_weight=kept_weight,
             )
             total[side] = total[side] + new if side in total else new
     if not total:
@@ -549,12 +558,12 @@ def _counts(
 
 
 def _column(name: str) -> str:
-    """The head of a modality's column, which no other has."""
+    """Return a unique head for a modality's column."""
     return f"{name} alone" if name in (BEFORE, AFTER, CHANGE, "metric") else plain(name)
 
 
 def _alone(scores: Any, model: ModalityFusion) -> Any:
-    """The decision of one model as it is; flattening does not change it."""
+    """Return the decisions of one uncorrected model; flattening does not change them."""
     if not is_single_score(scores.shape, model.source_prior_.size, model.class_axis):
         return np.argmax(scores, axis=model.class_axis)
     middle = {"logits": 0.0, "probs": 0.5, "log_probs": np.log(0.5)}[model.kind]
@@ -562,10 +571,10 @@ def _alone(scores: Any, model: ModalityFusion) -> Any:
 
 
 def _index(model: ModalityFusion, scores: dict[str, Any]) -> Any:
-    """The fused decision as class indices."""
-    own = copy.copy(model)
-    own.classes_ = np.arange(model.source_prior_.size)
-    return own.predict(scores)
+    """Return the fused decisions as class indices."""
+    indexed_model = copy.copy(model)
+    indexed_model.classes_ = np.arange(model.source_prior_.size)
+    return indexed_model.predict(scores)
 
 
 def _labels(counts: ClassCounts) -> Any:
@@ -574,12 +583,12 @@ def _labels(counts: ClassCounts) -> Any:
 
 def _metrics(model: ModalityFusion) -> dict[str, CountMetric]:
     names = model.classes_.tolist()
-    found = {name: COUNT_METRICS[name] for name in SHOWN}
+    metrics = {name: COUNT_METRICS[name] for name in SHOWN}
     tuned = find_metric(model.metric, n_classes=len(names), classes=names)
-    found.setdefault(tuned.name, tuned)
+    metrics.setdefault(tuned.name, tuned)
     if tuned.name in ("mean_accuracy", "macro_recall"):  # balanced_accuracy by another name
-        del found[tuned.name]
-    return found
+        del metrics[tuned.name]
+    return metrics
 
 
 def _grid(values: dict[str, dict[str, float]], title: str) -> Grid:
@@ -592,12 +601,12 @@ def _grid(values: dict[str, dict[str, float]], title: str) -> Grid:
 
 @dataclass(frozen=True)
 class _Fitting:
-    """A table of metrics that is turned, and cut into several, where the terminal is narrow."""
+    """A table of metrics that is transposed, and split, where the terminal is narrow."""
 
     grid: Grid
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What rich shows."""
+        """Return the tables that fit the width of the console."""
         unbounded = options.update_width(UNBOUNDED)
 
         def fits(grid: Grid) -> bool:
@@ -619,7 +628,7 @@ def _turned(grid: Grid, n: int) -> list[Grid]:
 
     Heads of several lines keep them narrow.
     """
-    found = []
+    tables = []
     for start in range(0, len(grid.rows), n):
         part = grid.rows[start : start + n]
         heads = (str(row[0]).replace("_", " ").replace("[", " [") for row in part)
@@ -628,12 +637,12 @@ def _turned(grid: Grid, n: int) -> list[Grid]:
             values = [row[i] for row in part]
             rows.append((side, *(map(_signed, values) if side == CHANGE else values)))
         columns = (" ".join(textwrap.wrap(head, HEAD)) for head in heads)
-        found.append(Grid(("model", *columns), rows, "" if start else grid.title))
-    return found
+        tables.append(Grid(("model", *columns), rows, "" if start else grid.title))
+    return tables
 
 
 def _signed(value: float) -> str:
-    """A change, as in the table that is not turned."""
+    """Return a change, formatted as in the table that is not transposed."""
     if value != value:
         return "–"
     return f"{value:+.4f}" if round(value, 4) else f"{0:.4f}"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reprior.calibrator.summary import metric_name
+from reprior.calibrator.summary import counted_metrics, metric_name
 from reprior.cli.caveats import (
     SOURCE_PRIOR_PAGE,
+    note_costs_to_other_metrics,
     note_counts_of_tuning_labels,
     note_mix_of_the_metric,
 )
@@ -40,7 +41,7 @@ from reprior.core.fuse import RULES
 from reprior.exceptions import OptionError
 from reprior.fusion import ModalityFusion
 from reprior.fusion.modality import FLATTEN_BY, MISSING, ORDERS, STRENGTHS
-from reprior.metrics.count_metrics import COUNT_METRICS, find_metric
+from reprior.metrics import COUNT_METRICS, find_metric
 from reprior.profile.objective import Constraint
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ _FUSING = (
         default="balanced_accuracy",
         show_default=True,
         metavar="NAME",
-        help=f"What to maximise: {', '.join(COUNT_METRICS)}, or one class's, such as "
+        help=f"What to maximise: {', '.join(COUNT_METRICS)}, mcc, gmean, worst_recall, "
+        "macro_fbeta(2) and others (see the guide Which metric?), or one class's, such as "
         "'recall[cat]'.",
     ),
     click.option(
@@ -172,7 +174,7 @@ _fusing_options = collected(Fusing, "fusing", _FUSING)
 )
 @_fusing_options
 @reading_options(labels=True)
-@output_option("The fusion, as JSON.")
+@output_option("The fusion, as JSON; - is standard output.")
 @session_options
 def command(
     session: Session,
@@ -197,8 +199,8 @@ def command(
     """
     named = named_files(modalities)
     fixed = _strengths(fusing.strength, named)
-    found = open_to_tune(session, named, reading, needed=fixed is None)
-    scores = found.first
+    inputs = open_to_tune(session, named, reading, counting, source_prior, needed=fixed is None)
+    scores = inputs.first
     counting = replace(
         counting,
         label_column=reading.label_column,
@@ -207,7 +209,7 @@ def command(
         ignore_index=reading.ignore_index,
     )
     read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
-    check_output(output, [*found.paths, *read, target_prior, reading.classes])
+    check_output(output, [*inputs.paths, *read, target_prior, reading.classes])
     note_counts_of_tuning_labels(session, counting.counts_from_labels, scores)
     prior, names, _ = source_of(session, counting, source_prior, scores)
     _refuse_estimate(target_prior)
@@ -231,31 +233,31 @@ def command(
         class_axis=scores.class_axis,
         ignore_index=scores.ignore_index,
     )
-    _fit(session, fusion, found)
+    _fit(session, fusion, inputs)
     fusion.save(output)
     _show(session, fusion, output)
 
 
-def _fit(session: Session, fusion: ModalityFusion, found: Modalities) -> None:
-    """Go through the files as often as the fit needs, and keep what they were."""
+def _fit(session: Session, fusion: ModalityFusion, inputs: Modalities) -> None:
+    """Fit on as many passes over the files as needed; keep the digest of the data."""
     seen: list[dict[str, Any]] = []
-    with session.progress("tuning", found.first.n_samples) as progress:
-        fusion.fit_stream(lambda: _pass(found, progress, seen))
+    with session.progress("tuning", inputs.first.n_samples) as progress:
+        fusion.fit_stream(lambda: _pass(inputs, progress, seen))
     fusion.provenance_ = seen[0]
 
 
 def _pass(
-    found: Modalities, progress: Callable[[int], None], seen: list[dict[str, Any]]
+    inputs: Modalities, progress: Callable[[int], None], seen: list[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], Any, Any]]:
-    """One pass; the first that gets to the end keeps a fingerprint."""
-    mark = None if seen else found.fingerprint()
-    for there, labels, weight in found.chunks():
-        if mark is not None:
-            mark(there, labels)
-        progress(next(iter(there.values())).stop)
-        yield {name: chunk.scores for name, chunk in there.items()}, labels, weight
-    if mark is not None:
-        seen.append({"digest": mark.value, "n_samples": mark.n_samples})
+    """Yield one pass; the first complete one keeps its fingerprint."""
+    fingerprint = None if seen else inputs.fingerprint()
+    for chunks, labels, weight in inputs.chunks():
+        if fingerprint is not None:
+            fingerprint(chunks, labels)
+        progress(next(iter(chunks.values())).stop)
+        yield {name: chunk.scores for name, chunk in chunks.items()}, labels, weight
+    if fingerprint is not None:
+        seen.append({"digest": fingerprint.value, "n_samples": fingerprint.n_samples})
 
 
 def _strengths(given: Sequence[str], named: dict[str, str]) -> Any:
@@ -264,23 +266,23 @@ def _strengths(given: Sequence[str], named: dict[str, str]) -> Any:
         return None
     if len(given) == 1 and "=" not in given[0]:
         return _number(given[0])
-    found: dict[str, float] = {}
+    strengths: dict[str, float] = {}
     for word in given:
         name, sign, number = word.partition("=")
-        if not sign or name not in named or name in found:
+        if not sign or name not in named or name in strengths:
             raise OptionError(
                 f"--strength must be one number, or NAME=NUMBER once for every modality, "
                 f"{', '.join(named)}. Got {word!r}. Write for example "
                 f"--strength {next(iter(named))}=0.5."
             )
-        found[name] = _number(number)
-    absent = [name for name in named if name not in found]
+        strengths[name] = _number(number)
+    absent = [name for name in named if name not in strengths]
     if absent:
         raise OptionError(
             f"--strength must give a number for every modality. Got none for {absent[0]!r}. Add "
             f"--strength {absent[0]}=0.5."
         )
-    return found
+    return strengths
 
 
 def _number(text: str) -> float:
@@ -316,30 +318,28 @@ def _show(session: Session, fusion: ModalityFusion, output: str) -> None:
         session.say(_modality_grid(fusion).rich())
         session.note("the files have no labels: the references were taken and nothing measured")
     metrics, n = _show_measured(session, fusion, *measured) if measured else ({}, 0)
-    if not session.quiet:
-        example = " ".join(f"{plain(name)}=TEST" for name in fusion.modalities_)
-        session.say(
-            "",
-            f"Written: {output}. Judge it on other data: reprior fuse evaluate {output} {example}",
-        )
+    example = " ".join(f"{plain(name)}=TEST" for name in fusion.modalities_)
+    session.done(
+        "", f"Written: {output}. Judge it on other data: reprior fuse evaluate {output} {example}"
+    )
     session.result(_document(fusion, metrics, n, output))
 
 
 def _show_measured(
     session: Session, fusion: ModalityFusion, before: ClassCounts, after: ClassCounts
 ) -> tuple[dict[str, tuple[float, float]], int]:
-    """Show what the labels say, and return it with their number."""
+    """Show every metric before and after; return them with the number of labels."""
     names = fusion.classes_.tolist()
-    shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
     tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)
-    shown.setdefault(tuned.name, tuned)
     note_mix_of_the_metric(session, as_calibrator(fusion), tuned, before)
     if fusion.search_ != "fixed" and not tuned(after) > tuned(before):
         session.note(
             f"no strength does better than 0, the models as they are: check that the counts are in "
             f"the order of the scores; see {SOURCE_PRIOR_PAGE}"
         )
-    metrics = {name: (each(before), each(after)) for name, each in shown.items()}
+    if fusion.search_ != "fixed":
+        note_costs_to_other_metrics(session, fusion, before, after)
+    metrics = counted_metrics(fusion, before, after)
     recall = COUNT_METRICS["macro_recall"]
     changes = class_changes(
         names,
@@ -372,7 +372,7 @@ def _how(fusion: ModalityFusion) -> str:
 
 
 def _modality_grid(fusion: ModalityFusion) -> Grid:
-    """Return a row per modality: strength, and how unsure it is on what it knows."""
+    """Return a row per modality: its strength and its entropy reference."""
     known = fusion.references_
     rows: list[tuple[Any, ...]] = [
         (

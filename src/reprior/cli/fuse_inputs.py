@@ -1,4 +1,4 @@
-"""NAME=FILE arguments: the score files of a fusion's modalities, opened and found to agree."""
+"""NAME=FILE arguments: open the score files of a fusion's modalities and check that they agree."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
-from reprior.cli.inputs import ID_COLUMN, few, open_for, open_to_fit, shown_paths
-from reprior.cli.options import Reading
+from reprior.cli.inputs import ID_COLUMN, few, open_counted, open_for, open_to_fit, shown_paths
+from reprior.cli.options import PriorChoice, Reading
 from reprior.cli.session import Session
 from reprior.exceptions import FileFormatError, OptionError, ScoresError, Words
 from reprior.files.formats.interface import NamedLabels, ReadOptions
@@ -66,16 +66,17 @@ class Modalities:
         """
         names = list(self.files)
         for parts in aligned(list(self.files.values())):
-            there = dict(zip(names, parts, strict=True))
-            one = there[self.labelled] if self.labelled is not None else parts[0]
-            weight = one.weight
-            if weight is not None and one.labels is not None:
-                trailing = (1,) * (one.labels.ndim - weight.ndim)
-                weight = np.broadcast_to(weight.reshape(*weight.shape, *trailing), one.labels.shape)
-            yield there, one.labels, weight
+            chunks = dict(zip(names, parts, strict=True))
+            first = chunks[self.labelled] if self.labelled is not None else parts[0]
+            labels = first.labels
+            weight = first.weight
+            if weight is not None and labels is not None:
+                trailing = (1,) * (labels.ndim - weight.ndim)
+                weight = np.broadcast_to(weight.reshape(*weight.shape, *trailing), labels.shape)
+            yield chunks, labels, weight
 
     def fingerprint(self) -> Fingerprint:
-        """Return an empty fingerprint, to be given every chunk of a pass."""
+        """Return an empty fingerprint; call it with every chunk of a pass."""
         return Fingerprint({name: file.class_axis for name, file in self.files.items()})
 
 
@@ -97,12 +98,12 @@ class Fingerprint:
         """The digests of all, with their names."""
         return " ".join(f"{name}={digest.value}" for name, digest in self._digests.items())
 
-    def recognised(self, whole: str) -> bool:
+    def recognised(self, tuned_on: str) -> bool:
         """Whether any modality's scores are among those of which ``whole`` was the value.
 
         Under whatever name: a result is optimistic where one of them was tuned on.
         """
-        return any(f"={digest.value} " in f"{whole} " for digest in self._digests.values())
+        return any(f"={digest.value} " in f"{tuned_on} " for digest in self._digests.values())
 
     @property
     def n_samples(self) -> int:
@@ -118,7 +119,7 @@ def named_files(given: Sequence[str]) -> dict[str, str]:
     >>> named_files(["rgb=val-rgb.npz", "depth=a=b.npz"])
     {'rgb': 'val-rgb.npz', 'depth': 'a=b.npz'}
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for word in given:
         name, sign, path = word.partition("=")
         plain = name and not any(mark in name for mark in "/\\*?")
@@ -127,18 +128,24 @@ def named_files(given: Sequence[str]) -> dict[str, str]:
                 f"Modalities must be given as NAME=FILE, a word and the file of its scores. Got "
                 f"{word!r}. Write for example rgb={path or (word if not sign else 'val-rgb.npz')}."
             )
-        if name in found:
+        if name in paths:
             raise OptionError(
-                f"Every modality must be given once. Got {name!r} twice: {found[name]!r} and "
+                f"Every modality must be given once. Got {name!r} twice: {paths[name]!r} and "
                 f"{path!r}. Name several files of one modality by a quoted pattern, such as "
                 f"'{name}=val-*.npz'."
             )
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def open_to_tune(
-    session: Session, named: Mapping[str, str], reading: Reading, *, needed: bool = True
+    session: Session,
+    named: Mapping[str, str],
+    reading: Reading,
+    counting: PriorChoice,
+    source_prior: str | None = None,
+    *,
+    needed: bool = True,
 ) -> Modalities:
     """Open the files of a fit, with the classes of the one that has the labels.
 
@@ -147,7 +154,11 @@ def open_to_tune(
     having = _having(named, reading)
     labelled = next(iter(named)) if having is None and needed else having
     lead = labelled or next(iter(named))
-    first = open_to_fit(session, [named[lead]], reading, labelled=labelled is not None)
+
+    def open_first(reading: Reading) -> ScoreFile:
+        return open_to_fit(session, [named[lead]], reading, labelled=labelled is not None)
+
+    first, reading = open_counted(session, open_first, reading, counting, source_prior)
     others = _like(first, reading)
     files = {
         name: first
@@ -185,22 +196,22 @@ def open_known(
 def as_calibrator(fusion: ModalityFusion) -> PosteriorCalibrator:
     """Return a calibrator of the fusion's classes, priors and kind of scores.
 
-    It corrects nothing, and stands where the commands of one model ask what files must hold.
+    It corrects nothing. The checks of files for one model need a calibrator.
     """
-    found = PosteriorCalibrator(
+    calibrator = PosteriorCalibrator(
         fusion.source_prior_,
         target_prior=fusion.target_prior_,
         kind=fusion.kind,
         class_axis=fusion.class_axis,
         ignore_index=fusion.ignore_index,
     )
-    found.source_prior_, found.target_prior_ = fusion.source_prior_, fusion.target_prior_
-    found.classes_ = fusion.classes_
-    return found
+    calibrator.source_prior_, calibrator.target_prior_ = fusion.source_prior_, fusion.target_prior_
+    calibrator.classes_ = fusion.classes_
+    return calibrator
 
 
 def load_fusion(path: str, missing: str | None) -> ModalityFusion:
-    """Read what fuse fit wrote; say so where the arguments may be in the wrong order."""
+    """Read a fusion; its errors mention the order of the arguments."""
     from reprior.calibrator import load
     from reprior.files.archive import SAVE
     from reprior.fusion import ModalityFusion
@@ -211,7 +222,7 @@ def load_fusion(path: str, missing: str | None) -> ModalityFusion:
             f"the file that fuse fit wrote."
         )
     try:
-        found = load.load(path)
+        fusion = load.load(path)
     except FileFormatError as error:
         if Path(path).suffix.lower() == ".json":
             fuse_fit = Words(SAVE.python, "reprior fuse fit")
@@ -220,26 +231,26 @@ def load_fusion(path: str, missing: str | None) -> ModalityFusion:
             f"FUSION must be a JSON file that fuse fit wrote. Got {path!r}. Name the fusion first, "
             f"and then NAME=FILE."
         ) from error
-    if not isinstance(found, ModalityFusion):
+    if not isinstance(fusion, ModalityFusion):
         raise FileFormatError(
             f"{path!r} must be a fusion of several modalities, as fuse fit writes it. Got the "
             f"correction of one model. Use reprior apply or reprior evaluate with it."
         )
-    if found.uncertainty != "entropy":
+    if fusion.uncertainty != "entropy":
         raise OptionError(
-            f"{path!r} must judge by the entropy of one pass. Got {found.uncertainty!r}, which "
+            f"{path!r} must judge by the entropy of one pass. Got {fusion.uncertainty!r}, which "
             f"needs several passes of every sample, and score files hold one. Use it in Python."
         )
     if missing is not None:
-        found.missing = missing
-    return found
+        fusion.missing = missing
+    return fusion
 
 
 # ----------------------------------------------------------------------------------------- inside
 
 
 def _having(named: Mapping[str, str], reading: Reading) -> str | None:
-    """The modality to read labels from: the first that has them, or that --labels goes with."""
+    """Return the modality to read labels from: the first that has them, or that of --labels."""
     from reprior.cli.inputs import refuse_json
     from reprior.files.scores import open_scores
 
@@ -260,7 +271,7 @@ def _having(named: Mapping[str, str], reading: Reading) -> str | None:
 
 
 def _like(first: ScoreFile, reading: Reading) -> Reading:
-    """How to read the others: maps with the classes on the same axis."""
+    """Return how to read the other files: with the classes on the same axis."""
     axis = first.class_axis if len(first.shape) > 2 else reading.class_axis
     return replace(reading, class_axis=axis)
 
@@ -283,9 +294,9 @@ def _refuse_unknown(fusion: ModalityFusion, named: Mapping[str, str]) -> None:
         )
 
 
-def _agreeing(found: Modalities) -> Modalities:
+def _agreeing(modalities: Modalities) -> Modalities:
     """Refuse files of other kinds, classes, shapes or samples."""
-    (one, first), *others = found.files.items()
+    (one, first), *others = modalities.files.items()
     checks: list[tuple[str, Callable[[ScoreFile], Any], str]] = [
         ("kind of scores", lambda file: file.kind, "Give scores of one kind."),
         ("classes in one order", _classes, "Name them alike with --classes."),
@@ -294,15 +305,15 @@ def _agreeing(found: Modalities) -> Modalities:
     ]
     for what, value, remedy in checks:
         for name, file in others:
-            mine, theirs = value(first), value(file)
-            if mine != theirs and None not in (mine, theirs):
+            expected, got = value(first), value(file)
+            if expected != got and None not in (expected, got):
                 raise ScoresError(
-                    f"All modalities must have the same {what}. Got {_shown(mine)} for {one!r} "
-                    f"({shown_paths(first)}) and {_shown(theirs)} for {name!r} "
+                    f"All modalities must have the same {what}. Got {_shown(expected)} for {one!r} "
+                    f"({shown_paths(first)}) and {_shown(got)} for {name!r} "
                     f"({shown_paths(file)}). {remedy}"
                 )
-    refuse_other_rows(list(found.files.values()))
-    return found
+    refuse_other_rows(list(modalities.files.values()))
+    return modalities
 
 
 def _classes(file: ScoreFile) -> Any:
@@ -316,7 +327,7 @@ def _shown(value: Any) -> str:
 
 
 def aligned(files: Sequence[ScoreFile]) -> Iterator[list[Chunk]]:
-    """Give the same rows of all files at a time; refuse files of another length."""
+    """Yield the same rows of all files at a time; refuse files of another length."""
     streams = [file.chunks() for file in files]
     parts: list[Chunk | None] = [None] * len(files)
     while True:
@@ -324,19 +335,19 @@ def aligned(files: Sequence[ScoreFile]) -> Iterator[list[Chunk]]:
             next(stream, None) if part is None else part
             for part, stream in zip(parts, streams, strict=True)
         ]
-        there = [part for part in parts if part is not None]
-        if not there:
+        present = [part for part in parts if part is not None]
+        if not present:
             return
-        if len(there) < len(parts):
+        if len(present) < len(parts):
             ended = files[parts.index(None)]
             raise ScoresError(
                 f"SCORES must have the same rows. Got {ended.n_samples} in {str(ended.paths[0])!r} "
                 f"and more in another. Score the same samples with every model."
             )
-        n = min(map(len, there))
-        heads = [_cut(part, 0, n) for part in there]
+        n = min(map(len, present))
+        heads = [_cut(part, 0, n) for part in present]
         yield heads
-        parts = [_cut(part, n, len(part)) if len(part) > n else None for part in there]
+        parts = [_cut(part, n, len(part)) if len(part) > n else None for part in present]
 
 
 def _cut(chunk: Chunk, start: int, stop: int) -> Chunk:
@@ -356,7 +367,7 @@ def _cut(chunk: Chunk, start: int, stop: int) -> Chunk:
     )
 
 
-#: Columns and arrays of labels, by the names that they have unless told otherwise.
+#: The default names of columns and arrays of labels.
 LABELS = ("label", "labels")
 
 #: Entries compared at a time.
@@ -367,12 +378,12 @@ def refuse_other_rows(files: Sequence[ScoreFile]) -> None:
     """Refuse files whose labels, or whose ids under one name, are not the same row by row."""
     for i, other in enumerate(files):
         for first in files[:i]:
-            for mine, theirs in _common(first, other):
-                _compare(first, mine, other, theirs)
+            for one_name, other_name in _common(first, other):
+                _compare(first, one_name, other, other_name)
 
 
 def _common(one: ScoreFile, other: ScoreFile) -> Iterator[tuple[str, str]]:
-    """Give the columns or arrays to compare: the labels of either, and ids of one name."""
+    """Yield the columns or arrays to compare: the labels, and ids of one name."""
     labels = [next((n for n in LABELS if n in file.columns), None) for file in (one, other)]
     if labels[0] is not None and labels[1] is not None:
         yield labels[0], labels[1]
@@ -382,29 +393,29 @@ def _common(one: ScoreFile, other: ScoreFile) -> Iterator[tuple[str, str]]:
             yield name, name
 
 
-def _compare(one: ScoreFile, mine: str, other: ScoreFile, theirs: str) -> None:
+def _compare(one: ScoreFile, one_name: str, other: ScoreFile, other_name: str) -> None:
     names = one.class_names or other.class_names or ()
-    sides = (_entries(one, mine, names), _entries(other, theirs, names))
+    sides = (_entries(one, one_name, names), _entries(other, other_name, names))
     row = 0
     for a, b in _together(*sides):
         differs = a != b
         if np.any(differs):
-            at = int(np.argmax(differs))
-            what = "labels" if mine in LABELS else f"{mine!r}"
+            index = int(np.argmax(differs))
+            what = "labels" if one_name in LABELS else f"{one_name!r}"
             raise ScoresError(
                 f"SCORES must have the same samples in the same order. Got other {what} in entry "
-                f"{row + at}: {str(a[at])!r} in {shown_paths(one)} and {str(b[at])!r} in "
+                f"{row + index}: {str(a[index])!r} in {shown_paths(one)} and {str(b[index])!r} in "
                 f"{shown_paths(other)}. Put the rows of one file in the order of the other."
             )
         row += len(a)
 
 
 def _entries(file: ScoreFile, name: str, classes: Sequence[str]) -> Iterator[Vector]:
-    """Give a column of all files, flat, as text; labels that are indices as class names."""
+    """Yield a column of all files, flat, as text, with class names for label indices."""
     options = ReadOptions(label_column=name, labels_name=name)
     for path in file.paths:
-        found = open_labels(path, options)
-        for labels in found.blocks(_rows(found)):
+        label_file = open_labels(path, options)
+        for labels in label_file.blocks(_rows(label_file)):
             if isinstance(labels, NamedLabels):
                 words = [plain_label(value) for value in labels.values]
                 codes = labels.codes
@@ -427,7 +438,7 @@ def _rows(file: LabelFile) -> int:
 
 
 def _together(one: Iterator[Vector], other: Iterator[Vector]) -> Iterator[tuple[Vector, Vector]]:
-    """Give as many entries of both at a time as both have; what one has more is left out."""
+    """Yield entries of both in parts of equal length, up to the shorter one's end."""
     a: Vector | None = None
     b: Vector | None = None
     while True:

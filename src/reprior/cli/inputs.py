@@ -1,4 +1,4 @@
-"""From options to data: score files, counts, priors, calibrators, and what must agree."""
+"""Read what options name: score files, counts, priors, calibrators; check that they agree."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from reprior.exceptions import (
     ScoresError,
     Words,
 )
+from reprior.files.detect import TABLES, detect_format
 
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
@@ -38,6 +39,7 @@ __all__ = [
     "class_names",
     "few",
     "load_calibrator",
+    "open_counted",
     "open_for",
     "open_to_fit",
     "read_class_counts",
@@ -72,7 +74,7 @@ class OtherClassesError(FileFormatError):
 
 
 def load_calibrator(path: str) -> PosteriorCalibrator:
-    """Read what fit wrote; say so where the arguments may be in the wrong order."""
+    """Read a calibrator; its errors mention the order of the arguments."""
     from reprior.calibrator import load
 
     try:
@@ -94,7 +96,7 @@ def open_to_fit(
     labelled: bool = True,
     names: Sequence[str] | None = None,
 ) -> ScoreFile:
-    """Open score files of a known kind, and pass on what is to be said about them.
+    """Open score files of a known kind, and show their notes.
 
     ``names`` are the classes to expect where the options name none; other ones are refused.
     """
@@ -105,7 +107,7 @@ def open_to_fit(
         list(paths),
         labels=reading.labels if labelled else None,
         kind=reading.kind,
-        classes=names if reading.classes is None else reading.classes,
+        classes=reading.classes or reading.class_columns or names,
         with_labels=labelled,
         **_how(reading, labelled=labelled),
     )
@@ -118,6 +120,46 @@ def open_to_fit(
     name_classes(scores.class_names)
     _tell(session, scores)
     return scores
+
+
+def open_counted(
+    session: Session,
+    open_scores: Callable[[Reading], ScoreFile],
+    reading: Reading,
+    counting: PriorChoice,
+    source_prior: str | None = None,
+) -> tuple[ScoreFile, Reading]:
+    """Open score files with the class columns that the counts, or the source prior, name.
+
+    Other numeric columns of a table, such as an id, are left out and reported. Return the scores,
+    and how they are read.
+    """
+    n_notes = len(session.notes)
+    scores = open_scores(reading)
+    path = counting.counts or source_prior
+    if reading.classes is not None or path is None or scores.format not in TABLES:
+        return scores, reading
+    named = set(_names_in(path, is_prior=counting.counts is None))
+    columns = tuple(name for name in scores.class_names or () if name in named)
+    others = [name for name in scores.class_names or () if name not in named]
+    if len(columns) < max(len(named), 2) or not others:
+        return scores, reading
+    del session.notes[n_notes:]  # they are about the columns that are left out, too
+    what = "columns" if len(others) > 1 else "column"
+    session.note(
+        f"the {what} {few(others)} of {shown_paths(scores)} cannot be scores: {path} names every "
+        f"class, and not {'these' if len(others) > 1 else 'this'}"
+    )
+    reading = replace(reading, class_columns=columns)
+    return open_scores(reading), reading
+
+
+def _names_in(path: str, *, is_prior: bool) -> tuple[str, ...]:
+    """Return the class names in a file of counts or of a prior; none where it has none."""
+    from reprior.files.count_files import read_counts, read_prior
+
+    _, names = (read_prior if is_prior else read_counts)(path)
+    return names or ()
 
 
 def _taken_in_order(path: str, classes: Sequence[Any], noun: str) -> str:
@@ -140,10 +182,9 @@ def open_for(
 ) -> ScoreFile:
     """Open score files for a calibrator: of its kind, with its classes, in its order.
 
-    ``noun`` is what the calibrator is called, which may stand for a fusion.
+    ``noun`` is what errors call the calibrator, which may stand for a fusion.
     ``names`` are the classes to take where neither the calibrator nor the options name any.
-    Its file does not know these data: it is told here which axis of theirs has the classes, and
-    which label is to be left out.
+    The calibrator's class axis and ignored label are set to those of the data.
     """
     from reprior.files.scores import open_scores
 
@@ -202,9 +243,11 @@ def read_class_counts(
     from reprior.files.labels import odd_integers
 
     if (counting.counts is None) == (counting.counts_from_labels is None):
-        here = click.get_current_context(silent=True)
-        taken = [] if here is None else [param.name for param in here.command.params]
-        instead = " Or pass the prior itself as --source-prior." if "source_prior" in taken else ""
+        context = click.get_current_context(silent=True)
+        options = [] if context is None else [param.name for param in context.command.params]
+        instead = (
+            " Or pass the prior itself as --source-prior." if "source_prior" in options else ""
+        )
         raise OptionError(
             "One of --counts and --counts-from-labels must say how many training samples each "
             f"class had. Got {'neither' if counting.counts is None else 'both'}.{instead}"
@@ -251,7 +294,7 @@ def source_of(
     except (OtherClassesError, PriorError) as error:
         id_columns = [name for name in scores.class_names or () if ID_COLUMN.search(name)]
         is_mismatch = isinstance(error, OtherClassesError) or (_is_zero(error) and id_columns)
-        if scores.format not in ("csv", "parquet") or not is_mismatch:
+        if scores.format not in TABLES or not is_mismatch:
             raise
         which = f"{id_columns[0]!r} is" if id_columns else "some are"
         raise with_remedy(
@@ -313,7 +356,7 @@ def _in_order(
     n_classes: int | None,
 ) -> tuple[Vector, list[Any] | None]:
     """Read a number per class; say which order is taken where only one side has names."""
-    values, own = read(path)
+    values, names_in_file = read(path)
     if classes is not None:
         try:
             values, _ = read(path, classes=classes)
@@ -321,23 +364,23 @@ def _in_order(
             raise OtherClassesError(
                 error.text, rule=error.rule, got=error.got, remedy=error.remedy
             ) from error
-        if own is None:
+        if names_in_file is None:
             session.note(
                 f"the {what} of {path} have no names and are taken in the order of the classes: "
                 f"{few(classes)}"
             )
-    elif own is not None and n_classes is not None:
+    elif names_in_file is not None and n_classes is not None:
         raise OptionError(
             f"--classes must name the classes in the order of the scores, which have no names "
-            f"themselves. Got {what} by name in {path!r} ({few(own)}), and their order need not be "
-            f"that of the scores. Pass --classes FILE, a name per line."
+            f"themselves. Got {what} by name in {path!r} ({few(names_in_file)}), and their order "
+            f"need not be that of the scores. Pass --classes FILE, a name per line."
         )
     if n_classes is not None and len(values) != n_classes:
         raise OtherClassesError(
             f"{path!r} must have {what} of the {n_classes} classes of the scores. Got "
             f"{len(values)}. Give one number per class."
         )
-    return values, None if own is None else list(own)
+    return values, None if names_in_file is None else list(names_in_file)
 
 
 def _agreed_names(path: str, calibrator: PosteriorCalibrator, noun: str) -> list[Any]:
@@ -372,7 +415,7 @@ def _tell(session: Session, scores: ScoreFile) -> None:
 
 
 def _named(scores: ScoreFile) -> str:
-    """The columns that were taken for classes, where they have names: one may be none."""
+    """Return the columns that are read as classes, where they have names; one may be no class."""
     if scores.class_names is None:
         return ""
     listed = few(scores.class_names, 20)
@@ -380,7 +423,7 @@ def _named(scores: ScoreFile) -> str:
 
 
 def refuse_json(paths: Sequence[str]) -> None:
-    """Refuse calibrators and counts that stand where scores should."""
+    """Refuse a calibrator or counts in the place of scores."""
     for path in paths:
         if Path(path).suffix.lower() == ".json" and Path(path).is_file():
             raise FileFormatError(
@@ -398,11 +441,11 @@ def require_labels(scores: ScoreFile, reading: Reading) -> None:
         inside, name = f"an array {reading.labels_name!r}", "--labels-name"
     elif scores.format != "npy":
         inside, name = f"a column {reading.label_column!r}", "--label-column"
-    there = f" among {few(scores.columns)}" if scores.columns else ""
-    found = f"Got no {inside.split(' ', 1)[1]}{there}. " if inside else ""
+    among = f" among {few(scores.columns)}" if scores.columns else ""
+    got = f"Got no {inside.split(' ', 1)[1]}{among}. " if inside else ""
     how = f"Name it with {name}, or name" if name else "Name"
     raise LabelsError(
-        f"{shown_paths(scores)} must have labels. {found}{how} a file of labels with --labels."
+        f"{shown_paths(scores)} must have labels. {got}{how} a file of labels with --labels."
     )
 
 
@@ -412,7 +455,7 @@ def class_axis_of(
     """Return the axis of the classes in arrays: as given, or where the calibrator's K entries are.
 
     A calibrator that was fitted on rows says nothing about maps. Where both axes could be meant,
-    the shape of the labels decides (None), or it must be said which one is.
+    the shape of the labels decides (None), or --class-axis must say.
     """
     if reading.class_axis is not None:
         return reading.class_axis
@@ -434,17 +477,16 @@ def class_axis_of(
 def _shape_of_first(paths: Sequence[str], reading: Reading) -> tuple[int | None, ...] | None:
     """Return the shape of the first arrays with rows; None for tables, or where none has any.
 
-    Files that cannot be read are passed over where that is asked for.
+    With ``skip_unreadable``, files that cannot be read are skipped.
     """
     from reprior.files.chunks import UNREADABLE
-    from reprior.files.detect import detect_format
     from reprior.files.formats.interface import NoRowsError
     from reprior.files.scores import expand_paths, open_scores
 
     passed_by = UNREADABLE if reading.skip_unreadable else (NoRowsError,)
     for path in expand_paths(list(paths), "paths"):
         try:
-            if detect_format(path) in ("csv", "parquet"):
+            if detect_format(path) in TABLES:
                 return None
             return open_scores(path, with_labels=False, scores_name=reading.scores_name).shape
         except passed_by:
@@ -534,20 +576,20 @@ def _estimated_target(
             "--target-scores must name unlabelled scores of the target. Got none beside "
             "--target-prior estimate."
         )
-    found = open_to_fit(session, target_scores, reading, labelled=False, names=scores.class_names)
-    if found.kind != scores.kind or found.n_classes != scores.n_classes:
+    target = open_to_fit(session, target_scores, reading, labelled=False, names=scores.class_names)
+    if target.kind != scores.kind or target.n_classes != scores.n_classes:
         raise OptionError(
             f"--target-scores must be of the kind and the classes of VAL, {scores.kind} of "
-            f"{scores.n_classes} classes. Got {found.kind} of {found.n_classes}."
+            f"{scores.n_classes} classes. Got {target.kind} of {target.n_classes}."
         )
-    with session.progress("reading the target", found.n_samples) as progress:
+    with session.progress("reading the target", target.n_samples) as progress:
         rows, n_rows = sample_rows(
-            found,
-            class_axis=found.class_axis,
+            target,
+            class_axis=target.class_axis,
             most=MOST_TARGET_SCORES // scores.n_classes,
             progress=progress,
         )
-    estimate, how = _by_em(rows, source_prior, str(found.kind), _labelled(session, scores))
+    estimate, how = _by_em(rows, source_prior, str(target.kind), _labelled(session, scores))
     which = "all" if len(rows) == n_rows else f"{len(rows):,} rows drawn from"
     session.note(
         f"the target prior is estimated from {which} {n_rows:,} rows of the target scores, by "
@@ -557,7 +599,7 @@ def _estimated_target(
 
 
 def _labelled(session: Session, scores: ScoreFile) -> tuple[Vector, Vector]:
-    """VAL, or a bounded sample of it: what the model's probabilities are calibrated by."""
+    """Return VAL, or a bounded sample of it, to calibrate the model's probabilities."""
     with session.progress("reading VAL", scores.n_samples) as progress:
         rows, labels, _ = sample_labelled_rows(
             scores,

@@ -1,4 +1,4 @@
-"""What the library says, in the words of the command line; and how a command fails.
+"""Errors and warnings of the library in the words of the command line; how a command fails.
 
 Errors and warnings carry their parts. :class:`CommandLineFace` renders these for a command: options
 for arguments, ``--smoothing 1`` for ``smoothing=1``, rows and class names for indices.
@@ -23,6 +23,7 @@ from reprior.exceptions import (
     Setting,
     Text,
     Words,
+    escaped,
     parts,
     render,
     shown,
@@ -35,6 +36,8 @@ __all__ = [
     "SentenceGroup",
     "current_face",
     "name_classes",
+    "plain",
+    "plain_lines",
     "sentence_of",
     "with_notes",
     "with_remedy",
@@ -118,8 +121,8 @@ class CommandLineFace:
         return message.render(self)
 
     def _remedy_of_a_fitted_kind(self, remedy: Text) -> Text:
-        own = [part for part in parts(remedy) if isinstance(part, Words)]
-        return [f"Give scores of the {self._fitted}'s kind.", *own]
+        words_of_remedy = [part for part in parts(remedy) if isinstance(part, Words)]
+        return [f"Give scores of the {self._fitted}'s kind.", *words_of_remedy]
 
     def rule(self, error: RepriorError) -> str:
         """Return which rule an error is about, to be quoted in a sentence about something else."""
@@ -189,7 +192,7 @@ class CommandLineFace:
 
 
 class SentenceGroup(click.Group):
-    """Commands by name; what they raise for users becomes a sentence about their options."""
+    """A group of commands whose errors become sentences about their options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         """Return the names in the order they were made in."""
@@ -207,7 +210,7 @@ class SentenceGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what it raises for users becomes a sentence about its options."""
+        """Run a command; an error becomes a sentence about its options."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -233,7 +236,7 @@ def current_face(command: click.Command | None = None) -> CommandLineFace:
 
 
 def sentence_of(error: BaseException, command: click.Command | None = None) -> str:
-    """Return the one sentence that says what was wrong, with what was noted on the error."""
+    """Return an error as one sentence, with its notes."""
     if isinstance(error, RepriorError):
         sentence = current_face(command).sentence(error)
     elif isinstance(error, MemoryError):
@@ -243,8 +246,30 @@ def sentence_of(error: BaseException, command: click.Command | None = None) -> s
     return with_notes(sentence, error)
 
 
+def plain(text: Any) -> str:
+    r"""Return text with control characters escaped, so that a terminal only prints it.
+
+    Examples
+    --------
+    >>> plain("cat\x1b[31m")
+    'cat\\x1b[31m'
+    """
+    return escaped(str(text))
+
+
+def plain_lines(text: str) -> str:
+    r"""Return text of several lines with all other control characters escaped.
+
+    Examples
+    --------
+    >>> plain_lines("cat\x1b[31m\ndog").splitlines()
+    ['cat\\x1b[31m', 'dog']
+    """
+    return "\n".join(map(plain, text.split("\n")))
+
+
 def with_notes(sentence: str, error: BaseException | None) -> str:
-    """Return a sentence, and what was noted on the error that it is about."""
+    """Return a sentence followed by the notes of the error."""
     return " ".join([sentence, *getattr(error, "__notes__", ())])
 
 
@@ -265,7 +290,7 @@ def _mentions_kind(text: Text) -> bool:
 
 
 def _typed(option: click.Option, value: Any) -> str:
-    """Return an option with its value, as one types it."""
+    """Return an option with its value, as a user types it."""
     name = max(option.opts, key=len)
     if option.is_flag:
         if value:

@@ -13,7 +13,7 @@ import click
 
 from reprior.core.checks import KINDS
 from reprior.exceptions import OptionError
-from reprior.files.atomic import output_target
+from reprior.files.atomic import is_stdout, output_target
 
 __all__ = [
     "PROMPT",
@@ -52,7 +52,10 @@ class Names(click.Choice[str]):
 
 @dataclass(frozen=True)
 class Reading:
-    """How score files are to be read."""
+    """How to read score files.
+
+    ``class_columns`` is no option: it names the classes where :func:`open_counted` finds others.
+    """
 
     kind: str | None = None
     labels: tuple[str, ...] | None = None
@@ -65,11 +68,12 @@ class Reading:
     labels_name: str = "labels"
     class_axis: int | None = None
     skip_unreadable: bool = False
+    class_columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class PriorChoice:
-    """Where class counts come from, and what becomes of them."""
+    """Where class counts come from, and how they become a prior."""
 
     counts: str | None = None
     counts_from_labels: str | None = None
@@ -88,12 +92,17 @@ def scores_argument(name: str, *, required: bool = True) -> Callable[[Command], 
     )
 
 
-def output_option(help_text: str, *, required: bool = True) -> Callable[[Command], Command]:
-    """Return ``-o``. A pipe or a device is refused here, before any command opens its inputs."""
+def output_option(
+    help_text: str, *, required: bool = True, text: bool = True
+) -> Callable[[Command], Command]:
+    """Return ``-o``. A pipe or a device is refused here, before any command opens its inputs.
+
+    ``text`` allows ``-``, standard output, for outputs that are, or may be, text.
+    """
 
     def checked(_: click.Context, __: click.Parameter, output: str | None) -> str | None:
         if output is not None:
-            output_target(output, argument="output", folder=True)
+            output_target(output, argument="output", folder=True, text=text)
         return output
 
     return click.option(
@@ -111,9 +120,16 @@ def folder_option(help_text: str, *, required: bool = False) -> Callable[[Comman
     """Return ``-o`` of a command that writes into a folder; a file is refused at once."""
 
     def checked(_: click.Context, __: click.Parameter, output: str | None) -> str | None:
-        if output is not None and os.path.lexists(output) and not os.path.isdir(output):
+        if output is None:
+            return output
+        reason = None
+        if is_stdout(output):
+            reason = "and standard output is no folder"
+        elif os.path.lexists(output) and not os.path.isdir(output):
+            reason = "which is no folder"
+        if reason is not None:
             raise OptionError(
-                f"--output must be a new name or a folder. Got {output!r}, which is no folder. "
+                f"--output must be a new name or a folder. Got {output!r}, {reason}. "
                 f"Choose another name."
             )
         return output
@@ -201,8 +217,8 @@ _LABELS = (
 
 
 def skip_option(more: str = "") -> Callable[[Command], Command]:
-    """Return ``--skip-unreadable``, with ``more`` to say of it."""
-    words = "Leave out files that cannot be read, and name them."
+    """Return ``--skip-unreadable``, with ``more`` help text."""
+    words = "Leave out files that cannot be read, and list them."
     return click.option("--skip-unreadable", is_flag=True, help=f"{words} {more}".rstrip())
 
 
@@ -213,8 +229,8 @@ def reading_options(
 
     ``skip`` is what :func:`skip_option` gives, where files may be left out.
     """
-    own = () if skip is None else (skip,)
-    options = (_KIND, *(_LABELS if labels else ()), _CLASSES, *_ARRAYS, *own)
+    skip_options = () if skip is None else (skip,)
+    options = (_KIND, *(_LABELS if labels else ()), _CLASSES, *_ARRAYS, *skip_options)
     return collected(Reading, "reading", options)
 
 
@@ -242,7 +258,7 @@ _COUNTS = (
         type=click.FloatRange(min=0),
         default=0.0,
         metavar="NUMBER",
-        help="Added to every count, for classes that training never saw.",
+        help="Add this to every count, for classes without training samples.",
     ),
 )
 
@@ -268,7 +284,7 @@ groups_option = click.option(
 
 
 def refuse_groups_alone(counts: str | None) -> None:
-    """Refuse --groups without --counts, which are grouped."""
+    """Refuse --groups without --counts, by which classes are grouped."""
     source = click.get_current_context().get_parameter_source("groups")
     if counts is None and source is click.core.ParameterSource.COMMANDLINE:
         raise OptionError(
@@ -286,14 +302,14 @@ def collected(
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
         def command(*args: Any, **given: Any) -> Any:
-            own = {key: given.pop(key) for key in list(given) if key in fields & mine}
-            return function(*args, **{name: kind(**own)}, **given)
+            values = {key: given.pop(key) for key in list(given) if key in fields & option_names}
+            return function(*args, **{name: kind(**values)}, **given)
 
         before = len(getattr(function, "__click_params__", []))
         decorated: Any = command
         for option in reversed(options):
             decorated = option(decorated)
-        mine = {p.name for p in decorated.__click_params__[before:]}
+        option_names = {p.name for p in decorated.__click_params__[before:]}
         result: Command = decorated
         return result
 
@@ -304,7 +320,7 @@ PROMPT = "$ "
 
 
 def shows(*lines: str, first: str = "Example:") -> str:
-    r"""Return the end of a help text: a line to run, or several, kept as they are.
+    r"""Return the end of a help text: lines to run, with their line breaks.
 
     Examples
     --------

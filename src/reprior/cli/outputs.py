@@ -1,4 +1,4 @@
-"""Where a command may write: never over what it reads, and only where there is a folder."""
+"""Checks of output paths: never an input, and in a folder that exists."""
 
 from __future__ import annotations
 
@@ -10,48 +10,53 @@ from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import OptionError
-from reprior.files.atomic import output_target
+from reprior.files.atomic import is_stdout, output_target
 from reprior.files.detect import is_store
 
-__all__ = ["check_output", "refuse_inputs", "refuse_stdout"]
+__all__ = ["check_output", "refuse_inputs"]
 
 
-def check_output(output: str, inputs: Sequence[Any], *, store: bool = False) -> None:
+def check_output(
+    output: str, inputs: Sequence[Any], *, store: bool = False, text: bool = True
+) -> None:
     """Refuse an output that cannot be written, or is an input, before any work is done.
 
-    ``store`` allows a zarr store that is there, for outputs that may be one.
+    Parameters
+    ----------
+    output : str
+        A file name, or ``"-"`` for standard output.
+    inputs : sequence of path or None
+        What the command reads.
+    store : bool, default False
+        Whether the output may be a zarr store, and replace one.
+    text : bool, default True
+        Whether the output is text, which standard output takes.
     """
-    refuse_stdout(output)
+    path = output_target(output, argument="output", folder=True, text=text)
+    if is_stdout(output):
+        return
     refuse_inputs([Path(output)], inputs)
-    there = output_target(output, argument="output", folder=True)
-    if output.endswith(("/", os.sep)) or (there.is_dir() and not (store and is_store(there))):
+    if output.endswith(("/", os.sep)) or (path.is_dir() and not (store and is_store(path))):
         raise OptionError(f"--output must be a file. Got the folder {output!r}. Add a file name.")
     try:
-        with tempfile.TemporaryFile(dir=there.parent):
+        with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        if error.errno == errno.ENOENT and not there.parent.exists():
+        if error.errno == errno.ENOENT and not path.parent.exists():
             raise OptionError(
                 f"--output must be in a folder that exists. Got {output!r}, and there is no "
-                f"{str(there.parent)!r}. Make that folder first."
+                f"{str(path.parent)!r}. Make that folder first."
             ) from error
         raise OSError(error.errno, error.strerror, output) from error
 
 
-def refuse_stdout(output: str) -> None:
-    """Refuse ``-``: outputs take their names when they are whole, and a stream has none."""
-    if output == "-":
-        raise OptionError(
-            "--output must be a file name. Got '-': outputs are not written to standard output. "
-            "Name a file; for one that is called -, write ./-."
-        )
-
-
 def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Any]) -> None:
     """Refuse outputs that are one of the inputs or lie inside one; None is no input."""
-    there = [Path(given) for given in inputs if given is not None and Path(given).exists()]
-    known = {_identity(path): path for path in there}
-    stores = {path.resolve(): path for path in there if path.is_dir() and is_store(path)}
+    existing_inputs = [
+        Path(given) for given in inputs if given is not None and Path(given).exists()
+    ]
+    known = {_identity(path): path for path in existing_inputs}
+    stores = {path.resolve(): path for path in existing_inputs if path.is_dir() and is_store(path)}
     for output in outputs:
         same = known.get(_identity(output)) if output.exists() else None
         around = output.resolve().parents if stores else ()
@@ -65,6 +70,6 @@ def refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Any]) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Which file a path leads to, by whatever name."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    """Return the device and inode of the file behind a path."""
+    status = path.stat()
+    return status.st_dev, status.st_ino

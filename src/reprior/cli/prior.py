@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from reprior.cli.inputs import (
+    open_counted,
     open_to_fit,
     read_class_counts,
     read_weights,
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Share", "command", "estimate_command", "shortened", "write_prior"]
 
+OUTPUT_HELP = "Write the prior here too: JSON, or CSV by the extension; - is standard output."
+
 
 class _OwnAndOthers(SentenceGroup):
-    """A command of its own that has others below it: an error without one is about its options."""
+    """A command that is also a group: without a subcommand, errors are about its own options."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command below, or this one where none is named."""
+        """Return a subcommand, or this command where none is named."""
         return super().get_command(ctx, cmd_name) if cmd_name else self
 
 
@@ -67,7 +70,7 @@ class _OwnAndOthers(SentenceGroup):
 )
 @counts_options(labels=True)
 @click.option("--classes", type=PATH, metavar="FILE", help="Class names, in the order to use.")
-@output_option("Write the prior here too: JSON, or CSV by the extension.", required=False)
+@output_option(OUTPUT_HELP, required=False)
 @session_options
 def command(
     session: Session, counting: PriorChoice, classes: str | None, output: str | None
@@ -79,9 +82,9 @@ def command(
 
     The prior of where a model is used can be estimated from unlabelled scores: prior estimate.
     """
-    here = click.get_current_context()
-    if here.invoked_subcommand is not None:
-        _refuse_misplaced(here)
+    context = click.get_current_context()
+    if context.invoked_subcommand is not None:
+        _refuse_misplaced(context)
         return
     if output is not None:
         read = (counting.counts, counting.counts_from_labels, counting.weights, classes)
@@ -119,15 +122,15 @@ def command(
     )
 
 
-def _refuse_misplaced(here: click.Context) -> None:
-    """Refuse options in front of the name of a command below, where they would be lost."""
-    name = here.invoked_subcommand
-    for param in here.command.params:
-        source = here.get_parameter_source(str(param.name))
+def _refuse_misplaced(context: click.Context) -> None:
+    """Refuse options in front of a subcommand's name, where they would be lost."""
+    name = context.invoked_subcommand
+    for param in context.command.params:
+        source = context.get_parameter_source(str(param.name))
         if source is click.core.ParameterSource.COMMANDLINE:
             raise OptionError(
-                f"Options of {here.command_path} {name} must come after its name. Got "
-                f"{param.opts[-1]} before it. Write: {here.command_path} {name} SCORES "
+                f"Options of {context.command_path} {name} must come after its name. Got "
+                f"{param.opts[-1]} before it. Write: {context.command_path} {name} SCORES "
                 f"{param.opts[-1]} …"
             )
 
@@ -169,7 +172,7 @@ def write_prior(path: str, names: Sequence[Any] | None, prior: Sequence[float]) 
         text = json.dumps(list(prior))
     else:
         text = json.dumps(dict(zip(map(str, names), prior, strict=True)), ensure_ascii=False)
-    with atomic_write(path) as file:
+    with atomic_write(path, text=True) as file:
         file.write(f"{text}\n".encode())
 
 
@@ -247,7 +250,7 @@ MOST_SCORES = 2**22
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the bootstrap."
 )
 @reading_options(labels=True)
-@output_option("Write the prior here too: JSON, or CSV by the extension.", required=False)
+@output_option(OUTPUT_HELP, required=False)
 @session_options
 def estimate_command(
     session: Session,
@@ -268,7 +271,11 @@ def estimate_command(
     The file that -o writes can be given to fit as --target-prior.
     """
     _check(validation, reading, options["method"])
-    found = open_to_fit(session, scores, reading, labelled=False)
+
+    def open_unlabelled(reading: Reading) -> ScoreFile:
+        return open_to_fit(session, scores, reading, labelled=False)
+
+    target, reading = open_counted(session, open_unlabelled, reading, counting, source_prior)
     counting = replace(
         counting,
         label_column=reading.label_column,
@@ -279,27 +286,27 @@ def estimate_command(
     if output is not None:
         read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
         check_output(
-            output, [*found.paths, *read, *validation, reading.classes, *(reading.labels or ())]
+            output, [*target.paths, *read, *validation, reading.classes, *(reading.labels or ())]
         )
-    prior, names, _ = source_of(session, counting, source_prior, found)
-    known = None
+    prior, names, _ = source_of(session, counting, source_prior, target)
+    labelled = None
     if validation:
-        known = open_to_fit(session, validation, reading, names=found.class_names)
-        _refuse_another(found, known)
+        labelled = open_to_fit(session, validation, reading, names=target.class_names)
+        _refuse_another(target, labelled)
     elif options["method"] == "em":
         session.note(
-            "em takes the probabilities of SCORES at their word: where the model is too sure, or "
-            "not sure enough, the estimate is wrong, and its intervals do not tell; labelled "
+            "em trusts the probabilities of SCORES: where the model is too sure, or "
+            "not sure enough, the estimate is wrong, and its intervals do not show it; labelled "
             "scores of the same model, named by --validation, calibrate them first"
         )
-    report = _estimated(session, found, known, prior, **options)
+    report = _estimated(session, target, labelled, prior, **options)
     if output is not None:
         write_prior(output, names, report.prior.tolist())
     _show_estimate(session, report, names, output)
 
 
 def _check(validation: Sequence[str], reading: Reading, method: str) -> None:
-    """Refuse options that would be without effect, or lack another."""
+    """Refuse options that have no effect, or need another."""
     if method != "em" and not validation:
         raise OptionError(
             f"--validation must be given for --method {method}, which learns from labelled scores "
@@ -317,19 +324,19 @@ def _check(validation: Sequence[str], reading: Reading, method: str) -> None:
         )
 
 
-def _refuse_another(found: ScoreFile, known: ScoreFile) -> None:
-    if found.kind != known.kind or found.n_classes != known.n_classes:
+def _refuse_another(target: ScoreFile, labelled: ScoreFile) -> None:
+    if target.kind != labelled.kind or target.n_classes != labelled.n_classes:
         raise OptionError(
-            f"--validation must be of the kind and the classes of SCORES, {found.kind} of "
-            f"{found.n_classes} classes. Got {known.kind} of {known.n_classes}. Give scores of the "
-            f"same model."
+            f"--validation must be of the kind and the classes of SCORES, {target.kind} of "
+            f"{target.n_classes} classes. Got {labelled.kind} of {labelled.n_classes}. Give "
+            f"scores of the same model."
         )
 
 
 def _estimated(
     session: Session,
-    found: ScoreFile,
-    known: ScoreFile | None,
+    target: ScoreFile,
+    labelled: ScoreFile | None,
     prior: Vector,
     *,
     method: str,
@@ -338,17 +345,19 @@ def _estimated(
     seed: int,
 ) -> TargetPriorReport:
     """Read the rows, or a bounded sample of them, and estimate."""
-    most = MOST_SCORES // found.n_classes
-    with session.progress("reading", found.n_samples) as progress:
-        rows, n_rows = sample_rows(found, class_axis=found.class_axis, most=most, progress=progress)
+    most = MOST_SCORES // target.n_classes
+    with session.progress("reading", target.n_samples) as progress:
+        rows, n_rows = sample_rows(
+            target, class_axis=target.class_axis, most=most, progress=progress
+        )
     _note_sample(session, len(rows), n_rows, "scores")
     validation = None
-    if known is not None:
-        with session.progress("reading the validation", known.n_samples) as progress:
+    if labelled is not None:
+        with session.progress("reading the validation", labelled.n_samples) as progress:
             *validation, n_rows = sample_labelled_rows(
-                known,
-                class_axis=known.class_axis,
-                ignore_index=known.ignore_index,
+                labelled,
+                class_axis=labelled.class_axis,
+                ignore_index=labelled.ignore_index,
                 most=most,
                 progress=progress,
             )
@@ -358,7 +367,7 @@ def _estimated(
             rows,
             source_prior=prior,
             method=method,
-            kind=str(found.kind),
+            kind=str(target.kind),
             validation=validation,
             confidence=confidence,
             n_replicates=replicates,

@@ -59,7 +59,7 @@ __all__ = ["command"]
 @groups_option
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @reading_options(labels=True)
-@output_option("The page, an HTML file that needs no other file and no network.")
+@output_option("The page, HTML that needs no other file and no network; - is standard output.")
 @session_options
 def command(
     session: Session,
@@ -126,7 +126,7 @@ def _judged_elsewhere(
     validation: ScoreFile,
     judged: ScoreFile | None,
 ) -> bool | None:
-    """Tell whether --test is not what the calibrator was tuned on; None where it is not known."""
+    """Whether --test is other data than the tuning data; None where that is not known."""
     if judged is None:
         return False
     tuned_on = same_files(judged.paths, validation.paths) or recognised(calibrator, judged)

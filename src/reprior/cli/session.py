@@ -1,4 +1,7 @@
-"""What a command talks through: results on stdout, notes and progress on stderr."""
+"""What a command prints through: results on stdout, notes and progress on stderr.
+
+With ``-o -`` the output of a command goes to stdout, and everything else to stderr.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from reprior.cli.messages import current_face
-from reprior.exceptions import RepriorWarning
+from reprior.cli.messages import current_face, plain, plain_lines
+from reprior.exceptions import OptionError, RepriorWarning
+from reprior.files.atomic import is_stdout
 from reprior.files.interrupts import raise_if_interrupted
 
 __all__ = ["Session", "as_json", "plain", "session_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-#: Anything that takes longer than this shows a progress bar.
+#: Work of more seconds than this shows a progress bar.
 PATIENCE = 1.0
 
 #: Width of tables where the output is no terminal: they must not be cut.
@@ -39,9 +43,13 @@ class Session:
     Parameters
     ----------
     quiet : bool
-        Whether to keep notes and progress to itself.
+        Whether to show no notes and no progress.
     json : bool
         Whether the result is one JSON object, with the notes in it.
+    stdout_is_output : bool, default False
+        Whether the command writes its output to stdout. Text for a person goes to stderr then.
+    patience : float, default 1
+        Seconds of work after which a progress bar appears.
 
     Examples
     --------
@@ -51,16 +59,25 @@ class Session:
     {"strength": 0.5, "notes": ["classes are taken in the order of the columns"]}
     """
 
-    def __init__(self, *, quiet: bool = False, json: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        json: bool = False,
+        stdout_is_output: bool = False,
+        patience: float = PATIENCE,
+    ) -> None:
         self.quiet, self.json = quiet, json
+        self.stdout_is_output = stdout_is_output
+        self.patience = patience
         self.notes: list[str] = []
         self._shown = 0
-        self._out = _console(stderr=False)
+        self._out = _console(stderr=stdout_is_output)
         self._err = _console(stderr=True)
         self._bar_started = threading.Event()
 
     def note(self, sentence: str) -> None:
-        """Keep a sentence that matters to whoever reads the result; it is shown before that.
+        """Keep a sentence that the reader of the result needs; it is shown before the result.
 
         A command that fails shows its one error and no notes.
         """
@@ -68,15 +85,15 @@ class Session:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
-    def tell(self, sentence: str) -> None:
-        """Show a note at once: it matters to whoever waits for the result, too."""
+    def note_now(self, sentence: str) -> None:
+        """Show a note at once, for a user who waits for the result."""
         waiting, self.notes = self.notes[self._shown :], self.notes[: self._shown]
         self.note(sentence)
         self.show_notes()
         self.notes += waiting
 
     def log(self, line: str) -> None:
-        """Tell a log file how far the work is; on a terminal a bar does that."""
+        """Print progress as a line where stderr is no terminal, which has a bar."""
         if not self.quiet and not self._err.is_terminal:
             self._err.print(Text(plain(line)), soft_wrap=True)
 
@@ -88,18 +105,19 @@ class Session:
                 self._err.print(Text.assemble(("note: ", "bold yellow"), sentence), soft_wrap=True)
 
     def say(self, *what: Any) -> None:
-        """Show text or tables to a person: nothing where the result is JSON."""
+        """Print text or tables; print nothing where the result is JSON."""
         raise_if_interrupted()
         self.show_notes()
         if not self.json:
             for each in what:
                 text = isinstance(each, str | Text)
-                self._out.print(Text(each) if isinstance(each, str) else each, soft_wrap=text)
+                shown = Text(plain_lines(each)) if isinstance(each, str) else each
+                self._out.print(shown, soft_wrap=text)
 
-    def done(self, sentence: str) -> None:
-        """Say what was written, unless that is not wanted."""
-        if not self.quiet:
-            self.say(sentence)
+    def done(self, *sentences: str) -> None:
+        """Print what was written, and where, unless quiet or the output is stdout."""
+        if not self.quiet and not self.stdout_is_output:
+            self.say(*sentences)
 
     def result(self, document: Mapping[str, Any], *, notes: bool = True) -> None:
         """Print the JSON object, where one is wanted."""
@@ -113,38 +131,41 @@ class Session:
     def progress(
         self, title: str, total: int | None = None, *, counted: str = "samples"
     ) -> Iterator[Callable[[int], None]]:
-        """Show a bar on a terminal once the block has taken a second.
+        """Show a bar on a terminal once the block has taken ``patience`` seconds.
 
         Gives a function to call with the number of samples done, or of whatever is counted. It
-        ends the work where Ctrl-C was pressed and its exception was swallowed.
+        ends the work if a library caught the exception of Ctrl-C.
         """
         if self.quiet or not self._err.is_terminal:
             yield lambda _: raise_if_interrupted()
             return
         bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[done]}"),
             TimeElapsedColumn(),
             console=self._err,
             transient=True,
         )
-        # One more than there are: where all is done, clock and spinner would stand still, and the
-        # result of what was read is still to be found.
+        # One more than there are: a finished task stops clock and spinner, but after the last
+        # sample the result must still be computed.
         most = None if total is None else total + 1
-        task, readings, last = bar.add_task(title, total=most, done=""), 1, 0
-        timer = threading.Timer(PATIENCE, self._start, [bar])
+        title = plain(title)
+        task = bar.add_task(title, total=most, done="")
+        n_readings = 1
+        n_before = 0
+        timer = threading.Timer(self.patience, self._start, [bar])
         timer.daemon = True
         timer.start()
 
         def step(n: int) -> None:
-            nonlocal readings, last
+            nonlocal n_readings, n_before
             raise_if_interrupted()
-            if n < last:  # the same samples are read once more
-                readings += 1
-                bar.update(task, description=f"{title}, reading {readings}")
-            last = n
+            if n < n_before:  # the same samples are read once more
+                n_readings += 1
+                bar.update(task, description=f"{title}, reading {n_readings}")
+            n_before = n
             bar.update(task, completed=n, done=f"{n:,} {counted}".rstrip())
 
         try:
@@ -174,9 +195,9 @@ class Session:
             yield
 
     @contextmanager
-    def telling(self, name: str) -> Iterator[None]:
-        """Show at once what the library logs under a name, as information or as more."""
-        logger, handler = logging.getLogger(name), _Telling(self)
+    def log_as_notes(self, name: str) -> Iterator[None]:
+        """Show log records of a name, at level INFO and above, at once."""
+        logger, handler = logging.getLogger(name), _NoteHandler(self)
         before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -187,16 +208,16 @@ class Session:
             logger.removeHandler(handler)
 
 
-class _Telling(logging.Handler):
-    """Passes on what is logged to a session."""
+class _NoteHandler(logging.Handler):
+    """Shows log records in a session."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(logging.INFO)
         self._session = session
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show it at once."""
-        self._session.tell(record.getMessage())
+        """Show a record at once."""
+        self._session.note_now(record.getMessage())
 
 
 def session_options(function: Command) -> Command:
@@ -204,11 +225,18 @@ def session_options(function: Command) -> Command:
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
     @click.option(
-        "-q", "--quiet", is_flag=True, help="Show no notes, no progress, and not what was written."
+        "-q", "--quiet", is_flag=True, help="Show no notes, no progress and no output paths."
     )
     @functools.wraps(function)
     def command(*, as_json: bool, quiet: bool, **options: Any) -> Any:
-        session = Session(quiet=quiet, json=as_json)
+        output = options.get("output")
+        stdout_is_output = output is not None and is_stdout(output)
+        if as_json and stdout_is_output:
+            raise OptionError(
+                "--json must go with an output that is a file: both would be on standard output. "
+                "Got -o -. Name a file, or drop --json."
+            )
+        session = Session(quiet=quiet, json=as_json, stdout_is_output=stdout_is_output)
         with session.warnings_as_notes():
             result = function(session, **options)
         session.show_notes()
@@ -220,24 +248,17 @@ def session_options(function: Command) -> Command:
 def as_json(document: Any) -> str:
     """Return a document as JSON on one line; what is not a number becomes null.
 
+    Characters that a terminal would obey are escaped.
+
     Examples
     --------
     >>> import numpy as np
     >>> as_json({"a": np.float32(0.5), "b": float("nan"), "c": np.arange(2)})
     '{"a": 0.5, "b": null, "c": [0, 1]}'
     """
-    return json.dumps(_simple(document), allow_nan=False, ensure_ascii=False)
-
-
-def plain(text: Any) -> str:
-    r"""Return a name without anything a terminal would obey.
-
-    Examples
-    --------
-    >>> plain("cat\x1b[31m")
-    'cat\\x1b[31m'
-    """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+    text = json.dumps(_simple(document), allow_nan=False, ensure_ascii=False)
+    # Inside strings only, as JSON on one line has no control characters elsewhere.
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _simple(value: Any) -> Any:

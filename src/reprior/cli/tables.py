@@ -60,7 +60,7 @@ class Grid:
                 _head(column),
                 justify="right" if numeric else "left",
                 no_wrap=numeric,
-                overflow="fold",  # a long word goes on in the next line: nothing is cut
+                overflow="fold",  # a long word continues in the next line
                 min_width=width if numeric else min(width, LEAST),  # numbers are never cut
             )
         for row in self.rows:

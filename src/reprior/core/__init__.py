@@ -28,16 +28,81 @@ The rest serves these:
 Nothing here changes its arguments.
 """
 
+from reprior.core.affine_map import (
+    AffineMap,
+    affine_posterior,
+    array_decisions,
+    array_posterior,
+    refuse_rows,
+)
+from reprior.core.arrays import dtype_name, namespace, to_numpy
 from reprior.core.checks import check_choice, check_finite_number, check_labels
-from reprior.core.flatten import flattening_factor
+from reprior.core.flatten import entropy, flattening_factor, image_entropy
+from reprior.core.fuse import RULES
+from reprior.core.importance import class_importance, importance_ratio, importance_weights
+from reprior.core.log_loss import JointLoss, best_at_strength, best_jointly, minimise_jointly
+from reprior.core.log_loss_sums import (
+    log_loss_moments,
+    posterior_curvature,
+    posterior_sums,
+    posterior_variances,
+    sum_blocks,
+    takes_native,
+)
+from reprior.core.logspace import log_softmax, sum_tolerance
+from reprior.core.minimise import Box, Quadratic, minimise_in_box, minimise_smooth
 from reprior.core.prior import as_prior, as_target_prior, slopes
+from reprior.core.scaling import SCALINGS, ScalingLoss, best_scaling
+from reprior.core.temperature import LogLoss, minimise_temperature
+from reprior.core.threads import n_cores, one_thread, prefetch, shares_out
+from reprior.core.weighted_rows import WeightedRows
 
 __all__ = [
+    "RULES",
+    "SCALINGS",
+    "AffineMap",
+    "Box",
+    "JointLoss",
+    "LogLoss",
+    "Quadratic",
+    "ScalingLoss",
+    "WeightedRows",
+    "affine_posterior",
+    "array_decisions",
+    "array_posterior",
     "as_prior",
     "as_target_prior",
+    "best_at_strength",
+    "best_jointly",
+    "best_scaling",
     "check_choice",
     "check_finite_number",
     "check_labels",
+    "class_importance",
+    "dtype_name",
+    "entropy",
     "flattening_factor",
+    "image_entropy",
+    "importance_ratio",
+    "importance_weights",
+    "log_loss_moments",
+    "log_softmax",
+    "minimise_in_box",
+    "minimise_jointly",
+    "minimise_smooth",
+    "minimise_temperature",
+    "n_cores",
+    "namespace",
+    "one_thread",
+    "posterior_curvature",
+    "posterior_sums",
+    "posterior_variances",
+    "prefetch",
+    "refuse_rows",
+    "shares_out",
     "slopes",
+    "sum_blocks",
+    "sum_tolerance",
+    "takes_native",
+    "to_numpy",
 ]

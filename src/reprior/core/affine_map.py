@@ -188,7 +188,7 @@ def array_posterior(
     """Return the (log-)posterior of every row along ``axis``, or None if a row has none.
 
     No operation is in place and none leaves the library, so gradients flow. Values that cannot
-    be looked at are not checked. It comes in the dtype of :func:`compute_dtype`.
+    be read are not checked. The result has the dtype of :func:`compute_dtype`.
     """
     mapped = _mapped(z, affine, kind=kind, axis=axis, xp=xp, tolerance=tolerance)
     peak = xp.max(mapped, axis=axis, keepdims=True)
@@ -231,7 +231,7 @@ def _mapped(
 
 
 def refuse_rows(z: Array, affine: AffineMap, *, kind: str, axis: int, tolerance: float) -> NoReturn:
-    """Say why a row has no posterior: a bad score, or no class left that is possible."""
+    """Raise why a row has no posterior: a bad score, or no class left that is possible."""
     refuse_scores(z, kind, axis=axis, tolerance=tolerance)
     host = to_numpy(z)
     shift = affine.shift.reshape((-1,) + (1,) * (host.ndim - 1 - axis))
@@ -346,7 +346,7 @@ def _classes_last(scores: NDArray[Any], axis: int) -> NDArray[Any]:
 
 
 def _all_good(work: Callable[[tuple[int, int]], bool], rows: NDArray[Any]) -> bool:
-    """Do some samples after the others, by as many threads as they are worth."""
+    """Run ``work`` on ranges of samples, by as many threads as they are worth."""
     outer, inner, n_classes = rows.shape
     n = outer * inner
     step = max(1, BLOCK_SCORES // n_classes)

@@ -1,7 +1,7 @@
-"""One door to NumPy, PyTorch, JAX and every other array-API library.
+"""Access to NumPy, PyTorch, JAX and every other array-API library.
 
-Functions of the core ask :func:`namespace` for the library of their arguments and compute with
-it, so that arrays come out as the type, and on the device, they came in.
+Functions of the core get the library of their arguments from :func:`namespace` and compute with
+it. Results have the type and the device of the arguments.
 """
 
 import functools
@@ -78,7 +78,7 @@ def _numpy_namespace() -> Namespace:
     """NumPy itself where it is an array-API namespace, as it is from 2.1 on."""
     if getattr(np, "__array_api_version__", "") >= _ENOUGH:
         return np
-    # Imported where it is needed: it loads every corner of NumPy, at a tenth of a second.
+    # Imported only where needed: it loads all of NumPy, which takes a tenth of a second.
     import array_api_compat.numpy as xp
 
     return xp
@@ -127,7 +127,7 @@ def device_of(array: Array | None) -> Any:
 
 
 def is_traced(array: Array) -> bool:
-    """Tell whether the values of ``array`` cannot be looked at now.
+    """Tell whether the values of ``array`` cannot be read now.
 
     True for JAX tracers (under ``jax.jit``, ``grad``, ``vmap``) and for Dask arrays, which are
     lazy. Checks that depend on values are skipped for these.
@@ -177,7 +177,7 @@ def accumulation_dtype(xp: Namespace, device: Any = None) -> Any:
 
 
 def compute_dtype(xp: Namespace, dtype: Any, device: Any = None) -> Any:
-    """Return the dtype in which scores of ``dtype`` are computed with.
+    """Return the dtype in which scores of ``dtype`` are computed.
 
     16-bit floats are computed in float32, float32 and float64 in themselves, integers in
     float64 where there is one.

@@ -1,7 +1,7 @@
 """Models of two classes that give one score per sample: the positive class's.
 
 Scores of shape (N,), or with a class axis of length 1 such as (N, 1), become two columns
-(negative, positive), go through the same mathematics as any others, and come out as they were.
+(negative, positive) for the mathematics. Results have the shape of the scores again.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,16 @@ def is_single_score(shape: Sequence[int], n_classes: int, class_axis: int = -1) 
 def resolve_class_axis(shape: Sequence[int], n_classes: int, class_axis: Any) -> int:
     """Return the class axis counted from 0; refuse one that does not have K entries.
 
-    One entry is enough where K = 2, and then a vector of any length will do.
+    Where K = 2, one entry is enough; then a vector may have any length.
     """
     axis = check_class_axis(shape, class_axis)
     if shape[axis] == n_classes or is_single_score(shape, n_classes, axis):
         return axis
     other = [i for i, length in enumerate(shape) if length == n_classes]
-    remedy: Text = "Check the order and number of classes."
+    remedy: Text = (
+        "Check the order and number of classes, and that these are the model's outputs, not the "
+        "features it is given."
+    )
     if other:
         remedy = ["Pass ", Setting("class_axis", other[0]), "."]
     raise ScoresError(

@@ -40,12 +40,17 @@ __all__ = [
     "first_index",
     "index_of",
     "is_increasing",
+    "is_missing",
     "name_of",
+    "nearest_name",
     "refuse_reordered",
     "sentences",
     "short_number",
     "within_classes",
 ]
+
+LARGEST_WEIGHTS = 1e150
+"""What sample weights may sum to: squares of the sum, which intervals need, stay finite."""
 
 KINDS = ("logits", "probs", "log_probs")
 """What scores can be: unnormalised log-scores, probabilities, or their logarithms."""
@@ -72,7 +77,7 @@ def check_choice(
     if isinstance(value, str) and value in names:
         return
     choice = f"one of {', '.join(map(repr, names))}" if len(names) > 1 else repr(names[0])
-    near = _nearest_name(value, names)
+    near = nearest_name(value, names)
     raise error(
         argument=name,
         rule=f"must be {choice}",
@@ -102,7 +107,7 @@ def as_parts(text: Text) -> list[Any]:
     return list(text) if isinstance(text, list | tuple) else [text]
 
 
-def _nearest_name(value: Any, names: list[str]) -> str | None:
+def nearest_name(value: Any, names: list[str]) -> str | None:
     """The name that was probably meant: spelt alike, or one that begins with or holds it."""
     if not isinstance(value, str) or not value:
         return None
@@ -185,8 +190,8 @@ def short_number(number: float) -> float:
 def check_class_axis(shape: Sequence[int], class_axis: Any) -> int:
     """Return the class axis of scores of this ``shape``, counted from 0."""
     ndim = len(shape)
-    whole = isinstance(class_axis, int | np.integer) and not isinstance(class_axis, bool)
-    if not whole or not -ndim <= class_axis < ndim:
+    is_integer = isinstance(class_axis, int | np.integer) and not isinstance(class_axis, bool)
+    if not is_integer or not -ndim <= class_axis < ndim:
         raise OptionError(
             argument="class_axis",
             rule="must be an axis of the scores",
@@ -240,12 +245,24 @@ def check_labels(
             argument=name,
             rule=f"must be class indices from 0 to {n_classes - 1}",
             got=Element(name_of(name), where, label),
-            remedy=[
-                f"Map the labels to 0…{n_classes - 1}, or pass ",
-                Setting("ignore_index", label),
-                " if it marks samples to leave out. If it is a class, the prior lacks it.",
-            ],
+            remedy=sentences(
+                _if_from_1(host, n_classes, ignore_index),
+                [
+                    f"Map the labels to 0…{n_classes - 1}, or pass ",
+                    Setting("ignore_index", label),
+                    " if it marks samples to leave out. If it is a class, the prior lacks it.",
+                ],
+            ),
         )
+
+
+def _if_from_1(host: np.ndarray[Any, Any], n_classes: int, ignore_index: int | None) -> str:
+    """Return what to do about labels 1 … K, where these are; an empty text for others."""
+    kept = host if ignore_index is None else host[host != ignore_index]
+    if kept.min() != 1 or kept.max() != n_classes:
+        return ""
+    text = f"They are from 1 to {n_classes}: if they count from 1, subtract 1"
+    return f"{text} from all that are not ignored." if kept.size < host.size else f"{text}."
 
 
 def within_classes(host: np.ndarray[Any, Any], n_classes: int) -> bool:
@@ -257,9 +274,33 @@ def within_classes(host: np.ndarray[Any, Any], n_classes: int) -> bool:
     return bool(host.min() >= 0 and host.max() < n_classes)
 
 
+def is_missing(label: Any) -> bool:
+    """Tell whether a label is missing: None, NaN, or NA or NaT of pandas.
+
+    Examples
+    --------
+    >>> [is_missing(label) for label in (None, float("nan"), 0, "cat")]
+    [True, True, False, False]
+    """
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, float | np.floating) and bool(label != label)
+
+
 def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str | Argument) -> None:
     if host.dtype.kind in "iu" or (host.dtype.kind == "b" and n_classes == 2):
         return
+    missing = host != host if host.dtype.kind == "f" else np.zeros(host.shape, bool)
+    if host.dtype.kind == "O":
+        missing = np.array([is_missing(label) for label in host.flat], bool).reshape(host.shape)
+    if missing.any():
+        where = first_index(missing)
+        raise LabelsError(
+            argument=name,
+            rule="must be integers (class indices)",
+            got=Element(name_of(name), where, str(host[where])),
+            remedy="Drop the samples without a label, from the scores too.",
+        )
     remedy: Text
     if host.dtype.kind == "f":
         called = name_of(name)
@@ -281,7 +322,7 @@ def _check_label_dtype(host: np.ndarray[Any, Any], n_classes: int, name: str | A
 
 
 def check_sample_weight(sample_weight: Any, shape: Sequence[int]) -> None:
-    """Refuse sample weights that are not finite, negative, all zero, or of another shape."""
+    """Refuse sample weights that are not finite, negative, all zero, huge, or of another shape."""
     host = to_numpy(sample_weight)
     if host.dtype.kind not in "iufb":
         raise LabelsError(
@@ -312,6 +353,15 @@ def check_sample_weight(sample_weight: Any, shape: Sequence[int]) -> None:
             rule="must be positive for at least one sample",
             got="zeros only",
             remedy="Leave it out to weigh all samples alike.",
+        )
+    with np.errstate(over="ignore"):
+        total = float(host.sum(dtype=np.float64))
+    if total > LARGEST_WEIGHTS:
+        raise LabelsError(
+            argument="sample_weight",
+            rule=f"must sum to at most {LARGEST_WEIGHTS:g}: larger sums overflow",
+            got=f"a sum of {total:g}",
+            remedy="Divide all weights by the largest.",
         )
 
 

@@ -36,7 +36,7 @@ def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
     on the true class alone, :math:`C_{kd} = c_k [d \neq k]`, are a prior: the decision is then
     the arg max of c·P.
 
-    It is as good as the probabilities are: fit them by log-loss
+    The decision is only as good as the probabilities: fit them by log-loss
     (:func:`reprior.fit_log_loss`), not for decisions.
 
     Parameters
@@ -70,7 +70,7 @@ def decide(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array:
     array([0, 2, 1])
     """
     xp, matrix = namespace(posterior), _checked(costs, column_names(posterior))
-    # A power of two changes no decision, and no cost is too large where float32 is the widest.
+    # Dividing by a power of two changes no decision, and keeps costs within float32.
     matrix = np.ldexp(matrix, -int(np.frexp(np.abs(matrix).max())[1]))
     expected, axis, _ = _expected(posterior, matrix, class_axis, xp)
     return xp.argmin(expected, axis=axis)
@@ -130,7 +130,7 @@ def _expected(
 ) -> tuple[Array, int, Any]:
     """Return the expected costs, the axis of the decisions, and the posterior's own dtype.
 
-    They are float64 where there is one: costs may be large beside what they differ by.
+    Expected costs are float64 where available: costs may be large beside their differences.
     """
     given = as_scores(posterior, xp, name="posterior")
     _check_rows(matrix, given.shape, class_axis)

@@ -1,7 +1,7 @@
 """Likelihood flattening: the δ(x) of Algorithm 1, line 3, as UNO defines it.
 
-An image on which the model is less sure than on the images it knows has its logits scaled down,
-which spreads its posterior, so that other modalities count more in a fusion.
+Where the model is less sure of an image than of in-distribution images, the image's logits are
+scaled down. This spreads its posterior, so that other modalities count more in a fusion.
 """
 
 import math
@@ -31,7 +31,7 @@ __all__ = ["EntropyReference", "entropy", "flatten", "flattening_factor", "image
 def entropy(log_probs: Array, *, axis: int, xp: Namespace) -> Array:
     """Return −Σ p log p in nats over ``axis``, with 0·log 0 = 0, from log-probabilities."""
     p = xp.exp(log_probs)
-    # Replaced before the product, not after it: 0·(−inf) would poison gradients too.
+    # Replaced before the product, not after it: 0·(−inf) would make gradients NaN too.
     finite = xp.where(p > 0, log_probs, xp.zeros_like(log_probs))
     return 0.0 - xp.sum(p * finite, axis=axis)
 
@@ -88,7 +88,7 @@ class EntropyReference:
     std: float
 
     def __post_init__(self) -> None:
-        """Refuse statistics by which nothing can be flattened."""
+        """Refuse statistics that define no flattening."""
         check_finite_number(
             "mean",
             self.mean,
@@ -203,10 +203,10 @@ def _prepared(scores: Any, kind: str, class_axis: int, xp: Namespace) -> tuple[A
 def _image_entropy(log_z: Array, axis: int, xp: Namespace) -> Array:
     if kernels.serves(log_z):
         rows = np.moveaxis(log_z, axis, -1)
-        found = np.empty((1, math.prod(rows.shape[:-1])))
-        # Where a row has no posterior, log_columns has refused it.
-        kernels.native.entropies(kernels.strided_rows(rows)[None], "logits", 0.0, found)
-        return found.reshape(rows.shape[0], -1).mean(axis=1)
+        entropies = np.empty((1, math.prod(rows.shape[:-1])))
+        # log_columns has refused rows without a posterior.
+        kernels.native.entropies(kernels.strided_rows(rows)[None], "logits", 0.0, entropies)
+        return entropies.reshape(rows.shape[0], -1).mean(axis=1)
     per_pixel = entropy(log_softmax(log_z, axis=axis, xp=xp), axis=axis, xp=xp)
     wide = xp.astype(per_pixel, accumulation_dtype(xp, device_of(per_pixel)), copy=False)
     return wide if wide.ndim == 1 else xp.mean(wide, axis=tuple(range(1, wide.ndim)))

@@ -1,4 +1,4 @@
-"""Importance weights: what every sample counts, so that the labels' mix is the target's."""
+"""Importance weights: sample weights under which the labels' class mix is the target's."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ def importance_weights(
     Parameters
     ----------
     labels : integer array of any shape
-        Class indices. What a sample of weight 0 has for a label is not looked at.
+        Class indices. Labels of samples of weight 0 are not read.
     weights : array of the labels' shape
         v.
     target_prior : array of shape (K,)
         P_t.
     label_prior : array of shape (K,), optional
-        P_l, positive for every class with labels that the target has. Their own (weighted)
-        frequencies where it is not given: then every class with labels gets the weight of its
-        target prior.
+        P_l, positive for every class with labels that the target has. By default the labels'
+        (weighted) frequencies: then every class with labels gets the weight of its target prior.
 
     References
     ----------
@@ -65,7 +64,7 @@ def importance_weights(
 def class_support(
     labels: NDArray[Any], weights: NDArray[np.float64], n_classes: int
 ) -> NDArray[np.float64]:
-    """Return the weight of every class. Labels of weight 0 are not looked at."""
+    """Return the weight of every class. Labels of weight 0 are not read."""
     counted = weights > 0
     index = labels[counted].astype(np.int64)
     return np.asarray(np.bincount(index, weights[counted], minlength=n_classes), np.float64)
@@ -73,16 +72,16 @@ def class_support(
 
 def classes_with_labels(support: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which classes have labels, by their weight or number; refuse fewer than two."""
-    seen: NDArray[np.bool_] = support > 0
-    if np.count_nonzero(seen) < 2:
+    labelled: NDArray[np.bool_] = support > 0
+    if np.count_nonzero(labelled) < 2:
         raise LabelsError(
             argument="labels",
             rule="must be of at least two of the classes that the target has: probabilities are "
             "fitted to what tells classes apart",
-            got=str(np.count_nonzero(seen)),
+            got=str(np.count_nonzero(labelled)),
             remedy="Pass labels of more classes.",
         )
-    return seen
+    return labelled
 
 
 def class_importance(
@@ -91,9 +90,9 @@ def class_importance(
     target_prior: NDArray[np.float64],
     label_prior: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Return P_t / P_l of every class, by the weight ``support`` that each has; see above.
+    """Return P_t / P_l of every class; ``support`` is the weight of each class's labels.
 
-    Labels that are of no use are refused, and a label prior that does not go with them.
+    Refuses labels that leave nothing to fit, and a label prior of 0 for a class with labels.
     """
     wanted = (support > 0) & (target_prior > 0)
     if not wanted.any():

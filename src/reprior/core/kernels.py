@@ -1,11 +1,13 @@
-"""The only door to the compiled kernels, :mod:`reprior._native`, and passes over rows of scores.
+"""Access to the compiled kernels, :mod:`reprior._native`, and passes over rows of scores.
+
+No other module imports the extension.
 
 ``native`` is the extension, or None where it is not installed or ``REPRIOR_NATIVE=off`` is set;
-array-API code then does the same work. An extension that is installed but cannot be loaded brings a
-warning. ``REPRIOR_NATIVE=require`` makes a missing extension an error. ``REPRIOR_SIMD`` chooses an
-instruction set, such as ``baseline``; results are the same.
+array-API code then does the same work. An extension that is installed but cannot be loaded causes
+a warning. ``REPRIOR_NATIVE=require`` makes a missing extension an error. ``REPRIOR_SIMD`` chooses
+an instruction set, such as ``baseline``; results are the same.
 
-Checks, decisions and sums of rows stand here with their array code beside the kernel's call.
+Checks, decisions and sums of rows are defined here, the array code beside the kernel's call.
 """
 
 from __future__ import annotations
@@ -54,13 +56,13 @@ _TORCH_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 BLOCK_ITEMS = 1 << 17
-"""Numbers in a block: they are read twice or more, and stay in a cache."""
+"""Numbers in a block: they are read at least twice, and stay in the cache."""
 
 ANY_SUM = -1.0
-"""The tolerance with which a kernel takes rows that are no distributions."""
+"""The tolerance with which kernels accept rows that are no distributions."""
 
 
 def _load() -> ModuleType | None:
@@ -109,11 +111,11 @@ def serves(scores: Any) -> bool:
 
 
 def host_view(array: Any) -> NDArray[Any] | None:
-    """Return an array's own memory as a NumPy array, where the kernels may read it; else None.
+    """Return an array's memory as a NumPy array without a copy, or None if kernels cannot read it.
 
-    For plain arrays of NumPy, and those of PyTorch and JAX in the host's memory. bfloat16, which
-    NumPy does not know, comes as uint16. None for tensors that require gradients, whatever is
-    traced, compiled or transformed, subclasses, and where there are no kernels.
+    Kernels read plain arrays of NumPy, and of PyTorch and JAX in the host's memory. bfloat16,
+    which NumPy lacks, is returned as uint16. None for tensors that require gradients, traced,
+    compiled or transformed arrays, subclasses, and without the extension.
 
     Examples
     --------
@@ -142,7 +144,7 @@ def _known(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
-    # First, and apart: what is compiled must not so much as look at a tensor's memory.
+    # First, and apart: compiled code must not touch a tensor's memory.
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return None
     unwrapped = (
@@ -163,9 +165,9 @@ def _torch_view(tensor: Any, torch: Any) -> NDArray[Any] | None:
 
 
 def _is_transformed(tensor: Any, torch: Any) -> bool:
-    """Whether a transformation such as vmap, or forward-mode differentiation, watches a tensor.
+    """Whether a transformation such as vmap, or forward-mode differentiation, tracks a tensor.
 
-    PyTorch has private names for it only. A version without them takes array code.
+    PyTorch has only private names for this. A version without them takes array code.
     """
     try:
         return bool(
@@ -178,7 +180,7 @@ def _is_transformed(tensor: Any, torch: Any) -> bool:
 
 
 def _is_on_host(array: Any) -> bool:
-    """Whether a JAX array is no tracer, and lies whole in the host's memory."""
+    """Whether a JAX array is no tracer, and is on the host's memory only."""
     jax = sys.modules.get("jax")
     if jax is None or not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
         return False
@@ -219,9 +221,9 @@ def contiguous(array: Any, dtype: Any = None) -> NDArray[Any]:
 def strided_rows(scores: NDArray[Any], *, writable: bool = False) -> NDArray[Any]:
     """View scores (..., K) as (outer, inner, K), as the kernels take rows.
 
-    Axes of samples are merged where their strides allow it. What has no such view, is not aligned
-    or has strides that are no multiples of the item size is copied; ``writable`` says that it is
-    written to, so that a copy will not do: ValueError.
+    Axes of samples are merged where their strides allow it. Arrays without such a view, not
+    aligned, or with strides that are no multiples of the item size are copied. With ``writable``,
+    for arrays to write to, they raise ValueError instead.
 
     Examples
     --------
@@ -234,14 +236,20 @@ def strided_rows(scores: NDArray[Any], *, writable: bool = False) -> NDArray[Any
     flags = scores.flags
     if flags.c_contiguous and flags.aligned:
         return scores.reshape(1, -1, n_classes)
-    whole = flags.aligned and not any(stride % scores.itemsize for stride in scores.strides)
-    found = _merged(scores.shape[:-1], scores.strides[:-1]) if whole and scores.size else None
-    if found is None:
+    has_item_strides = flags.aligned and not any(
+        stride % scores.itemsize for stride in scores.strides
+    )
+    merged = (
+        _merged(scores.shape[:-1], scores.strides[:-1])
+        if has_item_strides and scores.size
+        else None
+    )
+    if merged is None:
         if writable:
             raise ValueError("The rows of this array have no view of two axes and classes.")
         # A copy: np.ascontiguousarray leaves contiguous rows misaligned.
         return scores.copy(order="C").reshape(1, -1, n_classes)
-    (outer, inner), (outer_step, inner_step) = found
+    (outer, inner), (outer_step, inner_step) = merged
     return np.lib.stride_tricks.as_strided(
         scores,
         (outer, inner, n_classes),
@@ -253,7 +261,7 @@ def strided_rows(scores: NDArray[Any], *, writable: bool = False) -> NDArray[Any
 def _merged(
     lengths: tuple[int, ...], strides: tuple[int, ...]
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return lengths and strides of two axes that go through the same entries, or None."""
+    """Return lengths and strides of two axes over the same entries, or None."""
     axes: list[tuple[int, int]] = []
     for length, stride in zip(lengths, strides, strict=True):
         if length == 1:
@@ -269,7 +277,7 @@ def _merged(
 
 
 def description() -> str:
-    """What computes: the extension with its instruction set, or array code and why."""
+    """Return what computes: the extension with its instruction set, or array code and why."""
     if native is not None:
         return f"native ({native.level()})"
     return (
@@ -277,7 +285,7 @@ def description() -> str:
     )
 
 
-def by_blocks(work: Callable[[slice], Found], shape: tuple[int, ...]) -> list[Found]:
+def by_blocks(work: Callable[[slice], Result], shape: tuple[int, ...]) -> list[Result]:
     """Return ``work`` of blocks of the rows of an array (N, K), in their order.
 
     Examples
@@ -292,7 +300,7 @@ def by_blocks(work: Callable[[slice], Found], shape: tuple[int, ...]) -> list[Fo
 
 
 def row_sums(block: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the sums of rows in float64; sooner than `sum` on rows of tens or hundreds."""
+    """Return the sums of rows in float64; faster than `sum` on rows of tens or hundreds."""
     sums: NDArray[np.float64] = np.einsum("nk->n", block, dtype=np.float64, casting="unsafe")
     return sums
 
@@ -330,7 +338,7 @@ def largest_logits(block: NDArray[Any]) -> NDArray[np.int64] | None:
     if serves(block):
         return _largest(native, block, ANY_SUM)
     classes: NDArray[np.int64] = block.argmax(axis=1)
-    # NaN and +inf come first: the largest tells of every bad score.
+    # NaN and +inf win the arg max, so every bad score shows up as the largest.
     return classes if np.isfinite(block[np.arange(len(block)), classes]).all() else None
 
 
@@ -357,7 +365,7 @@ def _largest(native: ModuleType, block: NDArray[Any], tolerance: float) -> NDArr
 def normalised_sum(
     block: NDArray[Any], tolerance: float
 ) -> tuple[NDArray[np.float64], Vector] | None:
-    """Return what makes every row sum to 1, and the sum of such rows, in float64.
+    """Return the factors that make every row sum to 1, and the sum of such rows, in float64.
 
     None if one of the rows is no distribution.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from reprior._warnings import warn
 from reprior.core.checks import check_bounds, check_finite_number, check_kind, column_names
 from reprior.core.importance import classes_with_labels
-from reprior.core.log_loss_sums import log_loss_moments
 from reprior.core.minimise import ROUNDING, Box, Quadratic, minimise_in_box
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.core.temperature import BOUNDS, best_temperature, temperature_at_bound
-from reprior.core.weighted_rows import WeightedRows
+from reprior.core.weighted_rows import LossRows, WeightedRows
 from reprior.exceptions import Argument, Element, PriorError, RepriorWarning
 
 __all__ = [
@@ -36,8 +35,10 @@ __all__ = [
     "with_labels",
 ]
 
+Rows = TypeVar("Rows", bound=LossRows)
+
 STRENGTHS = (0.0, 8.0)
-"""The range of λ where none is given: up to where a calibrator widens its own."""
+"""The default range of λ: a calibrator widens its bounds as far."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,13 @@ def fit_log_loss(
     where z_ik is the log-score of class k for sample i, y_i the sample's label and v_i its weight,
     T the temperature, λ the strength, P_s the source prior (what the model was trained on), P_t
     the target prior (what it is used on) and P_l the prior that the labels follow. The weights
-    make the labels stand for the target, so that this is the log-loss to expect there. A class
-    without labels is left out of the sum over k while T and λ are fitted: nothing is learnt of it,
-    and it gets the same temperature and correction as the others.
+    make the labels stand for the target, so that this is the log-loss to expect there. While T and
+    λ are fitted, the sum over k leaves out classes without labels: the labels say nothing about
+    them, and they get the same temperature and correction as the others.
 
     In (1/T, λ) it is convex: slopes and curvatures are means and (co)variances of z and w under
     the posterior, all from one pass, and Newton's method within the bounds ends at the one
-    minimum. Fitted one after the other, each of the two would take over what is the other's work.
+    minimum. Fitted one after the other, each would make up for errors of the other.
 
     Parameters
     ----------
@@ -120,10 +121,10 @@ def fit_log_loss(
     target_prior : "uniform" or array-like of shape (K,), default "uniform"
         P_t. A class of target prior 0 does not exist in the fit, nor do its samples.
     label_prior : array-like of shape (K,), optional
-        P_l. The labels' own (weighted) frequencies where it is not given.
+        P_l. By default the labels' (weighted) frequencies.
     decision_strength : float, optional
-        A strength that is settled, as calibrators count it: the posterior is
-        softmax((z + decision_strength·w) / T), and T alone is fitted. Decisions stay as they are.
+        A fixed strength, as calibrators count it: the posterior is
+        softmax((z + decision_strength·w) / T), and only T is fitted, which changes no decision.
     sample_weight : array of the labels' shape, optional
         Weights v.
     kind : {"logits", "probs", "log_probs"}, default "logits"
@@ -132,7 +133,7 @@ def fit_log_loss(
         The axis of the classes.
     ignore_index : int, optional
         A label that marks samples to leave out. Their scores, and those of samples of weight 0,
-        are not looked at.
+        may hold anything.
     bounds : (float, float), default (0, 8)
         The range of λ.
     temperature_bounds : (float, float), default (0.01, 100)
@@ -147,8 +148,8 @@ def fit_log_loss(
     Warns
     -----
     RepriorWarning
-        Where T or λ ends at a bound; where the fit did not come to rest; and where P_t is P_s, so
-        that λ says nothing: ``decision_strength`` is then 1.
+        Where T or λ ends at a bound; where the fit does not converge; and where P_t is P_s, so
+        that λ has no effect: ``decision_strength`` is then 1.
 
     References
     ----------
@@ -210,30 +211,30 @@ class JointLoss:
     Losses of parts add, number by number, if their weights sum to 1 together.
     """
 
-    def __init__(self, data: WeightedRows, slopes: NDArray[np.float64]) -> None:
+    def __init__(self, data: LossRows, slopes: NDArray[np.float64]) -> None:
         self.data, self.slopes = data, slopes
 
     @property
     def noise(self) -> float:
-        """How exactly its values are known, relative to their size or 1."""
+        """The relative error of its values; absolute for values below 1."""
         return self.data.noise
 
     def __call__(self, inverse: float, strength: float) -> Quadratic:
         """Return the loss with its first and second derivatives at δ = 1/T and λ."""
-        moments = log_loss_moments(self.data, inverse, strength * self.slopes, self.slopes)
+        moments = self.data.moments(inverse, strength * self.slopes, self.slopes)
         return Quadratic(*moments.tolist())
 
 
 def best_jointly(
-    data: WeightedRows,
+    data: LossRows,
     slopes: NDArray[np.float64],
     bounds: tuple[float, float] = STRENGTHS,
     temperature_bounds: tuple[float, float] = BOUNDS,
 ) -> LogLossFit:
-    """Return the best (T, λ) of rows, from where a sample of them leads if they are many.
+    """Return the best (T, λ) of rows. The fit of many rows starts at the optimum of a sample.
 
     Where all slopes are equal, the best T and a ``decision_strength`` of 1. Classes without labels
-    teach nothing, and are not there while it is fitted; ``log_loss`` is that of all classes.
+    are left out of the fit; ``log_loss`` is that of all classes.
     """
     labelled, labelled_slopes = with_labels(data, slopes)
     if np.unique(labelled_slopes).size == 1:
@@ -246,21 +247,18 @@ def best_jointly(
     return replace(fit, log_loss=value)
 
 
-def with_labels(
-    data: WeightedRows, slopes: NDArray[np.float64]
-) -> tuple[WeightedRows, NDArray[np.float64]]:
+def with_labels(data: Rows, slopes: NDArray[np.float64]) -> tuple[Rows, NDArray[np.float64]]:
     r"""Return data and slopes without the classes that have no labels.
 
-    Nothing is known of :math:`P(x|k)` of these, and where they stand in the posterior is for
-    samples of them to say. What is left is fitted to the posterior of the others, given that it is
-    one of the others: :math:`P(y|x, y \text{ has labels})`, of the same T, λ and biases.
+    The labels say nothing about :math:`P(x|k)` of these classes. The fit is to the posterior of
+    the others, :math:`P(y|x, y \text{ has labels})`, which has the same T, λ and biases.
     """
-    seen = classes_with_labels(np.bincount(data.labels, minlength=data.n_classes))
-    return data.of_classes(seen), slopes[seen]
+    labelled = classes_with_labels(data.has_labels)
+    return data.of_classes(labelled), slopes[labelled]
 
 
 def _by_newton(
-    data: WeightedRows,
+    data: LossRows,
     slopes: NDArray[np.float64],
     bounds: tuple[float, float],
     temperature_bounds: tuple[float, float],
@@ -285,7 +283,7 @@ def minimise_jointly(
 ) -> LogLossFit:
     """Return the (T, λ) at which a log-loss, given of (1/T, λ), is smallest.
 
-    ``start`` is the (1/T, λ) to begin with, ``noise`` how exactly the loss is known.
+    ``start`` is the first (1/T, λ), ``noise`` the relative error of the loss.
     """
     cold, hot = temperature_bounds
     box = Box(np.array([1.0 / hot, bounds[0]]), np.array([1.0 / cold, bounds[1]]))
@@ -304,7 +302,7 @@ def minimise_jointly(
 
 
 def best_at_strength(
-    data: WeightedRows,
+    data: LossRows,
     slopes: NDArray[np.float64],
     decision_strength: float,
     temperature_bounds: tuple[float, float] = BOUNDS,
@@ -358,17 +356,17 @@ def refuse_lone_class(target: NDArray[np.float64]) -> None:
 def not_converged(n_passes: int) -> RepriorWarning:
     """Return the warning of a fit by log-loss that ended before the minimum."""
     return RepriorWarning(
-        f"the fit by log-loss did not come to rest in {n_passes} passes over the scores: what it "
-        f"found is where it was then, not the minimum.",
-        remedy="Pass more validation data, and scores of float64 that are not thousands large.",
+        f"the fit by log-loss did not converge in {n_passes} passes over the scores: the result is "
+        f"the last iterate, not the minimum.",
+        remedy="Pass more validation data, and scores of float64 that are not in the thousands.",
     )
 
 
 def no_strength() -> RepriorWarning:
-    """Return the warning where no strength changes anything."""
+    """Return the warning where the strength has no effect."""
     return RepriorWarning(
-        "The target prior is the source prior, as far as the classes in play go: the strength "
-        "says nothing, and the temperature alone is fitted."
+        "The target prior is the source prior for every class that is fitted: the strength has no "
+        "effect, and only the temperature is fitted."
     )
 
 
@@ -408,9 +406,9 @@ def _warn_of_strength(
     bounds: tuple[float, float],
     temperature_bounds: tuple[float, float],
 ) -> None:
-    """Warn of a strength that says nothing or is at a bound.
+    """Warn of a strength that has no effect or is at a bound.
 
-    A temperature at its bound has a warning of its own, and decides where the strength ends.
+    A temperature at its bound has another warning, and determines where the strength ends.
     """
     if np.unique(slopes).size == 1:
         warn(no_strength())

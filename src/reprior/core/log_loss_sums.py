@@ -1,7 +1,10 @@
 """Sums over labelled rows: the log-loss of softmax(a·z + b), its slopes and curvatures.
 
-Each comes from one pass, by a kernel or by array code in cache-sized blocks, shared among the
-cores. :func:`log_loss_moments` has one scale and a bias that moves along slopes (two numbers);
+Each comes from one pass over blocks of rows, by a kernel or by array code. Threads share the
+blocks, and their sums are added in order: results have the same bits for any number of threads.
+Ctrl-C ends a pass after the present block.
+
+:func:`log_loss_moments` has one scale and a bias that moves along slopes (two numbers);
 :func:`posterior_sums` has a scale and a bias of its own for every class.
 """
 
@@ -9,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reprior.core import kernels
 from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, to_numpy
-from reprior.core.threads import in_threads, shares
-from reprior.core.weighted_rows import WeightedRows
+from reprior.core.threads import n_shares, sum_in_threads
+
+if TYPE_CHECKING:
+    from reprior.core.weighted_rows import WeightedRows
 
 __all__ = [
     "log_loss_moments",
@@ -28,6 +33,15 @@ __all__ = [
     "sum_native",
     "takes_native",
 ]
+
+BLOCK_ITEMS = 1 << 16
+"""Scores per block of array code on NumPy: one block and its temporaries stay in the cache."""
+
+KERNEL_SCORES = 1 << 18
+"""Scores in a block of a kernel, at least: about a millisecond's work."""
+
+KERNEL_ROWS = 256
+"""Rows in such a block, at least: the 1 + 2·K sums of a block are then small beside its scores."""
 
 
 def posterior_sums(
@@ -247,41 +261,38 @@ def takes_native(data: WeightedRows) -> bool:
 def sum_native(
     data: WeightedRows, kernel: str, parameters: tuple[NDArray[np.float64], ...], *, n_sums: int
 ) -> NDArray[np.float64]:
-    """Return the sums that a kernel of the log-loss writes, over shares of the rows."""
+    """Return the sums over all rows that a kernel of the log-loss writes."""
     add = getattr(kernels.native, kernel)
     rows = kernels.strided_rows(data.rows)
     labels = kernels.contiguous(data.labels)
     weights = kernels.contiguous(data.weights)
     contiguous = [kernels.contiguous(parameter) for parameter in parameters]
 
-    def work(share: slice) -> NDArray[np.float64]:
+    def work(block: slice) -> NDArray[np.float64]:
         sums = np.empty(n_sums)
-        add(rows[:, share], labels[share], weights[share], *contiguous, sums)
+        add(rows[:, block], labels[block], weights[block], *contiguous, sums)
         return sums
 
-    total: NDArray[np.float64] = np.sum(in_threads(work, _shares(data)), axis=0)
-    return total
+    step = max(KERNEL_ROWS, KERNEL_SCORES // data.n_classes)
+    return _sum(data, work, step)
 
 
 def sum_blocks(
     data: WeightedRows, work: Callable[[slice], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return the sum of ``work`` over blocks of rows."""
-
-    def sum_of(share: slice) -> NDArray[np.float64]:
-        first, *others = data.blocks(share)
-        sums = work(first)
-        for part in others:
-            sums += work(part)
-        return sums
-
-    total: NDArray[np.float64] = np.sum(in_threads(sum_of, _shares(data)), axis=0)
-    return total
+    """Return the sum of ``work`` over blocks: cache-sized on NumPy, all rows elsewhere."""
+    step = max(1, BLOCK_ITEMS // data.n_classes) if data.on_numpy else max(1, data.labels.size)
+    return _sum(data, work, step)
 
 
-def _shares(data: WeightedRows) -> list[slice]:
+def _sum(
+    data: WeightedRows, work: Callable[[slice], NDArray[np.float64]], step: int
+) -> NDArray[np.float64]:
+    """Return the sum of ``work`` over blocks of ``step`` rows; one empty block without rows."""
     n = data.labels.size
-    return shares(n, data.n_classes) if data.on_numpy else [slice(0, n)]
+    blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)] or [slice(0, 0)]
+    n_threads = n_shares(n, n * data.n_classes) if data.on_numpy else 1
+    return sum_in_threads(work, blocks, n_threads)
 
 
 def _exponential(x: Array, xp: Namespace) -> Array:

@@ -26,7 +26,7 @@ from reprior.core.checks import check_kind, first_index
 from reprior.exceptions import (
     Argument,
     Element,
-    RepriorWarning,
+    LikelyProbabilitiesWarning,
     ScoresError,
     Setting,
     Words,
@@ -34,6 +34,7 @@ from reprior.exceptions import (
 
 __all__ = [
     "are_distributions",
+    "are_hard",
     "as_scores",
     "excluded_row",
     "log_scores",
@@ -117,7 +118,7 @@ def log_scores(
 
     Refuses NaN and +inf, rows with no finite score, and under ``"probs"`` and ``"log_probs"``
     rows that are no distribution; rows that miss 1 by at most 1e-3 are renormalised. Where
-    values cannot be looked at (under ``jax.jit``) these checks are skipped.
+    values cannot be read (under ``jax.jit``) these checks are skipped.
     ``tolerance`` replaces the one that follows from the scores' dtype.
 
     Examples
@@ -164,7 +165,7 @@ def _with_totals(
 
 
 def _rows_have_peaks(z: Array, axis: int, xp: Namespace) -> bool:
-    """Tell whether every row has a finite maximum; passes over the whole array are the cheapest."""
+    """Tell whether every row has a finite maximum; whole-array reductions are the cheapest."""
     if not bool(xp.max(z) < math.inf):
         return False
     return bool(xp.min(z) > -math.inf) or bool(xp.all(xp.max(z, axis=axis) > -math.inf))
@@ -189,22 +190,41 @@ def warn_if_probs(z: Array, *, axis: int, xp: Namespace) -> None:
     if not bool((first[0] >= 0.0) & (first[0] <= 1.0)):
         return
     if are_distributions(first, 0, xp) and are_distributions(z, axis, xp):
-        warn_of_probs(single_score=False)
+        warn_of_probs(single_score=False, hard=are_hard(z, xp))
 
 
 def warn_if_single_probs(z: Array, *, xp: Namespace) -> None:
     """Warn where single scores of two classes, declared as logits, all lie in [0, 1]."""
     if z.shape[0] >= FEW_SCORES and bool((xp.min(z) >= 0.0) & (xp.max(z) <= 1.0)):
-        warn_of_probs(single_score=True)
+        warn_of_probs(single_score=True, hard=are_hard(z, xp))
 
 
-def warn_of_probs(*, single_score: bool) -> None:
-    """Warn that what was declared as logits looks like probabilities."""
+def are_hard(z: Array, xp: Namespace) -> bool:
+    """Return whether all values are 0 or 1, as predicted labels are."""
+    return bool(xp.all((z == 0.0) | (z == 1.0)))
+
+
+def warn_of_probs(*, single_score: bool, hard: bool = False) -> None:
+    """Warn that what was declared as logits looks like probabilities, or like predicted labels."""
     rule, what = "every row lies in [0, 1] and sums to 1", "probabilities"
     if single_score:
         rule, what = "every one of them lies in [0, 1]", "probabilities of the second class"
+    if hard:
+        rule = "every one of them is 0 or 1" if single_score else "every row is a single 1 among 0s"
+        warn(
+            LikelyProbabilitiesWarning(
+                [Argument("scores"), f" look like predicted labels: {rule}."],
+                remedy=[
+                    "Labels have lost how sure the model is. Pass its logits, or its probabilities "
+                    "with ",
+                    Setting("kind", "probs"),
+                    ".",
+                ],
+            )
+        )
+        return
     warn(
-        RepriorWarning(
+        LikelyProbabilitiesWarning(
             [
                 Argument("scores"),
                 " were declared as ",

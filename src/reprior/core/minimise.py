@@ -2,7 +2,7 @@
 
 :func:`minimise_in_box` is for two numbers with bounds and second derivatives,
 :func:`minimise_smooth` for many numbers with a gradient and a preconditioner. Both count
-evaluations, each of which is a pass over all scores, and stop where float64 can tell no more.
+evaluations, each a pass over all scores, and stop where differences are rounding.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 __all__ = ["Box", "BoxMinimum", "Minimum", "Quadratic", "minimise_in_box", "minimise_smooth"]
 
 STEP_TOLERANCE = 1e-6
-"""The end is a step this small, relative to the point: the next error is of its square."""
+"""The search ends after a step this small, relative to the point: the error is of its square."""
 
 SHORT_STEP, ERROR_TOLERANCE = 0.05, 1e-8
-"""Or a larger step, where the one before was short and the two promise so small an error."""
+"""It also ends after a larger step, if the step before was short and both together predict an
+error this small."""
 
 MAX_PASSES = 100
 """Evaluations; 5 to 10 are usual, and some dozens where the minimum is at infinity."""
@@ -31,24 +32,24 @@ DESCENT = 1e-4
 """The least share of the promised descent that a step must bring (Armijo)."""
 
 REACH = (4.0, 4.0)
-"""How far a step may go before the function was seen there: the first number grows or shrinks by
-at most this factor, the second moves by at most this much."""
+"""The longest step, as the quadratic model may be wrong far away: the first number grows or shrinks
+by at most this factor, the second moves by at most this much."""
 
 ROUNDING = 8 * np.finfo(np.float64).eps
-"""How exactly values in float64 are known, relative to their size or 1."""
+"""The relative error of values in float64; absolute for values below 1."""
 
 LOST = 1000.0
-"""A point from which no step descends is the minimum if what the model still promises is not
-more than so many roundings of the value."""
+"""A point from which no step descends is the minimum if the model predicts a descent of at most
+this many roundings of the value."""
 
 
 Vector: TypeAlias = NDArray[np.float64]
 
 MEMORY = 12
-"""Steps that the curvature is learnt from."""
+"""Steps from which L-BFGS estimates the curvature."""
 
 MAX_LBFGS_PASSES = 300
-"""Evaluations: far more than a dozen, which a good preconditioner makes do."""
+"""Evaluations. A dozen are usual with a good preconditioner."""
 
 
 class Quadratic(NamedTuple):
@@ -106,7 +107,7 @@ class BoxMinimum:
     value : float
         The function there.
     converged : bool
-        Whether that is the minimum within the box; not so where :data:`MAX_PASSES` did not do.
+        Whether that is the minimum within the box; False where :data:`MAX_PASSES` were too few.
     n_iterations : int
         Evaluations.
     at_bound : (bool, bool)
@@ -127,12 +128,12 @@ def minimise_in_box(
     *,
     noise: float = ROUNDING,
 ) -> BoxMinimum:
-    """Return the minimum of a smooth convex function with the value 0 at least.
+    """Return the minimum of a smooth convex function that is at least 0.
 
-    ``noise`` is how exactly its values are known, relative to their size or 1.
+    ``noise`` is the relative error of its values; absolute for values below 1.
 
-    Every step leads to the minimum of the quadratic model in the box, and is halved until the
-    function falls as it should. While steps go on in one direction and do not get shorter, as
+    Every step goes to the minimum of the quadratic model in the box, and is halved until the
+    function falls enough (Armijo). While steps keep their direction and do not get shorter, as
     where the minimum is at infinity, they are stretched.
     """
     point = box.inside(np.array(start))
@@ -142,12 +143,12 @@ def minimise_in_box(
     last_step = np.zeros(2)
     stretch = 1.0
     while n < MAX_PASSES:
-        if model.value == 0.0:  # nothing left to lower: as far as the dtype can tell
+        if model.value == 0.0:  # the least possible, to the precision of the dtype
             return _vanished(function, point, box, n)
         step = _model_minimum(model, point, box.around(point))
         relative = step / np.array([point[0], max(1.0, abs(point[1]))])
         size = float(np.abs(relative).max())
-        # Newton's steps go with the square of the one before: so long will the next one be.
+        # A Newton step is about the square of the step before: this predicts the next one.
         coming = size * (size / last_size) ** 2 if last_size <= SHORT_STEP else math.inf
         if size <= STEP_TOLERANCE or coming <= ERROR_TOLERANCE:
             return _ended(model, point, step, box, n)
@@ -168,7 +169,7 @@ def minimise_in_box(
 
 
 class _Descent(NamedTuple):
-    """The next point, or None where none was lower; and what it took."""
+    """The next point, or None where none was lower, and the number of passes."""
 
     point: NDArray[np.float64] | None
     quadratic: Quadratic
@@ -220,8 +221,9 @@ def _at_bounds(
 def _model_minimum(model: Quadratic, point: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
     """Return the step to the minimum of the quadratic model in the box.
 
-    It is Newton's if that stays inside; else it lies on an edge, of which each has one minimum.
-    The coordinate axes are looked at too: where the model is flat across them, the best is there.
+    It is Newton's step if that stays inside; else it ends on an edge, and each edge has one
+    minimum. The coordinate axes are tried too: where the model is flat across them, the minimum
+    is there.
     """
     low = box.low - point
     high = box.high - point
@@ -282,7 +284,7 @@ def minimise_smooth(
     r"""Return the minimum of a smooth convex function, given with its gradient.
 
     A step is :math:`-H^{-1} g` for the gradient g and an estimate H of the curvature: that of the
-    preconditioner, put right along the last steps by what the gradient did there. It is halved
+    preconditioner, corrected along the last steps by the changes of the gradient. It is halved
     until the function falls.
 
     Parameters
@@ -295,9 +297,9 @@ def minimise_smooth(
         :math:`H_0^{-1} g` of a gradient, for the preconditioner H_0: an estimate of the second
         derivatives.
     tolerance : float
-        The end is where :math:`g^T H^{-1} g`, twice what there is to gain, is below this.
+        The search ends where :math:`g^T H^{-1} g`, twice the predicted descent, is below this.
     noise : float
-        How exactly the values of the function are known, relative to their size or 1.
+        The relative error of the function's values; absolute for values below 1.
 
     References
     ----------

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reprior._warnings import warn
 from reprior.core.arrays import Array, as_array, constant, is_numpy_namespace, namespace, to_numpy
 from reprior.core.checks import (
+    as_parts,
     check_choice,
     check_finite_number,
     check_labels,
@@ -28,6 +30,7 @@ from reprior.exceptions import (
     LabelsError,
     OptionError,
     PriorError,
+    RepriorWarning,
     Setting,
     Text,
     Words,
@@ -37,6 +40,9 @@ __all__ = ["as_prior", "as_target_prior", "prior_from_counts", "prior_from_label
 
 EQUAL_SLOPES = 1e-13
 """Slopes closer than this differ by the rounding of two logarithms alone (each below 50)."""
+
+LABELS_PER_VALUE = 20
+"""How often each number occurs, on average and at least, among counts that look like labels."""
 
 SUM_TOLERANCE = 1e-6
 """How far a prior's sum may be from 1: room for float32 rounding over thousands of classes."""
@@ -98,7 +104,18 @@ def prior_from_counts(counts: Any, *, weights: Any = None, smoothing: float = 0.
     smoothing = check_finite_number("smoothing", smoothing, minimum=0.0)
     _refuse_negative(n, "counts")
     mass = n + smoothing
-    _refuse_zero_counts(mass, "counts")
+    labels = _label_range(counts)
+    _refuse_zero_counts(mass, "counts", labels)
+    if labels is not None:
+        warn(
+            RepriorWarning(
+                argument="counts",
+                rule="must be the number of training samples of each class",
+                got=f"{n.size} integers that repeat all numbers from {labels[0]} to {labels[1]}, "
+                "which look like labels",
+                remedy=_if_labels(labels[0]),
+            )
+        )
     if weights is not None:
         mass = mass * _class_weights(weights, n.size)
     # Scaled by the largest first: the sum of huge counts or weights must not overflow.
@@ -371,14 +388,21 @@ def _refuse_negative(values: NDArray[np.float64], name: str) -> None:
         )
 
 
-def _refuse_zero_counts(mass: NDArray[np.float64], name: str) -> None:
+def _refuse_zero_counts(
+    mass: NDArray[np.float64], name: str, labels: tuple[int, int] | None = None
+) -> None:
+    """Refuse classes without samples; ``labels`` is the range of counts that look like labels."""
     if not (mass == 0).any():
         return
     where = int(np.argmax(mass == 0))
     got: Text = Element(name, (where,), 0)
     remedy: list[Any] = ["Drop the class, or pass ", Setting("smoothing", 1), "."]
+    if labels is not None:
+        remedy += [" ", *as_parts(_if_labels(labels[0]))]
     if name != "counts":
         got = f"no sample of class {where}"
+        if where == 0 and (mass[1:] > 0).all():
+            remedy.append(f" Of labels from 1 to {mass.size - 1}, subtract 1.")
         remedy += [
             " If a label marks samples to leave out, name it by ",
             Words("ignore_index", "--ignore-index"),
@@ -390,6 +414,32 @@ def _refuse_zero_counts(mass: NDArray[np.float64], name: str) -> None:
         got=got,
         remedy=remedy,
     )
+
+
+def _label_range(counts: Any) -> tuple[int, int] | None:
+    """Return the smallest and the largest of counts that look like labels; None for others.
+
+    Labels are many integers that take every value from 0 or 1 to their largest, each often. Counts
+    of a long tail have gaps among the large ones. A few shots of each class may have none: a
+    warning is right, not an error.
+    """
+    host = to_numpy(counts)
+    if host.dtype.kind not in "iu" or not 0 <= host.min() <= 1:
+        return None
+    low, high = int(host.min()), int(host.max())
+    n_values = high - low + 1
+    if not 2 <= n_values <= host.size // LABELS_PER_VALUE:
+        return None
+    return (low, high) if np.unique(host).size == n_values else None
+
+
+def _if_labels(lowest: int) -> Text:
+    called = "labels - 1" if lowest else "labels"
+    return [
+        "If they are labels, ",
+        Words(f"pass prior_from_labels({called})", "pass their file by --counts-from-labels"),
+        ".",
+    ]
 
 
 def _class_weights(weights: Any, n_classes: int) -> NDArray[np.float64]:

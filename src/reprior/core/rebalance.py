@@ -1,8 +1,8 @@
 r"""Prior rebalancing: the paper's Eqs. 5–8 in one addition per class, in log space.
 
 The paper computes P_r ∝ P_d·P_t/P_s (Eq. 5) and P_f ∝ P_d^(1−λ)·P_r^λ (Eq. 7). In logarithms the
-two collapse into log P_f = log P_d + λ·(log P_t − log P_s) − log Z. Nothing else is computed here:
-probabilities too small for the dtype, λ > 1 and λ < 0 need no special care.
+two collapse into log P_f = log P_d + λ·(log P_t − log P_s) − log Z. In this form probabilities too
+small for the dtype, λ > 1 and λ < 0 need no special cases.
 """
 
 from typing import Any
@@ -75,7 +75,7 @@ def rebalance(
 
     Notes
     -----
-    Under ``jax.jit`` and for Dask arrays the values of scores cannot be looked at, and are not
+    Under ``jax.jit`` and for Dask arrays the values of scores cannot be read, and are not
     checked. Gradients flow to the scores, not to the priors.
 
     References

@@ -36,7 +36,7 @@ from reprior.core.temperature import BOUNDS
 from reprior.core.weighted_rows import WeightedRows
 from reprior.exceptions import Argument, OptionError, PriorError, RepriorWarning, Setting
 
-__all__ = ["SCALINGS", "ScalingFit", "ScalingLoss", "Solve", "fit_scaling"]
+__all__ = ["SCALINGS", "ScalingFit", "ScalingLoss", "Solve", "best_scaling", "fit_scaling"]
 
 Centre: TypeAlias = tuple[float, NDArray[np.float64]]
 """A scale for all classes, and a bias for each."""
@@ -48,18 +48,18 @@ TOLERANCE = 1e-14
 """The fit ends where the log-loss can fall by half of this, in nats."""
 
 STAGES = (1e-3, 1e-6)
-"""On the way there the curvature is taken anew where this much is left to gain."""
+"""Before, the curvature is recomputed where the log-loss can still fall by half of these."""
 
 SAMPLE_SCORES, ROWS_PER_NUMBER = 1 << 21, 16
 """A sample of at least so many scores, and of so many rows for every number to fit, stands for
 all rows until the last stage."""
 
 CURVATURE_ROWS = 32
-"""So many rows for every number to fit tell the curvature well enough: within a third, which a
-few more steps make up for. A pass for it costs as K of the others."""
+"""Rows for every number to fit: they give the curvature within a third, which costs a few more
+steps. A pass over all rows for it would cost as much as K other passes."""
 
 FAR = 20.0
-"""A bias this far from its centre is on its way to infinity: a factor of 5e8 in the odds."""
+"""A bias this far from its centre diverges: it is a factor of 5e8 in the odds."""
 
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -67,11 +67,11 @@ Vector: TypeAlias = NDArray[np.float64]
 Solve: TypeAlias = Callable[[Vector], Vector]
 
 MOST_INVERTED = 512
-"""Up to so many numbers the whole matrix of second derivatives is inverted. Beyond, its making
-and inverting takes longer than the passes that it saves."""
+"""Up to this many numbers the full matrix of second derivatives is inverted. Beyond, computing
+and inverting it takes longer than the passes that it saves."""
 
 RIDGE = 1e-9
-"""What is added to the curvature of the preconditioner, relative to its mean: enough to solve by
+"""Added to the curvature of the preconditioner, relative to its mean, so that it can be solved
 where a class has none."""
 
 
@@ -83,7 +83,7 @@ class ScalingFit:
     ----------
     scale, bias : ndarray of shape (K,)
         a and b of softmax(a·z + b); see :func:`reprior.affine_posterior`. The scales are equal
-        under "bcts". The bias of a class of target prior 0 is −inf; its scale says nothing.
+        under "bcts". The bias of a class of target prior 0 is −inf; its scale has no effect.
     log_loss : float
         The weighted mean log-loss in nats on the labels it was fitted on, without the penalty.
         It is that of all classes, also of those without labels.
@@ -92,7 +92,7 @@ class ScalingFit:
     n_iterations : int
         Passes over all the scores, those of the joint fit included.
     joint : LogLossFit
-        The temperature and strength that it started from and is held near.
+        The temperature and strength that the fit starts from, and that the penalty is centred at.
     """
 
     scale: NDArray[np.float64]
@@ -161,7 +161,7 @@ def fit_scaling(
     Warns
     -----
     RepriorWarning
-        Where the fit did not come to rest, as where the data are separable and the penalty is 0.
+        If the fit did not converge, for instance on separable data with a penalty of 0.
 
     References
     ----------
@@ -200,8 +200,26 @@ def fit_scaling(
     possible = np.ones(data.n_classes, np.bool_)
     w = np.zeros(data.n_classes)
     if source is not None and target is not None:
-        possible, w = target > 0, slopes(source, target)
-    data, w = data.of_classes(possible), w[possible]
+        possible = target > 0
+        w = slopes(source, target)
+    return best_scaling(data, w, possible, scaling=scaling, penalty=alpha, bounds=bounds)
+
+
+def best_scaling(
+    data: WeightedRows,
+    slopes: Vector,
+    possible: NDArray[np.bool_],
+    *,
+    scaling: str,
+    penalty: float = 1.0,
+    bounds: tuple[float, float] = STRENGTHS,
+) -> ScalingFit:
+    """Return what :func:`fit_scaling` returns, for rows of all classes.
+
+    ``possible`` are the classes of positive target prior.
+    """
+    alpha = penalty
+    data, w = data.of_classes(possible), slopes[possible]
     _refuse_absent(data, possible, alpha)
     joint = best_jointly(data, w, bounds)
     centre = _centre(joint, w)
@@ -222,9 +240,9 @@ def fit_scaling(
 
 
 def _centre(joint: LogLossFit, slopes: NDArray[np.float64]) -> Centre:
-    """Return the scale, and the bias of every class, that the fit is held near.
+    """Return the scale, and the bias of every class, that the penalty is centred at.
 
-    Where the joint fit ran into a bound, what Bayes' rule says instead.
+    They are those of the joint fit, or of Bayes' rule where that fit ended at a bound.
     """
     return (1.0, slopes) if joint.at_bound else (1.0 / joint.temperature, joint.strength * slopes)
 
@@ -234,39 +252,39 @@ def _of_all_classes(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return scales and biases with those of the classes that have no labels."""
     a, b = loss.unpacked(minimum.point)
-    seen = np.bincount(data.labels, minlength=data.n_classes) > 0
-    scale = np.full(seen.size, centre[0] if loss.per_class else a[0])
+    labelled = np.bincount(data.labels, minlength=data.n_classes) > 0
+    scale = np.full(labelled.size, centre[0] if loss.per_class else a[0])
     bias = centre[1].copy()
-    scale[seen], bias[seen] = a, b
+    scale[labelled], bias[labelled] = a, b
     return scale, bias
 
 
 def _fit(
-    data: WeightedRows, middle: Centre, alpha: float, *, per_class: bool
+    data: WeightedRows, joint_centre: Centre, alpha: float, *, per_class: bool
 ) -> tuple[Minimum, ScalingLoss]:
-    """Return the deviations from the centre that are best, and the loss that they are best by.
+    """Return the deviations from the centre with the smallest loss, and the loss as a function.
 
     Both are of the classes that have labels.
     """
-    data, biases = with_labels(data, middle[1])
-    centre = middle[0], biases
+    data, biases = with_labels(data, joint_centre[1])
+    centre = joint_centre[0], biases
     penalty = alpha * float(np.sum(data.weights**2))
-    whole = ScalingLoss(data, centre, penalty=penalty, per_class=per_class)
+    loss = ScalingLoss(data, centre, penalty=penalty, per_class=per_class)
     n, n_scores = data.labels.size, data.labels.size * data.n_classes
-    share = max(1, min(n_scores // SAMPLE_SCORES, n // (ROWS_PER_NUMBER * whole.size)))
+    share = max(1, min(n_scores // SAMPLE_SCORES, n // (ROWS_PER_NUMBER * loss.size)))
     sample = data.every(share)
-    few = sample.every(max(1, sample.labels.size // (CURVATURE_ROWS * whole.size)))
-    partly = ScalingLoss(sample, centre, penalty=penalty, per_class=per_class)
-    point, passes = np.zeros(whole.size), 0
+    curvature_rows = sample.every(max(1, sample.labels.size // (CURVATURE_ROWS * loss.size)))
+    sample_loss = ScalingLoss(sample, centre, penalty=penalty, per_class=per_class)
+    point, passes = np.zeros(loss.size), 0
     for tolerance in STAGES:
-        solve = partly.preconditioner(point, few)
-        near = minimise_smooth(partly, point, solve, tolerance=tolerance, noise=whole.noise)
+        solve = sample_loss.preconditioner(point, curvature_rows)
+        near = minimise_smooth(sample_loss, point, solve, tolerance=tolerance, noise=loss.noise)
         point, passes = near.point, passes + (near.n_iterations if share == 1 else 0)
-    solve = whole.preconditioner(point, few)
-    minimum = minimise_smooth(whole, point, solve, tolerance=TOLERANCE, noise=whole.noise)
-    point = whole.centred(minimum.point)
-    value = minimum.value - whole.penalised(minimum.point) + whole.penalised(point)
-    return Minimum(point, value, minimum.converged, passes + minimum.n_iterations), whole
+    solve = loss.preconditioner(point, curvature_rows)
+    minimum = minimise_smooth(loss, point, solve, tolerance=TOLERANCE, noise=loss.noise)
+    point = loss.centred(minimum.point)
+    value = minimum.value - loss.penalised(minimum.point) + loss.penalised(point)
+    return Minimum(point, value, minimum.converged, passes + minimum.n_iterations), loss
 
 
 def _warn_unless_converged(minimum: Minimum, joint: LogLossFit, scaling: str, alpha: float) -> None:
@@ -277,8 +295,8 @@ def _warn_unless_converged(minimum: Minimum, joint: LogLossFit, scaling: str, al
         return
     warn(
         RepriorWarning(
-            f"the {scaling!r} scaling did not come to rest, as where some classes are told apart "
-            f"without a mistake.",
+            f"the {scaling!r} scaling did not converge, for instance because some classes are "
+            f"perfectly separable.",
             remedy=[
                 "Pass more validation data, or a larger ",
                 Argument("penalty"),

@@ -18,7 +18,7 @@ from reprior.core.rebalance import prior_shift
 __all__ = ["ScoreMap"]
 
 MOST_CLASSES = 1024
-"""With more, looking up what is done to scores takes as long as computing it."""
+"""With more classes, looking up the cached map takes as long as computing it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +33,13 @@ class ScoreMap:
     Attributes
     ----------
     strength : float
-        λ. Where there are biases, the strength that they started from.
+        λ. With biases, the strength from which their fit started.
     temperature : float
         T.
     biases : ndarray of shape (K,) or None
-        b in the place of λ·w, −inf for a class that is not to be.
+        b instead of λ·w, −inf for a class that must not be predicted.
     scales : ndarray of shape (K,) or None
-        a in the place of 1.
+        a instead of 1.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class ScoreMap:
 
     @property
     def plain(self) -> bool:
-        """Whether strength and temperature say all of it."""
+        """Whether strength and temperature define the map."""
         return self.biases is None and self.scales is None
 
     def shifts(self, source_prior: Any, target_prior: Any) -> NDArray[np.float64]:
@@ -100,13 +100,13 @@ class ScoreMap:
     ) -> Array:
         """Return the class of the largest posterior, lowest among equals.
 
-        The temperature, which changes no decision, has no part in it.
+        The temperature changes no decision and is not applied.
         """
         affine = self._affine_map(source_prior, target_prior, tempered=False)
         return map_decisions(scores, affine, kind=kind, class_axis=class_axis)
 
     def _affine_map(self, source_prior: Any, target_prior: Any, *, tempered: bool) -> AffineMap:
-        """Return what is done to log-scores, with or without the temperature."""
+        """Return the affine map of log-scores, with or without the temperature."""
         temperature = float(self.temperature) if tempered else 1.0
         if not self.plain:
             scales = np.ones(1) if self.scales is None else self.scales
@@ -136,7 +136,7 @@ class ScoreMap:
 
     @property
     def untouched(self) -> bool:
-        """Whether it leaves the scores as they are."""
+        """Whether the map leaves scores unchanged."""
         return self.plain and self.strength == 0.0 and self.temperature == 1.0
 
     def retargeted(
@@ -176,5 +176,5 @@ def _plain_map(
 def _cached_plain_map(
     strength: float, temperature: float, source: bytes, target: bytes
 ) -> AffineMap:
-    """Cache the map that a calibrator uses at every call, by value: none is out of date."""
+    """Cache the map that a calibrator uses at every call, by value: it cannot become stale."""
     return _plain_map(strength, temperature, np.frombuffer(source), np.frombuffer(target))

@@ -11,8 +11,7 @@ import numpy as np
 
 from reprior._warnings import warn
 from reprior.core.checks import as_parts, check_bounds, check_kind
-from reprior.core.log_loss_sums import log_loss_moments
-from reprior.core.weighted_rows import WeightedRows
+from reprior.core.weighted_rows import LossRows, WeightedRows
 from reprior.exceptions import Argument, RepriorWarning, Text
 
 __all__ = [
@@ -26,10 +25,11 @@ __all__ = [
 ]
 
 STEP_TOLERANCE = 1e-6
-"""Newton stops at a step this small relative to 1/T: the next error is of its square."""
+"""Newton stops at a step this small relative to 1/T: the error is of its square."""
 
 SHORT_STEP = 0.05
-"""From steps this small on, two passes tell the loss so well that the second may be the last."""
+"""After steps this small, two passes determine the loss well enough that the second may be the
+last."""
 
 MAX_ITERATIONS = 60
 """Far more than bisection of the bounds to the tolerance needs; usual are 4 to 8."""
@@ -100,10 +100,10 @@ def fit_temperature(
         The axis of the classes.
     ignore_index : int, optional
         A label that marks samples to leave out. Their scores, and those of samples of weight 0,
-        are not looked at.
+        may hold anything.
     bounds : (float, float), default (0.01, 100)
-        The range of T. Where every sample is classified right the best T is 0, where scores say
-        nothing it is infinite: the fit then ends at the bound, with a warning.
+        The range of T. Where every sample is classified right, the best T is 0; where scores carry
+        no information, it is infinite. The fit then ends at the bound, with a warning.
 
     Returns
     -------
@@ -133,14 +133,14 @@ def fit_temperature(
         class_axis=class_axis,
         ignore_index=ignore_index,
     )
-    found = best_temperature(data, (low, high))
-    if found.at_bound:
-        warn(temperature_at_bound(found.temperature, (low, high), of=Argument("bounds")))
-    return found
+    fit = best_temperature(data, (low, high))
+    if fit.at_bound:
+        warn(temperature_at_bound(fit.temperature, (low, high), of=Argument("bounds")))
+    return fit
 
 
-def best_temperature(data: WeightedRows, bounds: tuple[float, float]) -> TemperatureFit:
-    """Return the best temperature of rows, from where a sample of them leads if they are many."""
+def best_temperature(data: LossRows, bounds: tuple[float, float]) -> TemperatureFit:
+    """Return the best temperature of rows. The fit of many starts at the optimum of a sample."""
     start, sample = 1.0, data.sample()
     if sample is not None:
         near = minimise_temperature(LogLoss(sample), bounds, 1.0)
@@ -157,7 +157,7 @@ def temperature_at_bound(
 ) -> RepriorWarning:
     """Return the warning of a temperature at one of its bounds, where the log-loss still falls.
 
-    ``of`` is what the bounds are of, ``remedy`` what can be passed instead.
+    ``of`` names the bounds, ``remedy`` what can be passed instead.
     """
     why = (
         "every sample is classified right with room to spare"
@@ -188,14 +188,12 @@ class LogLoss:
     Losses of parts add, if their weights sum to 1 together.
     """
 
-    def __init__(self, data: WeightedRows) -> None:
+    def __init__(self, data: LossRows) -> None:
         self.data, self._none = data, np.zeros(data.n_classes)
 
     def __call__(self, inverse: float) -> Loss:
         """Return the loss, its slope and its curvature at 1/T."""
-        value, slope, _, curvature, *_ = log_loss_moments(
-            self.data, inverse, self._none, self._none
-        ).tolist()
+        value, slope, _, curvature, *_ = self.data.moments(inverse, self._none, self._none).tolist()
         return Loss(value, slope, curvature)
 
 
@@ -225,7 +223,7 @@ def _bracketed_newton(
     for n in range(1, MAX_ITERATIONS + 1):
         current = loss(inverse)
         tried.add(inverse)
-        if current.value == 0.0:  # nothing left to lower: as separable as the dtype can tell
+        if current.value == 0.0:  # separable, to the precision of the dtype
             return TemperatureFit(1.0 / high, 0.0, True, n, True)
         if current.slope == 0.0 or inverse == (low if current.slope > 0.0 else high):
             return TemperatureFit(1.0 / inverse, current.value, True, n, current.slope != 0.0)
@@ -257,11 +255,11 @@ class _End(NamedTuple):
 def _end(
     previous: tuple[float, Loss] | None, now: tuple[float, Loss], newton: float
 ) -> _End | None:
-    """Return the step to the root if it is known well enough from the passes made.
+    """Return the step to the root, or None where another pass is needed to know it.
 
-    That is Newton's where it is tiny. Where it is only small, slopes and curvatures at the last
-    two points do: 1/T as a function of the slope is interpolated by a cubic, with an error of
-    the square of the two steps' product.
+    It is Newton's step where that is tiny. Where it is only small, the slopes and curvatures at
+    the last two points are enough: 1/T as a function of the slope is interpolated by a cubic,
+    with an error of the square of the two steps' product.
     """
     inverse, current = now
     if abs(newton) <= STEP_TOLERANCE * inverse:

@@ -1,6 +1,6 @@
-"""Threads: work shared among the cores, for passes that release the interpreter's lock.
+"""Threads: share work among the cores, for passes that release the interpreter's lock.
 
-Also the prefetching of an iterator's items in a background thread.
+Also prefetches an iterator's items in a background thread.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from itertools import pairwise
 from queue import Empty, Queue
-from typing import TypeVar
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "begin",
@@ -27,20 +30,22 @@ __all__ = [
     "prefetch",
     "shares",
     "shares_out",
+    "stop_if_ended",
+    "sum_in_threads",
 ]
 
 CGROUP = "/sys/fs/cgroup"
 """Where Linux shows the limits of this process's container."""
 
 SCORES_PER_THREAD = 1 << 18
-"""Fewer scores than this are done before a second thread is awake."""
+"""Fewer scores than this are processed before a second thread wakes up."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 _thread = threading.local()
-"""Whether a thread is one of the pool's."""
+"""Whether a thread is one of the pool's, and the event that ends the work it takes part in."""
 
 
 _END = object()
@@ -54,12 +59,13 @@ def in_threads(
 ) -> list[Result]:
     """Return ``work`` of every item, shared among this thread and those of the common pool.
 
-    At most ``n_threads`` work, this one among them, or as many as there are items. Each takes the
-    next item when it is free: a thread that wakes late, as beside a library that keeps its own
-    threads spinning, or that the system refuses to start, delays no other.
+    At most ``n_threads`` threads work, the calling one among them; by default one per item. Each
+    takes the next item when it is free: a thread that starts late (another library may keep its
+    threads spinning) or that the system refuses to start delays no other.
 
-    A call from within such a thread does all work in it: if every thread waited for another one,
-    none would be left to work. An error, or Ctrl-C, cancels what has not begun.
+    A call from within such a thread does all work in that thread: threads that wait for each
+    other would deadlock. An error, or Ctrl-C, cancels the items that have not begun; work that
+    takes long calls `stop_if_ended` now and then.
 
     Examples
     --------
@@ -69,15 +75,23 @@ def in_threads(
     todo = deque(enumerate(items))
     results: dict[int, Result] = {}
     first = _next(todo)
+    ended = threading.Event()
+    errors: list[BaseException] = []
 
     def take(turn: tuple[int, Item] | None) -> None:
+        outer = getattr(_thread, "ended", None)
+        _thread.ended = outer or ended
         try:
             while turn is not None:
                 results[turn[0]] = work(turn[1])
                 turn = _next(todo)
-        except BaseException:
+        except BaseException as error:
+            errors.append(error)
+            ended.set()
             todo.clear()
             raise
+        finally:
+            _thread.ended = outer
 
     most = len(items) if n_threads is None else min(n_threads, len(items))
     waiting: list[Future[None]] = []
@@ -87,11 +101,61 @@ def in_threads(
             break
     try:
         take(first)
+        for other in [other for other in waiting if not other.cancel()]:
+            other.result()
+    except CancelledError:  # of `stop_if_ended`: the error is that of another part
+        raise errors[0] from None
     finally:
-        begun = [other for other in waiting if not other.cancel()]
-    for other in begun:
-        other.result()
+        ended.set()
+        todo.clear()
+        errors.clear()  # their frames hold this list
+        for other in waiting:
+            other.cancel()
     return [results[i] for i in range(len(items))]
+
+
+def stop_if_ended() -> None:
+    """End this thread's part of `in_threads`, by an error, if another part has met one.
+
+    Without it, the interpreter waits for long work when it exits after Ctrl-C.
+    """
+    ended = getattr(_thread, "ended", None)
+    if ended is not None and ended.is_set():
+        raise CancelledError
+
+
+def sum_in_threads(
+    work: Callable[[Item], NDArray[np.float64]], items: Sequence[Item], n_threads: int
+) -> NDArray[np.float64]:
+    """Return the sum of ``work`` over items, which shares them among threads as `in_threads` does.
+
+    The results are added in the order of the items: the sum has the same bits for any number of
+    threads. Few results wait for those before them, so that memory does not grow with the items.
+    ``work`` must return an array of its own: the first one becomes the sum.
+
+    Examples
+    --------
+    >>> sum_in_threads(lambda item: np.array([item, 1.0]), [1, 2, 3], 2)
+    array([6., 3.])
+    """
+    lock = threading.Lock()
+    waiting: dict[int, NDArray[np.float64]] = {}
+    total: NDArray[np.float64] | None = None
+    n_added = 0
+
+    def add(turn: tuple[int, Item]) -> None:
+        nonlocal total, n_added
+        index, item = turn
+        result = work(item)
+        with lock:
+            waiting[index] = result
+            while n_added in waiting:
+                following = waiting.pop(n_added)
+                total = following if total is None else np.add(total, following, out=total)
+                n_added += 1
+
+    in_threads(add, list(enumerate(items)), n_threads)
+    return cast("NDArray[np.float64]", total)
 
 
 def shares(n_rows: int, n_classes: int) -> list[slice]:
@@ -137,9 +201,9 @@ def _next(todo: deque[Item]) -> Item | None:
 
 
 def begin(work: Callable[[], Result], pool: ThreadPoolExecutor | None = None) -> Future[Result]:
-    """Begin a call in a thread of the common pool, or of another one.
+    """Start a call in a thread of the common pool, or of another pool.
 
-    Where no thread can be started, the call is made in this thread, before this returns.
+    Where no thread can be started, the call runs in this thread before the function returns.
 
     Examples
     --------
@@ -149,7 +213,7 @@ def begin(work: Callable[[], Result], pool: ThreadPoolExecutor | None = None) ->
     future = Future[Result]()
     if _submitted(pool or _pool(), future, work) or not future.cancel():
         return future
-    done = Future[Result]()  # no thread has taken the other, nor will one
+    done = Future[Result]()  # no thread will take the other future
     try:
         done.set_result(work())
     except Exception as error:  # raised where the result is asked for
@@ -162,9 +226,9 @@ def _submitted(
 ) -> bool:
     """Submit work for a future to a pool; return False if no thread can be started.
 
-    None can while the interpreter ends, or at a limit of the system. The work may lie in the
-    pool's queue all the same, where a thread that is busy elsewhere finds it later: then it is
-    done unless the future was cancelled before.
+    No thread starts while the interpreter exits, or at a limit of the system. The work may be in
+    the pool's queue all the same, and a busy thread may take it later: it then runs unless the
+    future was cancelled before.
     """
     try:
         pool.submit(partial(_do, future, work))
@@ -183,13 +247,13 @@ def _do(future: Future[Result], work: Callable[[], Result]) -> None:
 
 
 def shares_out() -> bool:
-    """Whether this thread may hand work to others: not if it is itself one of many."""
+    """Whether this thread may share work: False in a thread that works for another."""
     return not getattr(_thread, "is_worker", False)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Do all work of this thread in it: the caller has set others to work beside it.
+    """Do all work of this thread in this thread: the caller runs several beside each other.
 
     Examples
     --------
@@ -206,9 +270,9 @@ def one_thread() -> Iterator[None]:
 
 
 def n_cores() -> int:
-    """Cores this process may use, or what the environment variable REPRIOR_NUM_THREADS says.
+    """Return the number of cores to use: REPRIOR_NUM_THREADS, or those this process may use.
 
-    These are the cores of the affinity mask, and no more than the container's quota amounts to.
+    These are the cores of the affinity mask, at most as many as the container's quota.
     """
     setting = os.environ.get("REPRIOR_NUM_THREADS", "")
     if setting.isdecimal() and int(setting) > 0:
@@ -223,7 +287,7 @@ def n_cores() -> int:
 def _quota(root: str) -> float | None:
     """Return how many cores' time the control group of this container may use, or None.
 
-    It is read once per process. Within a container its own group is the root of what it sees:
+    Read once per process. Within a container its group is the root of the file system:
     ``cpu.max`` holds quota and period (version 2), or two files do (version 1).
     """
     try:
@@ -261,13 +325,13 @@ def _mark() -> None:
     _thread.is_worker = True
 
 
-# Threads do not survive a fork: a child that inherited the pool would wait for ever.
+# Threads do not survive a fork: a child would wait forever for those of the inherited pool.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 class _Failure:
-    """An error that the thread met, in the place of its item."""
+    """An error of the thread, queued in place of its item."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -281,8 +345,8 @@ def prefetch(items: Iterator[Item]) -> Generator[Item, None, None]:
     would come. Closing the generator, as leaving a loop or Ctrl-C does, ends the thread after its
     present item.
 
-    The first item is made in the caller's thread: a single one starts no thread. Where no thread
-    can be started, all are made there.
+    The first item is prepared in the caller's thread: a single one starts no thread. Where no
+    thread can be started, all are.
 
     Examples
     --------
@@ -314,7 +378,7 @@ def prefetch(items: Iterator[Item]) -> Generator[Item, None, None]:
             del item
     finally:
         left.set()
-        while maker.is_alive():  # it may wait for room in the queue, even for its end mark
+        while maker.is_alive():  # it may wait for the queue to have space, even for its end mark
             _drain(ready)
             maker.join(_JOIN_SECONDS)
 

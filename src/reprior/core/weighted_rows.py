@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,32 +25,68 @@ from reprior.core.arrays import (
 from reprior.core.binary import log_columns, resolve_class_axis
 from reprior.core.checks import check_class_axis, check_labels, check_sample_weight
 from reprior.core.importance import importance_weights
+from reprior.core.log_loss_sums import log_loss_moments
 from reprior.core.logspace import as_scores
 from reprior.exceptions import Argument, LabelsError, ScoresError
 
-__all__ = ["WeightedRows"]
+__all__ = ["LossRows", "WeightedRows"]
 
 SHORT_ROW = 24
 """Rows of fewer classes than this are laid out class by class for array code on NumPy, whose
 reductions cost more per row than the transposition."""
-
-BLOCK_ITEMS = 1 << 16
-"""Scores per block on NumPy: one block and its temporaries stay in the cache."""
 
 SAMPLE_FROM = 1 << 20
 """From so many scores on a fit starts at the optimum of a sample of the rows. With fewer, fitting
 the sample would take as long as it saves."""
 
 SAMPLE_ITEMS, SAMPLE_ROWS = 1 << 17, 1000
-"""What such a sample has at least: the start is then a few per cent off."""
+"""The smallest such sample: the start is then a few per cent off."""
 
 GOLDEN = (5**0.5 - 1) / 2
+
+LARGEST_GAP = 1e30
+"""How far the score of a sample's own class may lie below its largest. The log-loss is about as
+large: times the largest scale of a fit it stays below the largest float32, and its square, which
+curvatures need, below the largest float64."""
 
 ROUNDINGS = 8.0
 """That may add up in the log-loss of a row; those of a mean over rows even out."""
 
 SAMPLE_SHARE = 12
 """The sample is one row in so many at most, so that a dozen passes over it cost as one."""
+
+
+class LossRows(Protocol):
+    """Labelled log-scores whose log-loss can be summed: what a fit by log-loss needs.
+
+    :class:`WeightedRows` holds them in memory. Those of a file or a cluster are summed in passes.
+    """
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+
+    @property
+    def noise(self) -> float:
+        """The relative error of a log-loss of the rows; absolute for one below 1."""
+
+    @property
+    def has_labels(self) -> NDArray[np.bool_]:
+        """Which classes have labels, (K,)."""
+
+    def sample(self) -> Self | None:
+        """Return some of the rows where there are many, for a start near the optimum."""
+
+    def of_classes(self, kept: NDArray[np.bool_]) -> Self:
+        """Return the same without the other classes, none of which may have labels."""
+
+    def shifted(self, shift: NDArray[np.float64]) -> Self:
+        """Return the same with a number added to each class's log-scores."""
+
+    def moments(
+        self, scale: float, shift: NDArray[np.float64], slopes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return what :func:`~reprior.core.log_loss_sums.log_loss_moments` returns, (6,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +100,9 @@ class WeightedRows:
     rows: Array
     labels: NDArray[np.int64]
     weights: NDArray[np.float64]
-    """They sum to 1, over all parts where this is a part of a whole."""
+    """They sum to 1; over all parts, where the rows are one of several."""
     samples: NDArray[np.int64]
-    """Where the rows were among the flattened labels, for the sentences of errors."""
+    """The index of every row among the flattened labels, for errors."""
     xp: Namespace
 
     @classmethod
@@ -120,12 +155,22 @@ class WeightedRows:
 
     @classmethod
     def of_rows(
-        cls, rows: NDArray[Any], labels: NDArray[np.int64], weights: NDArray[np.float64]
+        cls,
+        rows: Array,
+        labels: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        samples: NDArray[np.int64] | None = None,
     ) -> WeightedRows:
-        """Take NumPy log-scores (n, K) as one part of a sum over many such."""
-        if rows.shape[1] < SHORT_ROW:
+        """Take log-scores (n, K), with weights that sum to 1 or to a part of it.
+
+        ``samples`` are their indices among the flattened labels, if not 0, 1, 2, ….
+        """
+        xp = namespace(rows)
+        if is_numpy_namespace(xp) and rows.shape[1] < SHORT_ROW:
             rows = np.asfortranarray(rows)
-        data = cls(rows, labels, weights, np.arange(labels.size), namespace(rows))
+        if samples is None:
+            samples = np.arange(labels.size)
+        data = cls(rows, labels, weights, samples, xp)
         data._refuse_impossible()
         return data
 
@@ -146,7 +191,7 @@ class WeightedRows:
 
     @property
     def noise(self) -> float:
-        """How exactly a log-loss of the rows is known, relative to its size or 1."""
+        """The relative error of a log-loss of the rows; absolute for one below 1."""
         return ROUNDINGS * float(np.finfo(dtype_name(self.rows.dtype)).eps)
 
     @cached_property
@@ -164,13 +209,18 @@ class WeightedRows:
     @cached_property
     def has_impossible(self) -> bool:
         """Whether some class is impossible for some sample: a log-score of −inf."""
-        return bool(self.xp.min(self.rows) == -self.xp.inf)
+        return self.labels.size > 0 and bool(self.xp.min(self.rows) == -self.xp.inf)
 
-    def blocks(self, within: slice) -> Iterator[slice]:
-        """Yield slices that cut some rows: cache-sized on NumPy, all at once elsewhere."""
-        step = max(1, BLOCK_ITEMS // self.n_classes) if self.on_numpy else within.stop
-        for start in range(within.start, within.stop, step):
-            yield slice(start, min(start + step, within.stop))
+    @property
+    def has_labels(self) -> NDArray[np.bool_]:
+        """Which classes have labels, (K,)."""
+        return np.bincount(self.labels, minlength=self.n_classes) > 0
+
+    def moments(
+        self, scale: float, shift: NDArray[np.float64], slopes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return what :func:`~reprior.core.log_loss_sums.log_loss_moments` returns, (6,)."""
+        return log_loss_moments(self, scale, shift, slopes)
 
     def sample(self) -> WeightedRows | None:
         """Return some of the rows where there are many, for a start near the optimum."""
@@ -181,8 +231,8 @@ class WeightedRows:
     def every(self, share: int) -> WeightedRows:
         """Return one row of every ``share``, with weights that sum to 1.
 
-        Which one it is changes from one to the next, by the golden ratio: classes that come in
-        turns, 0, 1, 2, 0, 1, 2, would be missed by every third row.
+        Its place among them varies, by the golden ratio: with labels 0, 1, 2, 0, 1, 2, … every
+        third row would be of one class.
         """
         if share == 1:
             return self
@@ -209,9 +259,10 @@ class WeightedRows:
         return replace(self, rows=self.rows + added)
 
     def _refuse_impossible(self) -> None:
-        """Refuse samples whose own class has probability 0."""
+        """Refuse samples whose own class has probability 0, or whose log-loss overflows."""
         impossible = np.isneginf(self.label_scores)
         if not impossible.any():
+            self._refuse_huge()
             return
         where = int(np.argmax(impossible))
         raise ScoresError(
@@ -223,6 +274,28 @@ class WeightedRows:
             remedy="Drop the sample, pass logits, or mix the probabilities p of such a model with "
             "a little of the uniform ones before: 0.999 * p + 0.001 / K. A forest has zeros where "
             "no leaf holds the class: train it with min_samples_leaf=5 or more.",
+        )
+
+    def _refuse_huge(self) -> None:
+        """Refuse samples whose own class lies so far below another that the log-loss overflows."""
+        if not self.labels.size:
+            return
+        peak = float(to_numpy(self.xp.max(self.rows)))  # one number, sooner than one per row
+        if peak - float(self.label_scores.min()) <= LARGEST_GAP:
+            return
+        peaks = to_numpy(self.xp.max(self.rows, axis=1)).astype(np.float64)
+        with np.errstate(over="ignore"):
+            gaps = peaks - self.label_scores
+        if not (gaps > LARGEST_GAP).any():
+            return
+        where = int(np.argmax(gaps > LARGEST_GAP))
+        raise ScoresError(
+            argument="scores",
+            rule=f"must have every sample's own class within {LARGEST_GAP:g} of its largest score, "
+            "or the log-loss overflows",
+            got=f"{gaps[where]:g} less for class {self.labels[where]} of sample "
+            f"{self.samples[where]} (counting along the flattened labels)",
+            remedy="Check how the scores were computed, or drop the sample.",
         )
 
 

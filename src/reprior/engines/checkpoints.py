@@ -1,24 +1,44 @@
-"""Save the passes of a fit as they go, and go on from there after verifying the data."""
+"""Save the passes of a fit as they go, and continue from there after verifying the data."""
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior.engines.checkpoint_format import (
+    Saved,
+    check_pass,
+    pass_name,
+    read_pass,
+    refusing_parts,
+    remedy_of,
+    write_pass,
+)
 from reprior.engines.chunk_source import Progress, as_chunk
 from reprior.engines.fingerprint import Digest, Known
-from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.archive import read_archive, write_archive
+from reprior.exceptions import OptionError
+from reprior.files.atomic import remove_stale_staging
 from reprior.files.chunks import Chunk, LeftOut, Place
 from reprior.files.scores import ScoreFile
+from reprior.profile.merging import ProfileSum
+from reprior.profile.samples import Priors
+from reprior.profile.storage import unpack_sum
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 __all__ = [
     "Checkpoint",
@@ -26,70 +46,81 @@ __all__ = [
     "as_left_out",
     "as_place",
     "check_same",
+    "digest_of",
+    "log_resumed",
     "options_of",
     "pack_left_out",
     "pack_place",
     "rest_of",
-    "taken",
-    "tell",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 
-_FORMAT, _FORMAT_VERSION = "reprior checkpoint", 2
-
 PAUSE = 30.0
-"""Seconds between two savings, at least: what a kill may cost."""
+"""Seconds between two savings, at least: the work that a kill may lose."""
 
 SHARE = 0.05
-"""Of the time that savings take, at most."""
-
-
-class Saved(NamedTuple):
-    """What was counted so far: ``header`` as JSON can hold it, and arrays."""
-
-    finished: bool
-    header: dict[str, Any]
-    arrays: dict[str, Vector]
+"""The largest share of the time that savings may take."""
 
 
 class Checkpoint:
-    """A folder in which the passes of a fit are saved, one file each, whole or as before.
+    """A folder in which the passes of a fit are saved, one file each, written atomically.
+
+    It is a context manager, in which the folder is locked: :func:`reprior.engines.fit` opens one,
+    so that a second fit in the same folder is refused. The system releases the lock of a process
+    that is killed.
 
     Parameters
     ----------
     folder : path
-        Made where it is not there. It belongs to one fit, and to one process at a time.
+        Created where it does not exist. It belongs to one fit.
     pause : float, default 30
         Seconds between two savings, at least.
     share : float, default 0.05
-        Of the time that savings take, at most: where one is slow, the next comes later.
+        The largest share of the time that savings may take: the slower one is, the later comes the
+        next.
     """
 
     def __init__(
         self, folder: str | os.PathLike[str], *, pause: float = PAUSE, share: float = SHARE
     ) -> None:
         self.folder, self.pause, self.share = Path(folder), pause, share
-        self._of: dict[str, Any] = {}
+        self._subject: dict[str, Any] = {}
         self._last, self._cost = time.monotonic(), 0.0
+        self._lock = _FolderLock(self.folder)
+
+    def __enter__(self) -> Checkpoint:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
     def begin(self, sources: Any, options: dict[str, Any]) -> None:
-        """Say what the fit is of; refuse a folder that holds another one."""
-        self._of = {"sources": sources, "options": options}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._sweep()
+        """Take the data and options of the fit; refuse a folder that holds another one."""
+        self._subject = {"sources": sources, "options": options}
+        self._remove_partial_files()
         for path in self._files():
-            self._refuse_another(path, self._read(path)[0])
+            self._read(path)
 
-    def load(self, bounds: tuple[float, float]) -> Saved | None:
-        """What is saved of the pass within ``bounds``, if anything is."""
-        path = self._path(bounds)
+    def load(self, priors: Priors, chunks: Any, resolution: float) -> Saved | None:
+        """Return what is saved of a pass, if anything is; refuse content that no fit has written.
+
+        The pass is over ``chunks``, between ``priors``, with bins of width ``resolution``.
+        """
+        path = self._path(priors.bounds)
         if not path.exists():
             return None
-        header, arrays = self._read(path)
-        self._refuse_another(path, header)
-        return Saved(bool(header["finished"]), header["state"], arrays)
+        return check_pass(path, *self._read(path), priors, chunks, resolution)
+
+    def unpack(
+        self, bounds: tuple[float, float], packed: dict[str, Any], arrays: Any, into: ProfileSum
+    ) -> ProfileSum:
+        """Unpack the sum that was saved of a pass; refuse parts that no fit has written."""
+        path = self._path(bounds)
+        with refusing_parts(path):
+            return unpack_sum(packed, arrays, into=into, name=path.name)
 
     @property
     def is_empty(self) -> bool:
@@ -104,85 +135,145 @@ class Checkpoint:
 
     def save(self, bounds: tuple[float, float], saved: Saved) -> None:
         """Replace what is saved of a pass."""
-        began = time.monotonic()
-        header = {
-            "format": _FORMAT, "format_version": _FORMAT_VERSION, **self._of,
-            "finished": saved.finished, "state": saved.header,
-        }  # fmt: skip
-        write_archive(self._path(bounds), header, saved.arrays)
+        start = time.monotonic()
+        write_pass(self._path(bounds), self._subject, saved)
         self._last = time.monotonic()
-        self._cost = self._last - began
+        self._cost = self._last - start
 
     def remove(self) -> None:
         """Delete what is saved, and the folder if nothing else is in it."""
-        self._sweep()
-        for path in self._files():
-            path.unlink()
-        if self.folder.is_dir() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        if not self.folder.is_dir():
+            return
+        with self:
+            self._lock.removes_folder = True
+            self._remove_partial_files()
+            for path in self._files():
+                path.unlink()
 
     def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, Vector]]:
-        try:
-            return read_archive(path, **_MARK)
-        except FileFormatError as error:
-            raise FileFormatError(
-                argument="checkpoint",
-                rule="must be what a fit has saved",
-                remedy=f"{path.name!r} in {os.fspath(self.folder)!r} is truncated, damaged, of a "
-                f"later version of reprior or something else. {self._remedy}",
-            ) from error
-
-    @property
-    def _remedy(self) -> str:
-        return f"Delete the folder {os.fspath(self.folder)!r} to begin anew, or name another one."
+        """Read a pass of this fit; refuse one of another fit."""
+        header, arrays = read_pass(path)
+        self._refuse_another(path, header)
+        return header, arrays
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("pass-*.npz"))
 
-    def _sweep(self) -> None:
-        """Delete what savings that were ended in the middle have left."""
-        for path in self.folder.glob(".pass-*.npz.*"):
+    def _remove_partial_files(self) -> None:
+        """Delete temporary files that killed processes have left."""
+        remove_stale_staging(self.folder)
+        for path in self.folder.glob(".pass-*.npz.*"):  # of earlier releases
             path.unlink()
 
     def _path(self, bounds: tuple[float, float]) -> Path:
-        low, high = bounds
-        return self.folder / f"pass-{low!r}-to-{high!r}.npz"
+        return self.folder / pass_name(bounds)
 
     def _refuse_another(self, path: Path, header: dict[str, Any]) -> None:
-        where, remedy = os.fspath(self.folder), self._remedy
-        if header["format_version"] != _FORMAT_VERSION:
-            raise OptionError(
-                argument="checkpoint",
-                rule="must be of this version of reprior",
-                remedy=f"{path.name!r} in {where!r} was begun by an earlier one, which noted less. "
-                f"{remedy}",
-            )
-        for what, mine in self._of.items():
-            theirs: Any = header.get(what)
-            ours = json.loads(json.dumps(mine))
-            if theirs == ours:
+        where, remedy = os.fspath(self.folder), remedy_of(self.folder)
+        for name, value in self._subject.items():
+            saved, wanted = header[name], json.loads(json.dumps(value))
+            if saved == wanted:
                 continue
-            if what == "options":
-                names = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
+            if name == "options":
+                keys = sorted(k for k in {*saved, *wanted} if saved.get(k) != wanted.get(k))
                 raise OptionError(
                     argument="checkpoint",
                     rule="must be of a fit with the same options",
-                    remedy=f"{path.name!r} in {where!r} was begun with another "
-                    f"{' and '.join(names)}. {remedy}",
+                    remedy=f"{path.name!r} in {where!r} was started with another "
+                    f"{' and '.join(keys)}. {remedy}",
                 )
             raise OptionError(
                 argument="checkpoint",
                 rule="must be of the same data",
-                remedy=f"{path.name!r} in {where!r} was begun on {_difference(theirs, ours)}. "
+                remedy=f"{path.name!r} in {where!r} was started on {_difference(saved, wanted)}. "
                 f"{remedy}",
             )
 
 
-_MARK: Any = {"format_name": _FORMAT, "version": _FORMAT_VERSION}
+class _FolderLock:
+    """An exclusive lock on a folder, by a lock file in it; its holder may take it several times.
+
+    A folder that it creates, or that it is to remove, is deleted with the lock if it is empty then.
+    Where nothing can be written, or the file system has no locks, nothing is locked.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / ".lock"
+        self.removes_folder = False
+        self._file: int | None = None
+        self._depth = 0
+
+    def acquire(self) -> None:
+        """Take the lock; refuse a folder that another fit has locked."""
+        if self._depth == 0:
+            self.removes_folder = not self.folder.exists()
+            self._file = self._open()
+        self._depth += 1
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._depth -= 1
+        if self._depth or self._file is None:
+            return
+        file, self._file = self._file, None
+        if sys.platform == "win32":  # it deletes no file that is open
+            os.close(file)
+        with suppress(OSError):
+            self.path.unlink()
+        if self.removes_folder:
+            with suppress(OSError):  # other files are in it
+                self.folder.rmdir()
+        if sys.platform != "win32":
+            os.close(file)
+
+    def _open(self) -> int | None:
+        while True:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:  # another fit has just removed the folder
+                continue
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
+                return None
+            try:
+                _lock_file(file)
+            except BlockingIOError as error:
+                os.close(file)
+                raise OptionError(
+                    argument="checkpoint",
+                    rule="must be used by one fit at a time",
+                    got=f"the folder {os.fspath(self.folder)!r}, which another fit is using",
+                    remedy="Wait until that fit ends, or name another folder.",
+                ) from error
+            except OSError:  # a file system without locks
+                return file
+            # The holder before may have deleted the file after this process opened it.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), os.stat(self.path)):
+                    return file
+            os.close(file)
+
+
+if sys.platform == "win32":
+
+    def _lock_file(file: int) -> None:
+        """Lock a file until it is closed; BlockingIOError if another process has."""
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+
+else:
+
+    def _lock_file(file: int) -> None:
+        """Lock a file until it is closed; BlockingIOError if another process has."""
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _difference(theirs: Any, ours: Any) -> str:
-    """Say in which file two lists of files differ."""
+    """Say how two lists of files differ, by the first file that does."""
     if not theirs or not ours:
         return "other data"
     for a, b in zip(theirs, ours, strict=False):
@@ -200,7 +291,7 @@ def _difference(theirs: Any, ours: Any) -> str:
 
 
 def _moment(nanoseconds: int) -> str:
-    """A time of change to its last digit, as ``touch -d`` takes it.
+    """Return a time of change to its last digit, as ``touch -d`` takes it.
 
     Examples
     --------
@@ -212,7 +303,7 @@ def _moment(nanoseconds: int) -> str:
 
 
 def options_of(stream: Any, resolution: Any) -> dict[str, Any]:
-    """The options that a profile depends on, those of reading the files included."""
+    """Return the options that a profile depends on, including those of reading the files."""
     options, terms = stream.options, stream.terms
     return {
         "kind": options.kind,
@@ -229,7 +320,7 @@ def options_of(stream: Any, resolution: Any) -> dict[str, Any]:
 _log = logging.getLogger("reprior.engines.resuming")
 
 
-def tell(
+def log_resumed(
     checkpoint: Checkpoint,
     bounds: tuple[float, float],
     place: Place,
@@ -237,37 +328,40 @@ def tell(
     *,
     again: bool = False,
 ) -> None:
-    """Log, as information, what was counted before and is not counted again.
+    """Log, as information, which samples are not counted again.
 
-    ``again``: in another reading, after one in which bins were begun in vain.
+    ``again``: in a second pass, after one in which binning turned out unnecessary.
     """
     low, high = bounds
     where = f" ({_files_before(place, chunks)})" if isinstance(chunks, ScoreFile) else ""
     _log.info(
-        "The fit goes on from the checkpoint in %r: %s samples%s were counted before, for "
+        "The fit resumes from the checkpoint in %r: %s samples%s were counted before, for "
         "strengths from %g to %g%s.",
-        os.fspath(checkpoint.folder), f"{place.start:,}", where, low, high,
+        os.fspath(checkpoint.folder),
+        f"{place.start:,}",
+        where,
+        low,
+        high,
         ", in another reading of the same files that keeps every switch" if again else "",
-    )  # fmt: skip
+    )
 
 
 def _files_before(place: Place, file: ScoreFile) -> str:
-    """Say how many files lie before a place, and how many rows of the one it is in."""
+    """Say how many files are before a place, and how many rows of its own file."""
     source, row = place.source, place.row
     if row == file.rows[source]:
         source, row = source + 1, 0
-    whole = f"{source} of {len(file.paths)} file{'' if len(file.paths) == 1 else 's'}"
-    return whole if not row else f"{whole}, and {row:,} rows of {file.paths[source].name!r}"
+    files = f"{source} of {len(file.paths)} file{'' if len(file.paths) == 1 else 's'}"
+    return files if not row else f"{files}, and {row:,} rows of {file.paths[source].name!r}"
 
 
 def rest_of(
     chunks: Iterable[Any], place: Place, digest: Digest | None, expected: Known | None
 ) -> Iterator[Chunk]:
-    """The chunks behind a place, which is between two of them.
+    """Give the chunks after a place, which is between two of them.
 
-    With a ``digest`` those before are read once more to take it, and must have the ``expected``
-    one. Without, score files are entered at the place, and of other chunks those before are let
-    go.
+    With a ``digest``, the chunks before are read to update it, and must have the ``expected`` one.
+    Without, reading score files starts at the place, and of other chunks those before are skipped.
     """
     if isinstance(chunks, ScoreFile) and digest is None:
         yield from chunks.chunks(after=place)
@@ -290,13 +384,13 @@ def rest_of(
         raise OptionError(
             argument="checkpoint",
             rule="must be of the same data",
-            got=f"{passed} samples to pass by that are not the first {n}, which were counted",
-            remedy="Delete its folder to begin anew.",
+            got=f"{passed} samples in the first chunks, and not the first {n}, which were counted",
+            remedy="Delete its folder to start again.",
         )
 
 
-def taken(chunks: Iterable[Any], class_axis: int, progress: Progress = None) -> Known:
-    """The digest of all samples, by one pass over them."""
+def digest_of(chunks: Iterable[Any], class_axis: int, progress: Progress = None) -> Known:
+    """Return the digest of all samples, by one pass over them."""
     digest, done = Digest(class_axis), 0
     for given in chunks:
         chunk = as_chunk(given, done)
@@ -307,39 +401,39 @@ def taken(chunks: Iterable[Any], class_axis: int, progress: Progress = None) -> 
     return digest.known
 
 
-def check_same(found: Known, expected: Known, *, of_files: bool = False) -> None:
-    """Refuse other samples, or other weights of them, than were counted.
+def check_same(known: Known, expected: Known, *, of_files: bool = False) -> None:
+    """Refuse other samples, or other weights, than those that were counted.
 
-    ``of_files``: of files whose names, sizes and times of change are those of before.
+    ``of_files``: the samples come from files with the same names, sizes and times of change.
     """
-    if found == expected:
+    if known == expected:
         return
-    what = "their weights are others" if found.value == expected.value else "they are others"
+    what = "their weights are others" if known.value == expected.value else "they are others"
     though = ", though names, sizes and times of change of the files are the same"
     raise OptionError(
         argument="checkpoint",
         rule="must be of the same data",
         remedy=f"Of the first {expected.n_samples} samples, which were counted, {what} by their "
-        f"fingerprint{though if of_files else ''}. Delete its folder to begin anew.",
+        f"fingerprint{though if of_files else ''}. Delete its folder to start again.",
     )
 
 
 def pack_place(place: Place) -> list[Any]:
-    """A place as JSON can hold it."""
+    """Return a place as JSON values."""
     return [*place[:3], pack_left_out(place.left_out)]
 
 
 def as_place(packed: list[Any]) -> Place:
-    """What :func:`pack_place` packed."""
+    """Return the place that :func:`pack_place` packed."""
     start, source, row, left_out = packed
     return Place(start, source, row, as_left_out(left_out))
 
 
 def pack_left_out(left_out: Iterable[LeftOut]) -> list[list[Any]]:
-    """What was left out as JSON can hold it."""
+    """Return the left out files as JSON values."""
     return [[os.fspath(each.path), each.rows, each.reason] for each in left_out]
 
 
 def as_left_out(packed: Iterable[list[Any]]) -> tuple[LeftOut, ...]:
-    """What :func:`pack_left_out` packed."""
+    """Return the left out files that :func:`pack_left_out` packed."""
     return tuple(LeftOut(Path(path), rows, reason) for path, rows, reason in packed)

@@ -1,7 +1,7 @@
 """Re-iterable labelled chunks, encoded for a calibrator and checked.
 
-An error in a chunk names the sample by its index in the whole. Files must stay what they are
-between the passes, by size and time of change.
+An error in a chunk names the sample by its index among all samples. Files must keep their size and
+time of change between the passes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
 
-from reprior.calibrator.encoding import Terms, are_indices, as_mapping, encode_part, read_terms
+from reprior.calibrator.encoding import (
+    Terms,
+    are_indices,
+    as_mapping,
+    assumed_order,
+    encode_part,
+    read_terms,
+)
 from reprior.core.arrays import to_numpy
-from reprior.core.checks import check_labels, check_sample_weight
 from reprior.exceptions import (
     Argument,
     Element,
@@ -31,8 +37,8 @@ from reprior.exceptions import (
 )
 from reprior.files.chunks import Chunk
 from reprior.files.scores import ScoreFile
-from reprior.profile.data import TuningData
-from reprior.profile.samples import anything_counts
+from reprior.profile.samples import Samples
+from reprior.profile.source import Pass
 
 __all__ = [
     "Part",
@@ -54,20 +60,23 @@ PER_SAMPLE = ("scores", "labels", "sample_weight")
 """Arguments whose elements are named by the index of a sample."""
 
 
-class Part(NamedTuple):
-    """What counts of a chunk, read; its samples begin at ``start`` in the whole.
+Result = TypeVar("Result")
 
-    ``refuse``, if there is one, names a score that is NaN or +inf by its place in its file.
+
+class Part(NamedTuple):
+    """The samples of a chunk; ``start`` is the index of its first among all samples.
+
+    ``refuse``, if given, raises an error that names a NaN or +inf score by its place in its file.
     """
 
-    data: TuningData
+    samples: Samples
     start: int
     sample_axis: int
     refuse: Callable[[], None] | None = None
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Work on it inside of this, so that errors name samples by their place in the whole."""
+        """Let errors in the block name samples by their index among all samples."""
         try:
             with located(self.start, self.sample_axis):
                 yield
@@ -78,11 +87,11 @@ class Part(NamedTuple):
 
 
 class Stream:
-    """Chunks as :class:`TuningData`, in as many passes as are asked for.
+    """A source of :class:`Samples` from re-iterable chunks.
 
-    Chunks without a sample that counts are left out; that all are is an error, unless the stream
-    ``may_be_empty``. An error in a chunk names the sample by its index in the whole, in which the
-    stream begins at ``first``.
+    Chunks in which no sample counts are skipped; if all are skipped, that is an error unless
+    ``may_be_empty``. Errors name a sample by its index among all samples, of which the stream's
+    first has the index ``first``.
     """
 
     def __init__(
@@ -101,6 +110,16 @@ class Stream:
         self.n_samples: int | None = None
         self._sources = sources_of(chunks)
 
+    def run(self, pass_: Pass[Result]) -> Result:
+        """Run a pass over all chunks, one after the other."""
+        accumulator = pass_.begin()
+        # Chunks of files are new arrays; others may be refilled for the next chunk.
+        copies = pass_.keeps_blocks and not isinstance(self.chunks, ScoreFile)
+        for part in self.parts():
+            with part.located():
+                accumulator.add(part.samples.copied() if copies else part.samples)
+        return accumulator.result()
+
     def parts(
         self,
         look: Callable[[Chunk], object] | None = None,
@@ -108,10 +127,11 @@ class Stream:
         *,
         checked: bool = True,
     ) -> Iterator[Part]:
-        """One pass. ``look`` is shown every chunk, those too that have nothing to count.
+        """Give the parts of one pass.
 
-        ``settle`` is called before the next chunk is asked for, which may take this one's room.
-        Without ``checked``, whoever works on the parts finds NaN and +inf among the scores.
+        ``look`` is called with every chunk, including those that are skipped. ``settle`` is called
+        before the next chunk is read, which may overwrite this one. Without ``checked``, the caller
+        must find NaN and +inf among the scores.
         """
         done, weighted, counted = 0, None, False
         chunks = self.chunks
@@ -124,12 +144,12 @@ class Stream:
             start = chunk.start or self.first + done
             sample_axis = chunk.sample_axis(self.options.class_axis)
             with located(start, sample_axis):
-                data = self._read(chunk)
-                if data is not None:
-                    weighted = _same_weighing(weighted, data.weight is not None)
-            if data is not None:
+                samples = self._read(chunk)
+                if samples is not None:
+                    weighted = _same_weighing(weighted, samples.weights is not None)
+            if samples is not None:
                 counted = True
-                yield Part(data, start, sample_axis, getattr(chunk, "refuse", None))
+                yield Part(samples, start, sample_axis, getattr(chunk, "refuse", None))
             done += chunk.n_labels
             if self.progress is not None:
                 self.progress(done)
@@ -145,7 +165,8 @@ class Stream:
             )
         self.check_same(done)
 
-    def _read(self, chunk: Chunk) -> TuningData | None:
+    def _read(self, chunk: Chunk) -> Samples | None:
+        """Return the samples of a chunk; None where none of them counts."""
         if chunk.labels is None:
             raise LabelsError(
                 argument="labels",
@@ -155,23 +176,13 @@ class Stream:
             )
         if chunk.n_labels == 0:
             return None
-        data = encode_part(self.options, self.terms, chunk.scores, chunk.labels, chunk.weight)
-        labels = to_numpy(data.labels)
-        weight = None if data.weight is None else to_numpy(data.weight)
-        if anything_counts(labels, weight, data.ignore_index):
-            return data
-        n_classes = self.terms.classes.size
-        check_labels(
-            labels, n_classes=n_classes, shape=labels.shape, ignore_index=data.ignore_index
-        )
-        if weight is not None and weight.any():
-            check_sample_weight(weight, labels.shape)
-        return None
+        samples = encode_part(self.options, self.terms, chunk.scores, chunk.labels, chunk.weight)
+        return samples if samples.any_counts else None
 
     def check_same(self, done: int) -> None:
-        """Refuse files that were changed, and another number of samples than an earlier pass had.
+        """Refuse files that were changed, and another number of samples than in an earlier pass.
 
-        Called when a pass has ended, which has gone through ``done`` samples.
+        Called at the end of a pass over ``done`` samples.
         """
         refuse_changed(self._sources, self.chunks)
         if self.n_samples not in (None, done):
@@ -182,23 +193,27 @@ class Stream:
 def settle_terms(options: Any, chunks: Iterable[Any]) -> Terms:
     """Settle the classes before the first pass.
 
-    By ``classes``; by the names of a file's columns where the source prior goes by these; by the
-    names in the source prior; or, where labels are names, by all labels, sorted.
+    They are, in this order: ``classes``; the names of a file's columns, if those are the keys of
+    the source prior; these keys, or the names among the labels, in an order that is assumed and
+    warned of.
     """
     _refuse_elsewhere(chunks)
     classes, prior = options.classes, as_mapping(options.source_prior)
     names = getattr(chunks, "class_names", None)
     if classes is None and isinstance(prior, Mapping) and names and set(prior) == set(names):
         classes = list(names)
-    if classes is not None or isinstance(prior, Mapping):
+    if classes is not None:
         return read_terms(options, classes)
-    found: set[Any] = set()
+    labelled: set[Any] = set()
+    scores = None
     for given in chunks:
-        labels = as_chunk(given, 0).labels
-        if labels is None or are_indices(labels):
+        chunk = as_chunk(given, 0)
+        scores = chunk.scores
+        if isinstance(prior, Mapping) or chunk.labels is None or are_indices(chunk.labels):
             break
-        found.update(np.unique(to_numpy(labels)).tolist())
-    return read_terms(options, sorted(found) if found else None)
+        labelled.update(np.unique(to_numpy(chunk.labels)).tolist())
+    known = set(prior) if isinstance(prior, Mapping) else labelled
+    return read_terms(options, assumed_order(known, scores) if known else None)
 
 
 def refuse_paths(chunks: Any) -> None:
@@ -213,7 +228,7 @@ def refuse_paths(chunks: Any) -> None:
 
 
 def _refuse_elsewhere(chunks: Any) -> None:
-    """Refuse what has another place to go to: paths, and arrays of Dask."""
+    """Refuse paths and Dask arrays, which other functions take."""
     refuse_paths(chunks)
     first = chunks[0] if isinstance(chunks, tuple | list) and chunks else chunks
     if array_api_compat.is_dask_array(first) or hasattr(first, "to_dask_array"):
@@ -227,7 +242,7 @@ def _refuse_elsewhere(chunks: Any) -> None:
 
 
 def as_chunk(given: Any, start: int) -> Chunk:
-    """A chunk as it is; (scores, labels) or (scores, labels, weight) as one."""
+    """Return a chunk; make one of (scores, labels) or (scores, labels, weight)."""
     if isinstance(given, Chunk):
         return given
     if isinstance(given, tuple | list) and 2 <= len(given) <= 3:
@@ -244,17 +259,17 @@ def as_chunk(given: Any, start: int) -> Chunk:
 
 @contextmanager
 def located(start: int, sample_axis: int = 0) -> Iterator[None]:
-    """Let errors name samples by their index in the whole, of which a chunk begins at ``start``."""
+    """Let errors name samples by their index among all; the chunk's first has ``start``."""
     try:
         yield
     except RepriorError as error:
-        if not start:
+        if not start or isinstance(error, OptionError):  # which is about no sample
             raise
         raise _moved(error, start, sample_axis) from error
 
 
 def _moved(error: RepriorError, start: int, sample_axis: int) -> RepriorError:
-    """The error with the samples that it names moved by ``start``; it says so if it names none."""
+    """Return the error with the samples it names moved by ``start``, or with a sentence on it."""
     n_moved = 0
 
     def move(part: str | Reference) -> str | Reference:
@@ -316,14 +331,14 @@ def _same_weighing(before: bool | None, now: bool) -> bool:
 
 
 def sources_of(chunks: Any) -> list[list[Any]] | None:
-    """Path, size and time of change of every file; None where chunks do not come from files."""
+    """Return path, size and time of change of every file; None for chunks without files."""
     if not isinstance(chunks, ScoreFile):
         return None
     return [state_of(path) for path in (*chunks.paths, *chunks.label_paths)]
 
 
 def state_of(path: Path) -> list[Any]:
-    """Path, size and time of change, in nanoseconds, of a file or of all files in a folder."""
+    """Return path, size and time of change (ns) of a file, or of all files in a folder."""
     every = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     states = [each.stat() for each in every]
     size = sum(state.st_size for state in states)
@@ -331,7 +346,7 @@ def state_of(path: Path) -> list[Any]:
 
 
 def refuse_changed(before: list[list[Any]] | None, chunks: Any) -> None:
-    """Refuse chunks of files that are not what they were when the first pass began."""
+    """Refuse files that were changed since the first pass began."""
     for a, b in zip(before or (), sources_of(chunks) or (), strict=True):
         if a != b:
             path, size, _ = a
@@ -340,7 +355,7 @@ def refuse_changed(before: list[list[Any]] | None, chunks: Any) -> None:
 
 
 def refuse_other_samples(name: str, got: str) -> NoReturn:
-    """Refuse samples that are others than in an earlier pass."""
+    """Refuse samples that differ from those of an earlier pass."""
     raise OptionError(
         argument=name,
         rule="must give the same samples in every pass",

@@ -1,11 +1,10 @@
-"""Tuning a calibrator chunk by chunk, in memory that does not grow with the data."""
+"""Tune a calibrator chunk by chunk, in memory that does not grow with the data."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from numbers import Real
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -14,40 +13,22 @@ import numpy as np
 from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.fitting import tuned
-from reprior.calibrator.lazy_source import (
-    AUTO_RESOLUTION,
-    GATHERED_SCORES,
-    MOST_SWITCHES,
-    NEEDS_ALL_SCORES,
-)
 from reprior.calibrator.options import check_options, full_problem
-from reprior.calibrator.sources import InMemory, LogLossPasses, RowsOf
-from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_finite_number
-from reprior.core.log_loss import JointLoss
-from reprior.core.minimise import Quadratic
-from reprior.core.scaling import ScalingFit
-from reprior.core.score_map import ScoreMap
-from reprior.core.weighted_rows import WeightedRows
 from reprior.engines.checkpoints import Checkpoint
 from reprior.engines.chunk_source import Progress, Stream, settle_terms
 from reprior.engines.profiling import LOG_LOSS, Profiler
 from reprior.exceptions import OptionError, Setting, Words
 from reprior.files.chunks import LeftOut, describe_left_out
-from reprior.files.scores import ScoreFile
-from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import APART, ProfileSum, bare
 from reprior.profile.objective import Best
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, Samples
+from reprior.profile.source import AUTO_BINS
 from reprior.profile.switches import Switches
-from reprior.tuning.problem import Problem, ProfileOf
 
 __all__ = [
     "AUTO_RESOLUTION",
     "MOST_SWITCHES",
-    "ChunkedRows",
-    "ChunkedSource",
     "PreallocatedSum",
     "Resolution",
     "fit",
@@ -56,6 +37,9 @@ __all__ = [
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+MOST_SWITCHES = AUTO_BINS.exact_up_to or 0
+AUTO_RESOLUTION = AUTO_BINS.resolution
 
 Resolution: TypeAlias = float | Literal["auto", "refine"] | None
 Calibrator = TypeVar("Calibrator", bound=PosteriorCalibrator)
@@ -71,15 +55,14 @@ def fit(
 ) -> Calibrator:
     """Tune a calibrator on labelled scores that come in chunks.
 
-    The result is that of ``calibrator.fit`` on all of them at once, with labels as it takes them
-    (see ``chunks``): to the bit for strength, interval, score and counts, unless samples have
-    fractional weights, whose sums then differ in the last bits; for what is fitted by log-loss
-    to 1e-6 of it.
+    The result is that of ``calibrator.fit`` on all chunks at once. Strength, interval, score and
+    counts are equal to the bit, unless samples have fractional weights, whose sums differ in the
+    last bits. What is fitted by log-loss is equal to 1e-6.
 
     A strength, its temperature, and both together (``metric="log_loss"``) are tuned chunk by
-    chunk. What needs all scores at once gathers them in memory, up to 2²⁷ of them, and refuses
-    more: ``tune="per_class"``, ``cv``, ``n_bootstrap``, ``temperature="bcts"`` or ``"vector"``,
-    and ``selection="balanced_log_loss"``.
+    chunk. Other options collect all scores in memory, up to 2²⁷ of them, and refuse more:
+    ``tune="per_class"``, ``cv``, ``n_bootstrap``, ``temperature="bcts"`` or ``"vector"``, and
+    ``selection="balanced_log_loss"``.
 
     Parameters
     ----------
@@ -87,25 +70,26 @@ def fit(
         Its options say what is tuned. It is fitted in place.
     chunks : re-iterable of Chunk, or of (scores, labels[, weight])
         A file opened by :func:`reprior.files.scores.open_scores`, or a list. Integer labels are
-        class indices, where ``calibrator.classes`` are names too, of which ``calibrator.fit``
-        takes the names alone; others are names, looked up there. They are read once, once more
-        for each widening of the bounds, of sorted files once more if fewer switches came than
-        were foreseen, and for a fit by log-loss as often as its Newton iteration needs.
+        class indices, even where ``calibrator.classes`` are names (``calibrator.fit`` then takes
+        names only); other labels are names from ``calibrator.classes``. The chunks are read once,
+        once more for each widening of the bounds, once more for sorted files with fewer switches
+        than expected, and for a fit by log-loss once per Newton step.
     resolution : float, "auto", "refine" or None, default "auto"
         Sum switches in bins of this width, at most half that of the calibrator's bounds;
         None keeps each. "auto" keeps up to ten million and
         then sums in bins of 1e-4, with a warning: the strength is then known to one bin, and the
         value is that of the best point of the grid. "refine" does the same, and then reads the
-        chunks once more for the switches in those bins that can hold the best: the result is
-        that of None, in the memory of "auto".
+        chunks once more for the switches in those bins that can contain the best strength: the
+        result is that of None, in the memory of "auto".
     checkpoint : path or Checkpoint, optional
-        A folder in which what is counted is saved twice a minute at most. A fit that was ended
-        in between, however rudely, goes on from there with the same call and gives the same
-        result to the bit. It is refused where options, files or how these are read have changed
-        since; chunks that do not come from files are known by a digest, for which they are gone
-        through once. It stays when the fit is done; ``Checkpoint(folder).remove()`` deletes it.
-        Passes of a fit by log-loss, and those that gather all scores, begin anew. What was counted
-        before is told to the logger ``reprior.engines.resuming``, as information.
+        A folder in which the counts so far are saved, at most twice a minute. After an
+        interruption or a kill, the same call continues from there and gives the same result to
+        the bit. It is refused where options, files or how these are read have changed
+        since, and where another fit is using it; chunks that do not come from files are recognised
+        by a digest, which takes a pass over them. It stays when the fit is done;
+        ``Checkpoint(folder).remove()`` deletes it. Passes of a fit by log-loss, and those that
+        gather all scores, start again. The logger ``reprior.engines.resuming`` says, as
+        information, what was counted before.
     progress : callable, optional
         Called after every chunk with the number of samples read in the present pass.
 
@@ -131,36 +115,36 @@ def fit(
     terms = settle_terms(calibrator, chunks)
     problem = full_problem(calibrator, terms)
     stream = Stream(calibrator, chunks, terms, progress)
+    if not isinstance(checkpoint, Checkpoint | None):
+        checkpoint = Checkpoint(checkpoint)
     profiler = Profiler(
         stream,
         lambda: profile_sum(resolution, MOST_SWITCHES),
-        checkpoint=checkpoint
-        if isinstance(checkpoint, Checkpoint | None)
-        else Checkpoint(checkpoint),
+        checkpoint=checkpoint,
         goal=problem if resolution == "refine" else None,
         most=MOST_SWITCHES,
     )
-    profiler.begin(resolution)
-    found = tuned(problem, ChunkedSource(stream, profiler.profile))
-    profiler.detector.warn()
-    if found.profile.resolution is not None:
-        best = found.profile.best(problem.metric, subject_to=problem.constraints)
-        _warn_of_bins(resolution, profiler.unrefined.get(found.profile.bounds, ""), best)
-    found.warn()
+    with checkpoint or nullcontext():
+        profiler.begin(resolution)
+        fitted = tuned(problem, profiler)
+    if fitted.profile.resolution is not None:
+        best = fitted.profile.best(problem.metric, subject_to=problem.constraints)
+        _warn_of_bins(resolution, profiler.unrefined.get(fitted.profile.bounds, ""), best)
+    fitted.warn()
     provenance: dict[str, Any] = {
         "digest": profiler.digest.value,
         "n_samples": profiler.digest.n_samples,
     }
     if profiler.left_out:
-        provenance["left_out"] = _noted(profiler.left_out)
-    calibrator._adopt(problem, found, provenance)
+        provenance["left_out"] = _provenance_of(profiler.left_out)
+    calibrator._adopt(problem, fitted, provenance)
     return calibrator
 
 
 def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
-    """Say what the bins of a profile mean for the result, where that was not asked for.
+    """Warn of bins that were not asked for, and say what they mean for the result.
 
-    ``unrefined`` is why they are there still, though they were to be refined.
+    ``unrefined`` is the reason why they could not be refined.
     """
     if resolution == "auto":
         warn(
@@ -177,7 +161,7 @@ def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
         inside = ""
         if unrefined != LOG_LOSS:
             inside = (
-                f" The result is that of the bins: inside its own {best.uncertainty:.2g} of the "
+                f" The result is that of the bins: inside its own, {best.uncertainty:.2g} of the "
                 f"samples change their class."
             )
         warn(
@@ -188,8 +172,8 @@ def _warn_of_bins(resolution: Resolution, unrefined: str, best: Best) -> None:
         )
 
 
-def _noted(left_out: Sequence[LeftOut]) -> dict[str, Any]:
-    """Say what was left out, and keep it for the provenance."""
+def _provenance_of(left_out: Sequence[LeftOut]) -> dict[str, Any]:
+    """Warn of files that were left out, and return them for the provenance."""
     warn(describe_left_out(left_out))
     rows = [each.rows for each in left_out]
     return {
@@ -199,19 +183,19 @@ def _noted(left_out: Sequence[LeftOut]) -> dict[str, Any]:
 
 
 def refuse_once(chunks: Any) -> None:
-    """Refuse an iterator, which can be gone through once only."""
+    """Refuse an iterator, which gives its chunks only once."""
     if not isinstance(chunks, Iterable) or iter(chunks) is chunks:
         raise OptionError(
             argument="chunks",
-            rule="must be something that can be gone through several times",
+            rule="must be something that can be iterated several times",
             got=type(chunks).__name__,
-            remedy="Pass a list, or an object whose __iter__ begins anew; for scores that come by "
-            "once there is reprior.engines.OnlineFit.",
+            remedy="Pass a list, or an object whose __iter__ starts again. For scores that are "
+            "seen once, use reprior.engines.OnlineFit.",
         )
 
 
 def profile_sum(resolution: Resolution, exact_up_to: int) -> ProfileSum:
-    """The empty sum that a ``resolution`` asks for."""
+    """Return the empty sum for a ``resolution``."""
     if resolution is None:
         return ProfileSum()
     if isinstance(resolution, str):
@@ -227,166 +211,66 @@ def profile_sum(resolution: Resolution, exact_up_to: int) -> ProfileSum:
     return ProfileSum(exact_up_to=0, resolution=width)
 
 
-KEPT_SCORES = 1 << 23
-"""Log-scores that a fit by log-loss keeps between its passes, 64 MB of float64."""
-
-
-class ChunkedRows:
-    """Rows of a stream, part by part; kept between the passes where they are few."""
-
-    def __init__(self, stream: Stream, rows: RowsOf) -> None:
-        self.stream, self.rows = stream, rows
-        self._few = True
-        self._known: list[WeightedRows] | None = None
-
-    def parts(self) -> Iterator[WeightedRows]:
-        """One pass."""
-        if self._known is not None:
-            yield from self._known
-            return
-        known, n_scores = list[WeightedRows](), 0
-        for part in self.stream.parts():
-            with part.located():
-                found = self.rows.read(part.data)
-            if found is None:
-                continue
-            yield found
-            n_scores += found.labels.size * found.n_classes
-            self._few = self._few and n_scores <= KEPT_SCORES
-            known.append(found) if self._few else known.clear()
-        if self._few:  # and only of a pass that came to its end
-            self._known = known
-
-
-class ChunkedSource(LogLossPasses[ChunkedRows]):
-    """The passes of a fit over a stream."""
-
-    def __init__(self, stream: Stream, profile_of: ProfileOf) -> None:
-        self.stream, self._profile_of = stream, profile_of
-        self._counted: Vector | None = None
-
-    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
-        """Profile the samples within ``bounds``."""
-        found = self._profile_of(bounds)
-        self._counted = found.baseline.support
-        return found
-
-    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
-        """All samples, gathered and checked, and what is looked for in them."""
-        return self._gathered.read(bounds)
-
-    def scaling(self, problem: Problem) -> ScalingFit:
-        """A bias, or a scale and a bias, for every class, of all samples gathered."""
-        return self._gathered.scaling(problem)
-
-    def counts(self, decisions: ScoreMap) -> ClassCounts:
-        """What a map decides on the samples."""
-        return self._gathered.counts(decisions)
-
-    def _support(self, problem: Problem) -> Vector:
-        known = self._counted
-        found = self.profile(problem.bounds).baseline.support if known is None else known
-        return np.asarray(found, np.float64)
-
-    def _rows(self, rows: RowsOf) -> ChunkedRows:
-        return ChunkedRows(self.stream, rows)
-
-    def _loss(self, rows: ChunkedRows, w: Vector, inverse: float, strength: float) -> Quadratic:
-        total = np.zeros(len(Quadratic._fields))
-        for part in rows.parts():
-            total += JointLoss(part, w[rows.rows.kept])(inverse, strength)
-        return Quadratic(*total.tolist())
-
-    @cached_property
-    def _gathered(self) -> InMemory:
-        """All samples in memory, up to a limit."""
-        parts, axis, n_scores = [], 0, 0
-        # Chunks of files are arrays of their own; others may be filled anew for the next one.
-        kept = np.asarray if isinstance(self.stream.chunks, ScoreFile) else np.array
-        for part in self.stream.parts():
-            n_scores += int(np.size(part.data.scores))
-            if n_scores > GATHERED_SCORES:
-                raise OptionError(
-                    argument="chunks",
-                    rule="must fit into memory for what is asked, which needs all scores at once: "
-                    f"at most {GATHERED_SCORES:,} of them",
-                    got="more",
-                    remedy=["Pass a sample of them, or leave out ", *NEEDS_ALL_SCORES, "."],
-                )
-            arrays = (part.data.scores, part.data.labels, part.data.weight)
-            parts.append([None if each is None else kept(to_numpy(each)) for each in arrays])
-            like, axis = replace(part.data, scores=None, labels=None), part.sample_axis
-        scores, labels, weight = zip(*parts, strict=True)
-        return InMemory(
-            replace(
-                like,
-                scores=np.concatenate(scores, axis=axis),
-                labels=np.concatenate(labels),
-                weight=None if weight[0] is None else np.concatenate(weight),
-            )
-        )
-
-
 class PreallocatedSum(ProfileSum):
-    """A sum that holds its switches once, and goes over to bins in the room of these.
+    """A sum that stores its switches in preallocated columns, and bins without copying them.
 
-    They are written behind one another into columns of the most that are kept, which the system
-    gives out as they are filled, and takes back as soon as they are let go of. Of arrays of some
-    hundred kilobytes each, an allocator gives little back.
+    The columns have room for as many switches as are kept. The system provides their pages as they
+    are filled and takes them back when they are freed; of many small arrays, an allocator returns
+    little.
     """
 
-    _room: Switches | None = None
+    _columns: Switches | None = None
 
     def coarsen(self) -> None:
-        """From here on, sum in bins; those switches too that were kept so far."""
+        """Sum in bins from now on, including the switches that were kept so far."""
         self.coarse = True
         kept, self._exact, self._waiting = self._exact[::-1], [], 0
-        self._room = None
-        while kept:  # one after another, and each let go: joined they would need twice the room
+        self._columns = None
+        while kept:  # one by one, each freed: joined they would need twice the memory
             self._bin(kept.pop()[1])
 
     def consume(self) -> StrengthProfile:
-        """The sum, its switches by strength; what was kept is let go of."""
-        self._room = None
+        """Return the sum with switches sorted by strength, and free the columns."""
+        self._columns = None
         return super().consume()
 
     def _keep(self, profile: StrengthProfile) -> None:
-        """Write the switches behind those that are kept."""
+        """Append the switches to the columns."""
         if self.coarse:
             super()._keep(profile)
             return
-        if self._room is None:
-            self._room = _columns(self.exact_up_to or 0, profile.weighted)
+        if self._columns is None:
+            self._columns = _new_columns(self.exact_up_to or 0, profile.weighted)
             before, self._exact = self._exact, []
             for _, each in before:  # of a checkpoint
-                self._write(each, self._room)
-        self._write(profile, self._room)
+                self._write(each, self._columns)
+        self._write(profile, self._columns)
 
-    def _write(self, profile: StrengthProfile, room: Switches) -> None:
+    def _write(self, profile: StrengthProfile, columns: Switches) -> None:
         added = profile._switches
-        assert isinstance(added, Switches)  # noqa: S101 - what waits is exact
-        assert added.count is None  # noqa: S101 - and of scores: every switch is of one sample
-        whole, used = bare(profile), 0
+        assert isinstance(added, Switches)  # noqa: S101 - kept profiles are exact
+        assert added.count is None  # noqa: S101 - one sample per switch
+        total, used = bare(profile), 0
         if self._exact:
             before = self._exact[0][1]
-            whole, used = bare(before) + whole, before.n_switches
+            total, used = bare(before) + total, before.n_switches
         end = used + len(added)
-        if end > len(room):
-            super()._keep(profile)  # too many: they are about to be binned
+        if end > len(columns):
+            super()._keep(profile)  # too many: the sum bins them next
             return
         for name, column in added.arrays().items():
-            getattr(room, name)[used:end] = column
-        self._exact = [(APART, whole._like(switches=room.taken(slice(end))))]
+            getattr(columns, name)[used:end] = column
+        self._exact = [(APART, total._like(switches=columns.taken(slice(end))))]
 
 
-def _columns(n: int, weighted: bool) -> Switches:
-    """Room for switches."""
+def _new_columns(n: int, weighted: bool) -> Switches:
+    """Return uninitialised columns for ``n`` switches."""
     label, loser, winner = (np.empty(n, np.int32) for _ in range(3))
     return Switches(np.empty(n), label, loser, winner, weight=np.empty(n) if weighted else None)
 
 
 FEWEST_BINS = 2
-"""With a single one there is nothing to choose from but the bounds."""
+"""With fewer, only the bounds could be chosen."""
 
 
 def refuse_wide_bins(resolution: Any, bounds: Sequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""Threads for the passes over chunks: several in order, or one in the background."""
+"""Threads for passes over chunks: several whose results stay in order, or one in the background."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Result = TypeVar("Result")
 
 
 class OrderedThreads(Generic[Result]):
-    """Calls in threads, one per core at a time; the caller takes their results in order.
+    """Run calls in threads, one per core; the caller takes the results in order.
 
-    A chunk per core leaves no core waiting for the others, as sharing out the rows of each chunk
-    would. At most one call more than there are cores is under way or waits to be taken, so that
-    memory is bounded. With a single core, and in a thread that is one of many itself, calls are
-    made at once.
+    With a chunk per core, no core waits for the others, as it would if the rows of each chunk were
+    shared out. At most one call more than there are cores is running or has a result to be taken,
+    so memory is bounded. With a single core, and inside of one of several threads, calls run in the
+    caller's thread.
 
     Examples
     --------
-    >>> with OrderedThreads() as line:
-    ...     found = [each for n in range(5) for each in line.call(lambda n=n: n * n)]
-    ...     found.extend(line.rest())
-    >>> found
+    >>> with OrderedThreads() as threads:
+    ...     squares = [each for n in range(5) for each in threads.call(lambda n=n: n * n)]
+    ...     squares.extend(threads.rest())
+    >>> squares
     [0, 1, 4, 9, 16]
     """
 
     def __init__(self) -> None:
-        self._room = n_cores() if shares_out() else 1
-        self._line: deque[Future[Result]] = deque()
+        self._n_threads = n_cores() if shares_out() else 1
+        self._running: deque[Future[Result]] = deque()
 
     def __enter__(self) -> OrderedThreads[Result]:
         return self
@@ -49,33 +49,33 @@ class OrderedThreads(Generic[Result]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        waiting, self._line = self._line, deque()
-        for each in waiting:
+        running, self._running = self._running, deque()
+        for each in running:
             each.cancel()
-        for each in waiting:  # nobody goes on with chunks that are let go of
+        for each in running:  # no call may use a chunk after the block
             if not each.cancelled():
                 each.exception()
 
     def call(self, work: Callable[[], Result]) -> Iterator[Result]:
-        """Begin one more call; give those results that have to be taken before the next."""
-        if self._room == 1:
+        """Start one more call; give the results that must be taken before the next."""
+        if self._n_threads == 1:
             yield work()
             return
-        self._line.append(begin(work))
-        while len(self._line) > self._room:
-            yield self._line.popleft().result()
+        self._running.append(begin(work))
+        while len(self._running) > self._n_threads:
+            yield self._running.popleft().result()
 
     def rest(self) -> Iterator[Result]:
-        """Wait for all that is under way, and give the results."""
-        while self._line:
-            yield self._line.popleft().result()
+        """Wait for all calls, and give their results."""
+        while self._running:
+            yield self._running.popleft().result()
 
 
 class BackgroundThread:
-    """One call at a time in a thread of its own; the next call waits for the last.
+    """Run one call at a time in another thread; the next call waits for the last one.
 
-    Its error is raised in the next call, or where the block ends. Where no thread can be started,
-    calls are made at once.
+    An error is raised by the next call, or where the block ends. Where no thread can be started,
+    calls run in the caller's thread.
 
     Examples
     --------
@@ -107,12 +107,12 @@ class BackgroundThread:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Begin a call once the last one is done."""
+        """Start a call once the last one is done."""
         self.wait()
         self._last = begin(partial(function, *arguments), self._pool)
 
     def wait(self) -> None:
-        """Wait for the call that is under way."""
+        """Wait for the running call."""
         last, self._last = self._last, None
         if last is not None:
             last.result()

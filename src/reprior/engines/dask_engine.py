@@ -1,4 +1,4 @@
-"""Tuning a calibrator on Dask: shards of files, or arrays, larger than one machine."""
+"""Tune a calibrator on Dask: shards of files, or arrays, larger than one machine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import copy
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
+from typing import Any, TypeAlias, TypeVar
 
 import array_api_compat
 
@@ -18,34 +20,28 @@ from reprior._warnings import warn
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import Terms, encode
 from reprior.calibrator.fitting import tuned
-from reprior.calibrator.lazy_source import AUTO_BINS, NEEDS_ALL_SCORES, LazySource, gathered
 from reprior.calibrator.options import check_options, full_problem
 from reprior.core.checks import check_choice, check_finite_number
 from reprior.engines.chunk_source import settle_terms
 from reprior.engines.chunked import refuse_wide_bins
 from reprior.engines.dask_shards import (
     NAMED,
-    FilePieces,
     Shard,
     ShardJob,
     ShardOptions,
+    Shards,
     expand_urls,
     pair_labels,
     read_head,
+    shortened,
 )
-from reprior.exceptions import Argument, OptionError, Setting, Words, require
+from reprior.exceptions import Argument, OptionError, RepriorError, Setting, Words, require
+from reprior.files.interrupts import delay_interrupts
 from reprior.files.scores import refuse_repeated_files
-from reprior.profile.dask_arrays import (
-    ArrayPieces,
-    Bins,
-    Pieces,
-    Profiled,
-    ProfileTally,
-    delayed,
-    join_profiled,
-)
+from reprior.profile.dask_arrays import delayed
 from reprior.profile.merging import PackedProfile
 from reprior.profile.profile import StrengthProfile
+from reprior.profile.source import AUTO_BINS, Bins, Profiled, ProfilePass, Source
 
 __all__ = [
     "dask_fit",
@@ -71,14 +67,15 @@ def dask_fit(
 ) -> Calibrator:
     """Tune a calibrator on labelled scores in shards, each read and counted by one of Dask's tasks.
 
-    The result is that of ``calibrator.fit`` on all of them at once: to the bit for strength,
-    interval, score and counts, unless samples have fractional weights, whose sums then differ in
-    the last bits; for what is fitted by log-loss to 1e-6 of it. It depends neither on the number
-    of workers nor on the order of the shards.
+    The result is that of ``calibrator.fit`` on all shards at once. Strength, interval, score and
+    counts are equal to the bit, unless samples have fractional weights, whose sums differ in the
+    last bits. What is fitted by log-loss is equal to 1e-6. The number of workers and the order of
+    the shards do not matter.
 
-    A profile is all that comes back from a task, and a tree of tasks adds the profiles up. A
-    widening of the bounds is another round over all shards, and so is every Newton step of
-    ``temperature="fit"`` and ``metric="log_loss"``. What needs all scores at once is refused:
+    A task returns a profile only, and a tree of tasks adds the profiles up. Each widening of the
+    bounds is another pass over all shards, and so is every Newton step of ``temperature="fit"``
+    and ``metric="log_loss"``, unless the scores are few. These options collect all scores in this
+    process's memory, up to 2²⁷ of them, and refuse more:
     ``tune="per_class"``, ``cv``, ``n_bootstrap``, ``temperature="bcts"`` or ``"vector"`` and
     ``selection="balanced_log_loss"``; for folds and replicates made of shards see
     :func:`dask_profiles`.
@@ -105,15 +102,15 @@ def dask_fit(
     n_workers : int, optional
         Start as many single-thread worker processes on this machine for this fit.
     on_error : {"raise", "skip"}, default "raise"
-        What to do about a shard that cannot be read: refuse, naming it; or leave out all of it,
-        with a warning that names it. Shards of other classes are refused in any case. This,
+        What to do about a shard that cannot be read: raise an error that names it, or leave out
+        the whole shard with a warning. Shards with other classes are always refused. This,
         ``labels`` and ``reading`` are for files, and refused with arrays.
 
     Returns
     -------
     PosteriorCalibrator
-        The calibrator, fitted. Its ``provenance_`` is None: a digest needs the shards in a row.
-        Where shards were left out, it says so, ``{"digest": "", "n_samples": …, "left_out":
+        The calibrator, fitted. Its ``provenance_`` is None: a digest needs the shards one after
+        the other. Where shards were left out it is ``{"digest": "", "n_samples": …, "left_out":
         {"files": […], "n_samples": None}}``.
 
     Examples
@@ -131,17 +128,15 @@ def dask_fit(
     """
     check_options(calibrator)
     bins = _bins(resolution, calibrator.bounds)
+    source: Source
     with running_on(scheduler, n_workers):
         if isinstance(scores, tuple) and scores and _is_lazy(scores[0]):
             _refuse_of_files(labels=labels, reading=reading, on_error=on_error)
-            source, terms = _array_source(calibrator, scores, bins)
+            source, terms = encode(calibrator, *(*scores, None)[:3])
         else:
-            pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
-            source = LazySource(pieces, bins=bins, gather=_refuse_gathering)
-        found = tuned(full_problem(calibrator, terms), source)
-    if source.profiled is not None:
-        source.profiled.detector.warn()
-    if resolution == "auto" and found.profile.resolution is not None:
+            source, terms = _shards(calibrator, scores, labels, reading, on_error)
+        fitted = tuned(full_problem(calibrator, terms), source, bins=bins)
+    if resolution == "auto" and fitted.profile.resolution is not None:
         warn(
             [
                 f"There are more than {bins.exact_up_to} switches, too many to keep: they are "
@@ -150,17 +145,17 @@ def dask_fit(
                 " to keep each, or a number.",
             ]
         )
-    found.warn()
-    calibrator._adopt(full_problem(calibrator, terms), found, _provenance(source.pieces))
+    fitted.warn()
+    calibrator._adopt(full_problem(calibrator, terms), fitted, _provenance(source))
     return calibrator
 
 
-def _provenance(pieces: Pieces) -> dict[str, Any] | None:
-    """Which shards were left out, and how many samples the others had."""
-    if not isinstance(pieces, FilePieces) or not pieces.left_out:
+def _provenance(source: Source) -> dict[str, Any] | None:
+    """Return the shards that were left out, and the number of samples in the others."""
+    if not isinstance(source, Shards) or not source.left_out:
         return None
-    left_out = {"files": pieces.left_out, "n_samples": None}
-    return {"digest": "", "n_samples": pieces.n_samples, "left_out": left_out}
+    left_out = {"files": source.left_out, "n_samples": None}
+    return {"digest": "", "n_samples": source.n_samples, "left_out": left_out}
 
 
 def dask_profiles(
@@ -175,40 +170,39 @@ def dask_profiles(
     n_workers: int | None = None,
     on_error: str = "raise",
 ) -> list[StrengthProfile]:
-    """Profile shards in groups: what cross-validation and bootstrap at scale are made of.
+    """Profile shards in groups, for cross-validation and bootstrap at scale.
 
-    The shards are dealt out to ``n_groups`` groups in turn, and the profiles of a group are added
-    up where they are made. Give the result to :func:`reprior.tuning.crossval.nested` for a score
-    on groups that were not tuned on, or to
+    The shards are assigned to ``n_groups`` groups in turn, and the workers add up the profiles of
+    a group. Give the result to :func:`reprior.tuning.crossval.nested` for a score
+    on groups that were not used for tuning, or to
     :func:`reprior.tuning.bootstrap.bootstrap_profiles` for intervals. A group is then the
-    unit that is drawn: the answer is about new shards, days, users or hospitals, whatever a shard
-    is, and about new samples only if samples were dealt out to the shards at random.
+    unit that is drawn: the result is about new shards (days, users, hospitals, whatever a shard
+    is), and about new samples only if samples were assigned to the shards at random.
 
     Parameters
     ----------
     calibrator : PosteriorCalibrator
         Its priors, bounds, kind and classes are those of the profiles. It is not fitted.
     n_groups : int
-        How many profiles to make: 5 for folds; 20 or more for a bootstrap. At most as many as
-        there are shards.
+        The number of profiles: 5 for folds; 20 or more for a bootstrap. At most the number of
+        shards.
     scores, labels, reading, resolution, scheduler, n_workers, on_error
         As :func:`dask_fit` takes them; files only.
 
     Returns
     -------
     list of StrengthProfile
-        One for every group, in their order; all exact, or all with the same bins. A group
-        without samples, as where none of its shards can be read, is an error that names them.
+        One per group, in their order; all exact, or all with the same bins. A group without
+        samples, for example because none of its shards can be read, is an error that names them.
     """
     check_options(calibrator)
     bins = _bins(resolution, calibrator.bounds)
     with running_on(scheduler, n_workers):
-        pieces, terms = _file_pieces(calibrator, scores, labels, reading, on_error)
-        _check_groups(n_groups, len(pieces.shards))
-        bounds, shards = full_problem(calibrator, terms).bounds, pieces.shards
-        counted: list[Profiled | None] = pieces.run_groups(
-            partial(ProfileTally, bounds, bins), partial(join_profiled, bins=bins), n_groups
-        )
+        source, terms = _shards(calibrator, scores, labels, reading, on_error)
+        _check_groups(n_groups, len(source.shards))
+        problem, shards = full_problem(calibrator, terms), source.shards
+        profile_pass = ProfilePass(problem.priors(problem.bounds), bins)
+        counted = source.run_groups(profile_pass, n_groups)
     profiles = [_profile_of(each, shards[i::n_groups]).unpacked() for i, each in enumerate(counted)]
     if any(profile.resolution is not None for profile in profiles):
         profiles = [profile.binned(bins.resolution) for profile in profiles]
@@ -216,7 +210,7 @@ def dask_profiles(
 
 
 def _profile_of(counted: Profiled | None, group: Sequence[Shard]) -> PackedProfile:
-    """The profile of a group of shards; refuses one without samples, whose place would be empty."""
+    """Return the profile of a group of shards; refuse a group without samples."""
     if counted is None or counted.packed is None:
         why = "could be read" if counted is None else "has samples that count"
         named = ", ".join(repr(shard.url) for shard in group[:NAMED])
@@ -231,8 +225,8 @@ def _profile_of(counted: Profiled | None, group: Sequence[Shard]) -> PackedProfi
 
 
 def _check_groups(n_groups: Any, n_shards: int) -> None:
-    whole = isinstance(n_groups, int) and not isinstance(n_groups, bool)
-    if not whole or not 1 <= n_groups <= n_shards:
+    is_integer = isinstance(n_groups, int) and not isinstance(n_groups, bool)
+    if not is_integer or not 1 <= n_groups <= n_shards:
         raise OptionError(
             argument="n_groups",
             rule=f"must be a whole number from 1 to the number of shards, {n_shards}",
@@ -241,22 +235,13 @@ def _check_groups(n_groups: Any, n_shards: int) -> None:
         )
 
 
-def _array_source(
-    calibrator: PosteriorCalibrator, scores: tuple[Any, ...], bins: Bins
-) -> tuple[LazySource, Terms]:
-    """The passes over (scores, labels[, weight]) as Dask arrays, and the classes."""
-    encoded = encode(calibrator, *(*scores, None)[:3])
-    gather = partial(gathered, encoded.data)
-    return LazySource(ArrayPieces(encoded.data), bins=bins, gather=gather), encoded.terms
-
-
 def _is_lazy(values: Any) -> bool:
-    """Whether values are an array, a dataframe or a series of Dask."""
+    """Tell whether values are an array, a dataframe or a series of Dask."""
     return bool(array_api_compat.is_dask_array(values)) or hasattr(values, "to_dask_array")
 
 
 def _refuse_arrays(scores: Any) -> None:
-    """Refuse arrays that are not a tuple of Dask's."""
+    """Refuse arrays that are no tuple of Dask arrays."""
     first = next(iter(scores), "") if isinstance(scores, tuple | list) else scores
     if isinstance(first, str | os.PathLike):
         return
@@ -272,7 +257,7 @@ def _refuse_arrays(scores: Any) -> None:
 
 
 def _refuse_of_files(**given: Any) -> None:
-    """Refuse options that arrays have no use for."""
+    """Refuse options that are for files only."""
     for name, value in given.items():
         got = repr(value) if isinstance(value, str) else type(value).__name__
         if value is not None and got != "'raise'":
@@ -288,36 +273,36 @@ def _refuse_of_files(**given: Any) -> None:
             )
 
 
-def _file_pieces(
+def _shards(
     calibrator: PosteriorCalibrator,
     scores: Any,
     labels: Any,
     reading: ShardOptions | None,
     on_error: str,
-) -> tuple[FilePieces, Terms]:
+) -> tuple[Shards, Terms]:
     check_choice("on_error", on_error, ("raise", "skip"))
     _refuse_arrays(scores)
     options, skip = reading or ShardOptions(), on_error == "skip"
     shards = [Shard(url) for url in expand_urls(scores, "scores", options.storage)]
     if labels is not None:
-        own = expand_urls(labels, "labels", options.storage)
-        shards = pair_labels([shard.url for shard in shards], own)
+        label_urls = expand_urls(labels, "labels", options.storage)
+        shards = pair_labels([shard.url for shard in shards], label_urls)
     refuse_repeated_files([shard.url for shard in shards], [shard.labels for shard in shards])
-    # On a worker too: that is where the files have to be readable.
+    # On a worker: that is where the files must be readable.
     head = delayed(read_head)(shards, options, skip=skip).compute()
     terms = settle_terms(calibrator, _NoChunks(head.class_names))
     blank = copy.copy(calibrator)
     blank.__dict__ = {k: v for k, v in vars(calibrator).items() if not k.endswith("_")}
-    return FilePieces(shards, ShardJob(blank, terms, options, head, skip)), terms
+    return Shards(shards, ShardJob(blank, terms, options, head, skip)), terms
 
 
 class _NoChunks(tuple[Any, ...]):
-    """What is known of the classes before any sample was read: the names in the files."""
+    """No chunks yet, but the class names that the files have."""
 
     class_names: Sequence[str] | None
 
     def __new__(cls, class_names: Sequence[str] | None) -> _NoChunks:
-        """No chunks, with class names."""
+        """Create an empty tuple with class names."""
         empty = super().__new__(cls)
         empty.class_names = class_names
         return empty
@@ -342,36 +327,21 @@ def _bins(resolution: Resolution, bounds: Sequence[float]) -> Bins:
     return Bins.of(check_finite_number("resolution", resolution, positive=True))
 
 
-def _refuse_gathering() -> NoReturn:
-    raise OptionError(
-        argument="calibrator",
-        rule="must ask for what adds up over shards",
-        got=[
-            *NEEDS_ALL_SCORES[:-3],
-            " or ",
-            *NEEDS_ALL_SCORES[-2:],
-            ", which need all scores at once",
-        ],
-        remedy="Leave it out, or fit a sample with engines.fit; for folds and replicates made of "
-        "shards there is engines.dask_profiles.",
-    )
-
-
 LOCAL = ("threads", "processes", "synchronous")
 """Dask's schedulers without a cluster."""
 
 
 @contextmanager
 def running_on(scheduler: str | None = None, n_workers: int | None = None) -> Iterator[None]:
-    """Run Dask's tasks within on a cluster, on some local workers, or where they would run anyway.
+    """Run Dask's tasks in the block on a cluster, on new local workers, or on Dask's default.
 
     Parameters
     ----------
     scheduler : str, optional
-        The address of a cluster, such as ``"tcp://10.0.0.1:8786"``, or one of Dask's own:
+        The address of a cluster, such as ``"tcp://10.0.0.1:8786"``, or one of Dask's local ones:
         "threads", "processes", "synchronous".
     n_workers : int, optional
-        Start as many worker processes of one thread each on this machine, for as long.
+        Start this many worker processes of one thread each on this machine, for the block.
 
     Examples
     --------
@@ -381,37 +351,81 @@ def running_on(scheduler: str | None = None, n_workers: int | None = None) -> It
     3
     """
     _check(scheduler, n_workers)
-    if scheduler is None and n_workers is None:
-        yield
-    elif scheduler in LOCAL:
-        dask = require("dask", extra="dask", purpose="To run on Dask")
-        with dask.config.set(scheduler=scheduler):
-            yield
-    else:
-        distributed = require("distributed", extra="dask", purpose="To run on a Dask cluster")
-        if scheduler is not None:
-            with _connected(distributed, scheduler):
-                yield
-            return
-        with (
-            _without_last_words(),
-            distributed.LocalCluster(
-                n_workers=n_workers,
-                threads_per_worker=1,
-                # No pages to look at; what is served besides takes any port that is free.
-                dashboard_address="127.0.0.1:0",
-                scheduler_kwargs={"dashboard": False},
-                silence_logs=logging.CRITICAL,  # what fails is raised here, once
-                preload=["reprior.engines.dask_engine"],
-            ) as cluster,
-            distributed.Client(cluster),
-        ):
+    with ExitStack() as stack:
+        if scheduler in LOCAL:
+            dask = require("dask", extra="dask", purpose="To run on Dask")
+            stack.enter_context(dask.config.set(scheduler=scheduler))
+        elif scheduler is not None or n_workers is not None:
+            distributed = require("distributed", extra="dask", purpose="To run on a Dask cluster")
+            if scheduler is not None:
+                stack.enter_context(_connected(distributed, scheduler))
+            else:
+                stack.enter_context(_without_unretrieved_errors())
+                cluster = stack.enter_context(_started_workers(distributed, n_workers))
+                stack.enter_context(distributed.Client(cluster))
+        with _cluster_errors():
             yield
 
 
 @contextmanager
-def _without_last_words() -> Iterator[None]:
-    """Keep asyncio from complaining that nobody waits any more for what Ctrl-C has ended."""
+def _cluster_errors() -> Iterator[None]:
+    """Raise errors of the cluster itself, such as that of a killed worker, as a sentence."""
+    try:
+        yield
+    except Exception as error:
+        of_cluster = type(error).__module__.partition(".")[0] == "distributed"
+        if not of_cluster or isinstance(error, OSError):
+            raise
+        raise RepriorError(
+            "Dask's workers must stay alive until the work is done.",
+            got=f"{type(error).__name__}: {shortened(str(error))}",
+            remedy="Give them more memory, or cut the data in smaller shards.",
+        ) from error
+
+
+def _started_workers(distributed: Any, n_workers: int | None) -> Any:
+    """Start workers on this machine, and return their cluster; after Ctrl-C, leave none behind.
+
+    A cluster that is stopped while it starts logs tracebacks and may leave processes. So a thread
+    starts it, which Ctrl-C does not interrupt, and an interrupt stops it once it is complete. The
+    thread blocks SIGINT, for its processes too: these inherit it until :func:`dask_setup` ignores
+    the signal.
+    """
+
+    def start() -> Any:
+        if sys.platform != "win32":
+            resource_tracker.ensure_running()  # it unblocks the signal where it is started
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        return distributed.LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            # Without pages; other services take any free port.
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,  # an error is raised here, once
+            preload=["reprior.engines.dask_engine"],
+        )
+
+    with ThreadPoolExecutor(1, thread_name_prefix="reprior-workers") as pool:
+        starting = pool.submit(start)
+        try:
+            return starting.result()
+        except Exception as error:
+            raise OptionError(
+                argument="n_workers",
+                rule="must be as many processes as this machine can start",
+                got=f"{n_workers} ({type(error).__name__}: {shortened(str(error))})",
+                remedy="Pass fewer, or check the limits on memory and processes.",
+            ) from error
+        except BaseException:  # Ctrl-C, or the end of the process
+            with delay_interrupts(), suppress(Exception):
+                starting.result().close()
+            raise
+
+
+@contextmanager
+def _without_unretrieved_errors() -> Iterator[None]:
+    """Keep asyncio from logging errors of tasks that nobody waits for after Ctrl-C."""
 
     def wanted(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -428,14 +442,14 @@ def _without_last_words() -> Iterator[None]:
 @contextmanager
 def _connected(distributed: Any, address: str) -> Iterator[None]:
     dask = require("dask", extra="dask", purpose="To run on Dask")
-    client = distributed.Client.__new__(distributed.Client)  # to be closed whatever becomes of it
+    client = distributed.Client.__new__(distributed.Client)  # so that it can always be closed
     try:
-        # As a default it would stay one for all of the process, though nobody answers.
+        # As a default client it would stay the default, though no scheduler answers.
         client.__init__(address, set_as_default=False)
     except (ImportError, OSError, RuntimeError, TimeoutError, ValueError) as error:
-        # Left to the garbage collector, it would be closed at any time, and may wait for ever then:
-        # for a lock that the next client holds while it starts.
-        with suppress(Exception):  # half made, it may lack what closing needs
+        # The garbage collector would close it at any time, and may then wait for ever for a lock
+        # that the next client holds while it starts.
+        with suppress(Exception):  # a half-made client may lack what closing needs
             client.close()
         raise OptionError(
             argument="scheduler",
@@ -467,13 +481,13 @@ def _check(scheduler: Any, n_workers: Any) -> None:
     if scheduler is not None:
         raise OptionError(
             argument="n_workers",
-            rule=["must be left out where ", Argument("scheduler"), " names a place to run"],
+            rule=["must be left out where ", Argument("scheduler"), " is given"],
             got=f"{n_workers} and {scheduler!r}",
             remedy="Pass one of them.",
         )
 
 
 def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask passes it
-    """Ignore Ctrl-C; Dask calls this in every worker as it starts."""
+    """Ignore Ctrl-C; Dask calls this in every worker at its start."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Score files anywhere that fsspec reaches, as shards: each read by one of Dask's tasks."""
+"""Score files, local or by URL through fsspec, as shards: one Dask task reads each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import glob
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeVar
 
 from reprior._warnings import warn
 from reprior.calibrator.encoding import Terms
@@ -25,29 +25,36 @@ from reprior.exceptions import (
     OptionError,
     Reference,
     RepriorError,
+    printable,
     require,
 )
 from reprior.files.formats.interface import NoRowsError, Reader, apart, few
 from reprior.files.scores import ScoreFile, expand_paths, open_scores
-from reprior.profile.dask_arrays import Join, Tally, delayed, tree
+from reprior.profile.dask_arrays import delayed, tree
+from reprior.profile.source import Pass
 
 __all__ = [
-    "FilePieces",
     "FileState",
     "Head",
+    "MissingRemoteFileError",
+    "RemoteFileError",
     "Shard",
     "ShardJob",
     "ShardOptions",
+    "Shards",
     "UnlikeShardError",
     "expand_urls",
     "nearby",
     "open_shard",
     "pair_labels",
     "read_head",
+    "shortened",
 ]
 
-#: By which names file systems tell that a file was changed. "created" is when it was written, where
-#: files are written whole.
+Result = TypeVar("Result")
+
+#: Names under which file systems give the time of change. "created" is one where files are
+#: replaced as a whole.
 _TIMES = (
     "mtime",
     "modify",
@@ -65,7 +72,7 @@ _TIMES = (
 class ShardOptions:
     """How every shard is read; see :func:`reprior.files.scores.open_scores`.
 
-    ``storage`` is what fsspec is told about the place of the files: keys, endpoints.
+    ``storage`` has the options of the file system in fsspec: keys, endpoints.
     """
 
     kind: str | None = None
@@ -87,32 +94,44 @@ class Shard(NamedTuple):
     labels: str | None = None
 
     def states(self, storage: dict[str, Any]) -> dict[str, FileState]:
-        """What its files are at present, so far as their file system tells."""
+        """Return the present state of its files, as far as their file system gives it."""
         return {url: _state(url, storage) for url in self if url is not None}
 
 
 class FileState(NamedTuple):
-    """Size and time of change of a file, None where they are not known."""
+    """Size and time of change of a file, None where they are unknown."""
 
     size: int | None = None
     changed: tuple[str, ...] | None = None
-    told_by: str = ""
-    """The machine whose clock the time is by: copies on several may have been made at others."""
+    clock: str = ""
+    """The machine whose clock gave the time: copies on other machines have other times."""
 
     def became(self, other: FileState) -> str | None:
-        """What has become of the file, in words; None if it is the same."""
+        """Return how the file has changed, in words; None if it is the same."""
         if self.size != other.size:
             return f"was {self.size} bytes and is {other.size} now"
-        same = self.told_by != other.told_by or self.changed == other.changed
+        same = self.clock != other.clock or self.changed == other.changed
         return None if same else "was changed since"
 
 
 class UnlikeShardError(FileFormatError):
-    """A shard that can be read and has other classes, another shape or kind than the others."""
+    """A readable shard with other classes, another shape or kind than the others."""
+
+
+class RemoteFileError(FileFormatError, OSError):
+    """A file by URL that its file system cannot read."""
+
+    def __new__(cls, *_arguments: Any, **_options: Any) -> Self:
+        """Create it as an OSError: copies are made through this, and ValueError refuses them."""
+        return OSError.__new__(cls)
+
+
+class MissingRemoteFileError(RemoteFileError, FileNotFoundError):
+    """A file by URL that does not exist."""
 
 
 class Head(NamedTuple):
-    """What all shards have in common, by the first that has rows."""
+    """What all shards have in common, taken from the first one with rows."""
 
     path: str
     kind: str | None
@@ -124,23 +143,28 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, file: ScoreFile, url: str) -> Head:
-        """What a file says of itself."""
+        """Return the head of a file."""
         reader: Reader = file.readers[0]
         return cls(
-            url, file.kind, file.class_names, reader.row_shape,
-            file.n_classes, file.class_axis, file.ignore_index,
-        )  # fmt: skip
+            path=url,
+            kind=file.kind,
+            class_names=file.class_names,
+            row_shape=reader.row_shape,
+            n_classes=file.n_classes,
+            class_axis=file.class_axis,
+            ignore_index=file.ignore_index,
+        )
 
     def check(self, other: Head) -> None:
         """Refuse a shard of other classes, shape or kind, naming both."""
-        alone = ""
+        difference = ""
         if self.class_names and other.class_names:
-            alone = apart({self.path: self.class_names, other.path: other.class_names})
-        if alone:
+            difference = apart({self.path: self.class_names, other.path: other.class_names})
+        if difference:
             raise UnlikeShardError(
                 [
                     f"All shards must have the same classes. Those of {self.path!r} and "
-                    f"{other.path!r} differ: {alone}. Every numeric column of a "
+                    f"{other.path!r} differ: {difference}. Every numeric column of a "
                     "table is a class, unless ",
                     Argument("classes"),
                     " names these. Make them alike, or fit them apart.",
@@ -164,7 +188,7 @@ class Head(NamedTuple):
 
 
 def expand_urls(paths: Any, name: str, storage: dict[str, Any]) -> list[str]:
-    """Return the files that paths, URLs or patterns of these mean, those of a pattern sorted.
+    """Return the files behind paths, URLs or patterns; the files of a pattern are sorted.
 
     Examples
     --------
@@ -178,7 +202,7 @@ def expand_urls(paths: Any, name: str, storage: dict[str, Any]) -> list[str]:
     listed = [paths] if isinstance(paths, str | os.PathLike) else paths
     if not isinstance(listed, Sequence) or not any(map(_is_url, listed)):
         return [os.fspath(path) for path in expand_paths(listed, name)]
-    found: list[str] = []
+    urls: list[str] = []
     for url in listed:
         if not _is_url(url):
             raise OptionError(
@@ -189,17 +213,18 @@ def expand_urls(paths: Any, name: str, storage: dict[str, Any]) -> list[str]:
             )
         system, path = _file_system(url, storage)
         if not glob.has_magic(path):
-            found.append(str(url))
+            urls.append(str(url))
             continue
-        matches = sorted(system.glob(path))
+        with _remote(str(url)):
+            matches = sorted(system.glob(path))
         if not matches:
             raise FileNotFoundError(2, "no file matches the pattern", str(url))
-        found.extend(str(system.unstrip_protocol(match)) for match in matches)
-    return found
+        urls.extend(str(system.unstrip_protocol(match)) for match in matches)
+    return urls
 
 
 def read_head(shards: Sequence[Shard], options: ShardOptions, *, skip: bool) -> Head:
-    """Return what the first shard with rows says of itself; ``skip`` passes over damaged ones."""
+    """Return the head of the first shard with rows; ``skip`` ignores damaged shards."""
     for shard in shards:
         try:
             with open_shard(shard, options) as file:
@@ -220,13 +245,13 @@ def open_shard(
 ) -> Iterator[ScoreFile | None]:
     """Open a shard as a score file; None if it has no rows. Errors within name it.
 
-    A shard that is not on a local disk is copied there for as long as it is open.
+    A remote shard is copied to a local disk while it is open.
     """
-    with _named(shard.url), tempfile.TemporaryDirectory(prefix="reprior-") as room:
-        path = _local(shard.url, Path(room), options.storage)
+    with _named(shard.url), tempfile.TemporaryDirectory(prefix="reprior-") as folder:
+        path = _local(shard.url, Path(folder), options.storage)
         labels = None
         if shard.labels is not None:
-            labels = _local(shard.labels, Path(room) / "labels", options.storage)
+            labels = _local(shard.labels, Path(folder) / "labels", options.storage)
         try:
             if head is not None and len(head.row_shape) > 1:
                 options = replace(options, class_axis=head.class_axis)
@@ -244,7 +269,7 @@ def open_shard(
 
 
 def _with_urls(names: dict[str, str], part: str | Reference) -> str | Reference:
-    """A part of an error with the names of files as the user gave them, not of their copies."""
+    """Replace the names of local copies in a part of an error by the URLs that were given."""
     if isinstance(part, str):
         for copy, url in names.items():
             part = part.replace(copy, url)
@@ -253,13 +278,13 @@ def _with_urls(names: dict[str, str], part: str | Reference) -> str | Reference:
 
 @contextmanager
 def nearby(url: str | None, storage: dict[str, Any] | None = None) -> Iterator[Path | None]:
-    """Give a file's path on a local disk, copied there for as long if it is elsewhere."""
-    with tempfile.TemporaryDirectory(prefix="reprior-") as room:
-        yield None if url is None else _local(url, Path(room), storage or {})
+    """Give a file's local path; a remote file is copied to a local disk for the block."""
+    with tempfile.TemporaryDirectory(prefix="reprior-") as folder:
+        yield None if url is None else _local(url, Path(folder), storage or {})
 
 
 def pair_labels(urls: Sequence[str], labels: Sequence[str]) -> list[Shard]:
-    """Return shards with their own label files, one for each."""
+    """Return shards with a label file each."""
     if len(labels) != len(urls):
         raise LabelsError(
             argument="labels",
@@ -267,7 +292,7 @@ def pair_labels(urls: Sequence[str], labels: Sequence[str]) -> list[Shard]:
             got=f"{len(labels)} for {len(urls)} shards",
             remedy="Put the labels into the shards, or cut them alike.",
         )
-    return [Shard(url, own) for url, own in zip(urls, labels, strict=True)]
+    return [Shard(url, label_url) for url, label_url in zip(urls, labels, strict=True)]
 
 
 def _open(path: Path, labels: Path | None, options: ShardOptions) -> ScoreFile | None:
@@ -285,7 +310,7 @@ def _open(path: Path, labels: Path | None, options: ShardOptions) -> ScoreFile |
             labels_as=options.labels_as,
             class_axis=options.class_axis,
         )
-    except NoRowsError:  # a whole file, of nothing
+    except NoRowsError:  # a valid file without rows
         return None
 
 
@@ -298,9 +323,9 @@ def _named(url: str) -> Iterator[None]:
     """Let every error name the shard."""
     try:
         yield
+    except FileFormatError:  # it names the file already
+        raise
     except RepriorError as error:
-        if url in str(error):
-            raise
         raise error.with_sentence(f"It is in {url!r}.") from error
     except OSError as error:
         if error.filename == url:
@@ -316,23 +341,25 @@ def _is_url(path: Any) -> bool:
 
 def _file_system(url: Any, storage: dict[str, Any]) -> tuple[Any, str]:
     core = require("fsspec.core", extra="dask", purpose="To read files by URL")
-    try:
-        system, path = core.url_to_fs(str(url), **storage)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{str(url)!r} is read by a package that is not installed ({error}). Install it here "
-            f"and where the workers run, for example: pip install s3fs (for s3://) or gcsfs (gs://)."
-        ) from error
-    except ValueError as error:
-        raise OptionError(
-            f"URLs must be of a protocol that fsspec knows, such as s3://, gs:// or https://. Got "
-            f"{str(url)!r} ({error}). Correct it, or copy the files here."
-        ) from error
+    with _remote(str(url)):
+        try:
+            system, path = core.url_to_fs(str(url), **storage)
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{str(url)!r} is read by a package that is not installed ({error}). Install it "
+                f"here and where the workers run, for example: pip install s3fs (for s3://) or "
+                f"gcsfs (gs://)."
+            ) from error
+        except ValueError as error:
+            raise OptionError(
+                f"URLs must be of a protocol that fsspec knows, such as s3://, gs:// or https://. "
+                f"Got {str(url)!r} ({error}). Correct it, or copy the files here."
+            ) from error
     return system, str(path)
 
 
 def _place(url: str, storage: dict[str, Any]) -> tuple[Any, str]:
-    """Return the file system of a shard, None for that of this machine, and the path in it."""
+    """Return the file system of a shard, None for the local one, and the path in it."""
     if not _is_url(url):
         return None, url
     system, path = _file_system(url, storage)
@@ -345,34 +372,76 @@ def _state(url: str, storage: dict[str, Any]) -> FileState:
     if system is None:
         _, size, changed = state_of(Path(path))
         return FileState(size, (str(changed),), platform.node())
-    with suppress(Exception):  # whatever is wrong is said where the file is read
+    with suppress(Exception):  # reading the file raises what is wrong
         info = system.info(path)
-        told = [str(info[name]) for name in _TIMES if info.get(name) is not None]
-        return FileState(info.get("size"), tuple(told))
+        times = [str(info[name]) for name in _TIMES if info.get(name) is not None]
+        return FileState(info.get("size"), tuple(times))
     return FileState()
 
 
-def _local(url: str, room: Path, storage: dict[str, Any]) -> Path:
-    """Return where a shard is on a local disk, copied there if it has to be."""
+def _local(url: str, folder: Path, storage: dict[str, Any]) -> Path:
+    """Return the local path of a shard; copy a remote one into ``folder``."""
     system, path = _place(url, storage)
     if system is None:
         return Path(path)
-    room.mkdir(exist_ok=True)
-    target = room / Path(path).name
-    system.get(path, os.fspath(target), recursive=bool(system.isdir(path)))
+    folder.mkdir(exist_ok=True)
+    target = folder / Path(path).name
+    with _remote(url):
+        system.get(path, os.fspath(target), recursive=bool(system.isdir(path)))
     return target
 
 
-#: Shards that a sentence names.
+@contextmanager
+def _remote(url: str) -> Iterator[None]:
+    """Raise whatever a file system raises as a sentence that names the URL.
+
+    Clients of cloud stores have errors of their own, which are no OSErrors.
+    """
+    try:
+        yield
+    except RepriorError:
+        raise
+    except Exception as error:
+        kind: type[RemoteFileError] = RemoteFileError
+        if isinstance(error, FileNotFoundError):
+            kind = MissingRemoteFileError
+        text = shortened(str(error))
+        raise kind(
+            f"{url!r} must be readable by its file system.",
+            got=f"{type(error).__name__}{': ' if text else ''}{text}",
+            remedy=[
+                "Check the URL, the credentials, the network and the options in ",
+                Argument("storage"),
+                ".",
+            ],
+        ) from error
+
+
+#: Characters of another library's error that a sentence shows.
+MOST_SHOWN = 300
+
+
+def shortened(text: str) -> str:
+    r"""Return another library's text in one line, without control characters, and not too long.
+
+    Examples
+    --------
+    >>> print(shortened("denied\n\x1b]0;title\x07 (403)"))
+    denied \x1b]0;title\x07 (403)
+    """
+    return printable(text).strip()[:MOST_SHOWN]
+
+
+#: The number of shards that a sentence names.
 NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
 class ShardJob:
-    """What every task has to know."""
+    """What every task needs."""
 
     options: Any
-    """The calibrator, not fitted: how scores and labels are meant."""
+    """The unfitted calibrator: its options say how to read scores and labels."""
     terms: Terms
     reading: ShardOptions
     head: Head
@@ -380,27 +449,27 @@ class ShardJob:
 
 
 class _Seen(NamedTuple):
-    """What a shard was in one pass."""
+    """The state of a shard in one pass."""
 
     n_samples: int
     states: dict[str, FileState]
 
 
 class _Result(NamedTuple):
-    """What came of some shards, and which could not be read, by their places among all."""
+    """The result of some shards, and the indices of those that could not be read."""
 
     value: Any
     failures: tuple[tuple[int, str], ...]
     seen: tuple[tuple[int, _Seen], ...] = ()
 
 
-class FilePieces:
-    """Shards, each gone through by one task.
+class Shards:
+    """Score files as a source; one Dask task reads each.
 
-    Under ``job.skip``, shards that cannot be read are left out, all of each, with a warning that
-    names them; the first pass decides which these are, and ``left_out`` keeps their URLs. The
-    others must be the same in every pass: as many samples, and files of the same size that were
-    not changed since, so far as their file system tells.
+    Under ``job.skip``, shards that cannot be read are left out as a whole, with a warning that
+    names them. The first pass decides which these are, and ``left_out`` has their URLs. The others
+    must be the same in every pass: the same number of samples, file sizes and times of change, as
+    far as their file system gives these.
     """
 
     def __init__(self, shards: Sequence[Shard], job: ShardJob) -> None:
@@ -411,21 +480,21 @@ class FilePieces:
 
     @property
     def n_samples(self) -> int:
-        """How many samples the last pass has read."""
+        """The number of samples in the last pass."""
         return sum(each.n_samples for each in self._seen)
 
-    def run(self, begin: Callable[[], Tally], join: Join) -> Any:
-        """What ``join`` makes of the results of all shards, each gone through by a new tally."""
-        return self.run_groups(begin, join, 1)[0]
+    def run(self, pass_: Pass[Result]) -> Result:
+        """Run a pass over all shards, one task each, and merge the results."""
+        return self.run_groups(pass_, 1)[0]
 
-    def run_groups(self, begin: Callable[[], Tally], join: Join, n_groups: int) -> list[Any]:
-        """The same for every group by itself; shards are dealt out to the groups in turn."""
+    def run_groups(self, pass_: Pass[Result], n_groups: int) -> list[Result]:
+        """Run a pass and merge the results per group; shards are assigned to groups in turn."""
         dask = require("dask", extra="dask", purpose="To read shards on Dask")
-        shared = delayed((begin, self.job, not self._settled), traverse=False)
-        work, joined = delayed(_on_shard), _Joined(join)
+        shared = delayed((pass_, self.job, not self._settled), traverse=False)
+        work, joined = delayed(_on_shard), _Joined(pass_)
         tasks = [work(shared, i, shard) for i, shard in enumerate(self.shards)]
         groups = [tree(tasks[i::n_groups], joined) for i in range(n_groups)]
-        # A group of one shard has not been joined yet.
+        # A group of one shard was not joined by the tree.
         results: list[_Result] = [joined([each]) for each in dask.compute(*groups)]
         self._settle(sorted(failure for result in results for failure in result.failures))
         seen = dict(each for result in results for each in result.seen)
@@ -433,7 +502,7 @@ class FilePieces:
         return [result.value for result in results]
 
     def _compare(self, now: list[_Seen]) -> None:
-        """Refuse shards that are not what they were in an earlier pass."""
+        """Refuse shards that have changed since an earlier pass."""
         for shard, a, b in zip(self.shards, self._seen or now, now, strict=True):
             if a.n_samples != b.n_samples:
                 got = f"{a.n_samples} samples in {shard.url!r}, and then {b.n_samples}"
@@ -444,13 +513,13 @@ class FilePieces:
         self._seen = now
 
     def _settle(self, failures: Sequence[tuple[int, str]]) -> None:
-        """Leave out what could not be read, in every later pass too, and say so."""
+        """Leave out unreadable shards, in later passes too, and warn of them."""
         self._settled = True
         if not failures:
             return
-        gone = {i for i, _ in failures}
-        self.left_out.extend(self.shards[i].url for i in sorted(gone))
-        self.shards = [shard for i, shard in enumerate(self.shards) if i not in gone]
+        failed = {i for i, _ in failures}
+        self.left_out.extend(self.shards[i].url for i in sorted(failed))
+        self.shards = [shard for i, shard in enumerate(self.shards) if i not in failed]
         few = " ".join(sentence for _, sentence in failures[:NAMED])
         more = f" And {len(failures) - NAMED} more." if len(failures) > NAMED else ""
         if not self.shards:
@@ -463,38 +532,38 @@ class FilePieces:
 
 @dataclass(frozen=True, eq=False)
 class _Joined:
-    """Joins what came of shards that could be read."""
+    """Merge the results of the shards that could be read."""
 
-    join: Join
+    pass_: Pass[Any]
 
     def __call__(self, results: list[_Result]) -> _Result:
         failures = tuple(failure for result in results for failure in result.failures)
         known = [result.value for result in results if result.value is not None]
         seen = tuple(each for result in results for each in result.seen)
-        return _Result(self.join(known) if known else None, failures, seen)
+        return _Result(self.pass_.merge(known) if known else None, failures, seen)
 
 
-def _on_shard(shared: tuple[Callable[[], Tally], ShardJob, bool], i: int, shard: Shard) -> _Result:
-    """Go through the i-th shard: all of it, or nothing."""
-    begin, job, first = shared
-    tally, n_samples = begin(), 0
-    states = shard.states(job.reading.storage)  # before: what comes later is seen next time
+def _on_shard(shared: tuple[Pass[Any], ShardJob, bool], i: int, shard: Shard) -> _Result:
+    """Run a pass over the i-th shard; a shard that fails contributes nothing."""
+    pass_, job, first = shared
+    accumulator = pass_.begin()
+    n_samples = 0
+    states = shard.states(job.reading.storage)  # before reading: the next pass sees later changes
     try:
         with open_shard(shard, job.reading, job.head) as file, one_thread():
             if file is not None:
                 stream = Stream(job.options, file, job.terms, may_be_empty=True)
                 for part in stream.parts():
                     with part.located():
-                        tally.add(part.data)
+                        accumulator.add(part.samples)
                 n_samples = stream.n_samples or 0
     except (FileFormatError, OSError) as error:
-        # What can be read and does not belong to the others is never passed over.
+        # A readable shard that differs from the others is never skipped.
         if not job.skip or not first or isinstance(error, UnlikeShardError):
             raise
         return _Result(None, ((i, _sentence(error)),))
-    return _Result(tally.result(), (), ((i, _Seen(n_samples, states)),))
+    return _Result(accumulator.result(), (), ((i, _Seen(n_samples, states)),))
 
 
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text if text.endswith(".") else f"{text}."
+def _sentence(error: FileFormatError | OSError) -> str:
+    return str(error) if isinstance(error, FileFormatError) else f"{error}."

@@ -1,10 +1,8 @@
-"""Judging a calibrator chunk by chunk: every metric before and after, in one pass."""
+"""Evaluate a calibrator chunk by chunk: every metric before and after, in one pass."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,13 +18,18 @@ from reprior.core.logspace import ROW_SUM_TOLERANCE
 from reprior.core.score_map import ScoreMap
 from reprior.engines.chunk_source import Part, Progress, Stream
 from reprior.engines.concurrency import OrderedThreads
-from reprior.exceptions import OptionError, RepriorWarning, ScoresError
+from reprior.exceptions import RepriorError, ScoresError
 from reprior.files.chunks import LeftOut, describe_left_out
 from reprior.files.scores import ScoreFile
 from reprior.metrics.calibration import Reliability
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
-from reprior.profile.samples import Block, ProbabilityDetector, Samples
+from reprior.profile.samples import (
+    Block,
+    ProbabilityDetector,
+    Samples,
+    without_likely_probabilities,
+)
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -36,16 +39,16 @@ BLOCK_SCORES = 1 << 20
 """Scores whose posteriors are in memory at a time."""
 
 SMALL = 1e-3
-"""Probabilities below this are looked at as logarithms: a posterior of a short dtype has few
-digits there, or none."""
+"""Below this probability, the log-loss takes the log-posterior: a posterior of a short dtype has
+few digits there, or none."""
 
 SHOWN = ("accuracy", "balanced_accuracy", "mean_iou", "macro_precision", "macro_f1")
-"""Count metrics that are always told."""
+"""Count metrics that are always reported."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a calibrator does to labelled data: ``before`` is the model as it is.
+    """Metrics of a calibrator on labelled data: ``before`` is the uncorrected model.
 
     Attributes
     ----------
@@ -58,13 +61,12 @@ class Evaluation:
     log_loss, brier : (float, float)
         Before and after.
     metric : CountMetric or None
-        What the calibrator was tuned for, where that is a count metric and can be told from these
-        labels.
+        The metric that the calibrator was tuned for, where that is a known count metric.
     left_out : tuple of LeftOut
-        What could not be read of files that were opened with ``skip_unreadable``.
+        The unreadable parts of files that were opened with ``skip_unreadable``.
     mean_cost : (float, float) or None
-        What decisions of least expected cost cost a sample, before and after, where there are
-        costs: less is better.
+        The mean cost per sample of decisions of least expected cost, before and after, where costs
+        are given: smaller is better.
     """
 
     n_samples: int
@@ -106,7 +108,7 @@ def evaluate(
     costs: Any = None,
     progress: Progress = None,
 ) -> Evaluation:
-    """Judge a fitted calibrator on labelled scores that come in chunks, in one pass.
+    """Evaluate a fitted calibrator on labelled scores that come in chunks, in one pass.
 
     Predictions are those of :meth:`PosteriorCalibrator.predict`, probabilities those of
     :meth:`PosteriorCalibrator.predict_proba`; the values are those of the functions in
@@ -118,11 +120,11 @@ def evaluate(
     calibrator : PosteriorCalibrator
         Fitted, or loaded. Samples with its ``ignore_index`` as label are left out.
     chunks : iterable of Chunk, or of (scores, labels[, weight])
-        Data it was not tuned on. Integer labels are class indices; others are names. Of files that
-        were opened with ``skip_unreadable``, a warning says what was left out.
+        Data it was not tuned on. Integer labels are class indices; others are names. For files
+        that were opened with ``skip_unreadable``, a warning names what was left out.
     costs : array-like of shape (K, D), optional
-        ``costs[true, decided]``, as for :meth:`PosteriorCalibrator.predict`. Of each side the mean
-        cost is told, at the labels, of its decisions of least expected cost by its probabilities.
+        ``costs[true, decided]``, as for :meth:`PosteriorCalibrator.predict`. ``mean_cost`` is then
+        the mean cost, at the labels, of the decisions of least expected cost, before and after.
     progress : callable, optional
         Called after every chunk with the number of samples read so far.
 
@@ -138,8 +140,8 @@ def evaluate(
     >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
     >>> labels = np.array([0, 0, 1, 1])
     >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, labels)
-    >>> found = rp.engines.evaluate(calibrator, [(logits, labels)])
-    >>> found.metrics["accuracy"]
+    >>> evaluation = rp.engines.evaluate(calibrator, [(logits, labels)])
+    >>> evaluation.metrics["accuracy"]
     (0.75, 1.0)
 
     To miss class 1 costs five times a false alarm, and to ask a human half a false alarm:
@@ -156,18 +158,18 @@ def evaluate(
         costs = cost_matrix(cost_array(costs, calibrator.classes_), n_classes)
     sides = before, after = _Tally(calibrator.uncorrected(), costs), _Tally(calibrator, costs)
     detector = ProbabilityDetector()
-    # Chunks of files are arrays of their own; others may be filled anew for the next one.
+    # Chunks of files are new arrays; others may be refilled for the next chunk.
     from_files = isinstance(chunks, ScoreFile)
-    with _quiet(), OrderedThreads[tuple[_Sums, ...]]() as line:
+    with without_likely_probabilities(), OrderedThreads[tuple[_Sums, ...]]() as threads:
         for part in stream.parts():
             with part.located():
-                rows, _ = part.data.read((0.0, 1.0))
+                rows = part.samples
                 detector.add(rows)
             for index in rows.blocks(BLOCK_SCORES):
-                _add(line.call(partial(_judged, sides, part, rows, index)), sides)
+                _add(threads.call(partial(_judged, sides, part, rows, index)), sides)
             if not from_files:
-                _add(line.rest(), sides)
-        _add(line.rest(), sides)
+                _add(threads.rest(), sides)
+        _add(threads.rest(), sides)
     detector.warn()
     left_out = tuple(getattr(chunks, "left_out", ()))
     if left_out:
@@ -212,7 +214,7 @@ class _Tally:
         self.costs = costs
 
     def add(self, sums: _Sums) -> None:
-        """Add what was found of some samples."""
+        """Add the sums of some samples."""
         self.n_samples += sums.n_samples
         self.counts += sums.counts
         self.reliability += sums.reliability
@@ -246,31 +248,31 @@ class _Tally:
             cost = float(ones @ self.costs[y, decide(posterior, self.costs)])
         return _Sums(y.size, counts, reliability, total, brier, log_loss, cost)
 
-    def _posterior(self, at: ScoreMap, z: Any, kind: str, *, log: bool = False) -> Any:
-        return at.posterior(z, *self.priors, kind=kind, class_axis=-1, log=log)
+    def _posterior(self, score_map: ScoreMap, z: Any, kind: str, *, log: bool = False) -> Any:
+        return score_map.posterior(z, *self.priors, kind=kind, class_axis=-1, log=log)
 
 
-def _add(found: Iterable[tuple[_Sums, ...]], sides: Sequence[_Tally]) -> None:
-    for both in found:
-        for side, sums in zip(sides, both, strict=False):  # none of a block where nothing counts
+def _add(results: Iterable[tuple[_Sums, ...]], sides: Sequence[_Tally]) -> None:
+    for both in results:
+        for side, sums in zip(sides, both, strict=False):  # empty where no sample counts
             side.add(sums)
 
 
 def _judged(sides: Sequence[_Tally], part: Part, rows: Samples, index: Any) -> tuple[_Sums, ...]:
-    """What each side does to a block of rows; bad scores are named by their place in the whole."""
+    """Return each side's sums over a block; errors name samples by their index among all."""
     with part.located():
         try:
             block, kind = _read(rows, index)
             return tuple(side.judged(block, kind) for side in sides if block.labels.size)
         except ScoresError:
-            rows.refuse(part.data.target_prior > 0)
+            rows.refuse(sides[0].priors[1] > 0)
 
 
 def _read(rows: Samples, index: Any) -> tuple[Block, str]:
-    """Scores of what counts of a block, (n, K) on the host, with their kind.
+    """Return the scores that count of a block, (n, K) on the host, and their kind.
 
-    They are as they were given, so that their posterior is that of ``predict_proba``. But
-    probabilities of a dtype so short that rows miss 1 come as logarithms.
+    They are as given, so that their posterior is that of ``predict_proba``; but probabilities of a
+    dtype so short that rows miss 1 come as logarithms.
     """
     coarse = rows.tolerance > ROW_SUM_TOLERANCE
     raw = replace(rows, kind="logits")
@@ -278,18 +280,10 @@ def _read(rows: Samples, index: Any) -> tuple[Block, str]:
     return block._replace(scores=to_numpy(block.scores)), "logits" if coarse else rows.kind
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Say nothing of look-alikes block by block: that is a question to all of them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`scores` were declared", RepriorWarning)
-        yield
-
-
 def _metric_of(calibrator: PosteriorCalibrator, n_classes: int) -> CountMetric | None:
-    """The tuned metric; None where a file names one that only its author knew."""
+    """Return the tuned metric; None where a file names one that is not known here."""
     names = None if is_range(calibrator.classes_) else calibrator.classes_.tolist()
     try:
         return find_metric(calibrator.metric, n_classes=n_classes, classes=names)
-    except OptionError:
+    except RepriorError:
         return None

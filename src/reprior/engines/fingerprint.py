@@ -1,4 +1,4 @@
-"""A fingerprint of labelled scores, by which it is known again what a calibrator was tuned on."""
+"""A fingerprint of labelled scores, to recognise the data a calibrator was tuned on."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from reprior.files.chunks import Chunk
 __all__ = ["Digest", "Known", "digest"]
 
 BLOCK = 1 << 16
-"""Bytes of one checksum. Above 5 KB the interpreter is let go while it is taken."""
+"""Bytes of one checksum. Above 5 KB, zlib releases the interpreter lock."""
 
 WHOLE = 1 << 9
-"""Blocks that are all looked at, 32 MiB."""
+"""The first blocks are all digested: 32 MiB."""
 
 EVERY = 16
-"""Of the blocks behind these, one in so many is."""
+"""Of the blocks after these, one in this many is digested."""
 
 
 def digest(chunks: Iterable[Any], *, class_axis: int = -1) -> str:
     """Return the digest of labelled scores.
 
     The same scores in the same dtype and order, with the same labels, have the same digest
-    however they are cut into chunks. :func:`reprior.engines.fit` keeps that of its tuning data as
-    ``calibrator.provenance_["digest"]``. Weights, and whether labels are ignored, have no part
-    in it. It is made to know data again, not to withstand forgery: of what is behind the first
-    32 MiB, one stretch of 64 KiB in sixteen is looked at.
+    however they are cut into chunks. :func:`reprior.engines.fit` stores that of its tuning data in
+    ``calibrator.provenance_["digest"]``. Weights, and whether labels are ignored, do not change
+    it. It recognises data and does not withstand forgery: after the first 32 MiB, it covers one
+    block of 64 KiB in sixteen.
 
     Parameters
     ----------
@@ -45,20 +45,20 @@ def digest(chunks: Iterable[Any], *, class_axis: int = -1) -> str:
     --------
     >>> import numpy as np
     >>> scores, labels = np.eye(3), np.array([0, 1, 2])
-    >>> whole = digest([(scores, labels)])
-    >>> whole == digest([(scores[:1], labels[:1]), (scores[1:], labels[1:])])
+    >>> value = digest([(scores, labels)])
+    >>> value == digest([(scores[:1], labels[:1]), (scores[1:], labels[1:])])
     True
-    >>> whole == digest([(scores, labels[::-1])])
+    >>> value == digest([(scores, labels[::-1])])
     False
     """
-    found = Digest(class_axis)
+    growing = Digest(class_axis)
     for given in chunks:
-        found.update(as_chunk(given, 0))
-    return found.value
+        growing.update(as_chunk(given, 0))
+    return growing.value
 
 
 class Known(NamedTuple):
-    """What a digest said: of ``n_samples``, without their weights and with them."""
+    """The digest of ``n_samples``: ``value`` without their weights, ``weighed`` with them."""
 
     value: str
     weighed: str
@@ -97,13 +97,13 @@ class Digest:
 
     @property
     def value(self) -> str:
-        """The digest of what came so far, in hexadecimal digits."""
+        """The digest of the chunks so far, in hexadecimal digits."""
         both = self._layout.encode() + self._scores.digest() + self._labels.digest()
         return hashlib.blake2b(both, digest_size=16).hexdigest()
 
     @property
     def known(self) -> Known:
-        """What it says so far; a checkpoint goes by the digest with weights."""
+        """The digests so far, without weights and, for checkpoints, with them."""
         value = self.value
         both = value.encode() + self._weights.digest()
         weighed = hashlib.blake2b(both, digest_size=16).hexdigest()
@@ -113,8 +113,8 @@ class Digest:
 class _Sequence:
     """The digest of a sequence of bytes: its length, and BLAKE2 of the CRC-32 of its blocks.
 
-    BLAKE2 of all bytes would cost more than counting them does. A checksum misses no change of up
-    to 32 neighbouring bits in a block, and any other with probability 2⁻³².
+    BLAKE2 of all bytes would cost more than the profile does. A checksum detects every change of up
+    to 32 neighbouring bits in a block, and misses another with probability 2⁻³².
     """
 
     def __init__(self) -> None:
@@ -135,12 +135,12 @@ class _Sequence:
                 self._sum = 0
 
     def digest(self) -> bytes:
-        found = self._sums.copy()
-        found.update(self._sum.to_bytes(4, "little") + self._length.to_bytes(8, "little"))
-        return found.digest()
+        sums = self._sums.copy()
+        sums.update(self._sum.to_bytes(4, "little") + self._length.to_bytes(8, "little"))
+        return sums.digest()
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
-    """The array's little-endian bytes, samples first; without a copy where they lie so."""
+    """Return the array's little-endian bytes, samples first; without a copy where possible."""
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(little).reshape(-1).view(np.uint8).data

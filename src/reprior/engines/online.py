@@ -1,11 +1,11 @@
-"""Tuning a calibrator on scores that come by once, as a loader hands them out."""
+"""Tune a calibrator on batches of scores that are seen once, as a loader gives them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -14,20 +14,15 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.encoding import are_indices, read_terms
 from reprior.calibrator.fitting import tuned
 from reprior.calibrator.options import check_options, full_problem
-from reprior.calibrator.sources import InMemory
 from reprior.core.arrays import constant, is_numpy_namespace, to_numpy
-from reprior.core.log_loss import LogLossFit
-from reprior.core.scaling import SCALINGS, ScalingFit
-from reprior.core.score_map import ScoreMap
-from reprior.core.temperature import TemperatureFit
+from reprior.core.scaling import SCALINGS
 from reprior.engines.chunk_source import Part, Stream
 from reprior.engines.chunked import AUTO_RESOLUTION, Resolution, profile_sum, refuse_wide_bins
 from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Words
-from reprior.metrics.counts import ClassCounts
-from reprior.profile.data import TuningData
+from reprior.profile.merging import PackedProfile
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Priors, ProbabilityDetector, Samples
-from reprior.tuning.problem import Problem, ProfileOf
+from reprior.profile.source import InMemory, Pass, Profiled, ProfilePass
 from reprior.tuning.selection import CURVE_RULES
 
 __all__ = [
@@ -36,6 +31,7 @@ __all__ = [
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+Result = TypeVar("Result")
 
 EXACT_SWITCHES = 1 << 20
 """Switches that are kept one by one: 20 MB."""
@@ -46,12 +42,12 @@ SAMPLED_SCORES = 1 << 22
 
 
 class OnlineFit:
-    """Tunes a calibrator on batches of labelled scores that are not kept.
+    """Tune a calibrator on batches of labelled scores, without keeping them.
 
-    Memory is bounded: from ``exact_up_to`` switches on they are summed in bins, and fits by
-    log-loss are made on a random sample of the rows. Where all rows fit into that sample and all
-    switches are kept, the result is that of ``calibrator.fit`` on all batches at once. What needs
-    all scores at once is refused: ``tune="per_class"``, ``cv``, ``n_bootstrap``,
+    Memory is bounded: more than ``exact_up_to`` switches are summed in bins, and fits by log-loss
+    use a random sample of the rows. Where that sample has all rows and all switches are kept, the
+    result is that of ``calibrator.fit`` on all batches at once. Options that need all scores at
+    once are refused: ``tune="per_class"``, ``cv``, ``n_bootstrap``,
     ``selection="balanced_log_loss"``, and "bcts" or "vector" for ``metric="log_loss"``.
 
     Parameters
@@ -60,14 +56,14 @@ class OnlineFit:
         Its options say what is tuned. :meth:`finish` fits it in place.
     resolution : float, "auto" or None, default "auto"
         Sum switches in bins of this width; None keeps each. "auto" keeps up to ``exact_up_to``
-        and then sums in bins of 1e-4, with a warning. "refine" is refused: it would need all
-        scores once more.
+        and then sums in bins of 1e-4, with a warning. "refine" is refused: it needs all scores a
+        second time.
     again : callable, optional
-        Gives all samples anew, as an iterable of Chunk or of (scores, labels[, weight]). It is
-        called where the best strength lies at the upper bound, to look further up. Without it
-        the bounds stay, and a warning says so.
+        Returns all samples again, as an iterable of Chunk or of (scores, labels[, weight]). It is
+        called where the best strength lies at the upper bound, to widen the bounds. Without it the
+        bounds stay, with a warning.
     seed : int, default 0
-        Of the row sample. Give each of several processes one of its own.
+        Seed of the row sample. Give each of several processes another one.
     exact_up_to : int, default 2**20
         Switches to keep under "auto".
 
@@ -99,8 +95,8 @@ class OnlineFit:
         if resolution == "refine":
             raise OptionError(
                 argument="resolution",
-                rule="must be a number above 0, 'auto' or None for scores that come by once",
-                got="'refine', which reads them once more",
+                rule="must be a number above 0, 'auto' or None for scores that are seen once",
+                got="'refine', which reads them a second time",
                 remedy="Pass None to keep every switch, or use engines.fit.",
             )
         self.calibrator, self.again = calibrator, again
@@ -108,6 +104,7 @@ class OnlineFit:
         self.n_samples = 0
         self._terms = read_terms(calibrator, calibrator.classes)
         self._problem = full_problem(calibrator, self._terms)
+        self._priors = self._problem.priors(self._problem.bounds)
         self._sum = profile_sum(resolution, exact_up_to)
         self._detector = ProbabilityDetector()
         size = max(1, SAMPLED_SCORES // self._terms.classes.size)
@@ -116,7 +113,7 @@ class OnlineFit:
         self._sample = RowSample(size, seed) if needed else None
 
     def update(self, scores: Any, labels: Any, sample_weight: Any = None) -> None:
-        """Take a batch in.
+        """Add a batch.
 
         Parameters
         ----------
@@ -148,9 +145,9 @@ class OnlineFit:
         self.n_samples += stream.n_samples or 0
 
     def merge(self, other: OnlineFit) -> OnlineFit:
-        """Take in what another one has seen of the same problem, and return this one.
+        """Add the batches of another one for the same problem, and return this one.
 
-        For several processes: it can be pickled, without its ``again``. The other stays as it is.
+        For several processes: objects can be pickled, without ``again``. The other is unchanged.
         """
         theirs = other._meaning()
         for name, mine in self._meaning().items():
@@ -169,7 +166,7 @@ class OnlineFit:
         return self
 
     def finish(self) -> PosteriorCalibrator:
-        """Fit the calibrator to all that came by, and return it. More may come afterwards."""
+        """Fit the calibrator to all batches so far, and return it. More may follow."""
         if not self._sum:
             raise LabelsError(
                 argument="labels",
@@ -181,10 +178,14 @@ class OnlineFit:
                     ".",
                 ],
             )
-        source = _Sampled(self._profile, self._rows)
-        found = tuned(self._problem, source, widen=self.again is not None)
-        self._detector.warn()
-        if self.resolution == "auto" and found.profile.resolution is not None:
+        source = _OnlineSource(self)
+        fitted = tuned(
+            self._problem,
+            source,
+            widen=self.again is not None,
+            loss_source=source.row_sample,
+        )
+        if self.resolution == "auto" and fitted.profile.resolution is not None:
             warn(
                 [
                     f"There are more than {self.exact_up_to} switches, too many to keep: they are "
@@ -193,16 +194,16 @@ class OnlineFit:
                     " to keep each, or a number.",
                 ]
             )
-        found.warn()
-        self.calibrator._adopt(self._problem, found)
+        fitted.warn()
+        self.calibrator._adopt(self._problem, fitted)
         return self.calibrator
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: all but ``again``, which may hold a loader."""
+        """Return the state to pickle: all but ``again``, which may have a loader."""
         return {**self.__dict__, "again": None}
 
     def _meaning(self) -> dict[str, Any]:
-        """The options that say what was counted, and what it is for."""
+        """Return the options that decide what is counted, and for which fit."""
         options, problem = self.calibrator, self._problem
         return {
             "kind": options.kind,
@@ -221,98 +222,61 @@ class OnlineFit:
         }
 
     def _take(self, part: Part) -> None:
-        samples, priors = part.data.read(self._problem.bounds)
-        profile = StrengthProfile.of(samples, priors)
+        samples = part.samples.excluding(self._priors.excluded)
+        profile = StrengthProfile.of(samples, self._priors)
         self._detector.add(samples)
         self._sum.add(profile)
         if self._sample is not None:
             self._sample.add(samples)
 
-    def _profile(self, bounds: tuple[float, float]) -> StrengthProfile:
-        """What came by; for other bounds than those of the problem, what ``again`` gives."""
-        if bounds == self._problem.bounds or self.again is None:
+    def _profile(self, priors: Priors) -> StrengthProfile:
+        """Return the profile of all batches; for wider bounds, of the samples of ``again``."""
+        if priors.bounds == self._problem.bounds or self.again is None:
             return self._sum.total()
         total = profile_sum(self.resolution, self.exact_up_to)
         stream = Stream(self.calibrator, self.again(), self._terms)
         for part in stream.parts():
             with part.located():
-                total.add(StrengthProfile.of(*part.data.read(bounds)))
+                samples = part.samples.excluding(priors.excluded)
+                total.add(StrengthProfile.of(samples, priors))
         if stream.n_samples != self.n_samples:
             raise OptionError(
                 argument="again",
-                rule="must give all samples that came by",
+                rule="must give all samples of the batches",
                 got=f"{stream.n_samples} instead of {self.n_samples}",
-                remedy="Let it go through the whole data again.",
+                remedy="Let it give the whole data again.",
             )
         return total.total()
 
-    def _rows(self) -> TuningData:
-        """The sample of the rows, as logarithms in any case."""
-        assert self._sample is not None  # noqa: S101 - made where something is fitted by log-loss
-        scores, labels, weight = self._sample.rows()
-        return TuningData(
-            scores=scores,
-            labels=labels,
-            weight=weight,
-            ignore_index=None,
-            kind="logits",
-            class_axis=-1,
-            source_prior=self._terms.source_prior,
-            target_prior=self._terms.target_prior,
-        )
 
+class _OnlineSource:
+    """A source of all batches for a profile pass, and of the row sample for other passes."""
 
-class _Sampled:
-    """The passes of a fit: over all that came by for a profile, over a sample for log-losses."""
+    def __init__(self, online: OnlineFit) -> None:
+        self._online = online
 
-    def __init__(self, profile_of: ProfileOf, rows: Callable[[], TuningData]) -> None:
-        self._profile_of, self._rows = profile_of, rows
-        self._support: Any = None
-
-    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
-        """Profile the samples within ``bounds``."""
-        found = self._profile_of(bounds)
-        self._support = found.baseline.support
-        return found
-
-    def temperature(self, problem: Problem, shifts: Any) -> TemperatureFit:
-        """The best T of the sample."""
-        return self._sample.temperature(self._of_all(problem), shifts)
-
-    def log_loss(self, problem: Problem) -> float:
-        """The log-loss of the model as it is, on the sample."""
-        return self._sample.log_loss(self._of_all(problem))
-
-    def joint(self, problem: Problem) -> LogLossFit:
-        """The best T and λ of the sample."""
-        return self._sample.joint(self._of_all(problem))
-
-    def scaling(self, problem: Problem) -> ScalingFit:
-        """A bias, or a scale and a bias, for every class, of the sample."""
-        return self._sample.scaling(self._of_all(problem))
-
-    def read(self, bounds: tuple[float, float]) -> tuple[Samples, Priors]:
-        """All samples are not there: what needs them is refused before."""
-        return self._sample.read(bounds)
-
-    def counts(self, decisions: ScoreMap) -> ClassCounts:
-        """All samples are not there: what needs them is refused before."""
-        return self._sample.counts(decisions)
+    def run(self, pass_: Pass[Result]) -> Result:
+        """Give the profile of all samples, or run another pass over the sample of rows."""
+        online = self._online
+        wanted: Pass[Any] = pass_
+        if isinstance(wanted, ProfilePass):
+            profile = online._profile(wanted.priors)
+            profiled: Any = Profiled(PackedProfile(profile), online.n_samples, online._detector)
+            return cast(Result, profiled)
+        assert self.row_sample is not None  # noqa: S101 - other options that need samples are refused
+        return self.row_sample.run(pass_)
 
     @cached_property
-    def _sample(self) -> InMemory:
-        return InMemory(self._rows())
-
-    def _of_all(self, problem: Problem) -> Problem:
-        """With the class frequencies of all samples, not of those in the sample."""
-        if problem.label_prior is not None or self._support is None:
-            return problem
-        support = np.asarray(self._support, np.float64)
-        return replace(problem, label_prior=support / support.sum())
+    def row_sample(self) -> InMemory | None:
+        """The row sample as a source; None where nothing is fitted by log-loss."""
+        online = self._online
+        if online._sample is None:
+            return None
+        return InMemory(online._sample.samples(online._priors.n_classes))
 
 
 def _shown(value: Any) -> str:
-    """A value as a sentence shows it."""
+    """Return a value as errors show it."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list):
@@ -321,7 +285,7 @@ def _shown(value: Any) -> str:
 
 
 def _refuse_all_at_once(options: Any) -> None:
-    """Refuse what needs all scores at once."""
+    """Refuse options that need all scores at once."""
     scaled = options.temperature if not options.separate else None
     asked = {
         "tune": options.tune if options.tune == "per_class" else None,
@@ -334,8 +298,7 @@ def _refuse_all_at_once(options: Any) -> None:
         if value is not None:
             raise OptionError(
                 argument=name,
-                rule="must do without all scores at once, which come by batch by batch and are "
-                "not kept",
+                rule="must not need all scores at once, since batches are not kept",
                 got=repr(value),
                 remedy="Gather the scores and pass them to PosteriorCalibrator.fit, or leave it "
                 "out.",
@@ -343,9 +306,9 @@ def _refuse_all_at_once(options: Any) -> None:
 
 
 class RowSample:
-    """At most ``size`` rows, each as likely as any other to be among them.
+    """A uniform sample of at most ``size`` rows.
 
-    Every row draws a random number, and those of the smallest are kept. So the smallest of two
+    Every row draws a random number, and the rows with the smallest are kept. So the smallest of two
     samples together are a sample of both.
     """
 
@@ -356,7 +319,7 @@ class RowSample:
         self._limit, self._n = 1.0, 0
 
     def add(self, rows: Samples) -> None:
-        """Let the samples that count take part in the draw."""
+        """Add the samples that count to the draw."""
         left_out = rows.left_out()
         key = self._draw.random(rows.labels.size)
         chosen = key < self._limit
@@ -378,20 +341,20 @@ class RowSample:
         self._keep(key[index], to_numpy(block.scores), block.labels, weight)
 
     def merge(self, other: RowSample) -> None:
-        """Take the sample of other rows in."""
+        """Add the sample of other rows."""
         for part in tuple(other._columns):
             self._keep(*part)
 
-    def rows(self) -> tuple[Vector, Vector, Vector]:
-        """Log-scores (n, K), labels and weights of the sample."""
+    def samples(self, n_classes: int) -> Samples:
+        """Return the kept rows, as log-scores (n, K)."""
         self._shrink()
-        _, scores, labels, weight = self._columns[0]
-        return scores, labels, weight
+        _, scores, labels, weights = self._columns[0]
+        return Samples.of(scores, labels, weights, n_classes=n_classes, part=True)
 
     def _keep(self, *part: Vector) -> None:
         self._columns.append(part)
         self._n += part[0].size
-        if self._n > self.size:  # whoever is above this number is out already
+        if self._n > self.size:  # rows with a larger number are out already
             keys = np.concatenate([column[0] for column in self._columns])
             self._limit = float(np.partition(keys, self.size - 1)[self.size - 1])
         if self._n > 2 * self.size:
@@ -407,7 +370,7 @@ class RowSample:
 
 
 def _gathered(rows: Samples, index: Vector) -> Any:
-    """Scores (n, K) of some samples; the others, which may lie strided, are not copied."""
+    """Return the scores (n, K) of some samples, without copying the others."""
     where = np.unravel_index(index, rows.labels.shape)
     if is_numpy_namespace(rows.xp):
         return rows.scores[where]

@@ -1,4 +1,4 @@
-"""The profiling passes of a fit: one per bounds, saved as they go, refined at the end."""
+"""The profile passes of a fit: one per bounds, saved as they go, refined at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from reprior.engines.checkpoints import (
     as_left_out,
     as_place,
     check_same,
+    digest_of,
+    log_resumed,
     options_of,
     pack_left_out,
     pack_place,
     rest_of,
-    taken,
-    tell,
 )
 from reprior.engines.chunk_source import (
     Part,
@@ -36,11 +36,12 @@ from reprior.files.scores import ScoreFile
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.binning import BinnedSwitches, GainTable, n_cells
 from reprior.profile.constants import EQUAL_VALUES
-from reprior.profile.merging import MOST_CELLS, ProfileSum
-from reprior.profile.objective import Best, Constraint, SubjectTo, best_interval, middle
+from reprior.profile.merging import MOST_CELLS, PackedProfile, ProfileSum
+from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Priors, ProbabilityDetector, Samples
-from reprior.profile.storage import pack_sum, unpack_sum
+from reprior.profile.source import Pass, Profiled, ProfilePass
+from reprior.profile.storage import pack_sum
 from reprior.profile.sweep import value_of
 from reprior.profile.switches import ClassEvents, Switches
 from reprior.tuning.problem import Problem
@@ -53,43 +54,44 @@ __all__ = [
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+Result = TypeVar("Result")
 
-#: Why a profile keeps its bins that was to be refined.
+#: Reasons why a profile cannot be refined and keeps its bins.
 MANY_CLASSES = "there are too many classes to count what each of them gains in every bin"
 FRACTIONS = "no bound holds to the last bit for sums of fractional sample weights"
 LOG_LOSS = "a fit by log-loss looks for no count metric"
 
-#: Of the switches that are kept at most, the share from which on it is foreseen how many there
-#: will be, and how many times that most these must be: shuffled samples then have too many, and of
-#: sorted ones that have not, a pass is lost.
+#: From this share of the largest number of switches on, their final number is predicted, and
+#: binning starts where it is this many times too large. Shuffled samples then have too many; sorted
+#: ones may have fewer, which costs a second pass.
 ENOUGH = 0.1
 SURE = 2
 
 
 class Profiler:
-    """Profiles of a stream, one pass each; the first one also takes its digest.
+    """Chunks as a source: profile passes are saved as they go, and the first takes the digest.
 
     Parameters
     ----------
     stream : Stream
         The samples.
     new_sum : callable
-        Gives the empty sum that the profiles of the parts are added to.
+        Returns the empty sum for the profiles of the parts.
     checkpoint : Checkpoint, optional
-        Where passes are saved as they go, begun for this fit.
+        Where passes are saved as they go.
     goal : Problem, optional
-        For whose metric and constraints a binned profile is refined in a second pass.
+        A binned profile is refined, in a second pass, for its metric and constraints.
     most : int
-        Switches that this second pass keeps, at most.
+        The largest number of switches that this second pass keeps.
 
     Attributes
     ----------
     digest : Digest or Known
-        Of all samples, once there was a pass.
+        The digest of all samples, after the first pass.
     left_out : tuple of LeftOut
-        What the last pass could not read.
+        The files that the last pass could not read.
     unrefined : dict
-        By bounds, why a profile has its bins still that was to be refined.
+        By bounds, why a profile could not be refined.
     """
 
     def __init__(
@@ -111,25 +113,39 @@ class Profiler:
         new_sum()  # refuses a wrong resolution before the first pass
 
     def begin(self, resolution: Any) -> None:
-        """Tell the checkpoint, if there is one, what the fit is of."""
+        """Give the data and options of the fit to the checkpoint, if there is one."""
         if self.checkpoint is not None:
             self.checkpoint.begin(
                 sources_of(self.stream.chunks), options_of(self.stream, resolution)
             )
 
-    def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
-        """Profile all samples within ``bounds``."""
-        one, found = self._counted(bounds)
-        self._coarse = one.total.coarse
-        if self.goal is None or not one.total.coarse:
-            return found
-        if one.gains is None or self.goal.log_loss:
-            self.unrefined[bounds] = LOG_LOSS if self.goal.log_loss else one.boundless
-            return found
+    def run(self, pass_: Pass[Result]) -> Result:
+        """Run a pass over all chunks. Profile passes are saved as they go, and refined."""
+        wanted: Pass[Any] = pass_
+        if not isinstance(wanted, ProfilePass):
+            return self.stream.run(pass_)
+        profile = self.profile(wanted.priors)
+        profiled: Any = Profiled(PackedProfile(profile), profile.n_samples, self.detector)
+        return cast(Result, profiled)
+
+    def profile(self, priors: Priors) -> StrengthProfile:
+        """Profile all samples within the bounds of ``priors``."""
+        bounds = priors.bounds
+        counting, profile = self._counted(priors)
+        self._coarse = counting.total.coarse
+        if self.goal is None or not counting.total.coarse:
+            return profile
+        if counting.gains is None or self.goal.log_loss:
+            self.unrefined[bounds] = LOG_LOSS if self.goal.log_loss else counting.boundless
+            return profile
         exact = refined(
-            found, one.gains, self.goal.metric, self.goal.constraints,
-            lambda: self._exact_parts(bounds), most=self.most,
-        )  # fmt: skip
+            profile,
+            counting.gains,
+            self.goal.metric,
+            self.goal.constraints,
+            lambda: self._exact_parts(priors),
+            most=self.most,
+        )
         if not isinstance(exact, RefinedProfile):
             self.unrefined[bounds] = (
                 f"more than {self.most} switches lie in bins that can hold the best strength, too "
@@ -138,104 +154,110 @@ class Profiler:
         return exact
 
     def empty(self) -> ProfileSum:
-        """A new sum; in bins where narrower bounds had too many switches already."""
+        """Return a new sum; in bins where narrower bounds had too many switches already."""
         total = self.new_sum()
         if self._coarse:
             total.coarsen()
         return total
 
-    def know_again(self, known: Known) -> None:
-        """Take it that a digest of all samples, as a checkpoint has it, is theirs, or refuse.
+    def verify(self, known: Known) -> None:
+        """Take a checkpoint's digest of all samples; refuse it where it is not theirs.
 
-        Files are known by name, size and time of change. Other chunks are gone through once.
+        Files are recognised by name, size and time of change. Other chunks take a pass.
         """
         chunks = self.stream.chunks
         if isinstance(self.digest, Known):
             check_same(self.digest, known)
         elif not isinstance(chunks, ScoreFile):
-            check_same(taken(chunks, self.digest.class_axis, self.stream.progress), known)
+            check_same(digest_of(chunks, self.digest.class_axis, self.stream.progress), known)
         self.digest = known
         self.stream.check_same(known.n_samples)
 
-    def _counted(self, bounds: tuple[float, float]) -> tuple[_Pass, StrengthProfile]:
-        """One pass and its profile; where bins were begun in vain, of another that is patient."""
-        one = _Pass(self, bounds, patient=self._patient)
-        one.run()
-        if one.in_vain:
-            one = _Pass(self, bounds, patient=True)
-            one.run()
-        self._patient = one.patient  # what was wrong once would be so for other bounds
-        return one, one.total.consume()
+    def _counted(self, priors: Priors) -> tuple[_Counting, StrengthProfile]:
+        """One pass and its profile; rerun without early binning if that was unnecessary."""
+        counting = _Counting(self, priors, patient=self._patient)
+        counting.run()
+        if counting.binned_needlessly:
+            counting = _Counting(self, priors, patient=True)
+            counting.run()
+        self._patient = counting.patient  # a wrong prediction would be wrong for other bounds too
+        return counting, counting.total.consume()
 
-    def _exact_parts(self, bounds: tuple[float, float]) -> Iterator[StrengthProfile]:
+    def _exact_parts(self, priors: Priors) -> Iterator[StrengthProfile]:
         for part in self.stream.parts():
             with part.located():
-                yield StrengthProfile.of(*part.data.read(bounds))
+                yield StrengthProfile.of(part.samples.excluding(priors.excluded), priors)
 
 
 class _Counted(NamedTuple):
-    """The profile of a part, and the number of samples from the first to its last."""
+    """The profile of a part, and the number of samples up to its end."""
 
     profile: StrengthProfile
     stop: int
 
 
-class _Pass:
-    """One pass within some bounds, from its beginning or from where it was saved.
+class _Counting:
+    """One profile pass, from the first sample or from where it was saved.
 
-    A ``patient`` one keeps switches until they are too many. Others sum in bins as soon as too
-    many are foreseen of files of a known size: room to keep them in would be new memory.
+    A ``patient`` one keeps switches until there are too many. Others sum in bins as soon as too
+    many are predicted for files of known size: allocating memory to keep them is slow.
     """
 
     total: ProfileSum
     gains: GainTable | None
 
-    def __init__(
-        self, profiler: Profiler, bounds: tuple[float, float], *, patient: bool = False
-    ) -> None:
-        self.profiler, self.bounds, self.patient = profiler, bounds, patient
-        self.total, self.gains, self.boundless = profiler.empty(), None, ""
+    def __init__(self, profiler: Profiler, priors: Priors, *, patient: bool = False) -> None:
+        self.profiler, self.priors, self.patient = profiler, priors, patient
+        self.bounds = priors.bounds
+        self.total = profiler.empty()
+        self.gains = None
+        self.boundless = ""
         self.first = isinstance(profiler.digest, Digest)
-        self.place, self.finished = Place(), False
+        self.place = Place()
+        self.finished = False
         self._lock = Lock()
 
     def run(self) -> None:
-        """Count what is not counted yet."""
-        whole, checkpoint = self.profiler.stream, self.profiler.checkpoint
-        saved = None if checkpoint is None else checkpoint.load(self.bounds)
+        """Count the samples that are not counted yet."""
+        stream, checkpoint = self.profiler.stream, self.profiler.checkpoint
+        saved = None
+        if checkpoint is not None:
+            saved = checkpoint.load(self.priors, stream.chunks, self.total.resolution)
         if saved is not None and self.patient and not _is_patient(saved):
             saved = None
-        known = None if saved is None else self._take_up(saved)
-        if checkpoint is not None and saved is not None and not self.in_vain:
-            tell(checkpoint, self.bounds, self.place, whole.chunks, again=self.patient)
+        known = None
+        if checkpoint is not None and saved is not None:
+            known = self._restore(saved, checkpoint)
+        if checkpoint is not None and saved is not None and not self.binned_needlessly:
+            log_resumed(checkpoint, self.bounds, self.place, stream.chunks, again=self.patient)
         if self.finished:
             return
-        self._go_through(whole if saved is None else self._rest(known))
-        whole.check_same(self.place.start)
+        self._count_all(stream if saved is None else self._rest(known))
+        stream.check_same(self.place.start)
         if isinstance(self.profiler.digest, Digest):
             self.profiler.digest = self.profiler.digest.known
-        self.profiler.left_out = tuple(getattr(whole.chunks, "left_out", ()))
+        self.profiler.left_out = tuple(getattr(stream.chunks, "left_out", ()))
         self.finished = True
         self._save()
 
     @property
-    def in_vain(self) -> bool:
-        """Whether it has ended in bins, with no more switches than are kept."""
-        kept = self.total.exact_up_to
-        if not self.finished or not self.total.coarse or not kept:
+    def binned_needlessly(self) -> bool:
+        """Whether it has ended in bins, though there are few enough switches to keep."""
+        limit = self.total.exact_up_to
+        if not self.finished or not self.total.coarse or not limit:
             return False
-        return self.total.total().n_switches <= kept
+        return self.total.total().n_switches <= limit
 
-    def _go_through(self, stream: Stream) -> None:
+    def _count_all(self, stream: Stream) -> None:
         from_files = isinstance(self.profiler.stream.chunks, ScoreFile)
-        with BackgroundThread() as background, OrderedThreads[_Counted | None]() as line:
+        with BackgroundThread() as background, OrderedThreads[_Counted | None]() as threads:
 
             def look(chunk: Chunk) -> None:
-                # Once the digest is taken of the last chunk before this one, and all of them are
-                # counted, what is saved here holds them and nothing else.
+                # The digest covers all chunks before this one, and after `rest` they are counted:
+                # what is saved here has these chunks and no other.
                 background.wait()
                 if self._is_due():
-                    self._add(line.rest())
+                    self._add(threads.rest())
                     self._save()
                 if isinstance(self.profiler.digest, Digest):
                     background.call(self.profiler.digest.update, chunk)
@@ -244,36 +266,34 @@ class _Pass:
                 else:
                     self.place = Place(self.place.start + chunk.n_labels)
 
-            # Chunks of files are arrays of their own, and each core may have one; others may be
-            # filled anew for the next one.
+            # Chunks of files are new arrays, and each core may have one; others may be refilled
+            # for the next chunk.
             settle = None if from_files else background.wait
             for part in stream.parts(look, settle, checked=not self._finds_nan()):
-                work = partial(self._count, part, *self._read(part))
-                self._add(line.call(work) if from_files else [work()])
-            self._add(line.rest())
+                work = partial(self._count, part, self._samples(part))
+                self._add(threads.call(work) if from_files else [work()])
+            self._add(threads.rest())
 
     def _finds_nan(self) -> bool:
-        """Whether counting finds every NaN: of logits, where no sample is ignored."""
+        """Tell whether the profile finds every NaN: of logits, where no sample is ignored."""
         options = self.profiler.stream.options
         return options.kind == "logits" and options.ignore_index is None
 
-    def _read(self, part: Part) -> tuple[Samples, Priors]:
-        with part.located():
-            samples, priors = part.data.read(self.bounds)
+    def _samples(self, part: Part) -> Samples:
+        samples = part.samples.excluding(self.priors.excluded)
         if self.first:
             self.profiler.detector.add(samples)
-        return samples, priors
+        return samples
 
-    def _count(self, part: Part, samples: Samples, priors: Priors) -> _Counted | None:
+    def _count(self, part: Part, samples: Samples) -> _Counted | None:
         """Profile a part; add it at once, and return None, where the order does not matter.
 
-        Sums of whole numbers in bins have the same bits in any order. Whoever has counted a part
-        then enters it, and the thread that reads has the next one ready meanwhile.
+        Sums of whole numbers in bins have the same bits in any order. The thread that has counted a
+        part then adds it, while the thread that reads prepares the next one.
         """
         with part.located():
-            profile = StrengthProfile.of(samples, priors)
-        n_samples, *_ = np.shape(part.data.labels) or (1,)  # one alone has no axis of samples
-        counted = _Counted(profile, part.start + n_samples)
+            profile = StrengthProfile.of(samples, self.priors)
+        counted = _Counted(profile, part.start + samples.labels.shape[0])
         if profile.weighted or not self.total.coarse:
             return counted
         self._add([counted])
@@ -287,14 +307,14 @@ class _Pass:
                 if self.profiler.goal is not None:
                     self._add_gains(part.profile)
                 self.total.add(part.profile)
-                if not self.total.coarse and self._foresees_too_many(part.stop):
+                if not self.total.coarse and self._predicts_too_many(part.stop):
                     self.total.coarsen()
 
-    def _foresees_too_many(self, n_samples: int) -> bool:
-        """Whether files have too many switches, unless the rest has far fewer than those so far.
+    def _predicts_too_many(self, n_samples: int) -> bool:
+        """Tell whether files will have too many switches, unless the rest has far fewer.
 
-        So far are those of the first ``n_samples``, whoever else counts or is about to: when bins
-        are begun decides about the last bits of sums of weights.
+        The prediction is from the first ``n_samples``, whatever other threads have counted: the
+        place where binning starts decides the last bits of sums of weights.
         """
         chunks, kept = self.profiler.stream.chunks, self.total.exact_up_to
         n = chunks.n_samples if isinstance(chunks, ScoreFile) and not self.patient else None
@@ -303,9 +323,9 @@ class _Pass:
         return self.total.n_waiting / n_samples * n > SURE * kept
 
     def _add_gains(self, profile: StrengthProfile) -> None:
-        """Count what each class gains in each bin, where there is room for that.
+        """Count what each class gains in each bin, where that fits into memory.
 
-        Not of fractional weights, whose sums no bound holds for to the last bit.
+        Not for fractional weights, for whose sums no bound holds to the last bit.
         """
         width, switches = self.total.resolution, profile._switches
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
@@ -320,21 +340,21 @@ class _Pass:
         self.gains.add(switches)
 
     def _rest(self, known: Known | None) -> Stream:
-        """The stream of what is not counted yet; ``known`` is the digest of what is, if only that.
+        """Return the stream of the samples that are not counted yet.
 
-        Where there is one, what was counted is read once more, unless it is of files and another
-        pass has taken their digest.
+        ``known`` is the digest of the counted samples, where there is none of all. These samples
+        are then read once more, unless they are of files whose digest another pass has taken.
         """
-        whole, n = self.profiler.stream, self.place.start
-        progress = whole.progress
+        stream, n = self.profiler.stream, self.place.start
+        progress = stream.progress
         further = None if progress is None else (lambda more: progress(n + more))
-        trusted = isinstance(whole.chunks, ScoreFile) and not self.first
-        digest = None if known is None or trusted else Digest(whole.options.class_axis)
-        rest = rest_of(whole.chunks, self.place, digest, known)
+        trusted = isinstance(stream.chunks, ScoreFile) and not self.first
+        digest = None if known is None or trusted else Digest(stream.options.class_axis)
+        rest = rest_of(stream.chunks, self.place, digest, known)
         if self.first and digest is not None:
             self.profiler.digest = digest
         return Stream(
-            whole.options, rest, whole.terms, further, first=n, may_be_empty=bool(self.total)
+            stream.options, rest, stream.terms, further, first=n, may_be_empty=bool(self.total)
         )
 
     def _is_due(self) -> bool:
@@ -353,7 +373,7 @@ class _Pass:
             "place": pack_place(self.place),
             "left_out": pack_left_out(self.profiler.left_out),
             "lookalike": _pack_detector(self.profiler.detector),
-            # Of all samples, or, where this pass is to take it, of those that were counted.
+            # Whether the digest is of all samples, or of those that were counted so far.
             "whole": isinstance(digest, Known),
             "digest": list(digest if isinstance(digest, Known) else digest.known),
         }
@@ -361,11 +381,11 @@ class _Pass:
             arrays["gross"] = self.gains.gained
         checkpoint.save(self.bounds, Saved(self.finished, state, arrays))
 
-    def _take_up(self, saved: Saved) -> Known | None:
-        """Go on from what was saved; return the digest of what is counted, if of no more."""
+    def _restore(self, saved: Saved, checkpoint: Checkpoint) -> Known | None:
+        """Continue from what was saved; return its digest unless that is of all samples."""
         self.finished, state, arrays = saved
         gained = arrays.pop("gross", None)
-        self.total = unpack_sum(state["sum"], arrays, into=self.total)
+        self.total = checkpoint.unpack(self.bounds, state["sum"], arrays, self.total)
         self.boundless, self.place = state["boundless"], as_place(state["place"])
         self.patient = _is_patient(saved)
         if gained is not None:
@@ -378,7 +398,7 @@ class _Pass:
         known = Known(*state["digest"])
         if not state["whole"]:
             return known
-        self.profiler.know_again(known)
+        self.profiler.verify(known)
         self.first = False
         if self.finished:
             self.profiler.left_out = as_left_out(state["left_out"])
@@ -386,7 +406,7 @@ class _Pass:
 
 
 def _pack_detector(detector: ProbabilityDetector) -> dict[str, Any]:
-    """A detector as JSON can hold it, by the names that checkpoints have."""
+    """Return a detector as JSON values, under their names in checkpoints."""
     return {
         "possible": detector.possible,
         "single": detector.single_score,
@@ -399,16 +419,17 @@ def _as_detector(packed: dict[str, Any]) -> ProbabilityDetector:
     detector.possible = packed["possible"]
     detector.single_score = packed["single"]
     detector.n_samples = packed["n_samples"]
+    detector.hard = False  # not saved: what was read before may have been otherwise
     return detector
 
 
 def _is_patient(saved: Saved) -> bool:
-    return bool(saved.header.get("patient", False))  # checkpoints of old have none
+    return bool(saved.header.get("patient", False))  # older checkpoints have none
 
 
 ExactParts: TypeAlias = Callable[[], Iterable[StrengthProfile]]
 
-#: What rounding of ratios and of their sum may hide: a bin within this of the best is looked into.
+#: The rounding error of ratios and of their sum: bins within this of the best are refined too.
 SLACK = 4 * EQUAL_VALUES
 
 
@@ -422,15 +443,17 @@ class RefinedProfile(StrengthProfile):
     _metric_of_best: CountMetric
     _rules: Sequence[Constraint]
 
-    def best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
-        """The strength at which the metric is largest: exact for the one it was refined for."""
+    def _chosen(
+        self, choose: Callable[..., Best], metric: str | CountMetric, subject_to: SubjectTo
+    ) -> Best:
         rules = Constraint.parse_all(subject_to)
         if metric != self._metric_of_best or list(rules) != list(self._rules):
-            return super().best(metric, subject_to=subject_to)
+            return super()._chosen(choose, metric, subject_to)
         steps, feasible = self._feasible(self._steps_of(metric), rules)
-        a, b, value = best_interval(steps, self.bounds[1], feasible)
-        at_bound = a <= self.bounds[0] or b >= self.bounds[1]
-        return Best(float(middle(a, b)), value, (a, b), at_bound)
+        switches = self._switches
+        assert isinstance(switches, BinnedSwitches)  # noqa: S101 - made so by `_joined`
+        # Every switch of the best interval is known: an interval lies in candidate bins.
+        return choose(steps, self.bounds, feasible, switches=switches.events.position)
 
 
 def candidates(
@@ -440,7 +463,7 @@ def candidates(
     constraints: Sequence[Constraint],
     least: float,
 ) -> Vector:
-    """Which bins may hold a strength that keeps the constraints and is worth ``least``."""
+    """Return the bins that may contain a feasible strength with a metric of ``least`` or more."""
     may = gains.reach(profile, metric).largest >= least - SLACK
     for rule in constraints:
         limited = rule.metric
@@ -461,12 +484,12 @@ def refined(
     *,
     most: int,
 ) -> StrengthProfile:
-    """The profile with the switches of its candidate bins one by one.
+    """Return the profile with the switches of its candidate bins one by one.
 
-    ``parts`` gives the exact profiles of all parts once more, of which only the switches in those
-    bins are kept, ``most`` of them. Where there are more, the profile is returned as it is.
+    ``parts`` gives the exact profiles of all parts again, of which the switches in those bins are
+    kept, up to ``most``. Where there are more, the profile is returned unchanged.
     """
-    least = profile.best(metric, subject_to=constraints).value
+    least = profile._widest_best(metric, subject_to=constraints).value
     switches = profile._switches
     assert isinstance(switches, BinnedSwitches)  # noqa: S101 - an exact one needs no refining
     while True:
@@ -478,32 +501,32 @@ def refined(
         kept = _kept(parts(), gains, chosen, profile.weighted)
         if kept.total != n:
             refuse_other_samples("chunks", f"{n} switches near the best, and then {kept.total}")
-        found = _joined(profile, switches, inside, kept)
-        found._metric_of_best, found._rules = metric, list(constraints)
-        value = found.best(metric, subject_to=constraints).value
+        exact = _joined(profile, switches, inside, kept)
+        exact._metric_of_best, exact._rules = metric, list(constraints)
+        value = exact._widest_best(metric, subject_to=constraints).value
         if value >= least - SLACK:
-            return found
-        # The best grid points lie on intervals too narrow to aim at, which do not count.
+            return exact
+        # The best grid points lie in intervals too narrow to be chosen, which do not count.
         least = value
 
 
 def _kept(
     parts: Iterable[StrengthProfile], gains: GainTable, chosen: Vector, weighted: bool
 ) -> Switches:
-    found = [Switches.none(weighted)]
+    kept = [Switches.none(weighted)]
     for part in parts:
         switches = part._switches
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
         mine = np.flatnonzero(chosen[gains.bins_of(switches.position)])
         if mine.size:
-            found.append(switches.taken(mine))
-    return Switches.concatenate(found)
+            kept.append(switches.taken(mine))
+    return Switches.concatenate(kept)
 
 
 def _joined(
     profile: StrengthProfile, switches: BinnedSwitches, inside: Vector, kept: Switches
 ) -> RefinedProfile:
-    """Bins outside of the candidates, single switches inside."""
+    """Join the bins outside of the candidates with the single switches inside."""
     outside = ~np.isin(switches.events.position, switches.point[inside])
     both = [
         np.concatenate([getattr(switches.events, f.name)[outside], getattr(kept.events, f.name)])

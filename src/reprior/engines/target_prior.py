@@ -1,13 +1,11 @@
-"""The target prior of unlabelled scores, estimated chunk by chunk.
+"""Estimate the target prior of unlabelled scores chunk by chunk.
 
-Predictions add up over chunks. The likelihood that EM climbs does too: every step is a pass.
+Predictions add up over chunks. The likelihood of EM does too: every step is a pass.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import array_api_compat
@@ -15,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprior._warnings import warn
-from reprior.calibrator.lazy_source import GATHERED_SCORES
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.binary import is_single_score
 from reprior.core.checks import check_kind
@@ -30,18 +27,17 @@ from reprior.engines.chunk_source import (
     refuse_paths,
     sources_of,
 )
-from reprior.engines.chunked import KEPT_SCORES
 from reprior.exceptions import (
     Argument,
     LabelsError,
     OptionError,
-    RepriorWarning,
     ScoresError,
     Setting,
 )
 from reprior.files.chunks import Chunk, describe_left_out
 from reprior.files.scores import ScoreFile
-from reprior.profile.samples import ProbabilityDetector
+from reprior.profile.samples import ProbabilityDetector, without_likely_probabilities
+from reprior.profile.source import HELD_SCORES, MOST_COLLECTED
 
 __all__ = ["estimate_target_prior"]
 
@@ -69,15 +65,15 @@ def estimate_target_prior(
     ----------
     chunks : iterable of arrays, of Chunk or of (scores, labels); or an array
         A file opened by :func:`reprior.files.scores.open_scores`, or a list. Labels and weights
-        are not looked at. ``"em"`` goes through them once per step, some ten to three hundred
-        times, unless they are few enough to be kept (2²³ scores); all other methods once, so
-        that an iterator will do.
+        are not used. ``"em"`` reads them once per step, some ten to three hundred times, unless
+        they are few enough to be kept (2²³ scores); all other methods read them once, so an
+        iterator is enough.
     source_prior, method, kind, calibration, class_axis, ignore_index
         As in :func:`reprior.estimate_target_prior`.
     validation : (scores, labels), or iterable of Chunk or of such, optional
-        WeightedRows scores, as arrays or in chunks. They are gathered in memory, up to 2²⁷ scores.
+        Labelled scores, as arrays or in chunks. They are collected in memory, up to 2²⁷ scores.
     progress : callable, optional
-        Called after every chunk with the number of samples read in the present pass.
+        Called after every chunk with the number of samples read in the current pass.
 
     Returns
     -------
@@ -102,23 +98,28 @@ def estimate_target_prior(
     _check_files(chunks, kind, "chunks")
     _check_files(validation, kind, "validation")
     estimator = prepare_estimator(
-        source_prior, method=method, kind=kind, validation=_gathered(validation, class_axis),
-        calibration=calibration, class_axis=class_axis, ignore_index=ignore_index,
-    )  # fmt: skip
+        source_prior,
+        method=method,
+        kind=kind,
+        validation=_collected(validation, class_axis),
+        calibration=calibration,
+        class_axis=class_axis,
+        ignore_index=ignore_index,
+    )
     target = _Target(chunks, estimator, progress)
-    found = _by_em(estimator, target) if method == "em" else _by_moments(estimator, target)
+    estimate = _by_em(estimator, target) if method == "em" else _by_moments(estimator, target)
     target.detector.warn()
     left_out = [each for given in (chunks, validation) for each in getattr(given, "left_out", ())]
     for text in (
-        *found.reliability_warnings(),
+        *estimate.reliability_warnings(),
         *([describe_left_out(left_out)] if left_out else []),
     ):
         warn(text)
-    return found.prior
+    return estimate.prior
 
 
 class _Target:
-    """Unlabelled scores, gone through chunk by chunk."""
+    """Unlabelled scores, read chunk by chunk."""
 
     def __init__(self, chunks: Any, estimator: PriorEstimator, progress: Progress) -> None:
         self.chunks = [chunks] if array_api_compat.is_array_api_obj(chunks) else chunks
@@ -127,7 +128,7 @@ class _Target:
         self._sources = sources_of(self.chunks)
 
     def each(self, read: Callable[[Any], Read]) -> Iterator[Read]:
-        """One pass: what is read from the scores of every chunk that has some."""
+        """Give ``read(scores)`` of every chunk that has samples, in one pass."""
         done = 0
         for given in self.chunks:
             bare = array_api_compat.is_array_api_obj(given)
@@ -136,14 +137,14 @@ class _Target:
             shape = np.shape(chunk.scores)
             if not np.prod(shape, dtype=np.int64):
                 continue
-            with located(chunk.start or done, axis), _unsaid():
-                found = read(chunk.scores)
+            with located(chunk.start or done, axis), without_likely_probabilities():
+                result = read(chunk.scores)
             if not self._looked:
-                self._look(chunk.scores, len(found))
+                self._look(chunk.scores, len(result))
             done += shape[axis]
             if self.progress is not None:
                 self.progress(done)
-            yield found
+            yield result
         self._looked = True
         refuse_changed(self._sources, self.chunks)
         if not done:
@@ -162,7 +163,7 @@ class _Target:
 
 
 class _Ratios:
-    """The rows of all chunks as an array that is read slice by slice, from its beginning on."""
+    """The rows of all chunks as an array that is read slice by slice, from the first row."""
 
     def __init__(self, parts: Callable[[], Iterator[Vector]], shape: tuple[int, int]) -> None:
         self._begin, self.shape = parts, shape
@@ -175,7 +176,7 @@ class _Ratios:
     def __getitem__(self, part: slice) -> Vector:
         if part.start == 0:
             self._parts, self._held, self._at = self._begin(), self._held[:0], 0
-        assert part.start == self._at  # noqa: S101 - whoever adds up goes from slice to slice
+        assert part.start == self._at  # noqa: S101 - slices are read in order
         stop = min(part.stop, len(self))
         held, n = [self._held], len(self._held)
         while n < stop - self._at:
@@ -198,12 +199,12 @@ def _by_em(estimator: PriorEstimator, target: _Target) -> Estimate:
         raise OptionError(
             argument="chunks",
             rule=[
-                "must be something that can be gone through several times for ",
+                "must be something that can be iterated several times for ",
                 Setting("method", "em"),
             ],
             got=type(chunks).__name__,
             remedy=[
-                "Pass a list, or an object whose __iter__ begins anew; ",
+                "Pass a list, or an object whose __iter__ starts again; ",
                 Setting("method", "bbse"),
                 " and ",
                 Setting("method", "rlls"),
@@ -219,9 +220,9 @@ def _by_em(estimator: PriorEstimator, target: _Target) -> Estimate:
     for part in ratios():
         n += len(part)
         kept.append(part)
-        if n * source.size > KEPT_SCORES:
+        if n * source.size > HELD_SCORES:
             kept.clear()
-    few = n * source.size <= KEPT_SCORES
+    few = n * source.size <= HELD_SCORES
     ratio = np.concatenate(kept) if few else _Ratios(ratios, (n, source.size))
     return estimator.by_likelihood(Likelihood.from_ratio(ratio))
 
@@ -233,8 +234,8 @@ def _by_moments(estimator: PriorEstimator, target: _Target) -> Estimate:
     return estimator.by_moments(total)
 
 
-def _gathered(validation: Any, class_axis: int) -> Any:
-    """WeightedRows scores in memory, up to a limit."""
+def _collected(validation: Any, class_axis: int) -> Any:
+    """Return labelled scores in memory, up to a limit."""
     pair = isinstance(validation, tuple) or (
         isinstance(validation, list)
         and len(validation) == 2
@@ -247,7 +248,7 @@ def _gathered(validation: Any, class_axis: int) -> Any:
     for given in validation:
         chunk = as_chunk(given, 0)
         n += int(np.size(chunk.scores))
-        if chunk.labels is None or n > GATHERED_SCORES:
+        if chunk.labels is None or n > MOST_COLLECTED:
             _refuse_validation(n)
         axis = chunk.sample_axis(class_axis)
         scores.append(kept(to_numpy(chunk.scores)))
@@ -258,10 +259,10 @@ def _gathered(validation: Any, class_axis: int) -> Any:
 
 
 def _refuse_validation(n: int) -> None:
-    if n > GATHERED_SCORES:
+    if n > MOST_COLLECTED:
         raise OptionError(
             argument="validation",
-            rule=f"must fit into memory: at most {GATHERED_SCORES:,} scores",
+            rule=f"must fit into memory: at most {MOST_COLLECTED:,} scores",
             got="more",
             remedy="Pass a sample of it.",
         )
@@ -275,7 +276,7 @@ def _refuse_validation(n: int) -> None:
 
 
 def _check_files(given: Any, kind: str, name: str) -> None:
-    """Refuse files that state another kind."""
+    """Refuse files of another kind."""
     if isinstance(given, ScoreFile) and given.kind not in (None, kind):
         raise OptionError(
             argument="kind",
@@ -287,11 +288,3 @@ def _check_files(given: Any, kind: str, name: str) -> None:
 
 def _refuse_other_rows(n: int, found: int) -> NoReturn:
     refuse_other_samples("chunks", f"{n} rows, and then {'more' if found > n else found}")
-
-
-@contextmanager
-def _unsaid() -> Iterator[None]:
-    """Ignore what one chunk looks like: all of them together are looked at."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`scores` were declared", RepriorWarning)
-        yield

@@ -6,17 +6,18 @@ import io
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError, Words
+from reprior.exceptions import FileFormatError, RepriorError, Words
 from reprior.files.atomic import atomic_write
+from reprior.files.formats.interface import DamagedError
+from reprior.files.inputs import parse_json
+from reprior.files.zip_members import read_arrays
 
 __all__ = [
-    "DAMAGE",
     "SAVE",
     "check_header",
     "pack_archive",
@@ -27,18 +28,8 @@ __all__ = [
 
 _HEADER = "header"
 
-#: What reading a damaged archive was seen to raise.
-DAMAGE = (
-    AttributeError,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    OSError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+#: An array that reprior 0.1 wrote with NumPy before 2.1, by an argument this NumPy did not know.
+_NUMPY_ARTIFACT = "allow_pickle"
 
 SAVE = Words(python="save()", command_line="reprior fit")
 """What writes a file of reprior's again."""
@@ -63,8 +54,7 @@ def read_archive(
     path: str | os.PathLike[str], *, format_name: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     """Read header and arrays back; refuse what is truncated, too new, or something else."""
-    with open(path, "rb") as stream:
-        return _read(stream, path, format_name=format_name, version=version)
+    return _read(None, path, format_name=format_name, version=version)
 
 
 def unpack_archive(
@@ -76,17 +66,24 @@ def unpack_archive(
 
 def _write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
-    np.savez_compressed(file, allow_pickle=False, **{_HEADER: text}, **arrays)
+    # Not by np.savez_compressed: before NumPy 2.1 it takes allow_pickle for an array.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, values in {_HEADER: text, **arrays}.items():
+            # Members that are opened have a fixed time stamp; writestr would note the present one.
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
 
 
 def _read(
-    stream: IO[bytes], path: str | os.PathLike[str], *, format_name: str, version: int
+    stream: IO[bytes] | None, path: str | os.PathLike[str], *, format_name: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     try:
-        with np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-    except DAMAGE as error:
+        arrays = read_arrays(path, stream)
+        header = parse_json(arrays.pop(_HEADER).tobytes())
+        arrays.pop(_NUMPY_ARTIFACT, None)
+    except (KeyError, ValueError) as error:
+        if isinstance(error, RepriorError) and not isinstance(error, DamagedError):
+            raise
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} file. It is truncated, damaged or "
             f"something else.",

@@ -1,9 +1,12 @@
 """Write files and folders atomically: a target is whole, or as it was before.
 
+Every output of every command and every ``save()`` goes through :func:`atomic_write` or
+:func:`atomic_paths`, so :func:`output_target` is the one place that says what an output may be.
+
 Outputs are made in a hidden staging folder beside their target, and take its name in one step. A
-staging folder is locked (``flock``) for as long as its process lives: the system lets go of the
-lock when the process is killed, so :func:`remove_stale_staging` can tell what nobody uses any more,
-from other containers too. Where a file system or a platform has no such locks, it stays.
+staging folder is locked (``flock``) for as long as its process lives. The system drops the lock of
+a killed process, so the next output into the same folder removes what that process left, also from
+another container. Where a file system or a platform has no such locks, it stays.
 """
 
 from __future__ import annotations
@@ -26,7 +29,21 @@ from reprior.files.interrupts import delay_interrupts, raise_if_interrupted
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["atomic_paths", "atomic_write", "output_target", "remove_stale_staging"]
+__all__ = [
+    "FILE_TYPES",
+    "STDOUT",
+    "atomic_paths",
+    "atomic_write",
+    "is_stdout",
+    "output_target",
+    "remove_stale_staging",
+]
+
+STDOUT = "-"
+"""The name of standard output, for outputs that are text."""
+
+#: What every output must be.
+_RULE = "must be a new name or a regular file"
 
 _STAGING_PREFIX = ".reprior-staging-"
 _STAGING_NAME = re.compile(rf"{re.escape(_STAGING_PREFIX)}[a-z0-9_]{{8}}")
@@ -37,11 +54,11 @@ _OLD = "old"
 #: Permissions of a new file before the umask, as ``open`` has it; those of ``mkstemp`` are private.
 _NEW_FILE_MODE = 0o666
 
-#: Errors of a disk, a quota or a file that is full. They are of writing, whoever raises them.
+#: Errors of a full disk, quota or file. They concern the output, whatever raises them.
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-#: How errors call what is no regular file.
-_FILE_TYPES = {
+#: What errors call the types of files that are not regular.
+FILE_TYPES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a named pipe (FIFO)",
     stat.S_IFCHR: "a device",
@@ -50,21 +67,44 @@ _FILE_TYPES = {
 }
 
 
-def output_target(
-    path: str | os.PathLike[str], *, argument: str = "path", folder: bool = False
-) -> Path:
-    """Return the file that an output creates or replaces; refuse anything else than a file.
+def is_stdout(path: str | os.PathLike[str]) -> bool:
+    """Tell whether an output is standard output: the string ``"-"``.
 
-    Symlinks are followed, so that they stay when the file behind them is replaced.
+    ``"./-"`` and ``Path("-")`` are files of that name.
+
+    Examples
+    --------
+    >>> is_stdout("-"), is_stdout("./-"), is_stdout(Path("-"))
+    (True, False, False)
+    """
+    return isinstance(path, str) and path == STDOUT
+
+
+def output_target(
+    path: str | os.PathLike[str],
+    *,
+    argument: str = "path",
+    folder: bool = False,
+    text: bool = False,
+) -> Path:
+    """Return the file that an output creates or replaces; refuse anything else.
+
+    The rule for all outputs: a new name or a regular file; or, for text, ``"-"``, which is
+    standard output. A symlink is followed and stays when the file behind it is replaced. A FIFO, a
+    device, a socket or a folder is refused. Call it before any work is done; the functions that
+    write call it again.
 
     Parameters
     ----------
     path : path
-        A new name or a regular file, or a symlink to one of them.
+        A new name, a regular file, a symlink to one of them or, with ``text``, ``"-"``.
     argument : str, default "path"
-        How the error calls ``path``.
+        What the error calls ``path``.
     folder : bool, default False
         Whether a folder may be replaced too, because the output is, or may be, a folder.
+    text : bool, default False
+        Whether the output is text. Then ``"-"`` is allowed, and returned as ``Path("-")``: ask
+        :func:`is_stdout` first.
 
     Examples
     --------
@@ -76,28 +116,40 @@ def output_target(
     reprior.exceptions.OptionError: `output` must be a new name or a regular file. Got ..., which is
     a folder. Choose another name.
     """
+    if is_stdout(path):
+        if text:
+            return Path(path)
+        raise OptionError(
+            argument=argument,
+            rule=_RULE,
+            got=f"{STDOUT!r}: only text is written to standard output",
+            remedy=f"Name a file; for one that is called {STDOUT}, write ./{STDOUT}.",
+        )
+    if not os.fspath(path):
+        raise OptionError(argument=argument, rule=_RULE, got="no name", remedy="Pass a name.")
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         mode = stat.S_IFREG
     if not stat.S_ISREG(mode) and not (folder and stat.S_ISDIR(mode)):
-        what = _FILE_TYPES.get(stat.S_IFMT(mode), "something else")
+        what = FILE_TYPES.get(stat.S_IFMT(mode), "something else")
         raise OptionError(
             argument=argument,
-            rule="must be a new name or a regular file",
+            rule=_RULE,
             got=f"{os.fspath(path)!r}, which is {what}",
-            remedy="Choose another name.",
+            remedy=f"Choose another name{f', or {STDOUT} for standard output' if text else ''}.",
         )
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str], *, text: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` only when the block ends well.
 
-    The data go to a temporary file in the same folder, are forced to disk, and take the name
-    in one step. An error or an interrupt leaves the old file, if any, and nothing else. What is
-    neither a new name nor a regular file is refused, see :func:`output_target`.
+    The data go to a staging folder beside ``path``, are forced to disk, and take the name in one
+    step. An error or an interrupt leaves the old file, if any, and nothing else. See
+    :func:`output_target` for what ``path`` may be. With ``text``, it may be ``"-"``: what the block
+    writes, in UTF-8, then goes to standard output at its end, or not at all.
 
     Examples
     --------
@@ -106,34 +158,38 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ...     _ = file.write(b"whole")
     >>> [entry.name for entry in folder.iterdir()]
     ['a.txt']
+    >>> with atomic_write("-", text=True) as file:
+    ...     _ = file.write(b"shown")
+    shown
     """
-    wanted = Path(path)
-    with _naming(wanted):
-        target = output_target(wanted)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with _naming(wanted, _DISK_FULL), os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _mode_of(target))
-        raise_if_interrupted()
-        os.replace(name, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+    with (
+        atomic_paths(path, folder=False, text=text) as (fresh,),
+        _naming(Path(path), _DISK_FULL),
+        open(fresh, "xb") as file,
+    ):
+        yield file
 
 
 @contextmanager
-def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
+def atomic_paths(
+    *paths: str | os.PathLike[str], folder: bool = True, text: bool = False
+) -> Iterator[tuple[Path, ...]]:
     """Give temporary paths to write files or folders to; they take their names when all is well.
 
-    Each path is in the folder of its target, and does not exist yet: the block creates a file or a
-    folder there. At the end all take their names; after an error or an interrupt none does, and
-    targets that were replaced already get their old contents back. What a killed process leaves is
-    removed by :func:`remove_stale_staging`. A target is a new name, a regular file or, where the
-    block creates a folder, a folder; see :func:`output_target`.
+    Each path is in the file system of its target, and does not exist yet: the block creates a file
+    or a folder there. At the end all take their names; after an error or an interrupt none does,
+    and targets that were replaced already get their old contents back. What killed processes left
+    in the folders of the targets is removed first.
+
+    Parameters
+    ----------
+    *paths : path
+        See :func:`output_target` for what a target may be.
+    folder : bool, default True
+        Whether a target may be a folder, because the block may create one.
+    text : bool, default False
+        Whether the outputs are text in UTF-8. Then a path may be ``"-"``, and is written to
+        standard output after all others have their names.
 
     Examples
     --------
@@ -144,29 +200,48 @@ def atomic_paths(*paths: str | os.PathLike[str]) -> Iterator[tuple[Path, ...]]:
     ['a.txt', 'b.txt']
     """
     wanted = [Path(path) for path in paths]
+    streamed = [is_stdout(path) for path in paths]
     targets: list[Path] = []
     with ExitStack() as stack:
-        for path in wanted:
-            with _naming(path):
-                targets.append(output_target(path, folder=True))
+        for path, stream in zip(paths, streamed, strict=True):
+            with _naming(Path(path)):
+                target = output_target(path, folder=folder, text=text)
+                targets.append(Path(tempfile.gettempdir(), STDOUT) if stream else target)
         staging: list[Path] = []
         for path, target in zip(wanted, targets, strict=True):
             with _naming(path):
                 staging.append(stack.enter_context(_staging_folder(target)))
         # Under the names as given, since writers may go by the extension of a symlink.
-        fresh = tuple(folder / path.name for folder, path in zip(staging, wanted, strict=True))
+        fresh = tuple(place / path.name for place, path in zip(staging, wanted, strict=True))
         with _naming(wanted[0], _DISK_FULL):
             yield fresh
         made = [
-            _Output(folder, folder / target.name, target)
-            for folder, target in zip(staging, targets, strict=True)
+            _Output(place, place / target.name, target)
+            for place, target, stream in zip(staging, targets, streamed, strict=True)
+            if not stream
         ]
-        for written, output in zip(fresh, made, strict=True):
+        renamed = [path for path, stream in zip(fresh, streamed, strict=True) if not stream]
+        for written, output in zip(renamed, made, strict=True):
             if written != output.new:
                 os.rename(written, output.new)
-            _settle(output.new, output.target)
+            _settle(output.new, output.target, folder=folder)
         raise_if_interrupted()
         _take_names(made)
+        for written, stream in zip(fresh, streamed, strict=True):
+            if stream:
+                _print(written)
+
+
+def _print(path: Path) -> None:
+    """Copy a text file to standard output, as bytes where that takes bytes."""
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(path.read_text(encoding="utf-8"))
+    else:
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, buffer)
+    sys.stdout.flush()
 
 
 class _Output(NamedTuple):
@@ -180,6 +255,7 @@ class _Output(NamedTuple):
 @contextmanager
 def _staging_folder(target: Path) -> Iterator[Path]:
     """Make a locked staging folder beside a target, and remove it at the end."""
+    remove_stale_staging(target.parent)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=target.parent))
         lock = _lock(folder, wait=True)
@@ -241,9 +317,9 @@ def _restore_old(staging: Path) -> None:
 
 @contextmanager
 def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]:
-    """Let an ``OSError``, or only one with one of some numbers, name the file that is wanted.
+    """Make an ``OSError`` name the wanted file; with ``only``, those of these numbers.
 
-    Otherwise it would name a temporary one, or none.
+    Otherwise it names a temporary file, or none.
     """
     try:
         yield
@@ -253,11 +329,11 @@ def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]
         raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
 
 
-def _settle(new: Path, target: Path) -> None:
+def _settle(new: Path, target: Path, *, folder: bool) -> None:
     """Force a new file to disk and give it its permissions. It does not replace a folder."""
+    output_target(target, folder=folder and new.is_dir())
     if new.is_dir():
         return
-    output_target(target)
     with open(new, "rb+") as file:
         os.fsync(file.fileno())
     os.chmod(new, _mode_of(target))
@@ -266,8 +342,8 @@ def _settle(new: Path, target: Path) -> None:
 def _take_names(outputs: list[_Output]) -> None:
     """Rename all outputs to their targets, or undo what was renamed.
 
-    Each is noted before anything is done to it: an interrupt is raised when the system call that
-    it came in has been made.
+    Each is noted before it is renamed: an interrupt during a system call is raised after the call
+    has taken effect.
     """
     begun: list[tuple[Path | None, Path, Path]] = []
     try:
@@ -287,7 +363,7 @@ def _take_names(outputs: list[_Output]) -> None:
 
 
 def _keep(target: Path, old: Path) -> None:
-    """Let an old file stay by another name when its own is taken, without copying if it can be."""
+    """Keep an old file under another name, by a hard link if possible."""
     try:
         os.link(target, old, follow_symlinks=False)
     except (OSError, NotImplementedError):

@@ -83,7 +83,7 @@ class Chunk:
         return self.start + len(self)
 
 
-#: What a file that cannot be read raises. Wrong values in a file that can be are no such fault.
+#: What a file that cannot be read raises. Wrong values in a readable file are another matter.
 UNREADABLE = (OSError, FileFormatError)
 
 
@@ -163,7 +163,7 @@ class Group:
 
 
 class Walk:
-    """One pass over groups of files, from a place on, which is between two chunks.
+    """One pass over groups of files, from a place between two chunks on.
 
     With ``skip`` a file that breaks is skipped from there on, and ``left_out`` names it. One
     whose rows have a checksum is compared with it before any of them is given.
@@ -337,7 +337,7 @@ def _check(files: Sequence[Reader | LabelFile]) -> None:
 
 @contextmanager
 def _checking_for_damage(reader: Reader) -> Iterator[None]:
-    """Say that a file is damaged, rather than which wrong value shows it."""
+    """Report that a file is damaged rather than the wrong value that shows it."""
     try:
         yield
     except (ScoresError, LabelsError):
@@ -373,7 +373,7 @@ def _check_weight(weight: Vector, where: Callable[[int], str]) -> None:
 
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:
-    """Say which files were left out, and how many samples are missing with them.
+    """Return which files were left out, and how many samples are missing with them.
 
     Examples
     --------

@@ -159,6 +159,9 @@ def counts_from_labels(
 
 _LABELS_AT_ONCE = 1 << 18
 
+#: Classes that labels alone may make: their counts take 80 MB.
+_MOST_CLASSES = 10_000_000
+
 
 def _where(file: LabelFile, start: int) -> Any:
     return lambda row: f"{file.place(start + row)} of {os.fspath(file.path)!r}"
@@ -167,7 +170,7 @@ def _where(file: LabelFile, start: int) -> Any:
 def _tally(
     files: Sequence[LabelFile], ignore_index: int | str | None
 ) -> tuple[Vector, tuple[str, ...] | None]:
-    """Count labels of classes that nobody has named."""
+    """Count labels of classes without given names."""
     tallies: dict[str, int] = {}
     for file in files:
         row = 0
@@ -204,6 +207,13 @@ def _tally(
                 Setting("ignore_index", min(index)),
                 " to leave such samples out.",
             ],
+        )
+    if max(index) >= _MOST_CLASSES:
+        raise LabelsError(
+            argument="labels",
+            rule=f"must be class indices below {_MOST_CLASSES:,}",
+            got=f"{max(index)} in {os.fspath(files[0].path)!r}",
+            remedy="Correct it, or pass the class names if labels are names.",
         )
     counts = np.zeros(max(index) + 1)
     counts[list(index)] = list(index.values())
@@ -316,7 +326,7 @@ def _ordered(
 
 
 def _by_index(names: list[str], values: Vector) -> tuple[Vector, tuple[str, ...] | None]:
-    """Take names 0 … K−1 as indices, in any order, where nobody says what the names are."""
+    """Take the names 0 … K−1 as indices, in any order, where no class names are given."""
     if sorted(names) != sorted(str(i) for i in range(len(names))):
         return values, tuple(names)
     return values[np.argsort([int(name) for name in names])], None

@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 
 from reprior.exceptions import FileFormatError
+from reprior.files.inputs import regular_file
 
-__all__ = ["FORMATS", "detect_format", "format_of_name", "is_store"]
+__all__ = ["FORMATS", "TABLES", "detect_format", "format_of_name", "is_store"]
 
 FORMATS = ("npy", "npz", "csv", "parquet", "zarr")
 """The formats of score files."""
+
+TABLES = ("csv", "parquet")
+"""Those of tables: columns have names, in any order."""
 
 _EXTENSIONS = {
     ".npy": "npy",
@@ -63,8 +67,7 @@ def format_of_name(path: str | os.PathLike[str]) -> str | None:
 def detect_format(path: str | os.PathLike[str]) -> str:
     """Return the format of a file, from its contents and its extension.
 
-    An extension that nobody knows is no obstacle; one that says something else than the
-    contents is.
+    An unknown extension is allowed; one that contradicts the contents is refused.
 
     Examples
     --------
@@ -78,7 +81,7 @@ def detect_format(path: str | os.PathLike[str]) -> str:
     named = format_of_name(path)
     if path.is_dir():
         return _folder(path)
-    with open(path, "rb") as file:
+    with open(regular_file(path), "rb") as file:
         head = file.read(_PEEK)
     detected = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if detected is None:

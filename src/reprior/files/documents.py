@@ -5,29 +5,39 @@ from __future__ import annotations
 import json
 import math
 import os
-import reprlib
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from reprior.core.checks import KINDS
 from reprior.core.shift.tracking import block_size
-from reprior.exceptions import FileFormatError, Words
+from reprior.exceptions import FileFormatError, MissingFileError, RepriorError, Words
 from reprior.files.archive import SAVE, check_header
 from reprior.files.atomic import atomic_write
+from reprior.files.inputs import MAX_DOCUMENT_BYTES, parse_json, read_limited
+from reprior.files.schema import (
+    Field,
+    Relation,
+    are_names,
+    check_document,
+    is_boolean,
+    is_integer,
+    is_list,
+    is_number,
+    is_prior,
+    is_provenance,
+    is_string,
+    null_or,
+    one_of,
+    shown_value,
+)
+from reprior.metrics.count_metrics import find_metric
 
 __all__ = [
-    "Rule",
-    "are_names",
     "calibrator_fields",
-    "check_fields",
     "fusion_document",
     "is_fusion",
-    "is_integer",
-    "is_list",
-    "is_number",
-    "is_prior",
-    "is_provenance",
+    "is_known_metric",
     "parsed",
     "read_calibrator",
     "read_tracker",
@@ -38,13 +48,6 @@ __all__ = [
 ]
 
 
-class Rule(NamedTuple):
-    """What a field must be, as a text and as a test."""
-
-    text: str
-    holds: Callable[[Any], bool]
-
-
 def write_document(
     path: str | os.PathLike[str], fields: Mapping[str, Any], *, format_name: str, version: int
 ) -> None:
@@ -52,15 +55,26 @@ def write_document(
     _check_writable(path, fields)
     document = {"format": format_name, "format_version": version, **fields}
     data = _encoded(document, indent=2) + b"\n"
-    with atomic_write(path) as file:
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must take at most {MAX_DOCUMENT_BYTES:,} bytes, to be read.",
+            got=f"{len(data):,} bytes",
+            remedy="Use fewer classes; nothing was written.",
+        )
+    with atomic_write(path, text=True) as file:
         file.write(data)
 
 
 def parsed(path: str | os.PathLike[str], format_name: str) -> Any:
     """Read a JSON file; refuse what is truncated, or something else."""
-    data = Path(path).read_bytes()
     try:
-        return json.loads(data.decode(), parse_constant=_refuse_constant)
+        data = read_limited(path, MAX_DOCUMENT_BYTES, f"a {format_name} in JSON")
+    except FileNotFoundError as error:
+        raise MissingFileError(
+            f"{os.fspath(path)!r} does not exist.", remedy="Check the path."
+        ) from error
+    try:
+        return parse_json(data)
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} in JSON. It is truncated, damaged or not "
@@ -71,69 +85,12 @@ def parsed(path: str | os.PathLike[str], format_name: str) -> Any:
                 ".",
             ],
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a {format_name} in JSON. It is truncated, damaged or "
             f"something else ({error}).",
             remedy=["Write it again with ", SAVE, "."],
         ) from error
-
-
-def check_fields(
-    path: str | os.PathLike[str], document: Mapping[str, Any], rules: Mapping[str, Rule]
-) -> None:
-    """Refuse the first field that is missing or breaks its rule."""
-    for name, rule in rules.items():
-        if name not in document or not rule.holds(document[name]):
-            raise FileFormatError(
-                f"{os.fspath(path)!r} must have {rule.text} as {name!r}.",
-                got=_shown(document[name]) if name in document else "nothing",
-                remedy=["Write it again with ", SAVE, "."],
-            )
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a value is a number that a float can hold."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def is_integer(value: Any) -> bool:
-    """Tell whether a value is an integer, and no boolean."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_list(value: Any, length: int) -> bool:
-    """Tell whether a value is a list of that length."""
-    return isinstance(value, list) and len(value) == length
-
-
-def is_provenance(value: Any) -> bool:
-    """Tell whether a value says what something was tuned on."""
-    if not isinstance(value, dict) or not isinstance(value.get("digest"), str):
-        return False
-    return is_integer(value.get("n_samples")) and value["n_samples"] >= 0
-
-
-def are_names(value: Any, n_classes: int) -> bool:
-    """Tell whether a value is a list of that many different names of classes."""
-    if not is_list(value, n_classes):
-        return False
-    plain = all(isinstance(name, str | bool) or is_number(name) for name in value)
-    return plain and len(set(value)) == n_classes
-
-
-def is_prior(value: Any, n_classes: int) -> bool:
-    """Tell whether a value is a list of that many probabilities that sum to 1."""
-    if not is_list(value, n_classes) or n_classes < 2:
-        return False
-    # Below 2, not up to 1: the sum decides, and cannot overflow.
-    numbers = all(is_number(p) and 0 <= p < 2 for p in value)
-    return numbers and abs(math.fsum(value) - 1) <= 1e-6
 
 
 def _check_writable(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
@@ -145,7 +102,7 @@ def _check_writable(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> 
             raise FileFormatError(
                 f"{os.fspath(path)!r} must have as {name!r} what JSON can hold: strings, finite "
                 f"numbers or null.",
-                got=f"{_shown(value)} ({error})",
+                got=f"{shown_value(value)} ({error})",
                 remedy="Convert it first, for example dates to strings; nothing was written.",
             ) from error
 
@@ -154,21 +111,18 @@ def _encoded(value: Any, indent: int | None = None) -> bytes:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number a calibrator can hold")
-
-
-def _shown(value: Any) -> str:
-    """Return a value as errors show it, however long or deep it is."""
-    return reprlib.repr(value)
-
-
 CALIBRATOR_FORMAT = "reprior calibrator"
 CALIBRATOR_VERSION = 2
 """Version 2 has biases, scales or a second map. A file without them is of version 1, which every
 reprior reads; one that does not know them must not read a file with them as if it had none."""
 
 NEW_IN_2 = ("biases", "scales", "probability_map")
+
+PROVENANCE = Field(
+    "null or an object with the string 'digest' and the integer 'n_samples'",
+    null_or(is_provenance),
+    keys=("digest", "n_samples", "left_out"),
+)
 
 FITTED = ("fit", "bcts", "vector")
 """What a temperature may be that was fitted, for another fit with the same options."""
@@ -201,76 +155,88 @@ def read_calibrator(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def calibrator_fields(path: str | os.PathLike[str], document: Any) -> dict[str, Any]:
-    """Check what was read from ``path`` already."""
+    """Check a document that was read from ``path``, and return it with its defaults."""
     if isinstance(document, dict) and document.keys() >= set(PROMISED):
         document = {"format": CALIBRATOR_FORMAT, **document}
     check_header(path, document, format_name=CALIBRATOR_FORMAT, version=CALIBRATOR_VERSION)
-    strength, source = document.get("strength"), document.get("source_prior")
-    defaults = {
-        "class_axis": -1,
-        "strength_interval": [strength, strength],
-        "best_score": None,
-        "provenance": None,
-        "temperature_option": None,
-        **dict.fromkeys(NEW_IN_2),
-    }
-    complete: dict[str, Any] = {**defaults, **document}
-    check_fields(path, complete, _calibrator_rules(len(source) if isinstance(source, list) else 0))
-    return complete
+    source = document.get("source_prior")
+    n_classes = len(source) if isinstance(source, list) else 0
+    strength = document.get("strength")
+    fields = _calibrator_fields(n_classes, default_interval=[strength, strength])
+    return check_document(path, document, fields, CALIBRATOR_RELATIONS)
 
 
-def _calibrator_rules(n: int) -> dict[str, Rule]:
-    """Return the rule of every field of a calibrator of ``n`` classes."""
+def _calibrator_fields(n: int, default_interval: list[Any]) -> dict[str, Field]:
+    """Return the fields of a calibrator of ``n`` classes."""
     return {
-        "source_prior": Rule(
+        **_prior_fields(n),
+        "strength": Field("a finite number", is_number),
+        "temperature": Field("a positive number", _is_positive),
+        "kind": one_of(KINDS),
+        "metric": Field("a string", is_string),
+        "custom_metric": Field("true or false", is_boolean, required=False),
+        "classes": _classes_field(n),
+        "class_axis": Field("an integer from -64 to 63", _is_axis, required=False, default=-1),
+        "strength_interval": Field(
+            "two finite numbers in ascending order",
+            lambda value: is_list(value, 2) and all(map(is_number, value)) and value[0] <= value[1],
+            required=False,
+            default=default_interval,
+        ),
+        "strength_outside_interval": Field("true or false", is_boolean, required=False),
+        "best_score": Field("null or a finite number", null_or(is_number), required=False),
+        "provenance": replace(PROVENANCE, required=False),
+        "temperature_option": Field(
+            f"null, a positive number or one of {', '.join(FITTED)}",
+            null_or(lambda value: _is_positive(value) or (is_string(value) and value in FITTED)),
+            required=False,
+        ),
+        **_vector_fields(n),
+        "probability_map": Field(
+            f"null or an object with 'strength', a positive 'temperature', and perhaps {n} "
+            f"'biases' and 'scales'",
+            null_or(lambda value: _is_map(value, n)),
+            required=False,
+            since=2,
+            keys=("strength", "temperature", "biases", "scales"),
+        ),
+    }
+
+
+def _prior_fields(n: int) -> dict[str, Field]:
+    """Return the two priors of ``n`` classes."""
+    return {
+        "source_prior": Field(
             "a list of at least two positive numbers that sum to 1",
             lambda value: is_prior(value, n) and min(value) > 0,
         ),
-        "target_prior": Rule(
+        "target_prior": Field(
             f"a list of {n} numbers that sum to 1", lambda value: is_prior(value, n)
-        ),
-        "strength": Rule("a finite number", is_number),
-        "temperature": Rule("a positive number", lambda value: is_number(value) and value > 0),
-        "kind": Rule(f"one of {', '.join(KINDS)}", lambda value: value in KINDS),
-        "metric": Rule("a string", lambda value: isinstance(value, str)),
-        "classes": Rule(
-            f"null or a list of {n} different names (strings or numbers)",
-            lambda value: value is None or are_names(value, n),
-        ),
-        "class_axis": Rule("an integer", is_integer),
-        "strength_interval": Rule(
-            "two finite numbers", lambda value: is_list(value, 2) and all(map(is_number, value))
-        ),
-        "best_score": Rule(
-            "null or a finite number", lambda value: value is None or is_number(value)
-        ),
-        "provenance": Rule(
-            "null or an object with the string 'digest' and the integer 'n_samples'",
-            lambda value: value is None or is_provenance(value),
-        ),
-        "temperature_option": Rule(
-            f"null, a positive number or one of {', '.join(FITTED)}",
-            lambda value: value is None or value in FITTED or (is_number(value) and value > 0),
-        ),
-        **_map_rules(n),
-        "probability_map": Rule(
-            f"null or an object with 'strength', a positive 'temperature', and perhaps {n} "
-            f"'biases' and 'scales'",
-            lambda value: value is None or _is_map(value, n),
         ),
     }
 
 
-def _map_rules(n: int) -> dict[str, Rule]:
-    """Return the rules of what a map may have beside strength and temperature."""
+def _classes_field(n: int) -> Field:
+    return Field(
+        f"null or a list of {n} different names (strings or numbers)",
+        null_or(lambda value: are_names(value, n)),
+    )
+
+
+def _vector_fields(n: int) -> dict[str, Field]:
+    """Return what a map may have beside strength and temperature."""
     return {
-        "biases": Rule(
-            f"null or a list of {n} finite numbers (null for a class that is not to be)",
-            lambda value: value is None or _are_biases(value, n),
+        "biases": Field(
+            f"null or a list of {n} finite numbers (null for a class that is never predicted)",
+            null_or(lambda value: _are_biases(value, n)),
+            required=False,
+            since=2,
         ),
-        "scales": Rule(
+        "scales": Field(
             f"null or a list of {n} finite numbers",
-            lambda value: value is None or (is_list(value, n) and all(map(is_number, value))),
+            null_or(lambda value: is_list(value, n) and all(map(is_number, value))),
+            required=False,
+            since=2,
         ),
     }
 
@@ -284,10 +250,78 @@ def _are_biases(value: Any, n: int) -> bool:
 def _is_map(value: Any, n: int) -> bool:
     if not isinstance(value, dict) or not is_number(value.get("strength")):
         return False
-    temperature: Any = value.get("temperature")
-    if not is_number(temperature) or temperature <= 0:
+    if not _is_positive(value.get("temperature")):
         return False
-    return all(rule.holds(value.get(name)) for name, rule in _map_rules(n).items())
+    return all(field.holds(value.get(name)) for name, field in _vector_fields(n).items())
+
+
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0
+
+
+def _lies_in_interval(document: Mapping[str, Any]) -> bool:
+    """Tell whether the strength lies in its interval, or need not.
+
+    With equal priors no strength changes anything: it is 1, whatever the bounds were. Files of
+    reprior 0.1 do not say whether the strength may lie outside.
+    """
+    low, high = document["strength_interval"]
+    is_flat = document["source_prior"] == document["target_prior"]
+    is_inside = low <= document["strength"] <= high
+    return bool(is_inside or is_flat or document["strength_outside_interval"] is not False)
+
+
+def is_known_metric(name: str, classes: list[Any] | None, n_classes: int) -> bool:
+    """Tell whether a calibrator can be tuned for a metric by this name alone."""
+    if name == "log_loss":
+        return True
+    try:
+        find_metric(name, n_classes=n_classes, classes=classes)
+    except RepriorError:
+        return False
+    return True
+
+
+def _has_known_metric(document: Mapping[str, Any]) -> bool:
+    """Tell whether the metric is known, or need not be. Files of reprior 0.1 do not say."""
+    n_classes = len(document["source_prior"])
+    is_known = is_known_metric(document["metric"], document["classes"], n_classes)
+    return is_known or document["custom_metric"] is not False
+
+
+def _leaves_bias_out_for_target_prior_0(document: Mapping[str, Any]) -> bool:
+    maps = (document, document["probability_map"] or {})
+    return all(
+        bias is not None or share == 0
+        for score_map in maps
+        for bias, share in zip(
+            score_map.get("biases") or (), document["target_prior"], strict=False
+        )
+    )
+
+
+CALIBRATOR_RELATIONS = (
+    Relation(
+        "strength",
+        "a number inside of 'strength_interval' (or 'strength_outside_interval': true)",
+        _lies_in_interval,
+    ),
+    Relation(
+        "metric",
+        "the name of a metric that reprior knows for its classes (or 'custom_metric': true)",
+        _has_known_metric,
+    ),
+    Relation(
+        "probability_map",
+        "null, because 'metric' is 'log_loss',",
+        lambda document: document["metric"] != "log_loss" or document["probability_map"] is None,
+    ),
+    Relation(
+        "biases",
+        "a number for every class of positive 'target_prior'",
+        _leaves_bias_out_for_target_prior_0,
+    ),
+)
 
 
 FUSION_FORMAT = "reprior fusion"
@@ -317,52 +351,57 @@ def is_fusion(document: Any) -> bool:
 
 
 def fusion_document(path: str | os.PathLike[str], document: Any) -> dict[str, Any]:
-    """Check what was read from ``path``; refuse what is too new, damaged, or not a fusion."""
+    """Check a document that was read from ``path``, and return it with its defaults."""
     check_header(path, document, format_name=FUSION_FORMAT, version=FUSION_VERSION)
-    defaults = {"best_score": None, "provenance": None}
-    complete: dict[str, Any] = {**defaults, **document}
-    check_fields(path, complete, _fusion_rules(complete))
-    return complete
+    return check_document(path, document, _fusion_fields(document), FUSION_RELATIONS)
 
 
-def _fusion_rules(document: Mapping[str, Any]) -> dict[str, Rule]:
-    """Return the rule of every field; some depend on others, which come first."""
+def _fusion_fields(document: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the fields of a fusion; some depend on others, which come first."""
     source = document.get("source_prior")
     n = len(source) if isinstance(source, list) else 0
-    choices = {name: _one_of(values) for name, values in FUSION_CHOICES.items()}
     return {
-        "source_prior": Rule(
-            "a list of at least two positive numbers that sum to 1",
-            lambda value: is_prior(value, n) and min(value) > 0,
-        ),
-        "target_prior": Rule(
-            f"a list of {n} numbers that sum to 1", lambda value: is_prior(value, n)
-        ),
-        **choices,
-        "flatten": Rule("true or false", lambda value: isinstance(value, bool)),
-        "metric": Rule("a string", lambda value: isinstance(value, str)),
-        "classes": Rule(
-            f"null or a list of {n} different names (strings or numbers)",
-            lambda value: value is None or are_names(value, n),
-        ),
-        "class_axis": Rule("an integer", is_integer),
-        "best_score": Rule(
-            "null or a finite number", lambda value: value is None or is_number(value)
-        ),
-        "provenance": Rule(
-            "null or an object with the string 'digest' and the integer 'n_samples'",
-            lambda value: value is None or is_provenance(value),
-        ),
-        "modalities": Rule(
+        **_prior_fields(n),
+        **{name: one_of(values) for name, values in FUSION_CHOICES.items()},
+        "flatten": Field("true or false", is_boolean),
+        "metric": Field("a string", is_string),
+        "classes": _classes_field(n),
+        "class_axis": Field("an integer from -64 to 63", _is_axis),
+        "best_score": Field("null or a finite number", null_or(is_number), required=False),
+        "provenance": replace(PROVENANCE, required=False),
+        "modalities": Field(
             "a list of modalities, each with a 'name' of its own, a 'strength', and the references "
-            "that 'flatten' and 'uncertainty' ask for",
-            lambda value: _are_modalities(value, _measures(document)),
+            "that 'flatten' and 'uncertainty' ask for, of which the 'mean' is positive and at most "
+            f"the logarithm of {n}, the number of classes, and the 'std' is not negative",
+            lambda value: _are_modalities(value, _measures(document), n),
+            keys=("name", "strength", "entropy", "mutual_information"),
         ),
     }
 
 
-def _one_of(values: tuple[str, ...]) -> Rule:
-    return Rule(f"one of {', '.join(values)}", lambda value: value in values)
+def _are_exact(document: Mapping[str, Any]) -> bool:
+    """Tell whether an exact search is possible, where one is stated."""
+    if document["search"] != "exact" or len(document["modalities"]) == 1:
+        return True
+    return bool(document["rule"] == "product" and document["strengths"] == "shared")
+
+
+FUSION_RELATIONS = (
+    Relation(
+        "modalities",
+        "one strength in all modalities, where 'strengths' is shared,",
+        lambda document: (
+            document["strengths"] != "shared"
+            or len({each["strength"] for each in document["modalities"]}) == 1
+        ),
+    ),
+    Relation(
+        "search",
+        "grid or fixed, unless there is one modality, or a product with a shared strength,",
+        _are_exact,
+    ),
+)
+"""What fields of a fusion have to do with each other."""
 
 
 def _measures(document: Mapping[str, Any]) -> set[str]:
@@ -373,7 +412,11 @@ def _measures(document: Mapping[str, Any]) -> set[str]:
     return {"entropy", "mutual_information"} if used == "smaller" else {str(used)}
 
 
-def _are_modalities(value: Any, measures: set[str]) -> bool:
+def _is_axis(value: Any) -> bool:
+    return is_integer(value) and -64 <= value < 64
+
+
+def _are_modalities(value: Any, measures: set[str], n_classes: int) -> bool:
     if not isinstance(value, list) or not value:
         return False
     names = [each.get("name") if isinstance(each, dict) else None for each in value]
@@ -382,15 +425,24 @@ def _are_modalities(value: Any, measures: set[str]) -> bool:
     return all(
         is_number(each.get("strength"))
         and {k for k in ("entropy", "mutual_information") if each.get(k) is not None} == measures
-        and all(_is_reference(each[k]) for k in measures)
+        and all(_is_reference(each[k], n_classes) for k in measures)
         for each in value
     )
 
 
-def _is_reference(value: Any) -> bool:
-    if not isinstance(value, dict) or not all(is_number(value.get(k)) for k in ("mean", "std")):
+def _is_reference(value: Any, n_classes: int) -> bool:
+    """Tell whether a value has mean and deviation of an entropy, which is at most log K."""
+    if not isinstance(value, dict) or value.keys() != {"mean", "std"}:
         return False
-    return bool(value["mean"] > 0 and value["std"] >= 0)
+    mean, std = value["mean"], value["std"]
+    if not is_number(mean) or not is_number(std):
+        return False
+    largest = math.log(max(n_classes, 1)) + ENTROPY_ROUNDING
+    return bool(0 < mean <= largest and 0 <= std <= largest)
+
+
+ENTROPY_ROUNDING = 1e-3
+"""By how much the entropy of scores in 16 bits may exceed log K."""
 
 
 TRACKER_FORMAT = "reprior prior tracker"
@@ -406,60 +458,85 @@ def read_tracker(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the fields back; refuse what is truncated, too new, or not a tracker."""
     document = parsed(path, TRACKER_FORMAT)
     check_header(path, document, format_name=TRACKER_FORMAT, version=TRACKER_VERSION)
-    check_fields(path, document, _tracker_rules(document))
-    fields: dict[str, Any] = document
-    return fields
+    return check_document(path, document, _tracker_fields(document), TRACKER_RELATIONS)
 
 
-def _tracker_rules(document: Mapping[str, Any]) -> dict[str, Rule]:
-    """Return the rule of every field."""
+def _tracker_fields(document: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the fields of a tracker."""
     source = document.get("source_prior")
     n = len(source) if isinstance(source, list) else 0
-    positive = Rule("a positive number", lambda value: is_number(value) and value > 0)
-    half_life: Any = document.get("half_life")
     seen: Any = document.get("n_samples")
-    block = block_size(half_life) if is_number(half_life) and half_life > 0 else 0
     return {
-        "source_prior": Rule(
-            "a list of at least two positive numbers that sum to 1",
-            lambda value: is_prior(value, n) and min(value) > 0,
-        ),
-        "reference_prior": Rule(
+        "source_prior": _prior_fields(n)["source_prior"],
+        "reference_prior": Field(
             f"a list of {n} positive numbers that sum to 1",
             lambda value: is_prior(value, n) and min(value) > 0,
         ),
-        "half_life": positive,
-        "false_alarm_rate": Rule(
+        "half_life": Field("a positive number", _is_positive),
+        "false_alarm_rate": Field(
             "a number above 0 and below 1", lambda value: is_number(value) and 0 < value < 1
         ),
-        "kind": Rule(f"one of {', '.join(KINDS)}", lambda value: value in KINDS),
-        "class_axis": Rule("an integer", is_integer),
-        "calibration": Rule(
+        "kind": one_of(KINDS),
+        "class_axis": Field("an integer from -64 to 63", _is_axis),
+        "calibration": Field(
             f"null, or a scale and a bias, each a number or {n} of them, the scale positive",
-            lambda value: value is None or _is_affine(value, n),
+            null_or(lambda value: _is_affine(value, n)),
         ),
-        "ratios": Rule(
-            f"null, or an object with {n} numbers of at least 0 as 'mean', not all 0, and {n} "
-            f"lists of {n} numbers as 'covariance'",
-            lambda value: value is None or _are_ratios(value, n),
+        "fitted": Field("true or false", is_boolean, required=False, default=False),
+        "ratios": Field(
+            f"null, or an object with {n} numbers of at least 0 as 'mean', not all 0, and a "
+            f"symmetric matrix of {n} lists of {n} numbers as 'covariance'",
+            null_or(lambda value: _are_ratios(value, n)),
+            keys=("mean", "covariance"),
         ),
-        "prior": Rule(f"a list of {n} numbers that sum to 1", lambda value: is_prior(value, n)),
-        "mass": Rule(f"{n} numbers of at least 0", lambda value: _are_amounts(value, n)),
-        "n_samples": Rule(
+        "prior": Field(f"a list of {n} numbers that sum to 1", lambda value: is_prior(value, n)),
+        "mass": Field(
+            f"{n} numbers of at least 0, of a finite sum", lambda value: _are_amounts(value, n)
+        ),
+        "n_samples": Field(
             "an integer of at least 0", lambda value: is_integer(value) and value >= 0
         ),
-        "waiting": Rule(
-            f"an integer below {block}, a sixteenth of 'half_life', and not above 'n_samples'",
-            lambda value: is_integer(value) and 0 <= value < block and value <= seen,
+        "waiting": Field(
+            "an integer of at least 0", lambda value: is_integer(value) and value >= 0
         ),
-        "log_evidence": Rule(
+        "log_evidence": Field(
             "a number of at least 0", lambda value: is_number(value) and value >= 0
         ),
-        "alarm_at": Rule(
+        "alarm_at": Field(
             "null or a positive integer, not above 'n_samples'",
-            lambda value: value is None or (is_integer(value) and 0 < value <= seen),
+            null_or(lambda value: is_integer(value) and 0 < value <= seen),
         ),
     }
+
+
+def _is_below_alarm(document: Mapping[str, Any]) -> bool:
+    """Tell whether the evidence, log(1 + R), is of an R below 1/rate, or the alarm was raised."""
+    threshold = -math.log(document["false_alarm_rate"])
+    at_most = threshold + math.log1p(math.exp(-threshold)) + 1e-9
+    return document["alarm_at"] is not None or document["log_evidence"] <= at_most
+
+
+TRACKER_RELATIONS = (
+    Relation(
+        "waiting",
+        "the rest of 'n_samples' after whole blocks of a sixteenth of 'half_life'",
+        lambda document: (
+            document["waiting"] == document["n_samples"] % block_size(document["half_life"])
+        ),
+    ),
+    Relation(
+        "mass",
+        "numbers whose sum is 'waiting'",
+        lambda document: math.isclose(
+            math.fsum(document["mass"]), document["waiting"], rel_tol=1e-6, abs_tol=1e-6
+        ),
+    ),
+    Relation(
+        "alarm_at",
+        "the sample of the alarm, which 'log_evidence' has reached,",
+        _is_below_alarm,
+    ),
+)
 
 
 def _are_numbers(value: Any, n: int) -> bool:
@@ -467,14 +544,20 @@ def _are_numbers(value: Any, n: int) -> bool:
 
 
 def _are_amounts(value: Any, n: int) -> bool:
-    return _are_numbers(value, n) and min(value) >= 0
+    return _are_numbers(value, n) and min(value) >= 0 and sum(value) < math.inf
 
 
 def _are_ratios(value: Any, n: int) -> bool:
     if not isinstance(value, dict) or not _are_amounts(value.get("mean"), n):
         return False
     rows: Any = value.get("covariance")
-    return max(value["mean"]) > 0 and is_list(rows, n) and all(_are_numbers(x, n) for x in rows)
+    if not is_list(rows, n) or not all(_are_numbers(row, n) for row in rows):
+        return False
+    largest = max(abs(number) for row in rows for number in row)
+    is_symmetric = all(
+        abs(rows[i][j] - rows[j][i]) <= 1e-9 * largest for i in range(n) for j in range(i)
+    )
+    return max(value["mean"]) > 0 and is_symmetric and all(rows[k][k] >= 0 for k in range(n))
 
 
 def _is_affine(value: Any, n: int) -> bool:

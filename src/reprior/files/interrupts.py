@@ -1,8 +1,8 @@
 """Do not lose Ctrl-C where a library swallows the KeyboardInterrupt.
 
-An import inside ``try: … except: pass`` takes it for a library that is not there, and the program
-goes on. So the signal is recorded as well; :func:`raise_if_interrupted` is called between steps of
-work and before an output takes its name.
+An import inside ``try: … except: pass`` treats it as a missing library, and the program continues.
+So the signal is recorded as well. :func:`raise_if_interrupted` is called between steps of work and
+before an output takes its name.
 """
 
 from __future__ import annotations

@@ -45,8 +45,13 @@ IGNORED = -1
 
 _INTEGER = re.compile(r"\s*[+-]?\d+(?:\.0*)?\s*")
 
+_PLAIN_INTEGER = re.compile(r"[+-]?\d+")
+
 #: Labels beyond this are cut to it: exact in float64, and far from any number of classes.
 _LARGEST = 1 << 53
+
+#: Digits of a label that are read as a number: Python refuses to read more than 4,300.
+_MOST_DIGITS = 1_000
 
 #: What a message says where integer labels may be names.
 _LABELS_ARE_NAMES = ("If the labels are names, pass ", Setting("labels_as", "names"), ".")
@@ -62,7 +67,7 @@ class LabelCoder:
     Integers index the classes. Text that is a class name is that class; text that is an integer
     is an index, unless a class has that name and not all names are integers. A file has either
     names or indices. Of several tables, of which ``reordered`` has its columns in another order
-    than the first, it takes names alone: what an index means there cannot be known.
+    than the first, it takes names alone: there an index has no clear meaning.
     """
 
     names: tuple[str, ...] | None
@@ -83,7 +88,7 @@ class LabelCoder:
         if self.ignore_index is None:
             return None
         text = str(self.ignore_index)
-        return int(plain_label(text)) if is_index(text) and text not in self._index else IGNORED
+        return _integer(text) if is_index(text) and text not in self._index else IGNORED
 
     def encode(self, labels: Labels, where: Callable[[int], str]) -> Vector:
         """Return class indices; ``where`` says where a row is."""
@@ -95,8 +100,9 @@ class LabelCoder:
             return self._from_names(NamedLabels(codes.reshape(labels.shape), names), where)
         codes = whole_numbers(labels, where)
         ignored = str(self.ignore_index)
-        if is_index(ignored) and ignored in self._index:  # a class has that name; here it is none
-            codes[codes == int(plain_label(ignored))] = IGNORED
+        # A class has that name; as an integer it is ignored.
+        if is_index(ignored) and ignored in self._index:
+            codes[codes == _integer(ignored)] = IGNORED
         self._agree("indices", where, 0)
         return self._checked(codes, where)
 
@@ -134,7 +140,7 @@ class LabelCoder:
         if is_name and (not is_integer or not self._all_integers or self.labels_as == "names"):
             return self._index.get(plain, self._index.get(text)), "names"
         if is_integer and self.labels_as != "names":
-            return int(plain_label(plain)), "indices"
+            return _integer(plain), "indices"
         return None, "names"
 
     def _agree(self, way: str, where: Callable[[int], str], row: int) -> None:
@@ -181,7 +187,7 @@ class LabelCoder:
 
     def _remedy_outside(self, value: int) -> list[str | Reference]:
         indices = list(range(self.n_classes))
-        if self._all_integers and [int(float(name)) for name in self._index] != indices:
+        if self._all_integers and [_integer(name) for name in self._index] != indices:
             names = few(list(self._index))
             text = f"Integer labels index the classes from 0, and the classes are named {names}: "
             return [text, "if the labels are names, pass ", Setting("labels_as", "names"), "."]
@@ -224,9 +230,9 @@ def odd_integers(names: Sequence[str] | None) -> bool:
     >>> odd_integers(["1", "0"]), odd_integers(["0", "1"]), odd_integers(["cat", "dog"])
     (True, False, False)
     """
-    if not names or not all(name.lstrip("+-").isdigit() for name in names):
+    if not names or not all(_PLAIN_INTEGER.fullmatch(name) for name in names):
         return False
-    return [int(name) for name in names] != list(range(len(names)))
+    return [_integer(name) for name in names] != list(range(len(names)))
 
 
 def plain_label(text: str) -> str:
@@ -237,7 +243,18 @@ def plain_label(text: str) -> str:
     >>> plain_label(" 1.0"), plain_label("cat ")
     ('1', 'cat')
     """
-    return str(int(text.partition(".")[0])) if is_index(text) else text.strip()
+    if not is_index(text):
+        return text.strip()
+    whole = text.strip().partition(".")[0]
+    return whole if len(whole) > _MOST_DIGITS else str(int(whole))
+
+
+def _integer(text: str) -> int:
+    """Return the integer that a text is, cut to the largest label where it is beyond."""
+    whole = text.strip().partition(".")[0]
+    if len(whole) > _MOST_DIGITS:
+        return -_LARGEST if whole.startswith("-") else _LARGEST
+    return max(-_LARGEST, min(int(whole), _LARGEST))
 
 
 def _row_of(codes: Vector, code: int) -> int | None:
@@ -280,7 +297,7 @@ class LabelFile:
     stored: Stored | None = None
 
     def check(self) -> None:
-        """Refuse a file that a checksum of all its labels tells to be damaged."""
+        """Refuse a file whose checksum shows that it is damaged."""
         if self.stored is not None:
             self.stored.check()
 
@@ -398,7 +415,7 @@ def _is_header(
         return False
     if names is not None or first.lower() in _HEADERS or first == options.label_column:
         return True
-    with open(path, encoding="utf-8-sig") as file:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
         lines = [line.strip() for _, line in zip(range(8), file, strict=False) if line.strip()]
     return len(lines) > 1 and is_index(lines[1])
 
@@ -431,7 +448,7 @@ class LabelSequence:
         return whole[:n]
 
     def skip(self, n: int) -> None:
-        """Pass over the next ``n`` labels, or all where there are fewer."""
+        """Skip the next ``n`` labels, or all where there are fewer."""
         while n > 0:
             block = self._waiting.pop(0) if self._waiting else next(self._blocks, None)
             if block is None:

@@ -1,4 +1,4 @@
-"""Outputs of ``apply``: posteriors and predictions, streamed, whole or not at all."""
+"""Outputs of ``apply``: posteriors and predictions, streamed; each is whole or absent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.atomic import atomic_paths, output_target
+from reprior.files.atomic import atomic_paths, is_stdout, output_target
 from reprior.files.chunks import Chunk
-from reprior.files.detect import FORMATS, format_of_name, is_store
+from reprior.files.detect import FORMATS, TABLES, format_of_name, is_store
 from reprior.files.formats.interface import Layout, Reader, Writer, apart, few
 from reprior.files.formats.table_files import PREDICTION, SCORE_SUFFIX, TableReader
 from reprior.files.scores import ScoreFile
@@ -42,13 +42,14 @@ def open_output(
 ) -> Iterator[Writer]:
     """Open an output for the calibrated posteriors of a score file.
 
-    Nothing is at ``path`` until the block ends well; after an error or an interrupt what was
-    there before is there still.
+    The output takes its name when the block ends well. After an error or an interrupt, what was at
+    ``path`` before is still there.
 
     Parameters
     ----------
     path : path
-        Its extension says the format; without one, it is that of the input.
+        Its extension says the format; without one, it is that of the input. ``"-"`` is standard
+        output, where that format is csv; nothing appears there before all rows are written.
 
         * npz, zarr: arrays ``posterior`` and ``prediction`` (indices), with ``class_names`` and
           ``kind`` = "probs".
@@ -61,15 +62,15 @@ def open_output(
         By default those of the input.
     keep : bool, default False
         Whether to keep what the input holds. Arrays stay under their names (and ``scores_kind``
-        says what ``scores`` are). Columns of a table stay in their places, but a class column
-        holds the posterior; the score it was made of is kept as ``<class>.score``. Open the input
-        with ``keep=True`` too.
+        says what ``scores`` are). Columns of a table keep their places, but a class column holds
+        the posterior; its score is kept as ``<class>.score``. Open the input with ``keep=True``
+        too.
     label_column : str, default "label"
         Column for labels that are kept from arrays.
     decisions : list of names, optional
-        What predictions are of, by their index, where that is not the classes. Tables have these
-        names in place of the indices; npz and zarr list them as ``decision_names``; of npy a note
-        tells them.
+        The names that predictions index, where these are not the classes. Tables have these names
+        in place of the indices; npz and zarr list them as ``decision_names``; for npy a note lists
+        them.
 
     Yields
     ------
@@ -94,13 +95,18 @@ def open_output(
     """
     target = Path(path)
     name = output_format(target, like)
-    targets = output_paths(target, name)
-    _refuse_inputs(targets, like)
-    _refuse_other_folders(targets, name)
+    is_text = name == "csv"
+    targets: tuple[str | Path, ...] = output_paths(target, name)
+    if is_stdout(path):
+        output_target(path, argument="output", text=is_text)
+        targets = (os.fspath(path),)
+    else:
+        _refuse_inputs([Path(each) for each in targets], like)
+        _refuse_other_folders([Path(each) for each in targets], name)
     layout = _layout(target, name, like, classes, keep, label_column)
     if decisions is not None:
         layout = replace(layout, decisions=tuple(decisions))
-    with atomic_paths(*targets) as fresh:
+    with atomic_paths(*targets, text=is_text) as fresh:
         module = importlib.import_module(f"reprior.files.formats.{name}")
         make = getattr(module, _WRITERS[name])
         writer = _CountedWriter(cast(Writer, make(fresh, layout)))
@@ -145,7 +151,7 @@ def _layout(
 ) -> Layout:
     names = like.class_names if classes is None else as_class_names(classes)
     columns: tuple[str, ...] = ()
-    if name in ("csv", "parquet"):
+    if name in TABLES:
         columns = _score_columns(target, name, like, names, label_column)
         if keep:
             _refuse_other_columns(like.readers)
@@ -218,7 +224,7 @@ def _refuse_inputs(targets: Sequence[Path], like: ScoreFile) -> None:
 
 
 def _relation(target: Path, path: Path) -> str | None:
-    """Say how an output would destroy an input; None where it would not."""
+    """Return how an output would destroy an input; None where it would not."""
     if target.exists() and path.exists() and os.path.samefile(target, path):
         return "is"
     if path.is_dir() and path.resolve() in target.resolve().parents:
@@ -227,7 +233,7 @@ def _relation(target: Path, path: Path) -> str | None:
 
 
 def _refuse_other_folders(targets: Sequence[Path], name: str) -> None:
-    """Refuse to replace what is no file, and a folder that is no zarr store."""
+    """Refuse to replace anything but a regular file or, with zarr, a store."""
     for target in targets:
         output_target(target, argument="output", folder=name == "zarr")
         if target.is_dir() and not is_store(target) and not _is_empty(target):
@@ -244,7 +250,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 class _CountedWriter:
-    """A writer that knows how many samples it was given."""
+    """A writer that counts its samples."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -273,7 +279,7 @@ class _CountedWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Let go of everything that is open."""
+        """Close everything that is open; the output is discarded."""
         self._writer.abandon()
 
     def refuse_part(self, target: Path, expected: int | None) -> None:

@@ -29,7 +29,7 @@ from reprior.exceptions import (
     ScoresError,
 )
 from reprior.files.chunks import UNREADABLE, Chunk, Group, LeftOut, Place, Walk
-from reprior.files.detect import detect_format
+from reprior.files.detect import TABLES, detect_format
 from reprior.files.formats.interface import (
     ColumnsError,
     NoRowsError,
@@ -115,9 +115,9 @@ def open_scores(
         of the labels or the number of class names says, else 1, as in (samples, classes, height,
         width).
     skip_unreadable : bool, default False
-        Whether to pass over a file that is missing, truncated or damaged, from where it breaks;
-        of npz, whose checksums are compared before, all of it. ``ScoreFile.left_out`` tells
-        which, and how many samples are missing. Wrong values in a file that can be read are
+        Whether to skip a file that is missing, truncated or damaged, from the damage on; npz files,
+        whose checksums are compared first, are skipped as a whole. ``ScoreFile.left_out`` lists
+        them, and how many samples are missing. Wrong values in a file that can be read are
         errors all the same.
 
     Returns
@@ -290,7 +290,7 @@ def _hint_on_tables(first: Reader, other: Reader, property_name: str) -> list[st
 
 def _refuse_order(reader: Reader, given: tuple[str, ...], written: tuple[str, ...]) -> None:
     """Refuse class names in another order than that of the arrays. Tables are re-ordered."""
-    if given != written and reader.format not in ("csv", "parquet"):
+    if given != written and reader.format not in TABLES:
         raise OptionError(
             argument="classes",
             rule="must be in the order of the scores",
@@ -432,11 +432,11 @@ def _in_order_of(before: Sequence[Reader], reader: Reader, options: ReadOptions)
 
 
 def _skipped(path: Path) -> str:
-    return f"{os.fspath(path)!r} has no rows, and is passed by."
+    return f"{os.fspath(path)!r} has no rows, and is skipped."
 
 
 def _gap(path: Path, error: BaseException) -> FileFormatError:
-    """Return the error for leaving a file out whose labels stand among those of others."""
+    """Return the error for skipping a file whose labels are in one sequence with others."""
     return FileFormatError(
         f"{os.fspath(path)!r} cannot be left out: the labels of all files are one sequence, "
         f"and how many of them are its own is not known.",
@@ -462,14 +462,14 @@ def none_left(paths: Sequence[Path], left_out: Sequence[LeftOut]) -> FileFormatE
 
 
 MAX_BYTES = 1 << 23
-"""Bytes of scores in a chunk by default: three of them stay in a large cache, and the
-work on one outweighs what a chunk costs by itself."""
+"""Bytes of scores in a chunk by default: three chunks fit into a large cache, and the work on one
+outweighs the overhead of a chunk."""
 
 MAX_ROWS = 1 << 18
 """Samples in a chunk: of few classes, labels, weights and winners weigh more than the scores."""
 
 FIRST_ROWS = 1 << 10
-"""Samples whose labels tell whether labels are names."""
+"""Samples whose labels show whether labels are names."""
 
 
 class ScoreFile:
@@ -740,7 +740,7 @@ class ScoreFile:
 
     def _first_reordered(self) -> Reader | None:
         """The first file by the order of whose columns integer labels would mean other classes."""
-        if self.format not in ("csv", "parquet"):
+        if self.format not in TABLES:
             return None
         names = self.class_names or ()
         known = set(names)
@@ -751,7 +751,7 @@ class ScoreFile:
         return None
 
     def _labels_are_names(self) -> bool:
-        """Whether labels are written as names: the first of them tell it, as all are alike."""
+        """Whether labels are written as names; the first ones decide, since all are alike."""
         first = self.readers[0]
         try:
             if self._label_files:
@@ -776,7 +776,7 @@ class ScoreFile:
                 f"of class 1 of two."
             )
         if self._label_files and self.readers[0].has_labels:
-            yield "Labels were read from their own file; those beside the scores were left aside."
+            yield "Labels were read from their own file; those beside the scores were ignored."
         pairs = zip(self.paths, self.label_paths, strict=False)
         odd = [(a, b) for a, b in pairs if _numbers_differ(a, b)]
         if odd and len(self.paths) == len(self.label_paths) > 1:

@@ -1,10 +1,9 @@
-"""Small text files that people write by hand: class names, and what counts and costs share."""
+"""Small text files written by hand: class names, and what counts and costs share."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from reprior.exceptions import FileFormatError, OptionError, RepriorError, Text
 from reprior.files.formats.interface import few
+from reprior.files.inputs import MAX_TEXT_BYTES, parse_json, read_limited, refuse_cells
 
 __all__ = [
     "as_class_names",
@@ -28,12 +28,15 @@ __all__ = [
 
 def text_of(path: Path, must: str, remedy: Text = "Check the path.") -> str:
     """Read a text file; ``must`` says what it must do, and ``remedy`` what to do with another."""
+    data = read_limited(path, MAX_TEXT_BYTES, "text")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must {must}.", got="binary data", remedy=remedy
         ) from error
+    refuse_cells(path, text, "text")
+    return text
 
 
 def is_json(text: str) -> bool:
@@ -47,8 +50,8 @@ def json_of(path: Path, text: str, what: str) -> Any:
     A dictionary would hide a name that is there twice.
     """
     try:
-        return json.loads(text, object_pairs_hook=tuple)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, pairs=True)
+    except ValueError as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must hold {what} in JSON. It is truncated or damaged ({error}).",
             remedy="Write it again.",
@@ -93,7 +96,7 @@ def order_of(
 
 
 def refuse_twice(path: Path, names: Sequence[str], what: str = "class") -> None:
-    """Refuse a name that a file has twice."""
+    """Refuse a repeated name in a file."""
     repeated = [name for name, n in Counter(names).items() if n > 1]
     if repeated:
         raise FileFormatError(
@@ -125,8 +128,8 @@ def read_class_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 def _names_from_json(path: Path, text: str) -> list[Any]:
     rule = f"{os.fspath(path)!r} must be a JSON list of class names."
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        values = parse_json(text)
+    except ValueError as error:
         raise FileFormatError(
             f"{rule} It is truncated or damaged ({error}).", remedy="Write it again."
         ) from error

@@ -1,9 +1,9 @@
-"""Fusion of several modalities, some of them degraded: Algorithm 1 of the paper as one object.
+"""Fuse several modalities, some of them degraded: Algorithm 1 of the paper as one object.
 
 ``modality``   ModalityFusion: options, fit, predict, summary, save
 ``inputs``     {modality: scores}, checked once and laid out
 ``fused``      the equations: flattening, correction and rule, by kernels and in the array API
-``blocks``     whole arrays in blocks, shared among threads: posterior, decisions, counts
+``blocks``     passes over arrays in blocks, shared among threads: posterior, decisions, counts
 ``stream``     re-iterable labelled chunks of several modalities
 ``fitting``    entropy references and strengths, searched exactly or on a grid
 """

@@ -1,8 +1,8 @@
 """Passes over the scores of all modalities, in blocks that are shared among threads.
 
 A pass returns the fused posterior, its decisions, counts of decisions (:class:`Tally`) or the
-moments of an uncertainty (:class:`Moments`); the last two add up. Nothing but the result is as
-large as the scores. Blocks are the same for every number of threads, and so are results.
+moments of an uncertainty (:class:`Moments`); the last two can be merged. Only the result may be as
+large as the scores. Blocks, and so results, are the same for every number of threads.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 class Moments(NamedTuple):
-    """Number, mean and summed squared deviations of some numbers; those of parts merge."""
+    """Number, mean and summed squared deviations of some values."""
 
     n: int
     mean: float
@@ -51,12 +51,12 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, values: Vector) -> Moments:
-        """Those of an array."""
+        """Return the moments of an array."""
         mean = float(values.mean())
         return cls(values.size, mean, float(np.square(values - mean).sum()))
 
     def merged(self, other: Moments) -> Moments:
-        """Those of both."""
+        """Return the moments of both together."""
         n = self.n + other.n
         step = other.mean - self.mean
         mean = self.mean + step * other.n / n
@@ -69,37 +69,37 @@ class Moments(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """True positives and predicted of every class, (settings, K): numbers, and sums of weights."""
+    """True positives and predictions per setting and class: numbers, and sums of weights."""
 
     counts: Vector
     """(2, settings, K) integers."""
     sums: Vector | None
-    """(2, settings, K), where samples have weights."""
+    """(2, settings, K) floats where samples have weights, else None."""
 
     @classmethod
     def empty(cls, n_settings: int, n_classes: int, weighted: bool) -> Tally:
-        """Nothing counted yet."""
+        """Return a tally of no decisions."""
         shape = (2, n_settings, n_classes)
         return cls(np.zeros(shape, np.int64), np.zeros(shape) if weighted else None)
 
-    def add(self, setting: int, labels: Vector, found: Vector, weights: Vector | None) -> None:
+    def add(self, setting: int, labels: Vector, decided: Vector, weights: Vector | None) -> None:
         """Count the decisions of one setting."""
         n_classes = self.counts.shape[2]
-        right = labels == found
+        right = labels == decided
         self.counts[0, setting] += np.bincount(labels[right], minlength=n_classes)
-        self.counts[1, setting] += np.bincount(found, minlength=n_classes)
+        self.counts[1, setting] += np.bincount(decided, minlength=n_classes)
         if self.sums is not None and weights is not None:
             self.sums[0, setting] += np.bincount(labels[right], weights[right], minlength=n_classes)
-            self.sums[1, setting] += np.bincount(found, weights, minlength=n_classes)
+            self.sums[1, setting] += np.bincount(decided, weights, minlength=n_classes)
 
     def merged(self, other: Tally) -> Tally:
-        """The counts of both."""
+        """Return the counts of both."""
         sums = None if self.sums is None or other.sums is None else self.sums + other.sums
         return Tally(self.counts + other.counts, sums)
 
 
 def merged(moments: Iterable[Moments | None]) -> Moments | None:
-    """Those of all parts, in their order; None where no part has any."""
+    """Merge the moments of all parts, in their order; None where no part has any."""
     total: Moments | None = None
     for each in moments:
         if each is not None:
@@ -108,18 +108,18 @@ def merged(moments: Iterable[Moments | None]) -> Moments | None:
 
 
 Index: TypeAlias = Any
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 BLOCK_SCORES = 1 << 18
-"""Scores of one modality that a kernel is called with, or about as many: those of whole pixels."""
+"""About how many scores of one modality a kernel gets in one call, in whole pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Scores of the modalities on the host as (images, K, pixels …), of one shape.
 
-    With passes they are (passes, images, K, pixels …); each modality may have its own number.
-    ``images`` are the indices of those that count, None for all.
+    With passes they are (passes, images, K, pixels …); modalities may have different numbers of
+    passes. ``images`` are the indices of the images that count, None for all.
     """
 
     arrays: tuple[Array, ...]
@@ -129,12 +129,12 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one pass."""
+        """The shape of one pass."""
         return tuple(self.arrays[0].shape)[1 if self.recipe.passes else 0 :]
 
     @property
     def dtype(self) -> Any:
-        """What is computed in."""
+        """The compute dtype."""
         return np.result_type(*(compute_dtype(np, array.dtype) for array in self.arrays))
 
     @property
@@ -144,7 +144,7 @@ class Batch:
 
     @property
     def n_pixels(self) -> int:
-        """Of one image."""
+        """The number of pixels of one image."""
         return math.prod(self.shape[2:])
 
     # ------------------------------------------------------------------------------------- results
@@ -158,14 +158,14 @@ class Batch:
         self._run(partial(self._decide, strengths, out, dtype))
 
     def moments(self, counted: Vector | None = None) -> list[list[Moments | None]]:
-        """Of every modality's entropy and mutual information, over images or over pixels.
+        """Return the moments of each modality's entropy and mutual information.
 
-        ``counted`` (images, pixels) tells which pixels count where each has a δ of its own; an
-        image has them all.
+        They are over images, or over pixels where each pixel has its own δ: ``counted`` (images,
+        pixels) then says which pixels count. An image counts with all its pixels.
         """
-        found = self._run(partial(self._moments, counted))
+        groups = self._run(partial(self._moments, counted))
         return [
-            [merged(group[m][i] for group in found) for i in range(2)]
+            [merged(group[m][i] for group in groups) for i in range(2)]
             for m in range(len(self.arrays))
         ]
 
@@ -216,7 +216,7 @@ class Batch:
             flat[:, pixels] = self._classes(parts, deltas, [strengths], dtype)[0]
 
     def _line(self, group: Index) -> Vector:
-        """(n, K, pixels)."""
+        """Return the lines of some images, (n, K, pixels)."""
         z = np.empty((self._parts(group)[0].shape[-3], self.n_classes, self.n_pixels), self.dtype)
         for pixels, parts, deltas in self._blocks(group):
             self._fuse(parts, deltas, [0.0] * len(parts), "scores", z[..., pixels])
@@ -226,15 +226,15 @@ class Batch:
         return z
 
     def _moments(self, counted: Vector | None, group: Index) -> list[list[Moments | None]]:
-        """Per modality and measure."""
+        """Return the moments of some images, per modality and measure."""
         keep = None if counted is None or not self._by_pixel else counted[group]
-        found = []
+        moments = []
         for m, part in enumerate(self._parts(group)):
             values = [
                 v if v is None or keep is None else v[keep] for v in self._uncertainty(m, part)
             ]
-            found.append([Moments.of(v) if v is not None and v.size else None for v in values])
-        return found
+            moments.append([Moments.of(v) if v is not None and v.size else None for v in values])
+        return moments
 
     def _count(
         self,
@@ -250,15 +250,15 @@ class Batch:
             kept = keep[group][:, pixels]
             y = labels[group][:, pixels][kept]
             v = None if weights is None else weights[group][:, pixels][kept]
-            for i, found in enumerate(self._classes(parts, deltas, settings, dtype)):
-                tally.add(i, y, found[kept], v)
+            for i, decided in enumerate(self._classes(parts, deltas, settings, dtype)):
+                tally.add(i, y, decided[kept], v)
         return tally
 
     # --------------------------------------------------------------------------- kernels or arrays
 
     @property
     def _native(self) -> bool:
-        """Whether the kernels take the scores, as they are on the host."""
+        """Whether the kernels take the scores as they are."""
         return all(kernels.serves(to_numpy(array[:0])) for array in self.arrays)
 
     def _fuse(
@@ -282,27 +282,27 @@ class Batch:
         settings: Sequence[Sequence[float]],
         dtype: Any,
     ) -> Vector:
-        """(settings, images, pixels)."""
+        """Return the decisions at every setting, (settings, images, pixels)."""
         what = (self.recipe, parts, self.tolerances, deltas, settings)
         if self._native:
             return native_classes(*what)
-        found: Vector = array_classes(*what, dtype)
-        return found
+        classes: Vector = array_classes(*what, dtype)
+        return classes
 
     def _uncertainty(self, m: int, part: Vector) -> Uncertainty:
-        """How unsure a modality is of some images, (images, 1), or of their pixels."""
+        """Return a modality's uncertainty of some images, (images, 1), or of their pixels."""
         work = native_uncertainty if self._native else array_uncertainty
         return work(self.recipe, m, part, self.tolerances[m]).averaged(self.recipe, np)
 
     def _deltas(self, parts: Sequence[Vector]) -> list[Vector | None]:
-        """δ of every modality, (images, 1) or (images, pixels); None where it is 1."""
-        found: list[Vector | None] = []
+        """Return δ of every modality, (images, 1) or (images, pixels); None where it is 1."""
+        deltas: list[Vector | None] = []
         for m, part in enumerate(parts):
             delta = None
             if self.recipe.flattens:
                 delta = self.recipe.references[m].factor(self._uncertainty(m, part), np)
-            found.append(None if delta is None or (delta == 1.0).all() else delta)
-        return found
+            deltas.append(None if delta is None or (delta == 1.0).all() else delta)
+        return deltas
 
     # -------------------------------------------------------------------------------------- layout
 
@@ -311,7 +311,7 @@ class Batch:
         return self.recipe.flattens and self.recipe.flatten_by == "pixel"
 
     def _blocks(self, group: Index) -> Iterator[tuple[slice, list[Vector], list[Vector | None]]]:
-        """Pixels of some images: which, their scores, and δ."""
+        """Give the pixels of some images in blocks: which pixels, their scores, and δ."""
         parts = self._parts(group)
         deltas = [] if self._by_pixel else self._deltas(parts)
         n_images, n_classes, n_pixels = parts[0].shape[-3:]
@@ -322,13 +322,13 @@ class Batch:
             yield pixels, some, self._deltas(some) if self._by_pixel else deltas
 
     def _parts(self, group: Index) -> list[Vector]:
-        """Some images of every modality, (n, K, pixels) or (passes, n, K, pixels)."""
+        """Return some images of every modality, (n, K, pixels) or (passes, n, K, pixels)."""
         lead = (slice(None),) if self.recipe.passes else ()
-        found = [to_numpy(array[(*lead, group)]) for array in self.arrays]
-        return [each.reshape(*each.shape[: len(lead) + 2], -1) for each in found]
+        parts = [to_numpy(array[(*lead, group)]) for array in self.arrays]
+        return [part.reshape(*part.shape[: len(lead) + 2], -1) for part in parts]
 
     def _groups(self, n_scores: int) -> list[Index]:
-        """Indices of images, with whole images and about ``n_scores`` in each group."""
+        """Return groups of image indices, with about ``n_scores`` scores each."""
         n_images = self.shape[0] if self.images is None else self.images.size
         step = max(1, n_scores // (self.n_classes * self.n_pixels))
         edges = [*range(0, n_images, step), n_images]
@@ -336,16 +336,16 @@ class Batch:
             return [slice(a, b) for a, b in pairwise(edges)]
         return [self.images[a:b] for a, b in pairwise(edges)]
 
-    def _run(self, work: Callable[[Index], Found]) -> list[Found]:
-        """What is found of every group of images, in their order."""
+    def _run(self, work: Callable[[Index], Result]) -> list[Result]:
+        """Return the results of every group of images, in their order."""
         groups = self._groups(BLOCK_SCORES)
         n_images = self.shape[0] if self.images is None else self.images.size
         n_scores = n_images * self.n_classes * self.n_pixels * len(self.arrays)
         return in_threads(partial(_quietly, work), groups, n_shares(len(groups), n_scores))
 
 
-def _quietly(work: Callable[[Index], Found], group: Index) -> Found:
-    # log 0 is −inf and a NaN is found by the maximum of its row: neither needs to be announced.
+def _quietly(work: Callable[[Index], Result], group: Index) -> Result:
+    # log 0 is −inf, and the maximum of a row finds a NaN: NumPy need not warn of either.
     with np.errstate(all="ignore"):
         return work(group)
 
@@ -380,20 +380,20 @@ def _takes_kernels(inputs: Inputs) -> bool:
 
 
 def _arrays(inputs: Inputs, recipe: Recipe, strengths: Sequence[float], *, log: bool) -> Array:
-    """The (log-)posterior (images, K, pixels …) in the array API."""
+    """Return the (log-)posterior (images, K, pixels …) by array-API code."""
     xp = inputs.xp
     dtype = xp.result_type(*inputs.given.values())
 
     def work(parts: list[Any]) -> Array:
-        found = array_posterior(recipe, strengths, inputs.tolerances, parts, log=log)
-        return xp.astype(found, dtype, copy=False) if is_floating(dtype) else found
+        fused = array_posterior(recipe, strengths, inputs.tolerances, parts, log=log)
+        return xp.astype(fused, dtype, copy=False) if is_floating(dtype) else fused
 
     return by_images(work, inputs.images_first(), recipe)
 
 
 @contextmanager
 def _refusing(inputs: Inputs, recipe: Recipe) -> Iterator[None]:
-    """Turn a row without a posterior into the error that names it."""
+    """Raise an error that names the row, where one has no posterior."""
     try:
         yield
     except NoPosteriorError as error:

@@ -3,7 +3,7 @@
 Where the decisions are those of lines in the strength, it is searched exactly. Elsewhere the
 search is on a coarse grid, refined at its best (:class:`Grid`).
 
-A round evaluates all its strengths in one pass over the data; what was evaluated is remembered.
+A round evaluates all its strengths in one pass over the data; results are kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.merging import ProfileSum
-from reprior.profile.objective import Best, Constraint, SubjectTo
+from reprior.profile.objective import Best, Constraint, SubjectTo, refuse_unlabelled
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import Steps, value_of
@@ -52,22 +52,22 @@ COARSE = 20
 """Steps of the first round: 0.1 wide within the usual bounds."""
 
 FINER = (10, 10)
-"""By how much each later round divides a step: to 0.01, then to 0.001 within the usual bounds."""
+"""The factors by which later rounds divide a step: to 0.01, then 0.001 within the usual bounds."""
 
 
 class Grid:
-    """Class counts at some strengths, looked at where they are best.
+    """Class counts at strengths of a grid that is refined where the metric is best.
 
-    It has the part of :class:`StrengthProfile` that a search for the best strength needs.
+    It has those methods of :class:`StrengthProfile` that a search for the best strength needs.
 
     Parameters
     ----------
     evaluate : callable
-        Takes strengths, returns the counts at each, from one pass.
+        Takes strengths and returns the counts at each, in one pass.
     bounds : (float, float)
         Strengths to search.
     baseline : callable
-        Returns the counts without any correction; asked for after the first pass.
+        Returns the counts without a correction; called after the first pass.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Grid:
         return self._baseline()
 
     def curve(self, metric: CountMetric) -> tuple[Vector, Vector]:
-        """The strengths evaluated so far, and the metric at each."""
+        """Return the strengths evaluated so far, and the metric at each."""
         indices = sorted(self._counts)
         return np.array([self._strength(i) for i in indices]), self._values(indices, metric)
 
     def best(self, metric: CountMetric, *, subject_to: SubjectTo = None) -> Best:
-        """The strength evaluated at which the metric is largest.
+        """Return the evaluated strength at which the metric is largest.
 
         Of equally good neighbours the middle one; among several such runs the widest, then the
         one nearest 0. ``interval`` is from the first to the last of the run.
@@ -105,7 +105,7 @@ class Grid:
         for finer in FINER:
             smaller = step // finer
             near = [*range(first - step, first, smaller), *range(last, last + step, smaller)]
-            if last - first <= step:  # of two neighbours that are alike, the best may be between
+            if last - first <= step:  # the best may lie between two equal neighbours
                 near += range(first, last, smaller)
             self._look([i for i in near if 0 <= i <= self._finest])
             first, last = self._best_run(metric, rules)
@@ -118,22 +118,23 @@ class Grid:
         return Best(self._strength(middle), value, ends, first == 0 or last == self._finest)
 
     def _look(self, indices: Sequence[int]) -> None:
-        """Evaluate what is not known yet."""
+        """Evaluate the strengths that are not known yet."""
         new = [i for i in indices if i not in self._counts]
         self._counts.update(zip(new, self._evaluate([self._strength(i) for i in new]), strict=True))
 
     def _strength(self, index: int) -> float:
         low, high = self.bounds
-        # The product first: 300 of 2000 steps from 0 to 2 make 0.3 and not 0.30000000000000004.
+        # Multiply first: 300 of 2000 steps from 0 to 2 make 0.3, not 0.30000000000000004.
         return high if index == self._finest else low + (high - low) * index / self._finest
 
     def _values(self, indices: Sequence[int], metric: CountMetric) -> Vector:
         return np.array([value_of(self._counts[i], metric) for i in indices])
 
     def _best_run(self, metric: CountMetric, rules: Sequence[Constraint]) -> tuple[int, int]:
-        """The first and the last index of the best run of neighbours.
+        """Return the first and the last index of the best run of neighbours.
 
-        Where no strength is allowed yet, those that miss by least: there may be one beside them.
+        Where no strength is feasible yet, the best ones are those with the least violation: a
+        feasible one may lie beside them.
         """
         indices = sorted(self._counts)
         values = self._values(indices, metric)
@@ -142,21 +143,21 @@ class Grid:
         if not missed.min():
             good &= values >= values[good].max() - EQUAL_VALUES
         runs: list[tuple[int, int]] = []
-        for here, before, index in zip(good, [False, *good[:-1]], indices, strict=True):
-            if here and before:
+        for is_good, was_good, index in zip(good, [False, *good[:-1]], indices, strict=True):
+            if is_good and was_good:
                 runs[-1] = (runs[-1][0], index)
-            elif here:
+            elif is_good:
                 runs.append((index, index))
         return max(runs, key=lambda run: (run[1] - run[0], -self._distance(run)))
 
     def _distance(self, run: tuple[int, int]) -> float:
-        """Of a run of strengths from 0."""
+        """Return the distance of a run of strengths from 0."""
         low = self._strength(run[0])
         high = self._strength(run[1])
         return 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
 
     def _missed(self, indices: Sequence[int], rules: Sequence[Constraint]) -> Vector:
-        """By how much the constraints are missed, all together; 0 where they hold."""
+        """Return the sum of the constraints' violations; 0 where all hold."""
         total = np.zeros(len(indices))
         for rule in rules:
             values, before = self._limited(indices, rule)
@@ -165,7 +166,7 @@ class Grid:
         return total
 
     def _limited(self, indices: Sequence[int], rule: Constraint) -> tuple[Vector, float]:
-        """The metric that a constraint limits, and its baseline."""
+        """Return the metric that a constraint limits, and its baseline."""
         metric: Any = rule.metric  # resolved when the problem was stated
         return self._values(indices, metric), value_of(self.baseline, metric)
 
@@ -193,33 +194,33 @@ Setting: TypeAlias = tuple[float, ...]
 
 MOST_SWITCHES = 10**7
 RESOLUTION = 1e-4
-"""Switches of an exact profile that are kept one by one; from there on they are summed in bins."""
+"""An exact profile keeps this many switches one by one, and sums more in bins of this width."""
 
 LINES_AT_ONCE = 1 << 22
-"""Scores that are added up for an exact profile at a time."""
+"""Scores in one part of an exact profile."""
 
 SWEEPS = 3
-"""How often strengths per modality are searched, one modality after the other, at most."""
+"""The largest number of sweeps over the modalities in a search of their strengths."""
 
 IGNORED = -1
 """Label of pixels to leave out of a profile."""
 
 NO_INFORMATION = 1e-5
-"""Passes whose mutual information is less than this share of their entropy differ by the rounding
-of float32 alone."""
+"""Passes whose mutual information is less than this share of their entropy differ only by the
+rounding of float32."""
 
 
 class Found(NamedTuple):
-    """What a fit found."""
+    """The result of a fit."""
 
     strengths: Setting
     value: float
     search: str
-    """How: "exact", "grid" or "fixed"."""
+    """How the strengths were found: "exact", "grid" or "fixed"."""
     curves: tuple[Curve, ...]
-    """One, or one per modality."""
+    """One curve, or one per modality."""
     before: ClassCounts | None
-    """None where there were no labels to count."""
+    """None without labels."""
     after: ClassCounts | None
 
 
@@ -234,14 +235,15 @@ class _Stated:
     label_prior: None = None
 
 
-#: A strength that moves no score, but is above 0, in float32 too: a class of target prior 0 is out.
+#: A positive strength that changes no score, even in float32, but excludes classes of target
+#: prior 0.
 BARELY = 1e-30
 
 
 def _above_zero(problem: Problem) -> Problem:
-    """The problem, its bounds from just above 0 on where a class is ruled out by its target prior.
+    """Start the bounds just above 0 where the target prior excludes a class.
 
-    At 0 the models are as they are, that class and all.
+    At 0 the models are uncorrected, and may predict that class.
     """
     low, high = problem.bounds
     if low == 0.0 and not problem.target_prior.all():
@@ -250,7 +252,7 @@ def _above_zero(problem: Problem) -> Problem:
 
 
 class Tuner:
-    """Goes through a stream for the references, and then for the strengths."""
+    """Fit the references to a stream, and then the strengths."""
 
     def __init__(self, options: Any, stream: ModalityStream) -> None:
         self.options = options
@@ -284,21 +286,21 @@ class Tuner:
 
     @property
     def per_modality(self) -> bool:
-        """Whether every modality has a strength of its own."""
+        """Whether every modality has its own strength."""
         named = isinstance(self.options.strength, Mapping)
         return named or self.options.strengths == "per_modality"
 
     def profile(self, bounds: tuple[float, float]) -> Any:
-        """What is known of a shared strength within ``bounds``: a profile, or a grid."""
+        """Return the profile, or the grid, of a shared strength within ``bounds``."""
         if self.exact:
             return self._profile(bounds)
         return Grid(self._shared, bounds, self._baseline)
 
     def search(self) -> tuple[Best, Any] | None:
-        """Nothing is to be searched where the strengths are given."""
+        """Return the given strengths as the best; None where they are searched."""
         if self.fixed is None:
             return None
-        if not self.stream.labelled:  # and nothing is to be measured
+        if not self.stream.labelled:
             return Best(self.fixed[0], math.nan, (self.fixed[0], self.fixed[0]), False), None
         counts = self._evaluate([self.fixed])[0]
         value = value_of(counts, self.problem.metric)
@@ -306,7 +308,7 @@ class Tuner:
         return Best(self.fixed[0], value, (self.fixed[0], self.fixed[0]), False), grid
 
     def found(self, best: Best, profile: Any) -> Found:
-        """Go on from the best shared strength to one per modality, where that is asked for."""
+        """Return the result; search strengths per modality from the best shared one if asked."""
         metric = self.problem.metric
         n = len(self.recipe.names)
         if self.fixed is not None and profile is None:
@@ -344,16 +346,16 @@ class Tuner:
     # ---------------------------------------------------------------------------------- references
 
     def _references(self) -> tuple[References, ...]:
-        """How unsure every modality is on the images of the stream."""
+        """Return the reference uncertainties of every modality on the images of the stream."""
         totals: list[list[Moments | None]] = [[None, None] for _ in self.recipe.names]
-        # Any reference makes the recipe measure; this one is not looked at.
+        # The recipe measures where it has any reference; this one is not used.
         measuring = replace(
             self.recipe, references=(References(EntropyReference(1.0, 0.0)),) * len(totals)
         )
         for part in self.stream.parts():
             with part.refusing(measuring):
-                found = part.batch(measuring).moments(part.keep)
-            for total, new in zip(totals, found, strict=True):
+                measured = part.batch(measuring).moments(part.keep)
+            for total, new in zip(totals, measured, strict=True):
                 for i, moments in enumerate(new):
                     total[i] = merged([total[i], moments])
         return tuple(
@@ -416,7 +418,7 @@ class Tuner:
     # -------------------------------------------------------------------------------- by evaluation
 
     def _evaluate(self, settings: Sequence[Setting]) -> list[ClassCounts]:
-        """Counts at every setting; what is not known, and the baseline, in one pass."""
+        """Return the counts at every setting; unknown ones, and the baseline, take one pass."""
         zero = (0.0,) * len(self.recipe.names)
         new = [each for each in dict.fromkeys([zero, *settings]) if each not in self._known]
         if new and set(settings) - self._known.keys():
@@ -430,17 +432,17 @@ class Tuner:
         weighted = np.zeros(n_classes)
         for part in self.stream.parts():
             with part.refusing(self.recipe):
-                found = part.batch(self.recipe).tally(
+                tally = part.batch(self.recipe).tally(
                     settings, part.labels, part.weights, part.keep, part.inputs.dtype
                 )
-            if total is not None and (total.sums is None) != (found.sums is None):
+            if total is not None and (total.sums is None) != (tally.sums is None):
                 raise OptionError(
                     argument="sample_weight",
                     rule="must be given for all chunks or for none",
                     got="chunks with and chunks without weights",
                     remedy="Give the others weights of 1.",
                 )
-            total = found if total is None else total.merged(found)
+            total = tally if total is None else total.merged(tally)
             y = part.labels[part.keep]
             support += np.bincount(y, minlength=n_classes)
             if part.weights is not None:
@@ -451,16 +453,11 @@ class Tuner:
         return [_counts(total, i, support, weighted) for i in range(len(settings))]
 
     def _refuse_absent(self, support: Vector) -> None:
-        """Refuse a metric of one class that has no labels; a profile does so itself."""
+        """Refuse a metric of classes that have no labels, as a profile does."""
         limited: list[Any] = [rule.metric for rule in self.problem.constraints]
         for metric in (self.problem.metric, *limited):
-            if metric.average == "one" and not support[metric.of_class]:
-                raise OptionError(
-                    argument="metric",
-                    rule="must be of a class that has labels",
-                    got=f"{metric.name!r}, and no sample of class {metric.of_class}",
-                    remedy="Add labelled samples, or choose another metric.",
-                )
+            if not metric.has_labels(support > 0):
+                refuse_unlabelled(metric, "metric")
 
     def _shared(self, strengths: Sequence[float]) -> list[ClassCounts]:
         return self._evaluate([(each,) * len(self.recipe.names) for each in strengths])
@@ -471,7 +468,7 @@ class Tuner:
     def _ascend(
         self, setting: Setting, value: float, bounds: tuple[float, float]
     ) -> tuple[Setting, float, tuple[Curve, ...]]:
-        """Search one modality's strength after the other, until none can be bettered."""
+        """Search one modality's strength after the other, until none improves the metric."""
         metric = self.problem.metric
         rules = self.problem.constraints
         curves: list[Curve] = [(np.empty(0), np.empty(0))] * len(setting)
@@ -481,7 +478,7 @@ class Tuner:
                 grid = Grid(partial(self._along, m, setting), bounds, self._baseline)
                 try:
                     best = grid.best(metric, subject_to=rules)
-                except InfeasibleError:  # where it stands it is feasible: it stays there
+                except InfeasibleError:  # the current strength is feasible and stays
                     best = Best(setting[m], value, (setting[m], setting[m]), False)
                 curves[m] = grid.curve(metric)
                 if best.value > value + EQUAL_VALUES:
@@ -525,7 +522,7 @@ def _counts(total: Tally, i: int, support: Vector, weighted: Vector) -> ClassCou
 
 
 def fixed_strengths(strength: Any, names: tuple[str, ...]) -> tuple[float, ...] | None:
-    """The strength of every modality where ``strength`` gives it, None where it is tuned."""
+    """Return the given strength of every modality; None where it is tuned."""
     if strength is None:
         return None
     if not isinstance(strength, Mapping):

@@ -9,7 +9,7 @@ w = log P_t − log P_s; the P_m are then fused.
 
 ``native_…`` call the compiled kernels on NumPy arrays (images, K, pixels), or
 (passes, images, K, pixels). ``array_…`` do the same in the array API, for every other library and
-for gradients, on (images, K, pixels …); tests hold the two equal.
+for gradients, on (images, K, pixels …); tests check that the two are equal.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 class NoPosteriorError(Exception):
-    """A row has no posterior; holds the modality's index, or None for what they leave together."""
+    """A row has no posterior: of one modality, by its index, or (None) of all together."""
 
     def __init__(self, modality: int | None) -> None:
         super().__init__(modality)
@@ -64,15 +64,15 @@ class NoPosteriorError(Exception):
 
 
 class Uncertainty(NamedTuple):
-    """How unsure a modality is, per pixel or per image, in nats."""
+    """The uncertainty of a modality per pixel or per image, in nats."""
 
     entropy: Array
-    """Of the posterior, the mean over the passes where there are several."""
+    """The entropy of the posterior, which is the mean over passes where there are several."""
     information: Array | None = None
-    """The mutual information of class and pass: that entropy less the mean one of a pass."""
+    """The mutual information of class and pass: that entropy less the mean entropy of a pass."""
 
     def averaged(self, recipe: Recipe, xp: Namespace) -> Uncertainty:
-        """Its mean over the pixels of every image, unless each has a δ of its own."""
+        """Return the mean over the pixels of every image, unless each pixel has its own δ."""
         if recipe.flatten_by == "pixel" or self.entropy.ndim == 1:
             return self
         axes = tuple(range(1, self.entropy.ndim))
@@ -83,14 +83,17 @@ class Uncertainty(NamedTuple):
 
 @dataclass(frozen=True)
 class References:
-    """How unsure one modality is on images it knows; None for what δ is not made of."""
+    """The reference uncertainties of one modality; None for those that δ does not use."""
 
     entropy: EntropyReference | None = None
     information: EntropyReference | None = None
 
-    def factor(self, doubt: Uncertainty, xp: Namespace) -> Array | None:
-        """δ: the smaller one of what the references give, None where there is none."""
-        pairs = ((doubt.entropy, self.entropy), (doubt.information, self.information))
+    def factor(self, uncertainty: Uncertainty, xp: Namespace) -> Array | None:
+        """Return δ, the smaller one where there are two references; None where there is none."""
+        pairs = (
+            (uncertainty.entropy, self.entropy),
+            (uncertainty.information, self.information),
+        )
         factors = [_ratio(value, known, xp) for value, known in pairs if known is not None]
         if len(factors) < 2:
             return factors[0] if factors else None
@@ -98,7 +101,7 @@ class References:
 
 
 def _ratio(value: Array, known: EntropyReference, xp: Namespace) -> Array:
-    """δ = μ / (μ + max(0, H − μ − σ)): 1 to the bit where H is at most μ + σ."""
+    """Return δ = μ / (μ + max(0, H − μ − σ)): exactly 1 where H is at most μ + σ."""
     excess = value - (known.mean + known.std)
     excess = xp.where(excess > 0, excess, xp.zeros_like(excess))
     return known.mean / (known.mean + excess)
@@ -124,14 +127,14 @@ class Recipe:
         return any(known != References() for known in self.references)
 
     def shift(self, strength: float) -> Vector | None:
-        """λ·w, one per class; None where that is nothing."""
+        """Return λ·w, one per class; None where it is 0."""
         if strength == 0.0 or not self.slopes.any():
             return None
         shift: Vector = strength * self.slopes
         return shift
 
     def only(self, names: Sequence[str]) -> Recipe:
-        """The same without the modalities that are not among ``names``."""
+        """Return the recipe for the modalities among ``names``."""
         kept = [i for i, name in enumerate(self.names) if name in names]
         return replace(
             self,
@@ -141,12 +144,12 @@ class Recipe:
 
 
 def native_uncertainty(recipe: Recipe, m: int, z: Vector, tolerance: float) -> Uncertainty:
-    """How unsure modality m is of every pixel, (images, pixels)."""
+    """Return the uncertainty of modality m for every pixel, (images, pixels)."""
     rows = _rows(z)
-    found = np.empty((2 if recipe.passes else 1, rows.shape[1] * rows.shape[2]))
-    if not _extension().entropies(rows, recipe.kind, tolerance, found):
+    values = np.empty((2 if recipe.passes else 1, rows.shape[1] * rows.shape[2]))
+    if not _extension().entropies(rows, recipe.kind, tolerance, values):
         raise NoPosteriorError(m)
-    return Uncertainty(*found.reshape(len(found), *rows.shape[1:3]))
+    return Uncertainty(*values.reshape(len(values), *rows.shape[1:3]))
 
 
 def native_fused(
@@ -176,18 +179,18 @@ def native_classes(
     deltas: Sequence[Vector | None],
     settings: Sequence[Sequence[float]],
 ) -> Vector:
-    """The arg max of the posterior at every setting of the strengths, (settings, images, pixels).
+    """Return the arg max of the posterior at every setting, (settings, images, pixels).
 
-    The posterior is rounded to the dtype of the scores before.
+    The posterior is rounded to the dtype of the scores first.
     """
     n_images = parts[0].shape[-3]
     n_pixels = parts[0].shape[-1]
-    found = np.empty((len(settings), n_images * n_pixels), np.int64)
+    classes = np.empty((len(settings), n_images * n_pixels), np.int64)
     strengths = np.array(settings, np.float64).reshape(len(settings), len(parts))
     common = _common(recipe, parts, tolerances, deltas)
-    bad = _extension().fused_classes(*common, strengths, *_how(recipe), found)
+    bad = _extension().fused_classes(*common, strengths, *_how(recipe), classes)
     _refuse(bad, len(parts))
-    return found.reshape(len(settings), n_images, n_pixels)
+    return classes.reshape(len(settings), n_images, n_pixels)
 
 
 def _extension() -> Any:
@@ -195,7 +198,7 @@ def _extension() -> Any:
 
 
 def _rows(z: Vector) -> Vector:
-    """(passes, images, pixels, K), as the kernels take it."""
+    """Return a view (passes, images, pixels, K), as the kernels take it."""
     if not z.flags.aligned or any(stride % z.itemsize for stride in z.strides):
         z = z.copy()
     rows = z.swapaxes(-1, -2)
@@ -231,11 +234,11 @@ def _refuse(bad: int, n_modalities: int) -> None:
 Parts: TypeAlias = Sequence[Array]
 
 SCORES_AT_ONCE = 1 << 22
-"""Scores of one modality that are worked on together: 16 MB of float32."""
+"""Scores of one modality in one call of array code: 16 MB of float32."""
 
 
 def by_images(work: Callable[[list[Array]], Array], parts: Parts, recipe: Recipe) -> Array:
-    """What ``work`` makes of all images, some at a time."""
+    """Return ``work`` of all images, some at a time."""
     xp = array_api_compat.array_namespace(*parts)
     lead = (slice(None),) if recipe.passes else ()
     shape = tuple(parts[0].shape)[len(lead) :]
@@ -243,19 +246,19 @@ def by_images(work: Callable[[list[Array]], Array], parts: Parts, recipe: Recipe
     groups = [slice(a, min(a + step, shape[0])) for a in range(0, shape[0], step)]
 
     def part(group: slice) -> Array:
-        with np.errstate(all="ignore"):  # log 0 is −inf, and a NaN is found by its row's maximum
+        with np.errstate(all="ignore"):  # log 0 is −inf; a row's maximum finds a NaN
             return work([z[(*lead, group, ...)] for z in parts])
 
     if len(groups) == 1:
         return part(groups[0])
     if array_api_compat.is_jax_array(parts[0]):
         return xp.concat([part(group) for group in groups], axis=0)
-    found = part(groups[0])
-    whole = xp.empty((shape[0], *found.shape[1:]), dtype=found.dtype, device=device_of(found))
-    whole[groups[0], ...] = found
+    first = part(groups[0])
+    result = xp.empty((shape[0], *first.shape[1:]), dtype=first.dtype, device=device_of(first))
+    result[groups[0], ...] = first
     for group in groups[1:]:
-        whole[group, ...] = part(group)
-    return whole
+        result[group, ...] = part(group)
+    return result
 
 
 def array_posterior(
@@ -266,27 +269,27 @@ def array_posterior(
     *,
     log: bool,
 ) -> Array:
-    """The fused (log-)posterior of some images, in the compute dtype."""
+    """Return the fused (log-)posterior of some images, in the compute dtype."""
     deltas: list[Array | None] = []
     for m, z in enumerate(parts):
         if not recipe.flattens:
             deltas.append(None)
             continue
         xp = array_api_compat.array_namespace(z)
-        unsure = array_uncertainty(recipe, m, z, tolerances[m])
-        deltas.append(recipe.references[m].factor(unsure.averaged(recipe, xp), xp))
+        uncertainty = array_uncertainty(recipe, m, z, tolerances[m]).averaged(recipe, xp)
+        deltas.append(recipe.references[m].factor(uncertainty, xp))
     return array_fused(recipe, parts, tolerances, deltas, strengths, "log" if log else "posterior")
 
 
 def array_uncertainty(recipe: Recipe, m: int, z: Array, tolerance: float) -> Uncertainty:
-    """How unsure modality m is of every pixel, (images, pixels …)."""
+    """Return the uncertainty of modality m for every pixel, (images, pixels …)."""
     xp = array_api_compat.array_namespace(z)
     if not recipe.passes:
         return Uncertainty(_entropies(_log_scores(recipe, z, tolerance, m, axis=1, xp=xp), 1, xp))
     log_mean, each = _mean_of_passes(recipe, z, tolerance, m, xp)
-    whole = _entropies(log_mean, 1, xp)
-    information = whole - xp.mean(_entropies(each, 2, xp), axis=0)
-    return Uncertainty(whole, xp.where(information > 0, information, xp.zeros_like(whole)))
+    total = _entropies(log_mean, 1, xp)
+    information = total - xp.mean(_entropies(each, 2, xp), axis=0)
+    return Uncertainty(total, xp.where(information > 0, information, xp.zeros_like(total)))
 
 
 def array_fused(
@@ -297,12 +300,12 @@ def array_fused(
     strengths: Sequence[float],
     form: str,
 ) -> Array:
-    """The fused "posterior", its "log", or (of the product) the "scores" of its softmax.
+    """Return the fused "posterior", its "log", or (of the product) the "scores" of its softmax.
 
     ``deltas`` have one entry per pixel, or one per image and axes of length 1.
     """
     xp = array_api_compat.array_namespace(*parts)
-    own = []
+    modalities = []
     for m, (z, delta, strength) in enumerate(zip(parts, deltas, strengths, strict=True)):
         log_z = _read(recipe, z, tolerances[m], m, xp)
         if delta is not None:
@@ -311,12 +314,13 @@ def array_fused(
         peak = _finite_peak(scores, m, xp)
         summed = recipe.rule == "product"
         log = form == "log"
-        own.append(scores if summed else normalise(scores, peak, axis=1, xp=xp, log=log))
+        part = scores if summed else normalise(scores, peak, axis=1, xp=xp, log=log)
+        modalities.append(part)
     if form == "scores":
-        total = sum(own[1:], own[0])
-        _joint_peak(own, total, xp)
+        total = sum(modalities[1:], modalities[0])
+        _joint_peak(modalities, total, xp)
         return total
-    return (_fused_log if form == "log" else _fused)(own, recipe.rule, xp)
+    return (_fused_log if form == "log" else _fused)(modalities, recipe.rule, xp)
 
 
 def array_classes(
@@ -327,17 +331,17 @@ def array_classes(
     settings: Sequence[Sequence[float]],
     dtype: Any,
 ) -> Array:
-    """The arg max of the posterior, rounded to ``dtype``, at every setting of the strengths."""
+    """Return the arg max of the posterior, rounded to ``dtype``, at every setting."""
     xp = array_api_compat.array_namespace(*parts)
-    found = []
+    classes = []
     for strengths in settings:
         posterior = array_fused(recipe, parts, tolerances, deltas, strengths, "posterior")
-        found.append(xp.argmax(xp.astype(posterior, dtype, copy=False), axis=1))
-    return xp.stack(found)
+        classes.append(xp.argmax(xp.astype(posterior, dtype, copy=False), axis=1))
+    return xp.stack(classes)
 
 
 def _read(recipe: Recipe, z: Array, tolerance: float, m: int, xp: Namespace) -> Array:
-    """Log-scores (images, K, pixels …)."""
+    """Return log-scores (images, K, pixels …)."""
     if recipe.passes:
         return _mean_of_passes(recipe, z, tolerance, m, xp)[0]
     return _log_scores(recipe, z, tolerance, m, axis=1, xp=xp)
@@ -346,7 +350,7 @@ def _read(recipe: Recipe, z: Array, tolerance: float, m: int, xp: Namespace) -> 
 def _mean_of_passes(
     recipe: Recipe, z: Array, tolerance: float, m: int, xp: Namespace
 ) -> tuple[Array, Array]:
-    """The logarithm of the passes' mean posterior, and the log-posterior of each."""
+    """Return the logarithm of the passes' mean posterior, and the log-posterior of each."""
     each = log_softmax(_log_scores(recipe, z, tolerance, m, axis=2, xp=xp), axis=2, xp=xp)
     return logsumexp(each, axis=0, xp=xp) - math.log(z.shape[0]), each
 
@@ -370,7 +374,7 @@ def _log_scores(
 
 
 def _entropies(log_z: Array, axis: int, xp: Namespace) -> Array:
-    """Per pixel, in float64 where there is one."""
+    """Return the entropy per pixel, in float64 where the library has it."""
     per_pixel = entropy(log_softmax(log_z, axis=axis, xp=xp), axis=axis, xp=xp)
     return xp.astype(per_pixel, accumulation_dtype(xp, device_of(per_pixel)), copy=False)
 
@@ -390,38 +394,38 @@ def _tempered(
     return log_z * delta + shift
 
 
-def _fused(own: Sequence[Array], rule: str, xp: Namespace) -> Array:
-    """The fused posterior from posteriors, or from log-scores under "product"."""
-    fused = own[0]
-    for part in own[1:]:
+def _fused(modalities: Sequence[Array], rule: str, xp: Namespace) -> Array:
+    """Return the fused posterior of posteriors, or of log-scores under "product"."""
+    fused = modalities[0]
+    for part in modalities[1:]:
         # 1 − (1 − q)(1 − p) = q + p − q·p: as exact as p and q are, however small.
         fused = fused + part if rule != "noisy_or" else fused + part - fused * part
     if rule == "product":
-        return normalise(fused, _joint_peak(own, fused, xp), axis=1, xp=xp, log=False)
-    return fused if len(own) == 1 else fused / xp.sum(fused, axis=1, keepdims=True)
+        return normalise(fused, _joint_peak(modalities, fused, xp), axis=1, xp=xp, log=False)
+    return fused if len(modalities) == 1 else fused / xp.sum(fused, axis=1, keepdims=True)
 
 
-def _fused_log(own: Sequence[Array], rule: str, xp: Namespace) -> Array:
-    """The same from log-posteriors, as the log-posterior: exact where the other underflows."""
-    fused = own[0]
-    for part in own[1:]:
+def _fused_log(modalities: Sequence[Array], rule: str, xp: Namespace) -> Array:
+    """Return the fused log-posterior of log-posteriors: exact where a posterior underflows."""
+    fused = modalities[0]
+    for part in modalities[1:]:
         if rule == "product":
             fused = fused + part
             continue
         if rule == "noisy_or":
             part = part + xp.log1p(-xp.exp(xp.where(fused < 0, fused, xp.zeros_like(fused))))
         fused = xp.logaddexp(fused, part)
-    if len(own) == 1 and rule != "product":
+    if len(modalities) == 1 and rule != "product":
         return fused
-    return normalise(fused, _joint_peak(own, fused, xp), axis=1, xp=xp, log=True)
+    return normalise(fused, _joint_peak(modalities, fused, xp), axis=1, xp=xp, log=True)
 
 
-def _joint_peak(own: Sequence[Array], fused: Array, xp: Namespace) -> Array:
-    return _finite_peak(fused, None if len(own) > 1 else 0, xp)
+def _joint_peak(modalities: Sequence[Array], fused: Array, xp: Namespace) -> Array:
+    return _finite_peak(fused, None if len(modalities) > 1 else 0, xp)
 
 
 def _finite_peak(scores: Array, m: int | None, xp: Namespace, axis: int = 1) -> Array:
-    """The largest score of every row: NaN and +inf come through, and are refused."""
+    """Return the largest score of every row; refuse NaN and +inf, which it passes on."""
     peak = xp.max(scores, axis=axis, keepdims=True)
     if not is_traced(peak) and not bool(xp.all(xp.isfinite(peak))):
         raise NoPosteriorError(m)

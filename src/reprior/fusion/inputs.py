@@ -1,4 +1,4 @@
-"""{name: scores} of several modalities: checked, and laid out for the work."""
+"""{name: scores} of several modalities, checked, with views in the layout of the passes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 def images_axis(class_axis: int) -> int:
-    """The axis of the images: the first that is not the classes'.
+    """Return the axis of the images: the first that is not the class axis.
 
     Examples
     --------
@@ -51,13 +51,13 @@ class Inputs:
     """Scores of one shape and library, by modality."""
 
     given: dict[str, Array]
-    """As the user passed them: errors speak of these."""
+    """The scores as passed; errors name these."""
     arrays: dict[str, Array]
-    """With K classes on the class axis."""
+    """The scores with K classes on the class axis."""
     axis: int
-    """Of the classes in one pass of ``arrays``."""
+    """The class axis in one pass of ``arrays``."""
     shape: tuple[int, ...]
-    """Of one pass as given: that of the result."""
+    """The shape of one pass as given, which is that of the result."""
     kind: str
     passes: bool
     xp: Namespace
@@ -70,19 +70,19 @@ class Inputs:
 
     @property
     def labels_shape(self) -> tuple[int, ...]:
-        """Of the labels, and of the predictions: images first, then pixels."""
+        """The shape of labels and predictions: images first, then pixels."""
         if len(self.shape) == 1:
             return self.shape
         return tuple(n for i, n in enumerate(self.shape) if i != self.axis)
 
     @property
     def columns_shape(self) -> tuple[int, ...]:
-        """Of one pass with all classes."""
+        """The shape of one pass with all classes."""
         return tuple(next(iter(self.arrays.values())).shape)[1 if self.passes else 0 :]
 
     @property
     def dtype(self) -> Any:
-        """The dtype of the result, on the host: what decisions are made in."""
+        """The dtype of the result, on the host, in which decisions are made."""
         hosts = [to_numpy(z[:0]).dtype for z in self.given.values()]
         dtype = np.result_type(*hosts)
         return dtype if is_floating(dtype) else np.dtype(np.float64)
@@ -94,17 +94,17 @@ class Inputs:
         return tuple(sum_tolerance(z.dtype, self.kind, n_classes) for z in self.given.values())
 
     def images_first(self) -> tuple[Array, ...]:
-        """Views (images, K, pixels …), behind the passes where there are some."""
+        """Return views (images, K, pixels …), after the axis of passes if there is one."""
         lead = 1 if self.passes else 0
         source = (images_axis(self.axis) + lead, self.axis + lead)
         return tuple(self.xp.moveaxis(z, source, (lead, lead + 1)) for z in self.arrays.values())
 
     def view(self, columns: Array) -> Array:
-        """The same view of an array of the shape of one pass."""
+        """Return this view of an array with the shape of one pass."""
         return self.xp.moveaxis(columns, (images_axis(self.axis), self.axis), (0, 1))
 
     def look_like_probabilities(self) -> bool:
-        """Whether every row of a modality lies in [0, 1] and sums to 1, though called logits."""
+        """Tell whether the logits of a modality all lie in [0, 1] and sum to 1 per row."""
         if self.kind != "logits" or self.single:
             return False
         axis = self.axis + (1 if self.passes else 0)
@@ -117,10 +117,10 @@ class Inputs:
     def refuse(
         self, modality: int | None, recipe: Recipe, left_out: Vector | None = None
     ) -> NoReturn:
-        """Find out why a row has no posterior, and raise it.
+        """Raise the reason why a row has no posterior.
 
-        ``modality`` is None where it is not known which one it is, if one alone. ``left_out`` (of
-        the labels' shape) tells what nobody looked at.
+        ``modality`` is None where it is not known which one it is. ``left_out`` (of the labels'
+        shape) marks what was not checked.
         """
         for i, name in enumerate(self.given):
             if modality in (None, i):
@@ -165,7 +165,7 @@ def named_scores(
 ) -> dict[str, Any]:
     """Return the modalities in the order of ``modalities``, or as given; refuse wrong ones.
 
-    A fit needs all of them in every chunk, whatever is done about missing ones later.
+    A fit needs all of them in every chunk, whatever ``missing`` allows in predictions.
     """
     if not isinstance(scores, Mapping):
         raise ScoresError(
@@ -236,9 +236,9 @@ def read_inputs(
     classes: Vector | None = None,
     beside: Sequence[Any] = (),
 ) -> Inputs:
-    """Check everything but the values, which the passes check as they go.
+    """Check everything but the values, which the passes check.
 
-    ``beside`` are the labels and weights, which have to be of the same library.
+    ``beside`` are the labels and weights, which must be of the same library.
     """
     values = {name: score_array(z, classes) for name, z in scores.items()}
     xp = namespace(*values.values(), *beside)
@@ -266,7 +266,7 @@ def read_inputs(
 def _are_probabilities(z: Array, axis: int, xp: Namespace) -> bool:
     if is_traced(z):
         return False
-    # The first row settles nearly every case, without a pass over the rest.
+    # The first row decides nearly every case, without a pass over the rest.
     first = z[tuple(slice(None) if i == axis else 0 for i in range(z.ndim))]
     return are_distributions(first, 0, xp) and are_distributions(z, axis, xp)
 
@@ -276,7 +276,7 @@ def _common_shape(given: Mapping[str, Array]) -> tuple[int, ...]:
 
 
 def _one_pass(given: Mapping[str, Array]) -> tuple[int, ...]:
-    """The shape behind the axis of passes, of which modalities may have different numbers."""
+    """Return the shape after the axis of passes, whose length may differ between modalities."""
     for name, z in given.items():
         if z.ndim < 3:
             raise ScoresError(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from reprior.calibrator.encoding import is_range
-from reprior.calibrator.summary import metric_name
+from reprior.calibrator.summary import cost_line, counted_metrics, metric_name
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.flatten import EntropyReference
@@ -24,7 +24,7 @@ from reprior.fusion.fitting import Found, Tuner
 from reprior.fusion.fused import Recipe, References
 from reprior.fusion.inputs import Inputs, named_scores, read_inputs
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
-from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
+from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 
 __all__ = [
@@ -91,7 +91,7 @@ class ModalityFusion:
     strength : float or {modality: float}, optional
         λ, where it is given and not tuned: :meth:`fit` then needs no labels.
     flatten_by : {"image", "pixel"}, default "image"
-        What has a δ of its own; μ and σ are over the same. In scores (N, K) every row is an image.
+        What has its own δ; μ and σ are over the same. In scores (N, K) every row is an image.
     uncertainty : {"entropy", "mutual_information", "smaller"}, default "entropy"
         What δ is made of. The others are for scores of several passes with dropout, (passes, N, K,
         …): the posterior is their mean, and δ is that of the mutual information of class and
@@ -114,8 +114,8 @@ class ModalityFusion:
     bounds : (float, float), default (0, 2)
         Strengths to search. Where the best lies at the upper bound, that is doubled, up to 8.
     missing : {"error", "leave_out"}, default "error"
-        What is done about a modality that is not there (or None) when predicting: whether the
-        others are fused without it.
+        What to do about a modality that is missing (or None) in a prediction: raise an error, or
+        fuse the others.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class ModalityFusion:
     source_prior_, target_prior_, classes_ : ndarray of shape (K,)
         The priors as used, and the classes in the order of the scores.
     provenance_ : dict or None
-        What it was tuned on, ``{"digest": …, "n_samples": …}``, where whoever fitted it says so.
+        What it was tuned on, ``{"digest": …, "n_samples": …}``, where that was set.
 
     References
     ----------
@@ -219,7 +219,7 @@ class ModalityFusion:
         self.missing = missing
 
     def fit(self: Self, scores: Any, labels: Any = None, sample_weight: Any = None) -> Self:
-        """Take the references and tune the strength on labelled scores of images like the known.
+        """Fit the references and the strength on labelled scores of images like those of training.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class ModalityFusion:
         return index if is_range(self.classes_) else self.classes_[to_numpy(index)]
 
     def summary(self) -> str:
-        """Return what was fitted, and every count metric before and after, as text."""
+        """Return what was fitted, every count metric before and after, and what others lose."""
         self._check_fitted()
         return fusion_text(self, self._counts)
 
@@ -343,7 +343,7 @@ class ModalityFusion:
             )
 
     def _adopt(self: Self, tuner: Tuner, found: Found) -> Self:
-        """Become fitted: all at once, so that a fit that fails changes nothing."""
+        """Take the result of a fit at once, so that a fit that fails changes nothing."""
         names = tuner.recipe.names
         problem = tuner.problem
         known = dict(zip(names, tuner.recipe.references, strict=True))
@@ -351,14 +351,14 @@ class ModalityFusion:
         self.references_ = {n: k.entropy for n, k in known.items() if k.entropy}
         self.information_references_ = {n: k.information for n, k in known.items() if k.information}
         self.strengths_ = dict(zip(names, found.strengths, strict=True))
-        own = tuner.per_modality
+        per_modality = tuner.per_modality
         curves = found.curves
-        self.strength_ = None if own else found.strengths[0]
+        self.strength_ = None if per_modality else found.strengths[0]
         self.best_score_ = found.value
         self.search_ = found.search
         self.curve_ = None
         if curves:
-            self.curve_ = dict(zip(names, curves, strict=True)) if own else curves[0]
+            self.curve_ = dict(zip(names, curves, strict=True)) if per_modality else curves[0]
         self.source_prior_ = problem.source_prior
         self.target_prior_ = problem.target_prior
         self.classes_ = problem.classes
@@ -376,13 +376,13 @@ STRENGTHS = ("shared", "per_modality")
 """How many strengths there are."""
 
 FLATTEN_BY = ("image", "pixel")
-"""What has a δ of its own."""
+"""What has its own δ."""
 
 UNCERTAINTIES = ("entropy", "mutual_information", "smaller")
 """What δ is made of."""
 
 MISSING = ("error", "leave_out")
-"""What is done about a modality that is not there."""
+"""What to do about a missing modality."""
 
 
 def check_options(options: Any) -> None:
@@ -410,7 +410,7 @@ def check_options(options: Any) -> None:
 
 
 def fusion_fields(fusion: ModalityFusion) -> dict[str, Any]:
-    """The fields of the file, JSON values all of them."""
+    """Return the fields of the file, as JSON values."""
     return {
         "rule": fusion.rule,
         "flatten": bool(fusion.flatten),
@@ -445,7 +445,7 @@ def _fields(reference: EntropyReference | None) -> dict[str, float] | None:
 
 
 def fusion_text(fusion: ModalityFusion, counts: tuple[ClassCounts, ClassCounts] | None) -> str:
-    """Rule, modalities, and the count metrics before and after the correction."""
+    """Return rule, modalities, and the count metrics before and after the correction, as text."""
     how = {
         "exact": "exactly, over the continuum",
         "grid": "on a grid, refined at its best",
@@ -467,14 +467,11 @@ def fusion_text(fusion: ModalityFusion, counts: tuple[ClassCounts, ClassCounts] 
         lines.append(f"{name:<14}{fusion.strengths_[name]:>9.4f}{known[0]:>20}{known[1]:>21}")
     if counts is None:
         return "\n".join([*lines, "(loaded, or fitted without labels: no tuning data at hand)"])
-    names = fusion.classes_.tolist()
-    shown = {k: m for k, m in COUNT_METRICS.items() if k != "macro_recall"}  # = balanced_accuracy
-    tuned = find_metric(fusion.metric, n_classes=len(names), classes=names)
-    shown.setdefault(tuned.name, tuned)
     lines += ["", f"{'on the tuning labels':<22}{'before':>9}{'after':>9}{'change':>9}"]
-    for label, each in shown.items():
-        before, after = (each(count) for count in counts)
+    for label, (before, after) in counted_metrics(fusion, *counts).items():
         lines.append(f"{label:<22}{before:>9.4f}{after:>9.4f}{after - before:>+9.4f}")
+    if fusion.search_ != "fixed":
+        lines += cost_line(fusion, *counts)
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reprior.calibrator.encoding import Terms, encode_labels, encode_part, read_terms
+from reprior.calibrator.encoding import Terms, encode_labels, encode_part_labels, read_terms
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_labels, check_sample_weight
 from reprior.exceptions import (
@@ -34,7 +34,7 @@ Encode: TypeAlias = Callable[[Any], tuple[Any, int | None]]
 
 @dataclass(frozen=True, eq=False)
 class ModalityChunk:
-    """One chunk, read: what counts of it."""
+    """One chunk that was read, and what counts of it."""
 
     inputs: Inputs
     labels: Vector
@@ -42,19 +42,19 @@ class ModalityChunk:
     weights: Vector | None
     """(images, pixels), or None."""
     keep: Vector
-    """Which pixels count, (images, pixels)."""
+    """The pixels that count, (images, pixels) booleans."""
     images: Vector | None
     """Indices of the images with a pixel that counts, None for all."""
     index: int = 0
-    """Which chunk of the stream it is."""
+    """The index of the chunk in the stream."""
 
     def batch(self, recipe: Recipe) -> Batch:
-        """The images that count, for the work."""
+        """Return the images that count as a batch."""
         return Batch(self.inputs.images_first(), self.inputs.tolerances, recipe, self.images)
 
     @contextmanager
     def refusing(self, recipe: Recipe) -> Iterator[None]:
-        """Context for work on the chunk: rows without a posterior become errors that name them."""
+        """Let rows without a posterior, in the block, raise errors that name them."""
         with located(self.index):
             try:
                 yield
@@ -66,10 +66,10 @@ class ModalityChunk:
 
 
 class ModalityStream:
-    """Chunks as :class:`ModalityChunk`, in as many passes as are asked for.
+    """Re-iterable chunks as :class:`ModalityChunk`.
 
-    Chunks without a sample that counts are left out; that all are is an error. The first pass
-    settles the modalities.
+    Chunks in which no sample counts are skipped; if all are skipped, that is an error. The first
+    pass decides the modalities.
     """
 
     def __init__(self, options: Any, chunks: Chunks, terms: Terms, encode: Encode) -> None:
@@ -83,7 +83,7 @@ class ModalityStream:
         self.looks_like_probabilities = True
 
     def parts(self) -> Iterator[ModalityChunk]:
-        """One pass."""
+        """Give the chunks of one pass."""
         done = 0
         counted = False
         for index, given in enumerate(self._chunks()):
@@ -151,7 +151,7 @@ class ModalityStream:
         return ModalityChunk(inputs, y.astype(np.intp).reshape(flat), v, keep, images, index)
 
     def _unlabelled(self, labels: Any, weight: Any) -> bool:
-        """Whether there are no labels; refuse that where some are needed, or some are there."""
+        """Tell whether there are no labels; refuse that where they are needed or given before."""
         if labels is not None and self.labelled is not False:
             self.labelled = True
             return False
@@ -185,7 +185,7 @@ class ModalityStream:
 
 
 def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any) -> ModalityStream:
-    """One chunk. Labels are class indices, or names from the options' ``classes``."""
+    """Return a stream of one chunk. Labels are class indices, or names from ``classes``."""
     _refuse_priors(options.source_prior)
     there = named_scores(scores, fitting=True)
     first = next(iter(there.values()))
@@ -201,7 +201,7 @@ def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any)
 
 
 def stream_of_chunks(options: Any, chunks: Any) -> ModalityStream:
-    """Many chunks. Integer labels are class indices; others are names."""
+    """Return a stream of many chunks. Integer labels are class indices; others are names."""
     _refuse_priors(options.source_prior)
     again = _repeatable(chunks)
     first = next(iter(again()), None)
@@ -217,15 +217,14 @@ def stream_of_chunks(options: Any, chunks: Any) -> ModalityStream:
     terms = read_terms(options, options.classes, labels=seen)
 
     def encode(values: Any) -> tuple[Any, int | None]:
-        data = encode_part(options, terms, None, values, None)
-        return data.labels, data.ignore_index
+        return encode_part_labels(options, terms, values)
 
     return ModalityStream(options, again, terms, encode)
 
 
 @contextmanager
 def located(index: int) -> Iterator[None]:
-    """Add the index of the chunk to errors; those of the first chunk stay as they are."""
+    """Add the index of the chunk to errors, except for the first chunk."""
     try:
         yield
     except RepriorError as error:
@@ -235,14 +234,14 @@ def located(index: int) -> Iterator[None]:
 
 
 def _repeatable(chunks: Any) -> Chunks:
-    """A function that begins anew at every call."""
+    """Return a function whose every call gives the chunks from the first on."""
     if callable(chunks):
         return lambda: _checked(chunks())
     if isinstance(chunks, Iterable) and iter(chunks) is not chunks:
         return lambda: chunks
     raise OptionError(
         argument="chunks",
-        rule="must be something that can be gone through several times",
+        rule="must be something that can be iterated several times",
         got=type(chunks).__name__,
         remedy="Pass a function that returns a fresh iterable, or a list.",
     )
@@ -260,7 +259,7 @@ def _checked(chunks: Any) -> Iterable[Any]:
 
 
 def _unpacked(given: Any) -> tuple[Any, Any, Any]:
-    """Scores, labels and weights of a chunk."""
+    """Return scores, labels and weights of a chunk."""
     if isinstance(given, Mapping):
         return given, None, None
     if isinstance(given, tuple | list) and 2 <= len(given) <= 3 and isinstance(given[0], Mapping):
@@ -275,13 +274,13 @@ def _unpacked(given: Any) -> tuple[Any, Any, Any]:
 
 
 def _refuse_priors(source_prior: Any) -> None:
-    """Refuse a prior for each modality: there is one for all."""
+    """Refuse a prior per modality: there is one for all."""
     if not isinstance(source_prior, Mapping):
         return
-    own = [
+    priors = [
         name for name, prior in source_prior.items() if np.ndim(prior) or isinstance(prior, dict)
     ]
-    if own:
+    if priors:
         one, other = (*map(str, source_prior), "another")[:2]
         raise OptionError(
             argument="source_prior",

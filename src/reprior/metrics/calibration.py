@@ -1,4 +1,4 @@
-"""How good probabilities are: log-loss, Brier score, calibration errors, reliability.
+"""Metrics of probabilities: log-loss, Brier score, calibration errors, reliability.
 
 The functions take any kind of scores of any array library and return Python floats (or, for the
 curve, NumPy arrays). :class:`Reliability` holds the bins of the calibration errors, which add over
@@ -150,7 +150,7 @@ def brier_score(
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
-    """How often the predicted class is right, by how sure the model is.
+    """The accuracy of the predicted class by the confidence of the model.
 
     Parameters
     ----------
@@ -342,13 +342,15 @@ def _curve(samples: ScoreBlocks, n_bins: int, binning: str) -> ReliabilityCurve:
         (p.max(axis=1).astype(np.float64), p.argmax(axis=1) == y, w)
         for p, y, w in samples.posterior()
     ]
-    sure, right, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-    edges = equal_width(n_bins) if binning == "equal_width" else _equal_mass(sure, weight, n_bins)
-    where = bin_of(sure, edges)
-    count = np.bincount(where, weight, minlength=n_bins).astype(np.float64, copy=False)
+    largest, is_right, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    edges = equal_width(n_bins)
+    if binning == "equal_mass":
+        edges = _equal_mass(largest, weight, n_bins)
+    bin_index = bin_of(largest, edges)
+    count = np.bincount(bin_index, weight, minlength=n_bins).astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
-        confidence = np.bincount(where, weight * sure, minlength=n_bins) / count
-        accuracy = np.bincount(where, weight * right, minlength=n_bins) / count
+        confidence = np.bincount(bin_index, weight * largest, minlength=n_bins) / count
+        accuracy = np.bincount(bin_index, weight * is_right, minlength=n_bins) / count
     return ReliabilityCurve(edges, confidence, accuracy, count)
 
 
@@ -358,14 +360,14 @@ def equal_width(n_bins: int) -> NDArray[np.float64]:
 
 
 def _equal_mass(
-    sure: NDArray[np.float64], weight: NDArray[np.float64], n_bins: int
+    confidences: NDArray[np.float64], weight: NDArray[np.float64], n_bins: int
 ) -> NDArray[np.float64]:
-    """Return edges between which lie equal weights: quantiles that are confidences themselves."""
-    order = np.argsort(sure, kind="stable")
+    """Return the edges of bins of equal weight: quantiles that are confidences themselves."""
+    order = np.argsort(confidences, kind="stable")
     below = np.cumsum(weight[order])
     # Both sides times n_bins: exact for whole weights, so that 2 is the same as twice 1.
     inner = np.searchsorted(below * n_bins, np.arange(1, n_bins) * below[-1], side="left")
-    return np.concatenate([[0.0], sure[order][inner], [1.0]])
+    return np.concatenate([[0.0], confidences[order][inner], [1.0]])
 
 
 def bin_of(values: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -387,20 +389,20 @@ def check_bins(n_bins: Any, binning: str = BINNINGS[0], *, name: str = "n_bins")
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How sure a model was and how often it was right, summed in bins of confidence.
+    """Sums of confidences and of right predictions in bins of confidence.
 
-    Reliabilities of the parts of a data set add to that of the whole, so the calibration errors
+    Reliabilities of the parts of a data set add to that of the data set, so the calibration errors
     of any number of samples come from one pass. Bins are of equal width and hold the confidences
     in (b/B, (b+1)/B].
 
     Parameters
     ----------
     confidence, hits, count : arrays of shape (B,)
-        Of the samples whose predicted class has a confidence in the bin: the sums of their
-        weighted confidences, of the weights of those predicted right, and of all weights.
+        Over the samples whose predicted class has a confidence in the bin: the sums of the weighted
+        confidences, of the weights of right predictions, and of all weights.
     class_confidence, class_hits, class_count : arrays of shape (K, B)
-        The same of every class k by itself: of the samples whose P(k|x) is in the bin, the sum of
-        P(k|x), the weight of those of class k, and the weight of all.
+        The same for every class k: over the samples whose P(k|x) is in the bin, the weighted sum of
+        P(k|x), the weight of the samples of class k, and the weight of all.
 
     Examples
     --------
@@ -418,7 +420,7 @@ class Reliability:
 
     @classmethod
     def empty(cls, n_classes: int, bins: int = 15) -> Reliability:
-        """No samples yet: what others are added to."""
+        """Return the reliability of no samples, to which others are added."""
         check_bins(bins, name="bins")
         return cls(
             *(np.zeros(bins) for _ in range(3)),

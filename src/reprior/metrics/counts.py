@@ -1,7 +1,8 @@
-"""What count metrics are made of: true positives, predicted and support per class."""
+"""Counts per class: true positives, predicted and support, from which metrics follow."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +17,9 @@ __all__ = ["ClassCounts"]
 Vector: TypeAlias = np.ndarray[Any, Any]
 Triple: TypeAlias = tuple[Vector, Vector, Vector]
 
+#: A variance per sample below this is 0, but for rounding.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
@@ -27,8 +31,8 @@ class ClassCounts:
         Number, or summed weight, of the samples of class k that are predicted as k, of those
         predicted as k, and of those labelled k.
     n_predicted, n_labelled : integer array of shape (K,), optional
-        Plain numbers of samples beside weighted sums. They alone decide whether a class is
-        there, so that sums of weights that cancel leave no ghost of a class.
+        Numbers of samples beside weighted sums. Only they decide whether a class is present, so
+        that weights that cancel leave no trace of a class.
 
     Examples
     --------
@@ -89,7 +93,7 @@ class ClassCounts:
         return cls(*_count(y, p, n_classes, weight), plain[1], plain[2])
 
     def __add__(self, other: ClassCounts) -> ClassCounts:
-        """Return the counts of both."""
+        """Return the sum of two counts."""
         if not isinstance(other, ClassCounts):
             return NotImplemented
         if self.n_classes != other.n_classes:
@@ -120,6 +124,41 @@ class ClassCounts:
     def seen(self) -> Vector:
         """Which classes have labels or are predicted, (K,) bool."""
         return self.labelled | (self._n_predicted > 0)
+
+    @property
+    def kappa_z(self) -> float:
+        r"""Cohen's κ over its standard error where labels and predictions are independent.
+
+        .. math:: z = (A - E)/\sqrt{V}, \quad E = \sum_k s_k p_k / N, \quad
+            V = \frac{N^2 \sum_k s_k p_k - N \sum_k s_k p_k (s_k + p_k)
+                + (\sum_k s_k p_k)^2}{N^2 (N - 1)}
+
+        with the agreements A = Σ TP_k, supports s and predicted p of N samples: mean and variance
+        of A over all permutations of the labels. Weighted counts are scaled to the number of
+        samples. 0 where no permutation changes A, or the weights are too small to be scaled.
+
+        Examples
+        --------
+        >>> counts = ClassCounts(np.array([0, 0]), np.array([50, 50]), np.array([50, 50]))
+        >>> round(counts.kappa_z, 2)
+        -9.95
+        """
+        n = float(self._n_labelled.sum())
+        total = float(self.support.sum())
+        if n < 2 or total <= 0:
+            return 0.0
+        scale = n / total
+        if math.isinf(scale):  # of weights near the smallest float, which keep few digits
+            return 0.0
+        s, p = self.support * scale, self.predicted * scale
+        products = s * p
+        pairs = float(products.sum())
+        variance = n * n * pairs - n * float((products * (s + p)).sum()) + pairs**2
+        variance /= n * n * (n - 1)
+        if variance <= ROUNDING * n:
+            return 0.0
+        agreements = float(self.true_positive.sum()) * scale
+        return (agreements - pairs / n) / math.sqrt(variance)
 
     @property
     def _n_labelled(self) -> Vector:

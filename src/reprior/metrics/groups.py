@@ -95,12 +95,12 @@ def group_metric(
     >>> group_metric(counts, shot_groups([500, 50, 30]))
     {'many': 0.5, 'medium': 0.5, 'few': nan}
     """
-    found = find_metric(metric, n_classes=counts.n_classes)
-    values, counted = found.per_class(counts), found.counted(counts)
+    count_metric = find_metric(metric, n_classes=counts.n_classes)
+    values, counted = count_metric.per_class(counts), count_metric.counted(counts)
     means = {}
     for name, group in groups.items():
-        chosen = values[_mask(name, group, counts.n_classes) & counted]
-        means[name] = float(chosen.mean()) if chosen.size else float("nan")
+        group_values = values[_mask(name, group, counts.n_classes) & counted]
+        means[name] = float(group_values.mean()) if group_values.size else float("nan")
     return means
 
 
@@ -120,7 +120,7 @@ def _counts(train_counts: Any) -> NDArray[Any]:
             argument="train_counts",
             rule="must be finite and not negative",
             got=Element("train_counts", (where,), float(host[where])),
-            remedy="Check how they were counted.",
+            remedy="Count the training samples of every class again.",
         )
     return host
 

@@ -1,4 +1,4 @@
-"""How often the true class is among the first k."""
+"""Top-k accuracy: how often the true class is among the k largest scores."""
 
 from __future__ import annotations
 

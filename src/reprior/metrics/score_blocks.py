@@ -76,7 +76,7 @@ class ScoreBlocks:
     ) -> ScoreBlocks:
         """Check everything but the scores' values, which are checked block by block.
 
-        ``kind=None`` is for scores of which only the order counts.
+        ``kind=None`` is for metrics that use only the order of the scores.
 
         Examples
         --------
@@ -149,11 +149,11 @@ class ScoreBlocks:
                 yield Block(rows, y.astype(np.intp), w)
 
     def _refuse_unless(self, good: bool) -> None:
-        """Raise what is wrong with the scores, in the caller's own indices."""
+        """Raise the error of the scores, with the caller's indices."""
         if good:
             return
         kind, share = self.kind or "logits", 1.0 / self.n_classes
-        # What is left out is not looked at: let it be a row that nothing is wrong with.
+        # Rows to leave out are not checked: replace them by a valid row.
         fine = share if kind == "probs" else math.log(share)
         left_out = np.expand_dims(self.weight == 0, self.axis)
         host = np.where(left_out, fine, to_numpy(self.given))

@@ -1,6 +1,6 @@
-"""The ONNX adapter: a model file with the correction inside, proved to decide as Python does.
+"""The ONNX adapter: fold the correction into a model file, and verify that it decides the same.
 
-Importing it registers, where skl2onnx is installed, the converter of
+If skl2onnx is installed, the import registers the converter of
 :class:`reprior.sklearn.RebalancedClassifierCV`.
 """
 

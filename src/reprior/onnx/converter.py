@@ -1,4 +1,4 @@
-"""skl2onnx: the converter of RebalancedClassifierCV, labels and probabilities both corrected."""
+"""The skl2onnx converter of RebalancedClassifierCV; it corrects labels and probabilities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INT64, _STRING = 7, 8  # of onnx.TensorProto
 
 
 def register() -> None:
-    """Teach skl2onnx to export the meta-estimator, alone or in a pipeline."""
+    """Register the converter: skl2onnx then exports the meta-estimator, alone or in a pipeline."""
     update_registered_converter(
         RebalancedClassifierCV,
         ALIAS,
@@ -39,7 +39,7 @@ def register() -> None:
 
 
 def convert(scope: Any, operator: Any, container: Any) -> None:
-    """Add the wrapped classifier, the correction of its scores, and labels taken from these."""
+    """Add the wrapped classifier, the correction of its scores, and the labels they give."""
     meta = operator.raw_operator
     _without_booleans(container)
     scores = _scores_of(meta, scope, operator, container)
@@ -59,7 +59,7 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     if meta.response_method_ != "decision_function":
         name = nodes.add("Log", [scores])
     elif bias.size == 2:
-        # A column z, or two, −z and z; in both the log-odds of the second class come last.
+        # One column z, or the columns −z and z: the last is the log-odds of the second class.
         last = nodes.constant([-1], [1], _INT64)
         odds = nodes.add("Gather", [scores, last], axis=1)
         name = nodes.add("Mul", [odds, nodes.constant([0.0, 1.0], [1, 2])])
@@ -69,7 +69,7 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     if (scales != 1.0).any():
         name = nodes.add("Mul", [name, nodes.constant(scales.tolist(), [scales.size])])
     shift = nodes.constant(bias.tolist(), [1, bias.size])
-    # A converter cannot reach the model's metadata, but a node has room for a text.
+    # A converter has no access to the model's metadata, but a node can hold a text.
     note = f"{KEY} {as_text(meta.calibrator_)}"
     name = nodes.add("Add", [name, shift], doc_string=note)
     posterior = nodes.add("Softmax", [name], axis=1)
@@ -108,10 +108,10 @@ def _scores_of(meta: Any, scope: Any, operator: Any, container: Any) -> str:
 
 
 def _without_booleans(container: Any) -> None:
-    """Let this export alone write booleans in lists as integers.
+    """Make this export write booleans in lists as integers.
 
-    skl2onnx 1.20 hands booleans to protobuf for histogram boosting; protobuf 7 takes no more of
-    them for integers.
+    skl2onnx 1.20 passes booleans to protobuf for histogram boosting, where protobuf 7 accepts
+    integers only.
     """
     plain = container.add_node
 

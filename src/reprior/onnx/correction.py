@@ -18,20 +18,20 @@ __all__ = ["Affine", "Edit", "append_correction", "append_labels", "change_head"
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Operators broadcast as NumPy does from here on.
+#: From this operator set on, operators broadcast as in NumPy.
 OLDEST_OPSET = 7
-#: From here on Softmax takes one axis alone, not all from it on.
+#: From this operator set on, Softmax acts on one axis, not on that axis and all behind it.
 SOFTMAX_OPSET = 13
 #: The version of the file format that goes with operator set 13.
 _IR_OPSET_13 = 7
-#: The domain of trees and labels, and its version where a model had none of it.
+#: The domain of trees and labels, and the version to import if a model has none.
 _ML = "ai.onnx.ml"
 _ML_OPSET = 3
 
 
 @dataclass(frozen=True)
 class Affine:
-    """softmax(scale·z + bias) is the posterior of log-scores z."""
+    """The correction of log-scores z: softmax(scale·z + bias) is their posterior."""
 
     scale: float
     bias: Vector
@@ -49,7 +49,7 @@ class Affine:
 
 @dataclass
 class Edit:
-    """What was done to a model, for the reader."""
+    """A description of what was changed in a model."""
 
     where: str
     changed: list[str] = field(default_factory=list)
@@ -77,12 +77,12 @@ def check_opset(graph: Graph, place: Place) -> None:
 
 
 def needs_softmax(place: Place) -> bool:
-    """Whether the corrected scores must be normalised to stay what they are."""
+    """Whether corrected scores must be normalised to remain probabilities or log-probabilities."""
     return place.kind != "logits" and not place.single
 
 
 class _Chain:
-    """Nodes one behind the other, each reading the one before."""
+    """A chain of nodes, each of which reads the output of the previous one."""
 
     def __init__(self, graph: Graph, start: str, base: str) -> None:
         self.graph = graph
@@ -102,10 +102,10 @@ class _Chain:
 
 
 def append_correction(graph: Graph, place: Place, affine: Affine) -> Edit:
-    """Put the correction behind the scores; what is computed from them follows.
+    """Add the correction behind the scores; everything computed from them follows.
 
-    Layers with weights that read the scores, or what is computed from them, belong to another
-    model and keep reading the scores as they were.
+    Layers with weights that read the scores, directly or indirectly, belong to another model and
+    keep reading the uncorrected scores.
     """
     check_opset(graph, place)
     name = place.tensor
@@ -155,14 +155,14 @@ def _correct(chain: _Chain, place: Place, affine: Affine) -> None:
 
 
 def broadcast(bias: Vector, place: Place) -> Vector:
-    """Return the bias in the shape that meets the class axis."""
+    """Return the bias in a shape that broadcasts along the class axis."""
     assert place.axis is not None  # noqa: S101 - a resolved place has an axis
     behind = -1 - place.axis if place.axis < 0 else place.rank - 1 - place.axis
     return bias.reshape(-1, *[1] * behind)
 
 
 def _rename_uncorrected(graph: Graph, name: str) -> str:
-    """Give the maker's tensor a new name, so that its old name can be the corrected one."""
+    """Rename the uncorrected tensor, so that the corrected one can have its name."""
     maker = graph.producer(name)
     raw = graph.fresh(f"{name}/uncorrected")
     assert maker is not None  # noqa: S101 - inputs are not renamed
@@ -174,7 +174,7 @@ def _rename_uncorrected(graph: Graph, name: str) -> str:
 
 
 def _keep_for_layers(graph: Graph, name: str) -> list[onnx.NodeProto]:
-    """Copy what layers with weights read of the scores; return who reads the scores themselves."""
+    """Copy the nodes between the scores and layers with weights; return the scores' readers."""
     followers = graph.follows(name)
     copies: dict[str, str] = {name: name}
     direct: list[onnx.NodeProto] = []
@@ -207,7 +207,7 @@ def _keep_for_layers(graph: Graph, name: str) -> list[onnx.NodeProto]:
 def append_labels(
     graph: Graph, place: Place, label: str, names: Vector | None, *, keepdims: bool, element: int
 ) -> list[str]:
-    """Take the labels in tensor ``label`` anew from the corrected scores at ``place``."""
+    """Recompute the labels in tensor ``label`` from the corrected scores at ``place``."""
     _rename_uncorrected(graph, label)
     chain = _Chain(graph, place.tensor, f"{label}/reprior")
     if place.single:
@@ -249,7 +249,7 @@ def _look_up(chain: _Chain, names: Vector) -> int:
     if names.dtype.kind in "iuf":
         chain.then("Gather", chain.graph.add_constant("reprior/classes", names), axis=0)
         return int(helper.np_dtype_to_tensor_dtype(names.dtype))
-    # Gather of texts is not in every runtime; the encoder of labels is.
+    # Not every runtime gathers strings; every one has LabelEncoder.
     texts = [str(name) for name in names.tolist()]
     model = chain.graph.model
     versions = [o.version for o in model.opset_import if o.domain == _ML]
@@ -262,7 +262,7 @@ def _look_up(chain: _Chain, names: Vector) -> int:
     return int(onnx.TensorProto.STRING)
 
 
-#: Through these a scale and a bias per class can be taken back to the layer before.
+#: Operators through which a scale and bias per class can be moved to the layer before.
 _PASSES = (
     "Identity",
     "Dropout",
@@ -278,20 +278,20 @@ _PASSES = (
 
 
 def change_head(graph: Graph, place: Place, affine: Affine) -> Edit | None:
-    """Change the weights of the layer that makes the scores, or return None where that cannot be.
+    """Change the weights of the layer that computes the scores; return None if that is impossible.
 
-    It can be where the layer's output serves the class scores and nothing else. Weights get new
-    names, so that another layer with the same weights keeps its own.
+    It is possible if the layer's output is used for the class scores only. Changed weights get
+    new names, so that another layer that shares them keeps its own.
     """
     node = graph.producer(place.tensor)
     if node is not None and node.op_type == "LinearClassifier":
         return _linear_classifier(graph, node, place, affine)
     if place.kind != "logits" or _feeds_layers(graph, place.tensor):
         return None
-    found = _climb(graph, place, 1 if place.single else affine.bias.size)
-    if found is None:
+    layer = _climb(graph, place, 1 if place.single else affine.bias.size)
+    if layer is None:
         return None
-    node = found
+    node = layer
     changes = {"Gemm": _gemm, "Conv": _conv, "ConvTranspose": _conv, "Add": _add}
     change = changes.get(node.op_type)
     if change is None:
@@ -312,7 +312,7 @@ def _feeds_layers(graph: Graph, tensor: str) -> bool:
 
 
 def _climb(graph: Graph, place: Place, width: int) -> onnx.NodeProto | None:
-    """Return the layer that makes the scores, or None where something else is in between."""
+    """Return the layer that computes the scores, or None if another operator is in between."""
     tensor = place.tensor
     rank = place.rank
     assert place.axis is not None  # noqa: S101 - a resolved place has an axis
@@ -338,7 +338,7 @@ def _climb(graph: Graph, place: Place, width: int) -> onnx.NodeProto | None:
 def _pass(
     graph: Graph, node: onnx.NodeProto, axis: int, rank: int, width: int
 ) -> tuple[int, int] | None:
-    """Return class axis and rank before a node, or None where they are unknown."""
+    """Return class axis and rank before a node, or None if they are unknown."""
     if node.op_type in ("Identity", "Dropout", "Cast"):
         return axis, rank
     if node.op_type == "Transpose":
@@ -349,7 +349,7 @@ def _pass(
     if before is None or len(before) < 2 or before[1] is None:
         return None
     if node.op_type in ("Resize", "Upsample", "GlobalAveragePool"):
-        # Sizes taken from the input hide the number of channels behind; it is that of the scores.
+        # Sizes taken from the input hide the number of channels; it must be that of the scores.
         same = before[1] == width and (after is None or after[1] in (None, width))
         return (1, len(before)) if axis == 1 and same else None
     # Flatten and the like: only from (N, K, 1, 1).
@@ -359,7 +359,7 @@ def _pass(
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer to be changed, and by what."""
+    """A layer to change, and the scale and bias to change it by."""
 
     graph: Graph
     node: onnx.NodeProto
@@ -375,7 +375,7 @@ class _Layer:
         return len(self.graph.consumers(self.node.input[position])) > 1
 
     def replace(self, position: int, value: Vector, dtype: Any) -> str | None:
-        """Set an input to a new constant; None where the type cannot hold it."""
+        """Set an input to a new constant; return None if its type cannot hold the values."""
         with np.errstate(over="ignore"):
             held = value.astype(dtype)
         if not (np.isfinite(held.astype(np.float64)) | np.isneginf(value)).all():
@@ -401,7 +401,7 @@ def _wide(value: Vector) -> Vector:
 
 
 def _scaled_weight(layer: _Layer, position: int) -> list[str] | None:
-    """Scale the weights, unless the scale is 1; None where they are not the layer's own."""
+    """Scale the weights, unless the scale is 1; return None if another node reads them too."""
     weight = layer.weight(position)
     if weight is None or not _is_float(weight):
         return None
@@ -421,7 +421,7 @@ def _gemm(layer: _Layer) -> list[str] | None:
     if (given and old is None) or weight is None or beta == 0.0 or not _is_float(weight):
         return None
     start = np.zeros(1) if old is None else _wide(old)
-    # Rows of a bias of shape (N, K) or (N, 1) stay apart; K comes last.
+    # A bias of shape (N, K) or (N, 1) keeps its rows; the classes come last.
     return _both(layer, layer.scale * start + layer.bias / beta, weight.dtype)
 
 
@@ -444,7 +444,7 @@ def _both(layer: _Layer, bias: Vector, dtype: Any) -> list[str] | None:
 
 
 def _add(layer: _Layer) -> list[str] | None:
-    """Change the bias of MatMul + Add, and with a scale the weights of the MatMul."""
+    """Change the bias of MatMul + Add, and for a scale the weights of the MatMul."""
     graph = layer.graph
     node = layer.node
     where = [k for k in (0, 1) if layer.weight(k) is not None]
@@ -469,7 +469,7 @@ def _add(layer: _Layer) -> list[str] | None:
 def _linear_classifier(
     graph: Graph, node: onnx.NodeProto, place: Place, affine: Affine
 ) -> Edit | None:
-    """Change coefficients and intercepts of a linear model; its labels follow inside the node."""
+    """Change coefficients and intercepts of a LinearClassifier, which also gives the labels."""
     if _feeds_layers(graph, node.output[1]) or _feeds_layers(graph, node.output[0]):
         return None
     transform = attribute(node, "post_transform", "NONE")
@@ -477,7 +477,7 @@ def _linear_classifier(
     if intercepts.size != affine.bias.size or place.single:
         return None
     if transform == "LOGISTIC" and intercepts.size == 2:
-        # Each class's probability is the logistic function of its own score, ±z.
+        # The probability of each class is the logistic function of its own score, ±z.
         bias = np.array([-affine.odds, affine.odds])
     elif transform in ("SOFTMAX", "NONE"):
         bias = affine.bias

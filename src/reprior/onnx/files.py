@@ -1,4 +1,4 @@
-"""ONNX files in and out, external data too; the calibrator in a model's metadata."""
+"""Read and write ONNX files, with external data; the calibrator in a model's metadata."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ import reprior as rp
 from reprior.calibrator.load import load_calibrator
 from reprior.exceptions import FileFormatError, FoldError, Words
 from reprior.files.atomic import atomic_paths, atomic_write, output_target
+from reprior.onnx.external_data import (
+    data_files,
+    is_bare_name,
+    load_external,
+    mark_external,
+    messages,
+)
 from reprior.onnx.graph import has_weights, reads
 
 __all__ = [
@@ -34,15 +41,12 @@ __all__ = [
 ]
 
 
-#: Tensors below this many bytes stay in the model file when the rest is external.
-_EXTERNAL_FROM = 1024
-
-#: What one ONNX file can hold is 2 GiB; somewhat less, for what surrounds the weights.
+#: An ONNX file holds at most 2 GiB; slightly less here, to leave room for the graph.
 _ONE_FILE = 2_000_000_000
 
 
 class Source(NamedTuple):
-    """A model in memory, whether its weights came from files of their own, and from which."""
+    """A model in memory, whether it had external data, and the files of these."""
 
     model: onnx.ModelProto
     external: bool
@@ -52,16 +56,25 @@ class Source(NamedTuple):
 def read_model(model: Any, *, name: str = "model") -> Source:
     """Return a copy of a ModelProto, or read one from a path with all its weights."""
     if isinstance(model, onnx.ModelProto):
-        if any(external_data_helper.uses_external_data(t) for t in _tensors(model)):
+        try:
+            external = data_files(model)
+        except UnicodeError as error:
+            raise FoldError(
+                argument=name,
+                rule="must have names in UTF-8",
+                got=str(error),
+                remedy="Export the model again.",
+            ) from error
+        if external:
             raise FoldError(
                 argument=name,
                 rule="must have its weights in memory",
                 got="a model whose external data were not loaded",
                 remedy="Pass the path of the file, or load it with onnx.load(path).",
             )
-        own = onnx.ModelProto()
-        own.CopyFrom(model)
-        return Source(own, external=False)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        return Source(copy, external=False)
     if not isinstance(model, str | os.PathLike):
         raise FoldError(
             argument=name,
@@ -75,6 +88,11 @@ def read_model(model: Any, *, name: str = "model") -> Source:
 
 
 def _parsed_file(path: Path) -> onnx.ModelProto:
+    """Return the model in a file, without external data; refuse what is no model."""
+    if path.exists() and not path.is_file():
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must be an ONNX model. It is no regular file. Check the path."
+        )
     model = onnx.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
@@ -84,20 +102,20 @@ def _parsed_file(path: Path) -> onnx.ModelProto:
         raise _not_onnx(path) from error
     if not model.graph.node and not model.graph.output:
         raise _not_onnx(path)
+    try:
+        for _ in messages(model):
+            pass
+    except UnicodeError as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have names in UTF-8. Got {error}. The file is damaged: "
+            f"export the model again."
+        ) from error
     return model
 
 
 def _read_file(path: Path) -> Source:
     model = _parsed_file(path)
-    data = frozenset(path.parent / name for name in data_files(model))
-    if data:
-        try:
-            external_data_helper.load_external_data_for_model(model, str(path.parent))
-        except (OSError, ValueError, onnx.checker.ValidationError) as error:
-            raise FileFormatError(
-                f"{os.fspath(path)!r} must have its external data beside it. They could not be "
-                f"read ({error}). Put the data files of the export into the same folder."
-            ) from error
+    data = load_external(model, path)
     return Source(model, bool(data), data)
 
 
@@ -115,28 +133,26 @@ def write_model(
     external: bool,
     keep: frozenset[Path] = frozenset(),
 ) -> None:
-    """Write a model, whole or not at all; ``external`` puts the weights into a file of their own.
+    """Write a model atomically; ``external`` puts the weights into a separate file.
 
-    Both files are written under other names and take theirs at the end, one right after the
-    other; where the second cannot, the first is put back. A data file that is not the old
-    model's own, or that ``keep`` names, is not replaced: another name is taken.
+    Both files are written under temporary names and renamed at the end, one right after the
+    other; if the second fails, the first is restored. A data file that does not belong to the old
+    model, or that ``keep`` names, is not replaced: the new data get another name.
     """
     target = output_target(path, argument="output")  # the data lie beside the file behind a link
     stale = _own_data_files(target) - {p.name for p in keep if _beside(p, target)}
-    own = model
+    written = model
     if external or weight_bytes(model) >= _ONE_FILE:
-        own = onnx.ModelProto()
-        own.CopyFrom(model)
+        written = onnx.ModelProto()
+        written.CopyFrom(model)
         name = _data_name(target, stale)
-        external_data_helper.convert_model_to_external_data(
-            own, location=name, size_threshold=_EXTERNAL_FROM
-        )
-    if data_files(own):
-        _write_both(own, target, target.parent / name)
+        mark_external(written, name)
+    if data_files(written):
+        _write_both(written, target, target.parent / name)
         stale -= {name}
     else:
         with atomic_write(target) as file:
-            file.write(own.SerializeToString())
+            file.write(written.SerializeToString())
     for old in stale:
         with suppress(FileNotFoundError):
             (target.parent / old).unlink()
@@ -146,7 +162,7 @@ def _write_both(model: onnx.ModelProto, target: Path, data: Path) -> None:
     with atomic_paths(data, target) as (new_data, new_target):
         external_data_helper.write_external_data_tensors(model, str(new_data.parent))
         new_target.write_bytes(model.SerializeToString())
-    # The data may be read by whoever may read the model.
+    # The data have the same permissions as the model.
     data.chmod(target.stat().st_mode & 0o7777)
 
 
@@ -164,38 +180,29 @@ def _beside(path: Path, target: Path) -> bool:
     return path.parent.resolve() == target.parent.resolve()
 
 
-def data_files(model: onnx.ModelProto) -> set[str]:
-    """Return the files that a model's weights are in, relative to the model's folder."""
-    tensors = [t for t in _tensors(model) if external_data_helper.uses_external_data(t)]
-    return {e.value for t in tensors for e in t.external_data if e.key == "location"}
-
-
 def _own_data_files(target: Path) -> set[str]:
-    """Return the data files of the model to be replaced that may be replaced or removed with it.
+    """Return the data files of an old model that may be replaced or removed with it.
 
-    The old model may come from anywhere, and its locations may name any file. So only regular
-    files beside it count, under the names that :func:`write_model` gives.
+    The old model may come from anywhere, and its locations may name any file. Only regular files
+    beside it count, and only under the names that :func:`write_model` gives.
     """
     if not target.exists():
         return set()
     old = onnx.ModelProto()
     try:
         old.ParseFromString(target.read_bytes())
+        locations = data_files(old)
     except Exception:  # protobuf's own, which has no public name: not a model, so no data files
         return set()
     own_name = re.compile(rf"{re.escape(target.name)}(\.[0-9]+)?\.data")
-    names = {name for name in data_files(old) if own_name.fullmatch(name)}
+    names = {name for name in locations if is_bare_name(name) and own_name.fullmatch(name)}
     beside = {name: target.parent / name for name in names}
     return {name for name, path in beside.items() if path.is_file() and not path.is_symlink()}
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
-    """Return the size of the weights in memory, nearly that of the file."""
+    """Return the size of the weights in memory, which is almost the size of the file."""
     return sum(len(tensor.raw_data) or tensor.ByteSize() for tensor in model.graph.initializer)
-
-
-def _tensors(model: onnx.ModelProto) -> list[Any]:
-    return list(external_data_helper._get_all_tensors(model))
 
 
 def as_text(calibrator: rp.PosteriorCalibrator) -> str:
@@ -207,7 +214,7 @@ def as_text(calibrator: rp.PosteriorCalibrator) -> str:
 
 
 def stamp(model: onnx.ModelProto, calibrator: rp.PosteriorCalibrator) -> None:
-    """Put the calibrator into the model's metadata."""
+    """Store the calibrator in the model's metadata."""
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, as_text(calibrator)
 
@@ -215,8 +222,8 @@ def stamp(model: onnx.ModelProto, calibrator: rp.PosteriorCalibrator) -> None:
 def calibrator_of(model: Any) -> rp.PosteriorCalibrator | None:
     """Return the calibrator that was folded into a model, or None.
 
-    It is read from the model's metadata; of an exported RebalancedClassifierCV from the node that
-    corrects. A network that was corrected in PyTorch before its export keeps no record.
+    It is read from the model's metadata or, for an exported RebalancedClassifierCV, from the node
+    that corrects. A network that was corrected in PyTorch before its export has no record of it.
 
     Parameters
     ----------
@@ -226,7 +233,7 @@ def calibrator_of(model: Any) -> rp.PosteriorCalibrator | None:
     Returns
     -------
     PosteriorCalibrator or None
-        As :func:`reprior.load` gives it.
+        As :func:`reprior.load` returns it.
 
     Examples
     --------
@@ -248,27 +255,27 @@ def _parsed(text: str) -> rp.PosteriorCalibrator:
             return load_calibrator(path)
         except FileFormatError as error:
             raise FileFormatError(
-                f"metadata_props[{KEY!r}] must be what a calibrator's save() writes. It cannot be "
-                f"read. The entry was changed after folding, or is of a newer version: fold the "
-                f"original again."
+                f"metadata_props[{KEY!r}] must be a calibrator as its save() writes it. It cannot "
+                f"be read. The entry was changed after folding, or a newer version wrote it: fold "
+                f"the original again."
             ) from error
 
 
-#: The key of the calibrator in ``metadata_props``, and how a node's ``doc_string`` with it begins.
+#: The key of the calibrator in ``metadata_props``, and the prefix of a node's ``doc_string``.
 KEY = "reprior.calibrator"
 
-#: How the names of nodes begin that the converter of RebalancedClassifierCV adds.
+#: The prefix of the names of nodes that the converter of RebalancedClassifierCV adds.
 CONVERTED = "reprior_"
 
-#: And of those that folding adds, which stay where a tool drops a model's metadata.
+#: The prefix of the names of nodes that folding adds; they survive tools that drop metadata.
 _FOLDED = "reprior/"
 
-#: The layer's class, which torch.onnx.export(dynamo=True) notes on the nodes it makes of it.
+#: The layer's class, which torch.onnx.export(dynamo=True) records on the nodes of the layer.
 _LAYER = "reprior.torch.rebalance.Rebalance"
 
 
 def check_uncorrected(model: onnx.ModelProto, scores: str | None) -> None:
-    """Refuse a model whose outputs, or named scores, are known to be corrected."""
+    """Refuse a model whose outputs, or whose named scores, are known to be corrected."""
     if any(entry.key == KEY for entry in model.metadata_props):
         raise _refusal(_FOLDED)
     near = _near(model, [o.name for o in model.graph.output] if scores is None else [scores])
@@ -279,7 +286,7 @@ def check_uncorrected(model: onnx.ModelProto, scores: str | None) -> None:
 
 
 def noted_calibrator(model: onnx.ModelProto) -> str | None:
-    """Return the calibrator's JSON from the metadata, or from the nodes that make the outputs."""
+    """Return the calibrator's JSON from the metadata, or from the nodes behind the outputs."""
     for entry in model.metadata_props:
         if entry.key == KEY:
             return str(entry.value)
@@ -293,7 +300,7 @@ def _mark(node: onnx.NodeProto) -> str | None:
     for mark in (CONVERTED, _FOLDED):
         if node.name.startswith(mark):
             return mark
-    # Older releases of onnx know no metadata of nodes.
+    # In older releases of onnx nodes have no metadata.
     noted = any(_LAYER in entry.value for entry in getattr(node, "metadata_props", ()))
     return _LAYER if noted else None
 
@@ -319,14 +326,14 @@ def _refusal(mark: str) -> FoldError:
         got=got,
         remedy=[
             remedy,
-            Words("; calibrator_of(model) tells what is inside" if mark == _FOLDED else "", ""),
+            Words("; calibrator_of(model) returns the calibrator" if mark == _FOLDED else "", ""),
             ".",
         ],
     )
 
 
 def _near(model: onnx.ModelProto, tensors: list[str]) -> Iterator[onnx.NodeProto]:
-    """Give the nodes that make tensors, up to the first layers with weights."""
+    """Yield the nodes that compute tensors, up to the first layers with weights."""
     maker = {name: i for i, node in enumerate(model.graph.node) for name in node.output}
     seen: set[int] = set()
     todo = list(tensors)
@@ -342,7 +349,7 @@ def _near(model: onnx.ModelProto, tensors: list[str]) -> Iterator[onnx.NodeProto
 
 
 def _behind(model: onnx.ModelProto, tensor: str) -> Iterator[onnx.NodeProto]:
-    """Give the nodes that compute from a tensor, up to layers with weights; nodes are in order."""
+    """Yield the nodes that compute from a tensor, in order, up to layers with weights."""
     reached = {tensor}
     for node in model.graph.node:
         if reached & set(reads(node)) and not has_weights(node):

@@ -1,9 +1,10 @@
-"""Fold a calibrator into an ONNX model: what users call."""
+"""Fold a calibrator into an ONNX model, and verify folded models."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -16,13 +17,14 @@ from reprior.exceptions import Argument, FoldError, Words
 from reprior.files.atomic import output_target
 from reprior.onnx.correction import Affine, Edit, append_correction, append_labels, change_head
 from reprior.onnx.files import check_uncorrected, read_model, stamp, write_model
-from reprior.onnx.graph import Graph
+from reprior.onnx.graph import Graph, check_functions
 from reprior.onnx.parity import (
     Evidence,
     Feeds,
     Parity,
     Runner,
     compare,
+    first_line,
     gather,
     generated_feeds,
     given_feeds,
@@ -47,14 +49,14 @@ def fold(
     inputs: Any = None,
     map: str | None = None,
 ) -> onnx.ModelProto:
-    r"""Return an ONNX model with the correction inside; every output follows, labels included.
+    r"""Return an ONNX model with the correction inside; all outputs follow, labels included.
 
     .. math:: z'_k = (z_k + λ\,w_k) / T, \qquad w_k = \log P_t(k) - \log P_s(k)
 
     where z are the model's log-scores, λ the calibrator's strength, T its temperature, P_s and
-    P_t its source and target prior. Where a Gemm, MatMul + Add, Conv or LinearClassifier makes
-    the scores, its weights are changed and the model costs what it cost. Elsewhere the fewest
-    nodes are added behind the scores. Outputs that do not come from the scores stay as they are.
+    P_t its source and target prior. If a Gemm, MatMul + Add, Conv or LinearClassifier computes
+    the scores, its weights are changed, at no extra cost. Otherwise as few nodes as possible are
+    added behind the scores. Outputs that do not depend on the scores stay as they are.
 
     Parameters
     ----------
@@ -63,30 +65,30 @@ def fold(
     calibrator : PosteriorCalibrator
         A fitted calibrator, its classes in the order of the model's.
     output : path, optional
-        Where to write the folded model: whole, or not at all. Weights go into a file of their own
-        beside it where they were in one.
+        The file for the folded model, written atomically. If the weights of the original are
+        external data, so are those of the folded model: a file beside it.
     scores : str, optional
         The name of the output, or of an inner tensor, that holds the class scores. Needed only
-        where several may.
+        if several could be the scores.
     verify : bool, default True
         Compare the folded model with the calibrator, see :func:`verify`, and refuse one that
         disagrees.
     inputs : {name: array}, array or a list of these, optional
-        Real inputs to compare on. Generated ones otherwise.
+        Real inputs to compare on; by default generated ones.
     map : {"decision", "probability"}, optional
-        Which of the calibrator's maps. It must be said where there are two (``separate=True``):
+        Which of the calibrator's maps to fold. Required if there are two (``separate=True``):
         labels and scores of a model then both come from that one.
 
     Returns
     -------
     ModelProto
         The folded model. :func:`calibrator_of` reads the calibrator back from its metadata.
-        A model that is corrected already is refused, as far as the file tells: see there.
+        A model that is already corrected is refused, as far as the file shows it: see there.
 
     Raises
     ------
     FoldError
-        Where the correction cannot go in, or the folded model disagrees.
+        If the correction cannot be folded, or the folded model disagrees.
 
     Examples
     --------
@@ -120,14 +122,14 @@ def fold_report(
     inputs: Any = None,
     map: str | None = None,
 ) -> Folded:
-    """Do what :func:`fold` does, and say what was done.
+    """Fold like :func:`fold`, and return a report of what was changed.
 
     Parameters are those of :func:`fold`.
 
     Returns
     -------
     Folded
-        The model, where the correction went, what was changed and added, and the parity.
+        The model, the place of the correction, what was changed and added, and the parity.
 
     Examples
     --------
@@ -143,10 +145,11 @@ def fold_report(
     calibrator = check_calibrator(calibrator, map)
     _check_output(model, output)
     source = read_model(model)
-    whole = _inlined(source.model)
-    check_uncorrected(whole, scores)
-    work = Work(whole, calibrator, scores, inputs)
-    folded = work.fold(prove=verify)
+    with _refusing_malformed(source.model, "model"):
+        inlined = _inlined(source.model, "model")
+        check_uncorrected(inlined, scores)
+        work = Work(inlined, calibrator, scores, inputs)
+        folded = work.fold(prove=verify)
     stamp(folded.model, calibrator)
     if output is not None:
         write_model(folded.model, output, external=source.external, keep=source.data)
@@ -165,15 +168,15 @@ def verify(
     """Compare a folded model with the calibrator applied to the original's scores.
 
     Both run in ONNX Runtime, on given inputs or generated ones of several batch sizes. Labels
-    must agree wherever the two best posteriors are not within rounding of each other; posteriors
-    must agree to 1e-5 (half precision: 5e-3); outputs that do not come from the scores must stay.
+    must agree unless the two best posteriors are within rounding of each other; posteriors
+    must agree to 1e-5 (half precision: 5e-3); outputs independent of the scores must not change.
 
     Parameters
     ----------
     original, folded : ModelProto or path
         The model before and after.
     calibrator : PosteriorCalibrator
-        What was folded in.
+        The calibrator that was folded.
     inputs : {name: array}, array or a list of these, optional
         Inputs to compare on.
     scores : str, optional
@@ -184,12 +187,12 @@ def verify(
     Returns
     -------
     Parity
-        The figures, where all agrees.
+        The figures of the comparison, if all outputs agree.
 
     Raises
     ------
     FoldError
-        Where an output disagrees.
+        If an output disagrees.
 
     Examples
     --------
@@ -204,16 +207,20 @@ def verify(
     0
     """
     calibrator = check_calibrator(calibrator, map)
-    work = Work(_inlined(read_model(original, name="original").model), calibrator, scores, inputs)
-    place = work.places()[0]
-    parity = compare(work.evidence(place), read_model(folded, name="folded").model)
+    before = read_model(original, name="original").model
+    after = read_model(folded, name="folded").model
+    with _refusing_malformed(before, "original"), _refusing_malformed(after, "folded"):
+        check_functions(after, "folded")
+        work = Work(_inlined(before, "original"), calibrator, scores, inputs)
+        place = work.places()[0]
+        parity = compare(work.evidence(place), after)
     if not parity.ok:
         raise FoldError(disagreement(parity.problems))
     return parity
 
 
 def check_calibrator(calibrator: Any, which: str | None = None) -> rp.PosteriorCalibrator:
-    """Return a fitted calibrator of one map; refuse what is none, or cannot go into a model."""
+    """Return a fitted calibrator of one map; refuse objects that cannot be folded."""
     if isinstance(calibrator, rp.EntropyReference):
         raise FoldError(
             argument="calibrator",
@@ -236,7 +243,7 @@ def check_calibrator(calibrator: Any, which: str | None = None) -> rp.PosteriorC
             remedy=remedy,
         )
     try:
-        one = calibrator.one_map(which)  # says so where it is not fitted
+        one = calibrator.one_map(which)  # raises if it is not fitted
     except rp.OptionError as error:
         raise FoldError(
             error.text,
@@ -274,38 +281,63 @@ def _check_output(model: Any, output: Any) -> None:
             got=got,
             remedy="Pass 'corrected.onnx'.",
         )
-    there = os.fspath(output)
-    if os.path.isdir(there) or there.endswith(("/", os.sep)):
+    path = os.fspath(output)
+    if os.path.isdir(path) or path.endswith(("/", os.sep)):
         raise FoldError(
             argument="output",
             rule="must be a file",
-            got=f"the folder {there!r}",
+            got=f"the folder {path!r}",
             remedy="Add a file name.",
         )
-    output_target(there, argument="output")
-    folder = os.path.dirname(there) or "."
+    output_target(path, argument="output")
+    folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise FoldError(
             argument="output",
             rule="must be in a folder that exists",
-            got=f"{there!r}, and there is no {folder!r}",
+            got=f"{path!r}, and there is no {folder!r}",
             remedy="Make that folder first.",
         )
-    if not isinstance(model, str | os.PathLike) or not os.path.exists(there):
+    if not isinstance(model, str | os.PathLike) or not os.path.exists(path):
         return
-    if os.path.exists(model) and os.path.samefile(model, there):
+    if os.path.exists(model) and os.path.samefile(model, path):
         raise FoldError(
             argument="output",
             rule="must be another file than the model",
-            got=f"{there!r} for both",
+            got=f"{path!r} for both",
             remedy="Keep the original: another calibrator needs it.",
         )
 
 
-def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model without functions of its own: heads and tails are then in one graph."""
+@contextmanager
+def _refusing_malformed(model: onnx.ModelProto, name: str) -> Iterator[None]:
+    """Name the fault of a malformed model instead of what it led to.
+
+    A well-formed model is not checked beforehand: ONNX Runtime runs models that the checker of
+    onnx refuses.
+    """
+    try:
+        yield
+    except (rp.RepriorError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        try:
+            onnx.checker.check_model(model, full_check=True)
+        except Exception as fault:
+            raise FoldError(
+                argument=name,
+                rule="must be a well-formed ONNX model",
+                got=first_line(fault).rstrip("."),
+                remedy="Check it with onnx.checker, and export it again.",
+            ) from error
+        raise
+
+
+def _inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Return the model with its local functions inlined, so that all nodes are in one graph."""
     if not model.functions:
         return model
+    check_functions(model, name)
     from onnx.inliner import inline_local_functions
 
     return inline_local_functions(model)
@@ -316,18 +348,18 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """A folded model and what was done to it.
+    """A folded model and a report of what was changed.
 
     Attributes
     ----------
     model : ModelProto
         The model with the correction inside.
     scores : str
-        The tensor taken as the class scores.
+        The tensor that holds the class scores.
     kind : str
-        What it holds: "logits", "probs" or "log_probs".
+        Its kind: "logits", "probs" or "log_probs".
     where : str
-        Where the correction went, in words.
+        The place of the correction, in words.
     changed : list of str
         Weights that were changed.
     added : list of str
@@ -335,7 +367,7 @@ class Folded:
     parity : Parity or None
         The comparison with the Python calibrator; None with ``verify=False``.
     notes : list of str
-        Sentences on what was taken for granted, such as which inner tensor the scores are.
+        Sentences about assumptions, such as which inner tensor holds the scores.
     """
 
     model: onnx.ModelProto
@@ -349,7 +381,7 @@ class Folded:
 
 
 def disagreement(problems: list[str]) -> str:
-    """Return what to say of a model that disagrees."""
+    """Return the error sentence for a model that disagrees."""
     return (
         f"The folded model must decide as the calibrator does. {' '.join(problems[:3])} "
         f"Name the tensor of the scores by `scores`, or check that the calibrator was fitted "
@@ -358,7 +390,7 @@ def disagreement(problems: list[str]) -> str:
 
 
 class Work:
-    """One model, one calibrator: what is found out about them, each thing once."""
+    """One model and one calibrator, with cached inputs and values."""
 
     def __init__(
         self,
@@ -376,7 +408,7 @@ class Work:
 
     @property
     def feeds(self) -> Feeds:
-        """The inputs to run on, as given or generated."""
+        """The inputs to run on, given or generated."""
         if self._feeds is None:
             if self.inputs is None:
                 self._feeds = generated_feeds(self.model, Runner(self.model, name="model"))
@@ -402,20 +434,20 @@ class Work:
         return self._seen[tensor]
 
     def graph(self) -> Graph:
-        """Return the original's graph, to be changed at will."""
-        own = onnx.ModelProto()
-        own.CopyFrom(self.model)
-        return Graph(own)
+        """Return a copy of the original's graph, which may be changed."""
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.model)
+        return Graph(copy)
 
     def places(self) -> list[Place]:
-        """Return where the scores are, places to try in turn."""
+        """Return the places where the scores may be, in the order to try them."""
         graph = self.graph()
         places = find_places(graph, self.calibrator, self.scores, self.value)
         _check_names(label_lists(graph, self.calibrator), self.calibrator)
         return places
 
     def evidence(self, place: Place) -> Evidence:
-        """Return what the original gives, and what it should with the scores corrected."""
+        """Return the original's outputs, and what they must be with the scores corrected."""
         return gather(self.model, self.calibrator, place, self.feeds)
 
     def fold(self, *, prove: bool) -> Folded:
@@ -434,7 +466,7 @@ class Work:
                 if edit is None:
                     continue
                 if evidence is not None and not affine.is_identity:
-                    _take_labels_anew(graph, place, evidence, edit)
+                    _recompute_labels(graph, place, evidence, edit)
                 model = graph.commit()
                 parity = compare(evidence, model) if prove and evidence else None
                 if parity is None or parity.ok:
@@ -458,7 +490,7 @@ class Work:
 
 
 def _notes(graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator) -> list[str]:
-    """Note that an inner tensor of logits, which is no output, was taken as the scores."""
+    """Note that an inner tensor of logits, not an output, was used as the scores."""
     if calibrator.kind != "logits" or place.kind != "logits":
         return []
     followers = graph.follows(place.tensor)
@@ -473,21 +505,21 @@ def _notes(graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator) -> li
     if not shown:
         return []
     return [
-        f"The calibrator says that it was fitted on logits, so the inner tensor {place.tensor!r} "
-        f"was taken as the scores; output {shown[0]!r} holds probabilities made from it. If the "
-        f"calibrator was fitted on {shown[0]!r}, fit it again as kind 'probs'."
+        f"The calibrator has kind 'logits', so the inner tensor {place.tensor!r} was used as the "
+        f"scores; output {shown[0]!r} holds probabilities computed from it. If the calibrator was "
+        f"fitted on {shown[0]!r}, fit it again with kind 'probs'."
     ]
 
 
 def _attempts(affine: Affine) -> list[Callable[[Graph, Place, Affine], Edit | None]]:
-    """Return what to try: nothing where nothing changes, else the weights, then more nodes."""
+    """Return the edits to try: none if nothing changes, else new weights, then more nodes."""
     if affine.is_identity:
         return [lambda *_: Edit("nowhere: it changes nothing")]
     return [change_head, append_correction]
 
 
-def _take_labels_anew(graph: Graph, place: Place, evidence: Evidence, edit: Edit) -> None:
-    """Derive the label outputs that do not follow by themselves from the corrected scores."""
+def _recompute_labels(graph: Graph, place: Place, evidence: Evidence, edit: Edit) -> None:
+    """Recompute label outputs from the corrected scores where they do not follow from them."""
     before = graph.upstream(graph.outputs)
     reached = {name for start in edit.reaches for name in graph.follows(start)}
     if graph.producer(place.tensor) is None:  # an input keeps its name, uncorrected
@@ -531,8 +563,8 @@ def _warn_if_blind(parity: Parity | None, affine: Affine) -> None:
     if parity is not None and not parity.telling and not affine.is_identity:
         warn(
             [
-                "The inputs do not tell the folded model from the original: no posterior moves by "
-                "more than rounding. Pass real samples as ",
+                "The inputs do not distinguish the folded model from the original: no posterior "
+                "moves by more than rounding. Pass real samples as ",
                 Argument("inputs"),
                 ".",
             ]

@@ -1,4 +1,4 @@
-"""What outputs should be: the Python calibrator applied to the scores of the original."""
+"""Compare a folded model with the Python calibrator applied to the scores of the original."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import onnx
 import reprior as rp
 from reprior.exceptions import Argument, FoldError, Words, require
 from reprior.onnx.files import weight_bytes, write_model
-from reprior.onnx.graph import Graph, attribute, has_weights
+from reprior.onnx.graph import Graph, attribute, decoded, has_weights
 from reprior.onnx.score_tensors import CLASSIFIERS, FLOATS, Place, lineage
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Runner",
     "class_rows",
     "compare",
+    "first_line",
     "gather",
     "given_feeds",
     "reference",
@@ -38,46 +39,46 @@ __all__ = [
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 POSTERIOR_TOLERANCE = 1e-5
-"""Posteriors may differ by this much: single precision, rounded at different places."""
+"""By how much posteriors may differ in single precision, which rounds at different places."""
 
 FP16_TOLERANCE = 5e-3
-"""The same where half precision is on the way: five times its spacing just below 1, 2^-10."""
+"""The same with half precision in the model: five times its spacing just below 1, 2^-10."""
 
 ROUNDING_STEPS = {"float16": 1.0, "bfloat16": 1.0, "float32": 4.0, "float64": 4.0}
-"""Large log-scores carry absolute errors of so many spacings of their type into the posterior."""
+"""How many spacings of their type large log-scores may be wrong by, which moves the posterior."""
 
 _SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 ENOUGH_SAMPLES = 20
-"""Agreement on so many samples, of at least two classes, is no accident."""
+"""Agreement on this many samples, of at least two classes, is not a coincidence."""
 
 
 @dataclass
 class Parity:
-    """How a folded model compares with the calibrator applied to the original's scores.
+    """The comparison of a folded model with the calibrator applied to the original's scores.
 
     Attributes
     ----------
     samples : int
         Samples (pixels, for maps) that were compared.
     ties : int
-        Samples whose two best posteriors are too close to tell which label is right.
+        Samples whose two best posteriors are too close to decide which label is right.
     labels : int
-        Labels compared, over all label outputs, ties left out.
+        Labels compared, over all label outputs, without ties.
     wrong_labels : int
         Labels that disagree.
     decisions : int
-        Scores whose largest one was compared with the calibrator's label, over all outputs of
-        scores, ties left out: what a client decides by where a model has no label output.
+        Arg maxes of scores compared with the calibrator's labels, over all outputs of scores,
+        without ties: how a client decides if a model has no label output.
     wrong_decisions : int
-        Those that disagree.
+        Arg maxes that disagree.
     posterior_error : float
         The largest difference of a posterior.
     outputs : dict
-        What every output was compared as: "labels", "posterior", "log-scores", "follows" or
+        How each output was compared: as "labels", "posterior", "log-scores", "follows" or
         "unchanged".
     telling : bool
-        Whether these inputs tell the folded model from the original at all.
+        Whether these inputs distinguish the folded model from the original at all.
     problems : list of str
         A sentence for every output that disagrees.
     """
@@ -101,12 +102,12 @@ class Parity:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What the calibrator makes of the scores of one run, a row per sample."""
+    """The calibrator's results on the scores of one run, a row per sample."""
 
-    scores: Vector  # as the model gave them
-    before: Vector  # the model's own posterior, (rows, K)
-    posterior: Vector  # the corrected one, (rows, K)
-    corrected: Vector  # of the scores' shape and kind
+    scores: Vector  # the model's scores
+    before: Vector  # the uncorrected posterior, (rows, K)
+    posterior: Vector  # the corrected posterior, (rows, K)
+    corrected: Vector  # the corrected scores, in shape and kind of the scores
     tolerance: Vector  # of a posterior, (rows,)
 
     @property
@@ -116,18 +117,18 @@ class Reference:
 
     @property
     def clear(self) -> Vector:
-        """Rows whose label is beyond doubt."""
+        """The rows whose label does not depend on rounding."""
         top = np.sort(self.posterior, axis=1)
         return np.asarray(top[:, -1] - top[:, -2] > 2 * self.tolerance)
 
 
 def at_place(calibrator: rp.PosteriorCalibrator, place: Place) -> rp.PosteriorCalibrator:
-    """Return the calibrator for scores as they are at a place of a model."""
-    own = copy.copy(calibrator)
-    own.kind = place.kind or calibrator.kind
-    own.class_axis = calibrator.class_axis if place.axis is None else place.axis
-    own.classes_ = np.arange(calibrator.source_prior_.size)
-    return own
+    """Return the calibrator with the kind and class axis of a place in a model."""
+    placed = copy.copy(calibrator)
+    placed.kind = place.kind or calibrator.kind
+    placed.class_axis = calibrator.class_axis if place.axis is None else place.axis
+    placed.classes_ = np.arange(calibrator.source_prior_.size)
+    return placed
 
 
 def class_rows(values: Vector, place: Place) -> Vector:
@@ -140,16 +141,20 @@ def reference(
     calibrator: rp.PosteriorCalibrator, place: Place, scores: Vector, *, half: bool
 ) -> Reference:
     """Apply the calibrator to the scores of one run of the original, in double precision."""
-    own = at_place(calibrator, place)
+    placed = at_place(calibrator, place)
     wide = scores.astype(np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error", rp.RepriorWarning)
         try:
-            log_posterior = np.asarray(own.predict_log_proba(wide))
-            posterior = np.asarray(own.predict_proba(wide))
+            log_posterior = np.asarray(placed.predict_log_proba(wide))
+            posterior = np.asarray(placed.predict_proba(wide))
             before = np.asarray(
                 rp.rebalance(
-                    wide, own.source_prior_, strength=0.0, kind=own.kind, class_axis=own.class_axis
+                    wide,
+                    placed.source_prior_,
+                    strength=0.0,
+                    kind=placed.kind,
+                    class_axis=placed.class_axis,
                 )
             )
         except (rp.ScoresError, rp.RepriorWarning) as error:
@@ -162,14 +167,14 @@ def reference(
                     ".",
                 ],
             ) from error
-    scale, bias = own.as_affine()
+    scale, bias = placed.as_affine()
     if place.single:
         shifted = scale * wide + (bias[1] - bias[0])
         pair = np.stack([1 - posterior.ravel(), posterior.ravel()], 1)
         old = np.stack([1 - before.ravel(), before.ravel()], 1)
     else:
         shape = np.ones(wide.ndim, int)
-        shape[own.class_axis] = -1
+        shape[placed.class_axis] = -1
         shifted = scale * wide + bias.reshape(shape)
         pair = class_rows(posterior, place)
         old = class_rows(before, place)
@@ -178,13 +183,13 @@ def reference(
         scores=scores,
         before=old,
         posterior=pair,
-        corrected=kinds[own.kind].astype(scores.dtype),
+        corrected=kinds[placed.kind].astype(scores.dtype),
         tolerance=_tolerance(wide, place, pair.shape[0], half=half),
     )
 
 
 def _tolerance(wide: Vector, place: Place, rows: int, *, half: bool) -> Vector:
-    """Return what posteriors may differ by: more where log-scores are large."""
+    """Return by how much posteriors may differ: more where log-scores are large."""
     base = FP16_TOLERANCE if half else POSTERIOR_TOLERANCE
     if place.kind != "logits":
         return np.full(rows, base)
@@ -198,7 +203,7 @@ def _tolerance(wide: Vector, place: Place, rows: int, *, half: bool) -> Vector:
 
 
 def scores_like(value: Any, ref: Reference, place: Place) -> Vector | None:
-    """Return an output as (rows, K), or (rows,) for one score of two classes; or None."""
+    """Return an output as (rows, K), or (rows,) for one score of two classes; None if neither."""
     if isinstance(value, list):  # dictionaries of a ZipMap
         if not value or not isinstance(value[0], dict):
             return None
@@ -233,7 +238,7 @@ def _solid(shape: tuple[int, ...]) -> list[int]:
 
 
 def as_posterior(rows: Vector, role: str) -> Vector:
-    """Return (rows, K) posteriors of an output of a known role."""
+    """Return the posteriors (rows, K) of an output of a known role."""
     if rows.ndim == 1:
         if role == "log-scores":
             with np.errstate(over="ignore"):
@@ -247,7 +252,7 @@ def as_posterior(rows: Vector, role: str) -> Vector:
 
 
 def is_label_like(value: Any, ref: Reference) -> bool:
-    """Whether an output has one integer or text per sample."""
+    """Whether an output has one integer or string per sample."""
     return (
         isinstance(value, np.ndarray)
         and value.dtype.kind in "iuOUS"
@@ -256,17 +261,17 @@ def is_label_like(value: Any, ref: Reference) -> bool:
 
 
 def role_of(values: list[Any], refs: list[Reference], place: Place) -> str | None:
-    """Return what the original's output is of its scores: "posterior", "log-scores" or None.
+    """Return the role of an output of the original: "posterior", "log-scores" or None.
 
-    Told by the numbers, not by the graph, so that a mistake in reading the graph is found.
+    The values decide, not the graph, so that a wrong interpretation of the graph is detected.
     """
     for role in ("posterior", "log-scores"):
         for value, ref in zip(values, refs, strict=True):
             rows = scores_like(value, ref, place)
             if rows is None:
                 return None
-            found = as_posterior(rows, role)
-            if not (np.abs(found - ref.before).max(1) <= 10 * ref.tolerance).all():
+            posterior = as_posterior(rows, role)
+            if not (np.abs(posterior - ref.before).max(1) <= 10 * ref.tolerance).all():
                 break
         else:
             return role
@@ -274,7 +279,7 @@ def role_of(values: list[Any], refs: list[Reference], place: Place) -> str | Non
 
 
 def names_of(values: list[Any], refs: list[Reference], lists: list[Vector]) -> Vector | None:
-    """Return the class names by which the original's output is the label of its scores, or None."""
+    """Return the class names under which an output is the label of the scores, or None."""
     for names in lists:
         for value, ref in zip(values, refs, strict=True):
             if not is_label_like(value, ref):
@@ -290,28 +295,28 @@ def names_of(values: list[Any], refs: list[Reference], lists: list[Vector]) -> V
 
 
 def names_nearest(values: list[Any], refs: list[Reference], lists: list[Vector]) -> Vector | None:
-    """Return the class names by which an output is mostly the label of its scores, or None."""
+    """Return the class names under which an output is mostly the label of the scores, or None."""
     if not all(is_label_like(value, ref) for value, ref in zip(values, refs, strict=True)):
         return None
-    found = np.concatenate([value.reshape(-1) for value in values])
+    labels = np.concatenate([value.reshape(-1) for value in values])
     best = np.concatenate([ref.before.argmax(1) for ref in refs])
-    share = [float((found == names[best]).mean()) for names in lists]
+    share = [float((labels == names[best]).mean()) for names in lists]
     top = int(np.argmax(share))
     return lists[top] if share[top] > 0.5 else None
 
 
 def is_telling(refs: list[Reference]) -> bool:
-    """Whether enough samples of at least two classes were seen to call agreement proof."""
+    """Whether agreement is evidence: enough samples, of at least two classes."""
     classes = np.concatenate([ref.before.argmax(1) for ref in refs])
     return classes.size >= ENOUGH_SAMPLES and np.unique(classes).size > 1
 
 
-#: Relative: outputs that nothing was done to, rounded at different places by the runtime's fusions.
+#: Relative tolerance of unchanged outputs, which the runtime may round differently when it fuses.
 UNCHANGED_TOLERANCE = 1e-5
 
 
 class Evidence:
-    """The original on all inputs: its outputs, and what the calibrator makes of its scores."""
+    """The original's outputs on all inputs, and the calibrator's results on its scores."""
 
     def __init__(
         self,
@@ -334,19 +339,19 @@ class Evidence:
         self.followers = graph.follows(place.tensor)
 
     def values(self, output: str) -> list[Any]:
-        """Return an output of the original in every run."""
+        """Return the values of an output of the original, one per run."""
         return [run[output] for run in self.runs]
 
     def label_names(self, output: str) -> Vector | None:
         """Return the class names if the output is the label of the scores, else None."""
         names = names_of(self.values(output), self.refs, self.lists)
         if names is None and output not in self.followers and self._is_own_label(output):
-            # Support vector machines vote; with corrected scores the arg max must do.
+            # Support vector machines vote; corrected scores decide by their arg max.
             names = names_nearest(self.values(output), self.refs, self.lists)
             if names is None:
                 raise FoldError(
                     argument="scores",
-                    rule="must be what the labels are decided by",
+                    rule="must be the scores that decide the labels",
                     got=(
                         f"{self.place.tensor!r}, but output {output!r} is seldom the class of its "
                         "largest score"
@@ -358,7 +363,7 @@ class Evidence:
         return names
 
     def _is_own_label(self, output: str) -> bool:
-        """Whether the classifier that makes the scores makes the label in an output too."""
+        """Whether the classifier that computes the scores also gives the label in an output."""
         near = self.graph.upstream([self.place.tensor], through_layers=False)
         layers = [node for i in near if has_weights(node := self.graph.nodes[i])]
         if len(layers) != 1 or layers[0].op_type not in CLASSIFIERS:
@@ -378,7 +383,7 @@ class Evidence:
     def logits_above(self) -> Place | None:
         """Return an output of logits that the scores are computed from, if there is one.
 
-        Corrected there, it follows too; corrected behind it, it would stay.
+        A correction there changes this output too; a correction behind it would not.
         """
         for output in self.graph.outputs:
             if output in self.followers or self.place.tensor not in self.graph.follows(output):
@@ -389,7 +394,7 @@ class Evidence:
         return None
 
     def _is_sibling(self, output: str) -> bool:
-        """Whether the output is taken from a tensor that the scores come from."""
+        """Whether the output and the scores are computed from the same tensor."""
         near = self.graph.upstream([self.place.tensor], through_layers=False)
         read = {name for i in near for name in self.graph.nodes[i].input} | {self.place.tensor}
         n_classes = self.refs[0].posterior.shape[1]
@@ -397,7 +402,7 @@ class Evidence:
 
     @property
     def telling(self) -> bool:
-        """Whether the correction moves a posterior by more than is tolerated."""
+        """Whether the correction moves a posterior by more than the tolerance."""
         return any(
             (np.abs(ref.before - ref.posterior).max(1) > ref.tolerance).any() for ref in self.refs
         )
@@ -406,11 +411,11 @@ class Evidence:
 def gather(
     model: onnx.ModelProto, calibrator: rp.PosteriorCalibrator, place: Place, feeds: Feeds
 ) -> Evidence:
-    """Run the original with its scores shown."""
+    """Run the original with its scores as an extra output."""
     runner = Runner(with_outputs(model, [place.tensor]), name="model")
-    own = onnx.ModelProto()
-    own.CopyFrom(model)
-    return Evidence(Graph(own), calibrator, place, feeds, runner)
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    return Evidence(Graph(copied), calibrator, place, feeds, runner)
 
 
 def uses_half(graph: Graph) -> bool:
@@ -420,26 +425,26 @@ def uses_half(graph: Graph) -> bool:
 
 
 def label_lists(graph: Graph, calibrator: rp.PosteriorCalibrator) -> list[Vector]:
-    """Return every list of class names there is: in the model, in the calibrator, and 0 … K−1."""
+    """Return all lists of class names: in the model, in the calibrator, and 0 … K−1."""
     n_classes = calibrator.source_prior_.size
-    found: list[Vector] = []
+    lists: list[Vector] = []
     for node in graph.nodes:
         for name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
             labels = attribute(node, name)
             if labels is not None and len(labels) == n_classes:
-                found.append(np.asarray(labels, object if isinstance(labels[0], str) else None))
+                lists.append(np.asarray(labels, object if isinstance(labels[0], str) else None))
         if node.op_type == "LabelEncoder":
-            found += _encoded(node, n_classes)
+            lists += _encoded(node, n_classes)
         if node.op_type in ("ArrayFeatureExtractor", "Gather"):
             value = graph.constant(node.input[0])
             if value is not None and value.size == n_classes and value.dtype.kind in "iuOUS":
-                found.append(_texts(value.reshape(-1)))
-    found += [_texts(np.asarray(calibrator.classes_)), np.arange(n_classes)]
-    return found
+                lists.append(_texts(value.reshape(-1)))
+    lists += [_texts(np.asarray(calibrator.classes_)), np.arange(n_classes)]
+    return lists
 
 
 def _encoded(node: onnx.NodeProto, n_classes: int) -> list[Vector]:
-    """Return the names that an encoder of labels has for 0 … K−1, if it has."""
+    """Return the names of a label encoder for 0 … K−1, if it has them."""
     keys = attribute(node, "keys_int64s")
     if keys is None or sorted(keys) != list(range(n_classes)):
         return []
@@ -451,15 +456,14 @@ def _encoded(node: onnx.NodeProto, n_classes: int) -> list[Vector]:
 def _texts(names: Vector) -> Vector:
     if names.dtype.kind not in "OUS":
         return names
-    texts = [name.decode() if isinstance(name, bytes) else name for name in names.tolist()]
-    return np.asarray(texts, object)
+    return np.asarray([decoded(name) for name in names.tolist()], object)
 
 
 # -------------------------------------------------------------------------------- comparing
 
 
 def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
-    """Compare every output of the folded model with what it should be."""
+    """Compare every output of the folded model with its expected value."""
     runner = Runner(folded, name="folded")
     wanted = evidence.graph.outputs
     if [o for o in runner.outputs if o in wanted] != wanted:
@@ -480,7 +484,7 @@ def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
     for output in wanted:
         values = [run[output] for run in runs]
         if not _alike(evidence.values(output), values):
-            parity.problems.append(f"Output {output!r} has another type or shape than it had.")
+            parity.problems.append(f"Output {output!r} has another type or shape than before.")
             continue
         role = evidence.role(output)
         if role == "labels":
@@ -497,7 +501,7 @@ def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
 
 
 def _alike(old: list[Any], new: list[Any]) -> bool:
-    """Whether values have the types and shapes that clients of the model expect."""
+    """Whether values have the types and shapes of the original's."""
     return all(
         not isinstance(a, np.ndarray) or (b.dtype == a.dtype and b.shape == a.shape)
         for a, b in zip(old, new, strict=True)
@@ -529,10 +533,10 @@ def _posteriors(
         rows = scores_like(value, ref, evidence.place)
         error = np.full(1, np.inf)
         if rows is not None:
-            found = as_posterior(rows, role)
-            error = np.nan_to_num(np.abs(found - ref.posterior).max(1), nan=np.inf)
+            posterior = as_posterior(rows, role)
+            error = np.nan_to_num(np.abs(posterior - ref.posterior).max(1), nan=np.inf)
             parity.decisions += int(ref.clear.sum())
-            parity.wrong_decisions += int(((found.argmax(1) != ref.index) & ref.clear).sum())
+            parity.wrong_decisions += int(((posterior.argmax(1) != ref.index) & ref.clear).sum())
         parity.posterior_error = max(parity.posterior_error, float(error.max()))
         if not (error <= ref.tolerance).all():
             parity.problems.append(
@@ -546,9 +550,7 @@ def _unchanged(parity: Parity, evidence: Evidence, output: str, values: list[Any
     parity.outputs[output] = "unchanged"
     for old, new in zip(evidence.values(output), values, strict=True):
         if not _same(old, new, UNCHANGED_TOLERANCE):
-            parity.problems.append(
-                f"Output {output!r} does not come from the scores and must stay. It changed."
-            )
+            parity.problems.append(f"Output {output!r} does not depend on the scores, but changed.")
             return
 
 
@@ -583,25 +585,25 @@ def _derived(
         for output in outputs:
             if not _close(wanted[output], run[output], ref):
                 parity.problems.append(
-                    f"Output {output!r} is not what the model makes of corrected scores."
+                    f"Output {output!r} is not what the model computes from corrected scores."
                 )
 
 
-def _close(wanted: Any, found: Any, ref: Reference) -> bool:
+def _close(wanted: Any, value: Any, ref: Reference) -> bool:
     tolerance = float(ref.tolerance.max())
     if not isinstance(wanted, np.ndarray) or wanted.dtype.kind == "f":
-        return _same(wanted, found, tolerance)
-    if wanted.shape != found.shape:
+        return _same(wanted, value, tolerance)
+    if wanted.shape != value.shape:
         return False
     gaps = np.diff(np.sort(ref.posterior, axis=1), axis=1).min(1)
     if wanted.ndim and len(wanted) == len(gaps):  # ranks may differ where any two classes tie
         clear = gaps > 2 * ref.tolerance
-        return bool((wanted[clear] == found[clear]).all())
-    return bool((wanted == found).all()) or bool((gaps <= 2 * ref.tolerance).any())
+        return bool((wanted[clear] == value[clear]).all())
+    return bool((wanted == value).all()) or bool((gaps <= 2 * ref.tolerance).any())
 
 
 def _behind(evidence: Evidence, outputs: list[str]) -> onnx.ModelProto:
-    """Return the part of the original behind the scores, with the scores as an input."""
+    """Return the part of the original behind the scores, which become an input."""
     part = onnx.ModelProto()
     part.CopyFrom(evidence.graph.model)
     graph = Graph(part)
@@ -633,41 +635,41 @@ Feeds: TypeAlias = list[dict[str, Vector]]
 #: Batch sizes where the batch is free; the last is as large as ``_ENTRIES`` allows.
 _BATCHES = (1, 3)
 _MOST_SAMPLES = 512
-#: Entries of generated input in one run, unless that were fewer samples than these: an image of
-#: 224 x 224 in colour is 150,528.
+#: Entries of generated input in one run, but at least so many samples: a colour image of
+#: 224 x 224 has 150,528 entries.
 _ENTRIES = 1 << 18
 _FEWEST_SAMPLES = 16
-#: From this size on a sample is a volume, and four must do.
+#: Larger samples are volumes, of which four are enough.
 _HUGE = 1 << 20
 _FEW = 4
-#: Runs where the batch is fixed.
+#: Number of runs if the batch size is fixed.
 _RUNS = 8
-#: Sizes to try for free axes other than the first; two that work are used.
+#: Sizes to try for free axes other than the first; the first two that work are used.
 _SIZES = (32, 48, 16, 64, 224, 8, 4, 2, 1)
-#: Row i of generated numbers is multiplied by entry i, over and over: near 0 classes are close.
+#: Row i of generated numbers is multiplied by entry i, cyclically: near 0 the classes are close.
 _SPREADS = (0.3, 1.0, 3.0)
 #: One less than the largest generated integer, tried in this order.
 _INTEGERS = (10, 2, 1)
 _LARGE = 1_500_000_000
-#: Models with one of these are run as they are written.
+#: Models with one of these operators run without graph optimisation.
 _QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear")
 
 
 class Runner:
-    """A session of ONNX Runtime on the CPU that gives every output by name."""
+    """A session of ONNX Runtime on the CPU that returns all outputs by name."""
 
     def __init__(self, model: onnx.ModelProto, *, name: str) -> None:
         runtime = require("onnxruntime", extra="onnx", purpose="To run an ONNX model")
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # errors come back as exceptions
         if any(node.op_type in _QUANTISED for node in model.graph.node):
-            # Fused integer kernels saturate and round elsewhere, a whole step at once.
+            # Fused integer kernels saturate and round at other places, by a whole step.
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._folder: Any = None
         where: Any
         if weight_bytes(model) < _LARGE:
             where = model.SerializeToString()
-        else:  # too much for one message: by way of a file
+        else:  # too large for one message
             self._folder = tempfile.TemporaryDirectory()
             where = str(Path(self._folder.name) / "model.onnx")
             write_model(model, where, external=True)
@@ -679,7 +681,7 @@ class Runner:
             raise FoldError(
                 [
                     Argument(name),
-                    f" must run in ONNX Runtime. It does not: {_first_line(error)}",
+                    f" must run in ONNX Runtime. It does not: {first_line(error)}",
                 ],
                 remedy=Words(
                     "Check the model with onnx.checker, or pass verify=False.", "Export it again."
@@ -694,17 +696,17 @@ class Runner:
         return dict(zip(self.outputs, values, strict=True))
 
     def refusal(self, feeds: Feeds) -> str | None:
-        """Return what the model says against the first input it does not take, or None."""
+        """Return the model's error on the first input that it refuses, or None."""
         for feed in feeds:
             try:
                 self.run(feed)
             except Exception as error:  # ONNX Runtime's own, which have no common base
-                return _first_line(error)
+                return first_line(error)
         return None
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
-    """Return a model that shows inner tensors too."""
+    """Return a model with inner tensors as additional outputs."""
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
     have = {output.name for output in model.graph.output}
@@ -712,7 +714,8 @@ def with_outputs(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelPr
     return shown
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of another library's error, as a sentence."""
     text = str(error).strip().splitlines()
     line = text[0].rstrip(".") if text else type(error).__name__
     return f"{line[:300]}."
@@ -722,9 +725,9 @@ def _first_line(error: Exception) -> str:
 
 
 def generated_feeds(model: onnx.ModelProto, runner: Runner, *, seed: int = 0) -> Feeds:
-    """Return random inputs of several batch sizes, and of two sizes where these are free.
+    """Return random inputs of several batch sizes, and of two sizes if these are free.
 
-    They are tried: what the model refuses is left out.
+    Inputs that the model refuses are left out.
     """
     known = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in known]
@@ -734,16 +737,16 @@ def generated_feeds(model: onnx.ModelProto, runner: Runner, *, seed: int = 0) ->
         feeds: Feeds = []
         sizes_left = 2
         for size in _SIZES:
-            found, failure = _tried(_of_size(inputs, size, top, rng), runner, failure)
-            feeds += found
-            sizes_left -= bool(found)
-            if sizes_left == 0 or (found and not _has_free_size(inputs)):
+            tried, failure = _tried(_of_size(inputs, size, top, rng), runner, failure)
+            feeds += tried
+            sizes_left -= bool(tried)
+            if sizes_left == 0 or (tried and not _has_free_size(inputs)):
                 break
         if feeds:
             return feeds
     raise FoldError(
         argument="inputs",
-        rule="must be given for this model: generated ones it does not take",
+        rule="must be given for this model, which refuses generated ones",
         remedy=[
             f"{failure or 'It has no inputs of known shape.'} Pass real samples as ",
             Argument("inputs"),
@@ -758,7 +761,7 @@ def _tried(feeds: Iterator[dict[str, Vector]], runner: Runner, failure: str) -> 
         try:
             runner.run(feed)
         except Exception as error:  # ONNX Runtime's own, which have no common base
-            failure = _first_line(error)
+            failure = first_line(error)
             if not good:
                 return [], failure
         else:
@@ -823,7 +826,7 @@ def _random(element: int, shape: Sequence[int], top: int, rng: np.random.Generat
 
 
 def given_feeds(model: onnx.ModelProto, inputs: Any) -> Feeds:
-    """Return the inputs a user gave, as runs: types as the model has them, fixed batches split."""
+    """Return the user's inputs as runs, converted to the model's types and fixed batch size."""
     known = {tensor.name for tensor in model.graph.initializer}
     values = [value for value in model.graph.input if value.name not in known]
     names = [value.name for value in values]
@@ -868,16 +871,16 @@ def _as_type(array: Any, value: onnx.ValueInfoProto) -> Vector:
     except (TypeError, ValueError) as error:
         raise FoldError(
             argument="inputs",
-            rule=f"must be what the model takes, numbers for {value.name!r}",
+            rule=f"must be of the model's types, numbers for {value.name!r}",
             got=f"{host.dtype}",
-            remedy="Pass the arrays that the model is called with.",
+            remedy="Pass arrays as the model takes them.",
         ) from error
 
 
 def _split(
     arrays: dict[str, Vector], shapes: Sequence[tuple[int | None, ...] | None]
 ) -> Iterator[dict[str, Vector]]:
-    """Cut along the first axis where all inputs have the same fixed batch."""
+    """Split along the first axis if all inputs have the same fixed batch size."""
     fixed = {dims[0] if dims else None for dims in shapes}
     lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
     batch = fixed.pop() if len(fixed) == 1 else None

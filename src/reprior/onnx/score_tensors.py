@@ -1,4 +1,4 @@
-"""Where in a model the class scores are: traced back from its outputs, or named by the user."""
+"""Find the class scores of a model: traced back from its outputs, or named by the user."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ FLOATS = frozenset(
     )
 )
 
-#: What labels are given in.
+#: Element types of labels.
 _LABEL_TYPES = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.STRING)
 
-#: Nodes of two outputs, labels and scores.
+#: Operators with two outputs, labels and scores.
 CLASSIFIERS = ("TreeEnsembleClassifier", "LinearClassifier", "SVMClassifier")
 
-#: Through these, scores stay what they are.
+#: Operators that do not change scores.
 _SAME = ("Identity", "Dropout", "Cast")
-#: And labels.
+#: Operators that do not change labels.
 _SHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 _SAME_LABEL = (*_SAME, *_SHAPES, "LabelEncoder")
 
-#: What these make, where nothing says otherwise, are log-scores; and on which axis.
+#: Operators whose outputs are log-scores unless something says otherwise, and their class axis.
 _HEADS = {"Gemm": -1, "MatMul": -1, "Conv": 1, "ConvTranspose": 1}
 
-#: How far rows of probabilities may miss 1, as :func:`reprior.rebalance` has it.
+#: How far sums of probabilities may be from 1, as in :func:`reprior.rebalance`.
 _SUM_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor of class scores: what it holds, and on which axis the classes are."""
+    """A tensor of class scores, their kind, and the class axis."""
 
     tensor: str
     kind: str | None = None
@@ -60,7 +60,7 @@ class Place:
 
 
 def lineage(graph: Graph, tensor: str, *, n_classes: int) -> list[Place]:
-    """Return the tensors that carry the same scores, from ``tensor`` up to the first of them."""
+    """Return the tensors that hold the same scores, from ``tensor`` back to the first of them."""
     return list(_climb(graph, tensor, n_classes))
 
 
@@ -85,7 +85,7 @@ def _climb(graph: Graph, tensor: str, n_classes: int) -> Iterator[Place]:
 
 
 def _made_by(graph: Graph, node: onnx.NodeProto, axis: int | None) -> tuple[str | None, int | None]:
-    """Return kind and class axis of what a node makes, as far as the node tells."""
+    """Return kind and class axis of a node's output, as far as the node determines them."""
     operator = node.op_type
     if operator in ("Softmax", "LogSoftmax"):
         return {"Softmax": "probs", "LogSoftmax": "log_probs"}[operator], softmax_axis(graph, node)
@@ -106,7 +106,7 @@ def _made_by(graph: Graph, node: onnx.NodeProto, axis: int | None) -> tuple[str 
 
 
 def softmax_axis(graph: Graph, node: onnx.NodeProto) -> int:
-    """Return the axis of a Softmax or LogSoftmax under the model's operator set."""
+    """Return the axis of a Softmax or LogSoftmax in the model's operator set."""
     return int(attribute(node, "axis", -1 if graph.opset >= 13 else 1))
 
 
@@ -118,7 +118,7 @@ def _step(
     axis: int | None,
     n_classes: int,
 ) -> tuple[str, bool, str | None, int | None] | None:
-    """Return the tensor above with (is_label, kind, axis), or None where scores begin."""
+    """Return the tensor before with (is_label, kind, axis), or None where the scores begin."""
     operator = node.op_type
     if is_label:
         if operator in _SAME_LABEL:
@@ -150,7 +150,7 @@ def _step(
         return node.input[0], False, "logits", axis
     above = graph.producer(node.input[0]) if node.input else None
     if operator == "Normalizer" and above is not None and above.op_type == "LinearClassifier":
-        # Normalising the scores of all classes changes nothing where they sum to 1 already.
+        # Normalising scores that already sum to 1 changes nothing.
         return (node.input[0], False, "probs", -1) if _sums_to_one(above) else None
     if operator == "Log" and above is not None and above.op_type == "Softmax":
         return node.input[0], False, "probs", softmax_axis(graph, above)
@@ -158,7 +158,7 @@ def _step(
 
 
 def _is_column(graph: Graph, node: onnx.NodeProto, n_classes: int) -> bool:
-    """Whether a node takes one class's column of (N, K) scores, or brings it into shape."""
+    """Whether a node selects one class's column of (N, K) scores, or reshapes it."""
     above = graph.producer(node.input[0]) if node.input else None
     if above is None:
         return False
@@ -170,12 +170,12 @@ def _is_column(graph: Graph, node: onnx.NodeProto, n_classes: int) -> bool:
     if not _takes_one(graph, node):
         return False
     kinds = [p.kind for p in _climb(graph, node.input[0], n_classes) if p.kind is not None]
-    # Of log-scores −z and z the second column alone is the log-odds, not both.
+    # Of the log-scores −z and z, the second column alone is the log-odds.
     return n_classes > 2 or kinds[:1] != ["logits"]
 
 
 def _takes_one(graph: Graph, node: onnx.NodeProto) -> bool:
-    """Whether a node reads one entry of axis 1, always the same."""
+    """Whether a node selects one fixed entry of axis 1."""
     given = [graph.constant(name) for name in node.input[1:4]]
     fixed = [np.asarray(value).reshape(-1).tolist() for value in given if value is not None]
     if node.op_type == "Slice" and len(fixed) == 3:
@@ -209,21 +209,21 @@ def _sums_to_one(node: onnx.NodeProto) -> bool:
 def find_places(
     graph: Graph, calibrator: rp.PosteriorCalibrator, scores: str | None, values: Values
 ) -> list[Place]:
-    """Return the places to try, the one furthest up first.
+    """Return the places to try, the first in the graph first.
 
-    ``values`` gives a tensor's value on some input, and is asked only where the model does not
-    say enough about the tensor.
+    ``values`` gives a tensor's value on some input; it is called only if the graph does not
+    determine shape, type or kind of the tensor.
     """
     n_classes = calibrator.source_prior_.size
     if scores is not None:
         chain = _named(graph, scores, n_classes)
-        traced, own = (
+        traced, named = (
             _resolve(graph, place, calibrator, values) for place in (chain[-1], chain[0])
         )
-        _check_width(graph, own, calibrator, values)
-        _check_kind(calibrator, [own], scores, other=traced)
+        _check_width(graph, named, calibrator, values)
+        _check_kind(calibrator, [named], scores, other=traced)
         fits = traced.single or _width(graph, traced, values) == n_classes
-        return list(dict.fromkeys([traced, own] if fits else [own]))
+        return list(dict.fromkeys([traced, named] if fits else [named]))
     groups: dict[str, list[Place]] = {}
     names: dict[str, list[str]] = {}
     for output in graph.outputs:
@@ -234,11 +234,11 @@ def find_places(
     fitting: dict[str, Place] = {}
     wrong: dict[str, Any] = {}
     for root, chain in groups.items():
-        # Outputs may tell of one tensor that its classes are on different axes: one must fit.
-        for found in dict.fromkeys(place for place in chain if place.tensor == root):
-            place = _resolve(graph, found, calibrator, values)
+        # Outputs may imply different class axes for one tensor: one of them must fit.
+        for candidate in dict.fromkeys(place for place in chain if place.tensor == root):
+            place = _resolve(graph, candidate, calibrator, values)
             width = _width(graph, place, values)
-            odds = place.kind == "logits" and found.kind is None and n_classes == 2
+            odds = place.kind == "logits" and candidate.kind is None and n_classes == 2
             if odds and _has_columns(graph, names[root]):
                 continue
             if width == n_classes or place.single:
@@ -253,7 +253,7 @@ def find_places(
 
 
 def _own(graph: Graph, fitting: dict[str, Place], names: dict[str, list[str]]) -> dict[str, Place]:
-    """Drop scores that only labels are taken from, where others are computed from the same."""
+    """Drop scores that only give labels, if other scores are computed from the same tensors."""
     shown = [r for r in fitting if any(graph.element(o) in (0, *FLOATS) for o in names[r])]
     near = graph.upstream(shown, through_layers=False)
     read = {name for i in near for name in graph.nodes[i].input}
@@ -292,14 +292,14 @@ def _only(
     if len(fitting) == 1:
         return next(iter(fitting.values()))
     if fitting:
-        found = [names[root][0] for root in fitting]
+        candidates = [names[root][0] for root in fitting]
         raise FoldError(
             argument="scores",
             rule="must be given where several outputs may be the scores",
-            got=f"{len(found)} of {n_classes} classes: {_listed(found)}",
+            got=f"{len(candidates)} of {n_classes} classes: {_listed(candidates)}",
             remedy=[
                 "Pass ",
-                Setting("scores", found[0]),
+                Setting("scores", candidates[0]),
                 " or another of them.",
             ],
         )
@@ -334,7 +334,7 @@ def _check_width(
 
 
 def _matches(calibrator: rp.PosteriorCalibrator, seen: list[Place]) -> bool:
-    """Whether one of the tensors holds what the calibrator was fitted on."""
+    """Whether one of the tensors has the kind that the calibrator was fitted on."""
     logits = calibrator.kind == "logits"
     return any(place.kind is not None and (place.kind == "logits") == logits for place in seen)
 
@@ -342,7 +342,7 @@ def _matches(calibrator: rp.PosteriorCalibrator, seen: list[Place]) -> bool:
 def _check_kind(
     calibrator: rp.PosteriorCalibrator, seen: list[Place], name: str, other: Place | None = None
 ) -> None:
-    """Refuse a calibrator of logits for a model without any, and the other way round."""
+    """Refuse a calibrator of logits for a model without logits, and the other way round."""
     if _matches(calibrator, seen):
         return
     logits = calibrator.kind == "logits"
@@ -352,7 +352,7 @@ def _check_kind(
         remedy = ["or pass ", Setting("scores", other.tensor), f", from which {name!r} is made"]
     raise FoldError(
         argument="calibrator",
-        rule="must be fitted on what the model gives",
+        rule="must be fitted on the kind of scores that the model has",
         got=[
             Setting("kind", calibrator.kind),
             f", but {name!r} holds {holds}",
@@ -370,7 +370,7 @@ def _check_kind(
 def _resolve(
     graph: Graph, place: Place, calibrator: rp.PosteriorCalibrator, values: Values
 ) -> Place:
-    """Fill in what the model does not say: from the calibrator, checked against values."""
+    """Complete a place from the calibrator, checked against values."""
     shape = graph.shape(place.tensor)
     element = graph.element(place.tensor)
     n_classes = calibrator.source_prior_.size
@@ -396,7 +396,7 @@ def _resolve(
 
 
 def _kind_seen(value: Vector, axis: int, single: bool, declared: str) -> str:
-    """Return what unmarked scores are: as the calibrator declares, unless values contradict."""
+    """Return the kind of scores: as the calibrator declares, unless values contradict it."""
     z = value.astype(np.float64)
     if single:
         return "logits" if declared == "logits" or (z < 0).any() or (z > 1).any() else "probs"

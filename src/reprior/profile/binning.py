@@ -1,8 +1,8 @@
 r"""Switches summed on a grid of strengths: memory that does not grow with the number of samples.
 
 The grid is the multiples of a resolution. :class:`BinnedSwitches` is the sum as a profile keeps
-it, :class:`BinTable` the table in which it grows, :class:`PackedBins` the form in which it is sent
-and stored. :class:`GainTable` bounds how far a metric can rise or fall inside each bin.
+it, :class:`BinTable` the table that accumulates it, :class:`PackedBins` its compact form for
+sending and storing. :class:`GainTable` bounds how far a metric can rise or fall inside each bin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from reprior.core import kernels
-from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.count_metrics import Agreement, CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.passes import Table
 from reprior.profile.switches import (
@@ -49,12 +49,12 @@ DENSE_CELLS = 4
 
 
 def n_cells(bounds: tuple[float, float], resolution: float, n_classes: int) -> float:
-    """About how many cells a :class:`~reprior.profile.binning.BinTable` has."""
+    """Return about how many cells a :class:`~reprior.profile.binning.BinTable` has."""
     return ((bounds[1] - bounds[0]) / resolution + 2) * n_classes
 
 
 def grid_index(position: Vector, resolution: float) -> Vector:
-    """Which multiple of ``resolution`` is the first at or after each position."""
+    """Return the index of the first multiple of ``resolution`` at or after each position."""
     index = np.ceil(position / resolution)
     index -= (index - 1) * resolution >= position
     index += index * resolution < position
@@ -63,9 +63,9 @@ def grid_index(position: Vector, resolution: float) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class BinnedSwitches:
-    """Switches summed per class and grid point, with the number and mass that moved there.
+    """Switches summed per class and grid point, with their number and weight (mass) per point.
 
-    A switch between two grid points is noted at the later one, so the counts are exact at
+    A switch between two grid points is counted at the later one, so the counts are exact at
     every grid point, and in between off by no more than the mass of the bin.
     """
 
@@ -78,7 +78,7 @@ class BinnedSwitches:
     def of(cls, switches: Switches, resolution: float, high: float) -> BinnedSwitches:
         """Sum switches on the grid of multiples of ``resolution``; each at the next grid point.
 
-        Those behind the last grid point are noted at the end of the range, ``high``.
+        Those after the last grid point are counted at the end of the range, ``high``.
         """
         position, weight = switches.position, switches.weight
         if len(switches):
@@ -98,12 +98,12 @@ class BinnedSwitches:
 
     @property
     def total(self) -> int:
-        """How many switches were summed."""
+        """Number of switches that were summed."""
         return int(self.count.sum())
 
     @cached_property
     def hits(self) -> BinnedSwitches:
-        """With those events only that change a true positive."""
+        """The same, with only the events that change a true positive."""
         return replace(self, events=self.events.hits())
 
     def gains(self, strength: float, n_classes: int) -> ClassGains:
@@ -115,7 +115,7 @@ class BinnedSwitches:
         return self._combined(other, 1)
 
     def minus(self, other: BinnedSwitches) -> BinnedSwitches:
-        """Without those of ``other``, which must be a part."""
+        """The switches without those of ``other``, which must be a part of them."""
         combined = self._combined(other, -1)
         left = combined.count > 0
         if (combined.count < 0).any() or weight_remains(combined.mass, ~left, self.mass):
@@ -128,19 +128,19 @@ class BinnedSwitches:
         return BinnedSwitches(kept, combined.point[left], combined.count[left], combined.mass[left])
 
     def mass_after(self, strength: float, resolution: float) -> float:
-        """Weight of the switches noted at the first grid point after ``strength``."""
-        # Half a bin of room: sums and products of grid points round differently.
+        """Return the weight of the switches at the first grid point after ``strength``."""
+        # A tolerance of half a bin: sums and products of grid points round differently.
         near = (self.point > strength) & (self.point < strength + 1.5 * resolution)
         return float(self.mass[near][:1].sum())
 
     def arrays(self) -> dict[str, Vector]:
-        """What a file has to keep."""
+        """Return the arrays that a file stores."""
         events = {f"event_{f.name}": getattr(self.events, f.name) for f in fields(self.events)}
         return {**events, "point": self.point, "count": self.count, "mass": self.mass}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Vector]) -> BinnedSwitches:
-        """Back from :meth:`arrays`."""
+        """Make switches of the arrays that :meth:`arrays` returned."""
         events = ClassEvents(*(arrays[f"event_{f.name}"] for f in fields(ClassEvents)))
         return cls(events, arrays["point"], arrays["count"], arrays["mass"])
 
@@ -167,9 +167,10 @@ class BinnedSwitches:
 
 
 def net_events(events: ClassEvents) -> ClassEvents:
-    """One event per class and position; those in which nothing is left are dropped.
+    """Sum events to one per class and position; drop those whose sums are all 0.
 
-    Weights can remain where plain numbers cancel: one sample in, another, heavier one, out.
+    Weights can remain where numbers of samples cancel: a class gains one sample and loses another,
+    heavier one.
     """
     columns = [getattr(events, f.name) for f in fields(events)[2:]]
     (position, klass), sums = grouped([events.position, events.klass], columns)
@@ -180,15 +181,14 @@ def net_events(events: ClassEvents) -> ClassEvents:
 
 _Net: TypeAlias = tuple[Vector, Vector]
 
-#: Switches that are entered in a table in one go: what that needs meanwhile is 10 MB.
+#: Switches that are added to a table at once: the temporary arrays take 10 MB.
 SWITCHES_AT_ONCE = 1 << 18
 
 
 class BinTable:
-    """A growing sum of switches in a table of every grid point and class.
+    """Accumulates switches in a table with a cell for every grid point and class.
 
-    Nothing needs to be sorted, and its size is settled from the start: 16 bytes per cell, twice
-    that with weights.
+    It needs no sorting, and its size is fixed: 16 bytes per cell, twice that with weights.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class BinTable:
         self.point = np.minimum(np.arange(first, last + 1) * resolution, bounds[1])
         self._first, self._resolution, self._n_classes = int(first), resolution, n_classes
         shape, n_points = (2, self.point.size * n_classes), self.point.size
-        # Of each: how many moved, and the net gains of every class, predicted and rightly so.
+        # Switches per grid point, and net gains per cell: predicted, true positive.
         self._plain: _Net = np.zeros(n_points, np.int64), np.zeros(shape, np.int64)
         self._weighted: _Net = self._plain
         if weighted:
@@ -210,7 +210,7 @@ class BinTable:
             self._add(switches.taken(slice(start, start + SWITCHES_AT_ONCE)))
 
     def add_binned(self, switches: BinnedSwitches) -> None:
-        """Count switches that were summed on the same grid, of the same bounds."""
+        """Add switches that are summed on the same grid, within the same bounds."""
         events, point = switches.events, self._index(switches.point)
         cell = self._index(events.position) * self._n_classes + events.klass
         moved, net = self._plain
@@ -222,7 +222,7 @@ class BinTable:
             net[:, cell] += (events.weighted_predicted, events.weighted_true_positive)
 
     def closed(self) -> BinnedSwitches:
-        """What was counted so far, without the cells in which nothing is left."""
+        """Return the sums so far, without the cells that are 0."""
         (count, net), (mass, weighted) = self._plain, self._weighted
         taken = net.any(axis=0)
         if weighted is not net:
@@ -232,7 +232,7 @@ class BinTable:
         plain = tuple(net[:, cell])
         there = np.flatnonzero(count)
         moved = count[there]
-        if weighted is net:  # the same arrays: they travel once
+        if weighted is net:  # the same arrays: pickled once
             events = ClassEvents(self.point[point], klass, *plain, *plain)
             return BinnedSwitches(events, self.point[there], moved, moved)
         events = ClassEvents(self.point[point], klass, *plain, *weighted[:, cell])
@@ -281,16 +281,16 @@ _NARROW = (np.int8, np.int16, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class PackedBins:
-    """The sums of a :class:`~reprior.profile.binning.BinTable` of J grid points and K classes.
+    """The sums of a :class:`BinTable` of J grid points and K classes, in a compact form.
 
     Attributes
     ----------
     cell : int32 ndarray of shape (S,), or None
-        Which of the J·K cells the sums are of; None where they are of all, in order.
+        Indices of the cells, of J·K, that the sums belong to; None for all cells in order.
     moved : ndarray of shape (J,)
-        How many samples switch in each bin.
+        Number of samples that switch in each bin.
     net : ndarray of shape (2, S) or (2, J·K)
-        What every class gains, predicted and rightly so.
+        Net gains of every class: predicted, true positive.
     mass, weighted
         The same two as sums of weights; None where samples have none.
     """
@@ -303,7 +303,7 @@ class PackedBins:
 
     @classmethod
     def of(cls, table: BinTable) -> PackedBins:
-        """What a table holds at present, in arrays of its own."""
+        """Copy the present sums of a table."""
         moved, net = table._plain
         packed = narrowed(net)
         if table._weighted is table._plain:
@@ -329,7 +329,7 @@ class PackedBins:
 
 
 def narrowed(values: Vector) -> Vector:
-    """Whole numbers, at least one, in the narrowest integers that hold them all; a copy.
+    """Copy integers (at least one) to the narrowest integer type that holds them all.
 
     >>> import numpy as np
     >>> narrowed(np.array([-129, 5])).dtype
@@ -343,21 +343,21 @@ def narrowed(values: Vector) -> Vector:
 
 
 def _few(taken: Any, bytes_per_cell: int) -> Vector | None:
-    """The cells that are taken, where these and their sums are smaller than the sums of all."""
+    """Return the indices of taken cells if they and their sums are smaller than all sums."""
     cell = np.flatnonzero(taken).astype(np.int32)  # a table has at most some million
     sparse = cell.size * (cell.itemsize + bytes_per_cell)
     return cell if sparse < taken.size * bytes_per_cell else None
 
 
 class Reach(NamedTuple):
-    """The least and the largest value that a metric may take in each bin."""
+    """Lower and upper bound of a metric in each bin."""
 
     least: Vector
     largest: Vector
 
 
 class _Moves(NamedTuple):
-    """Of one class in every bin: its counts at the beginning, and what comes and goes."""
+    """One class in every bin: its counts where the bin begins, its gains and its losses."""
 
     hits: Vector
     predicted: Vector
@@ -368,10 +368,11 @@ class _Moves(NamedTuple):
 
 
 class GainTable:
-    """How many predictions, and right ones, every class gains in every bin, losses not set off.
+    """Gross gains of every class in every bin: predictions and true positives, without losses.
 
     Bin i ends at grid point i and begins after the one before; 16 bytes per bin and class. Weights
-    are whole numbers: fractions leave rounding behind where nobody is left, and ratios of that.
+    must be whole numbers: sums of fractions leave rounding errors where no sample is left, and
+    ratios of these mean nothing.
     """
 
     def __init__(
@@ -384,7 +385,7 @@ class GainTable:
         self.gained = np.zeros((2, n_classes, self.n_bins), dtype)
 
     def bins_of(self, position: Vector) -> Vector:
-        """The bin of each strength."""
+        """Return the index of the bin of each strength."""
         return grid_index(position, self._resolution).astype(np.intp) - self._first
 
     def add(self, switches: Switches) -> None:
@@ -398,26 +399,31 @@ class GainTable:
             table += found.reshape(table.shape).astype(table.dtype, copy=False)
 
     def reach(self, profile: StrengthProfile, metric: CountMetric) -> Reach:
-        """How far ``metric`` can go in each bin of the profile of the same switches."""
+        """Return bounds of ``metric`` in each bin of the profile of the same switches."""
         switches = profile._switches
         assert isinstance(switches, BinnedSwitches)  # noqa: S101 - bins are what this is about
         start = profile._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
         moves = [self._moves(switches, start, k) for k in range(self.n_classes)]
         if metric.average == "pooled":
             return _pooled(moves, start, metric)
-        labelled, seen = start.labelled, metric.average == "seen"
-        counted = metric.counted(start) if not seen else labelled
-        least, largest = np.zeros(self.n_bins), np.zeros(self.n_bins)
-        most = np.full(self.n_bins, counted.sum(), np.float64)
-        fewest = most.copy()
+        if isinstance(metric, Agreement):  # chance moves with every prediction
+            unknown = np.full(self.n_bins, np.inf)
+            return Reach(-unknown, unknown)
+        eligible = metric.eligible(self.n_classes)
+        counted = metric.counted(start) & (start.labelled | (metric.average == "one"))
+        total = start.support.sum()
+        low, high = np.zeros((2, self.n_bins, self.n_classes))
+        fewest = most = np.zeros(self.n_bins)  # classes that count, as 0, where they are predicted
         for k, move in enumerate(moves):
             if counted[k]:
-                low, high = _ratios(move, start.support[k], metric)
-                least, largest = least + low, largest + high
-            elif seen:  # counts, as 0, where it is predicted
-                fewest += move.predicted > move.false_lost
-                most += (move.predicted > 0) | (move.false_gained > 0)
-        return Reach(least / np.maximum(most, 1), largest / np.maximum(fewest, 1))
+                low[:, k], high[:, k] = _ratios(move, start.support[k], total, metric)
+            elif metric.average == "seen" and eligible[k]:
+                fewest = fewest + (move.predicted > move.false_lost)
+                most = most + ((move.predicted > 0) | (move.false_gained > 0))
+        return Reach(
+            metric.mean_of(low, counted, start.support, most),
+            metric.mean_of(high, counted, start.support, fewest),
+        )
 
     def _moves(self, switches: BinnedSwitches, start: ClassCounts, k: int) -> _Moves:
         events = switches.events
@@ -439,14 +445,15 @@ class GainTable:
         )
 
 
-def _ratios(move: _Moves, support: Any, metric: CountMetric) -> tuple[Vector, Vector]:
+def _ratios(move: _Moves, support: Any, total: Any, metric: CountMetric) -> tuple[Vector, Vector]:
     high_hits = move.hits + move.hits_gained
-    high_predicted = move.predicted + move.hits_gained - move.false_lost
-    low_hits = move.hits - move.hits_lost
+    # A sample may be gained and lost in one bin: at most, all that are there are lost.
+    high_predicted = np.maximum(move.predicted + move.hits_gained - move.false_lost, high_hits)
+    low_hits = np.maximum(move.hits - move.hits_lost, 0)
     low_predicted = move.predicted - move.hits_lost + move.false_gained
     return (
-        metric.ratio(low_hits, low_predicted, support),
-        metric.ratio(high_hits, high_predicted, support),
+        metric.ratio(low_hits, low_predicted, support, total),
+        metric.ratio(high_hits, high_predicted, support, total),
     )
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 __all__ = [
     "AFTER_ZERO",
     "EQUAL_VALUES",
     "NARROWEST",
     "SMALLEST_STRENGTH",
     "WIDEST_BOUND",
-    "fraction_bits",
     "shown_bound",
 ]
 
@@ -18,19 +15,15 @@ __all__ = [
 #: next number on the larger slope wins a tie: such a switch sits at the smallest positive float.
 AFTER_ZERO = 5e-324
 
-#: The least strength above 0 that is handed out. It moves no score that is not 0 itself, and is
-#: no 0 either once a temperature divides it, or a file rounds it.
+#: The least strength above 0 that a fit returns. It changes no score other than 0, and stays above
+#: 0 when a temperature divides it or a file rounds it.
 SMALLEST_STRENGTH = 1e-150
 
-#: Per-class values are summed as integers of this many fractional bits, so that the sum does not
-#: depend on the order in which switches are met. Finer than a double's own rounding of a ratio.
-_MOST_FRACTION_BITS = 56
-
-#: Metric values closer than this are equal but for the rounding of ratios and of their sum (with
+#: Metric values closer than this differ only by the rounding of ratios and of their sum (with
 #: 10,000 classes 48 fractional bits are left, and the mean of their roundings is below 2**-49).
 EQUAL_VALUES = 2.0**-48
 
-#: Intervals of strengths narrower than this lie between switches that are one but for rounding
+#: Intervals of strengths narrower than this lie between switches that differ only by rounding
 #: (equal odds that were divided differently): no prediction could aim at them.
 NARROWEST = 1e-10
 
@@ -40,10 +33,5 @@ WIDEST_BOUND = 8.0
 
 
 def shown_bound(bound: float) -> float:
-    """A bound of strengths as a sentence has it: just after 0 is 0 to its reader."""
+    """Return a bound of strengths as messages show it: just after 0 is shown as 0."""
     return 0.0 if bound == AFTER_ZERO else bound
-
-
-def fraction_bits(n_classes: int) -> int:
-    """Fractional bits that leave room for the sum of ``n_classes`` values in 63 bits."""
-    return min(_MOST_FRACTION_BITS, 62 - math.ceil(math.log2(n_classes + 1)))

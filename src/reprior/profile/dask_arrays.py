@@ -1,7 +1,7 @@
-"""Dask: a task per piece of the samples makes a small result, and a tree of tasks joins these.
+"""Dask arrays as a source: one task per chunk of the samples, and a tree of tasks that merges.
 
-Dask runs the tasks: in threads of this process, or on a cluster where one is connected. Nothing
-larger than a profile leaves the place where a piece is.
+Dask runs the tasks: in threads of this process, or on a cluster if one is connected. Nothing larger
+than a profile leaves the worker that holds a chunk.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -27,43 +26,22 @@ from reprior.exceptions import (
     parts,
     require,
 )
-from reprior.profile.samples import Priors, ProbabilityDetector, Samples, anything_counts
-from reprior.profile.source import (
-    EXACT,
-    Accumulator,
-    Bins,
-    Pass,
-    Profiled,
-    ProfilePass,
-    join_profiled,
-    join_profiles,
-)
+from reprior.profile.samples import Priors, Samples
+from reprior.profile.source import Bins, Pass, ProfilePass
 
 if TYPE_CHECKING:
-    from reprior.profile.data import TuningData
     from reprior.profile.profile import StrengthProfile
 
 __all__ = [
-    "EXACT",
-    "FAN_IN",
-    "ArrayPieces",
-    "Bins",
     "DaskArrays",
     "LazyPart",
-    "Pieces",
-    "ProfileTally",
-    "Profiled",
-    "Tally",
     "delayed",
     "is_lazy_frame",
-    "join_profiled",
-    "join_profiles",
     "lazy_column",
     "lazy_columns",
     "lazy_names",
     "lazy_parts",
     "profile_of",
-    "profiled",
     "same_partitions",
     "tree",
 ]
@@ -72,17 +50,17 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 class LazyPart(NamedTuple):
-    """A chunk of samples: tasks that will give its arrays, or NumPy arrays."""
+    """The arrays of one chunk of samples, as Dask tasks or as NumPy arrays."""
 
     place: str
-    """Said of errors in it; empty for the first chunk, in which indices are those of the whole."""
+    """Appended to errors; empty for the first chunk, whose indices are those of all samples."""
     scores: Any
     labels: Any
     weight: Any
 
 
 def lazy_parts(scores: Any, labels: Any, sample_weight: Any, *, class_axis: int) -> list[LazyPart]:
-    """Cut labels and weights as the samples of the Dask array ``scores`` are cut in chunks."""
+    """Cut labels and weights at the chunk borders of the Dask array ``scores``."""
     namespace(scores, labels, sample_weight)
     others = {"labels": _sliceable(labels), "sample_weight": _sliceable(sample_weight)}
     if scores.ndim == 1 and np.shape(others["labels"]) != scores.shape:  # one sample
@@ -109,12 +87,12 @@ def lazy_parts(scores: Any, labels: Any, sample_weight: Any, *, class_axis: int)
 
 
 def _sliceable(values: Any) -> Any:
-    """Lists as arrays; arrays, and None, as they are."""
+    """Convert lists to arrays; return arrays, and None, unchanged."""
     return np.asarray(values) if isinstance(values, list | tuple) else values
 
 
 def _whole(array: Any) -> Any:
-    """A Dask array as one task; NumPy's, and None, as they are."""
+    """Return a Dask array as one task; NumPy arrays, and None, unchanged."""
     return array.rechunk(-1).to_delayed().item() if _is_lazy(array) else array
 
 
@@ -123,7 +101,7 @@ def _is_lazy(array: Any) -> bool:
 
 
 def _aligned(name: str, array: Any, scores: Any, chunks: tuple[Any, ...]) -> Any:
-    """Labels or weights cut as the scores are: an array of tasks, or a NumPy array."""
+    """Return labels or weights in the chunks of the scores: an array of tasks, or of NumPy."""
     lazy = _is_lazy(array)
     unknown = np.isnan(scores.shape).any()
     if unknown or np.isnan(np.shape(array)).any():
@@ -150,7 +128,7 @@ def _aligned(name: str, array: Any, scores: Any, chunks: tuple[Any, ...]) -> Any
 
 
 def _cut(array: Any, where: tuple[int, ...], edges: Sequence[Vector]) -> Any:
-    """The part of labels or weights that goes with one chunk of scores."""
+    """Return the part of labels or weights that belongs to one chunk of scores."""
     if array.dtype == object:  # tasks, one per chunk
         return array[where]
     along = zip(edges, where, strict=True)
@@ -179,28 +157,11 @@ FAN_IN = 8
 _OF_SAMPLES = ("scores", "labels", "sample_weight")
 
 
-class Tally(Protocol):
-    """Goes through the samples of one piece, part by part, and makes a small result of them."""
-
-    def add(self, data: TuningData) -> None:
-        """Take the next samples in."""
-
-    def result(self) -> Any:
-        """What came of them."""
-
-
-class Pieces(Protocol):
-    """Labelled samples in pieces, each of which a task can go through."""
-
-    def run(self, begin: Callable[[], Tally], join: Join) -> Any:
-        """What ``join`` makes of the results of all pieces, each gone through by a new tally."""
-
-
 @dataclass(frozen=True, eq=False)
 class DaskArrays:
-    """Labelled scores as Dask arrays, a block per chunk of the samples: a source.
+    """Labelled scores as Dask arrays: a source with one block per chunk of the samples.
 
-    Labels and weights are Dask's too, or NumPy's. Blocks are checked where they are.
+    Labels and weights are Dask or NumPy arrays. Workers check their own blocks.
     """
 
     scores: Any
@@ -212,7 +173,7 @@ class DaskArrays:
     ignore_index: int | None = None
 
     def run(self, pass_: Pass[Result]) -> Result:
-        """Run a pass over all chunks, by Dask's threads or cluster, and merge what comes back."""
+        """Run a pass over all chunks, by Dask's threads or cluster, and merge the results."""
         check_kind(self.kind)  # before any task
         chunks = lazy_parts(self.scores, self.labels, self.weights, class_axis=self.class_axis)
         like = replace(self, scores=None, labels=None, weights=None)
@@ -222,7 +183,7 @@ class DaskArrays:
         return result
 
     def samples(self, scores: Any, labels: Any, weights: Any) -> Samples:
-        """The samples of one chunk, whose arrays are computed."""
+        """Check the computed arrays of one chunk."""
         return Samples.of(
             np.asarray(scores),
             np.asarray(labels),
@@ -236,9 +197,9 @@ class DaskArrays:
 
 
 def profile_of(arrays: DaskArrays, priors: Priors) -> StrengthProfile:
-    """The profile of Dask arrays, made where their chunks are.
+    """Profile Dask arrays on the workers that hold their chunks.
 
-    Equal to the profile of the same arrays in memory, however they are cut.
+    The result equals the profile of the same arrays in memory, whatever their chunks.
     """
     profiled = arrays.run(ProfilePass(priors, Bins.of(priors.resolution)))
     profile = profiled.required()
@@ -252,93 +213,28 @@ def _pass_on_chunk(
     """Run a pass over one chunk."""
     pass_, arrays = shared
     accumulator = pass_.begin()
-    with _placed(place), one_thread():  # the others have chunks of their own
+    with _placed(place), one_thread():  # the other threads have their own chunks
         accumulator.add(arrays.samples(scores, labels, weights))
     return accumulator.result()
 
 
-def profiled(pieces: Pieces, bounds: tuple[float, float], bins: Bins) -> Profiled:
-    """The profile of all pieces within ``bounds``, and what else is known of them."""
-    begin, join = partial(ProfileTally, bounds, bins), partial(join_profiled, bins=bins)
-    result: Profiled = pieces.run(begin, join)
-    return result
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayPieces:
-    """Dask arrays, a piece per chunk of the samples."""
-
-    data: TuningData
-
-    def run(self, begin: Callable[[], Tally], join: Join) -> Any:
-        """What ``join`` makes of the results of all chunks, each gone through by a new tally."""
-        data = self.data
-        chunks = lazy_parts(data.scores, data.labels, data.weight, class_axis=data.class_axis)
-        like = replace(data, scores=None, labels=None, weight=None)
-        shared = delayed((begin, like), traverse=False)
-        work = delayed(_on_chunk)
-        return tree([work(shared, *part) for part in chunks], join).compute()
-
-
-class ProfileTally:
-    """Runs a :class:`ProfilePass` within ``bounds`` over tuning data, which bring their priors."""
-
-    def __init__(self, bounds: tuple[float, float], bins: Bins = EXACT) -> None:
-        self._bounds, self._bins = bounds, bins
-        self._n_samples = 0
-        self._accumulator: Accumulator[Profiled] | None = None
-
-    def add(self, data: TuningData) -> None:
-        """Take the next samples in. After an error a tally is of no use: some may be in it."""
-        if not anything_counts(data.labels, data.weight, data.ignore_index):
-            self._n_samples += np.size(data.labels)
-            return
-        samples, priors = data.read(self._bounds)
-        if self._accumulator is None:
-            self._accumulator = ProfilePass(priors, self._bins).begin()
-        self._accumulator.add(samples)
-
-    def result(self) -> Profiled:
-        """The profile, if any sample counts."""
-        if self._accumulator is None:
-            return Profiled(None, self._n_samples, ProbabilityDetector())
-        result = self._accumulator.result()
-        return result._replace(n_samples=result.n_samples + self._n_samples)
-
-
 def delayed(what: Any, *, traverse: bool = True) -> Any:
-    """Dask's ``delayed``."""
+    """Call Dask's ``delayed``, imported when it is needed."""
     dask = require("dask", extra="dask", purpose="To work on Dask's arrays or cluster")
     return dask.delayed(what, pure=False, traverse=traverse)
 
 
 def tree(items: Sequence[Delayed], join: Join, fan_in: int = FAN_IN) -> Delayed:
-    """A task that gives what ``join`` makes of all items, through tasks of ``fan_in`` each."""
+    """Return a task that joins all items, through tasks that join ``fan_in`` each."""
     joined, level = delayed(join), list(items)
     while len(level) > 1:
         level = [joined(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return level[0]
 
 
-def _on_chunk(
-    shared: tuple[Callable[[], Tally], TuningData],
-    place: str,
-    scores: Any,
-    labels: Any,
-    weight: Any,
-) -> Any:
-    """Go through one chunk."""
-    begin, like = shared
-    arrays = [None if each is None else np.asarray(each) for each in (scores, labels, weight)]
-    tally = begin()
-    with _placed(place), one_thread():  # the others have chunks of their own
-        tally.add(replace(like, scores=arrays[0], labels=arrays[1], weight=arrays[2]))
-    return tally.result()
-
-
 @contextmanager
 def _placed(place: str) -> Iterator[None]:
-    """Let an error that names a sample say from where on it counts."""
+    """Add the place of the chunk to errors that name a sample."""
     try:
         yield
     except RepriorError as error:
@@ -357,22 +253,22 @@ def _names_a_sample(error: RepriorError) -> bool:
 
 
 def is_lazy_frame(values: Any) -> bool:
-    """Whether values are a dataframe of Dask."""
+    """Tell whether values are a Dask dataframe."""
     return hasattr(values, "to_dask_array") and values.ndim == 2
 
 
 def same_partitions(frame: Any, *columns: Any) -> tuple[Any, ...]:
-    """A dataframe of Dask, and series that belong to it, in partitions of the same samples.
+    """Return a Dask dataframe, and series that belong to it, in partitions of the same samples.
 
-    Dask reads files of few columns several to a partition: of one set of files a frame of scores
-    may have more partitions than a series of labels, and neither tells how long they are. So all
-    columns are read as one frame here. Anything that is no series of Dask stays as it is.
+    Dask reads several files of few columns into one partition: from the same files a frame of
+    scores may have more partitions than a series of labels, and neither knows their lengths. So all
+    columns are read as one frame here. What is no Dask series is returned unchanged.
     """
     own = {f"__reprior_{i}": each for i, each in enumerate(columns) if _is_series(each)}
     if not is_lazy_frame(frame) or not own:
         return frame, *columns
     joined = frame.assign(**own)
-    fixed = joined.map_partitions(_as_it_is, meta=joined._meta)  # of which Dask leaves nothing out
+    fixed = joined.map_partitions(_as_it_is, meta=joined._meta)  # keeps Dask from dropping columns
     names = [f"__reprior_{i}" for i in range(len(columns))]
     others = (
         fixed[name] if name in own else each for name, each in zip(names, columns, strict=True)
@@ -389,16 +285,16 @@ def _is_series(values: Any) -> bool:
 
 
 def lazy_column(values: Any) -> Any:
-    """A series of Dask as a Dask array; anything else as it is."""
+    """Return a Dask series as a Dask array; anything else unchanged."""
     if not hasattr(values, "to_dask_array"):
         return values
     if getattr(values.dtype, "kind", "O") not in "biuf":
-        values = values.astype(object)  # names, in whatever pandas keeps them
+        values = values.astype(object)  # names, whatever dtype pandas keeps them in
     return values.to_dask_array()
 
 
 def lazy_columns(frame: Any, classes: Vector | None) -> Any:
-    """Scores of a dataframe; columns that are named after the classes in the order of these."""
+    """Return the scores of a dataframe; columns with the classes' names in the classes' order."""
     columns = list(frame.columns)
     if classes is not None and set(columns) == set(classes.tolist()):
         frame = frame[classes.tolist()]
@@ -414,7 +310,7 @@ def lazy_columns(frame: Any, classes: Vector | None) -> Any:
 
 
 def lazy_names(labels: Any) -> list[Any]:
-    """The different values in a Dask array, each once."""
+    """Return the unique values of a Dask array."""
     work = delayed(_different)
     found: set[Any] = tree([work(block) for block in labels.to_delayed().ravel()], _union).compute()
     return list(found)

@@ -14,7 +14,7 @@ Every step of the walk goes to a strictly larger slope, so it ends after at most
 steps whatever rounding does. All of it is float64, whatever the scores are.
 
 The passes over the scores are array-API code, so they run where the scores are; the walk
-over the candidates, which are few, is NumPy. ``compiled`` does the same in one loop.
+over the candidates, which are few, is NumPy. The native kernel does the same in one loop.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["Envelope", "Screen", "envelope", "screen", "walk"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Rows shorter than this cost NumPy more to begin than to go through: such blocks are turned, and
-#: every operation runs along the samples.
+#: For rows shorter than this, NumPy's cost per row is larger than that of its elements: such blocks
+#: are transposed, and every operation runs along the samples.
 SHORT_ROW = 32
 
 #: Below float32's smallest normal number, 1e-38, rounding is absolute, or all is lost: room for
@@ -43,7 +43,7 @@ FLOOR = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Screen:
-    """What the passes over one block of N samples leave for the walk.
+    """Input of the walk, from the passes over one block of N samples.
 
     ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound. Sample ``moving[m]`` goes
     from line a to line b, perhaps over candidates: line ``klass[j]`` of moving sample ``row[j]``.
@@ -65,13 +65,13 @@ class Screen:
 
     @staticmethod
     def refused() -> Screen:
-        """Nothing but the word that a sample cannot be used."""
+        """The result for a block with a sample that cannot be used."""
         nothing: dict[str, Any] = dict.fromkeys(f.name for f in fields(Screen)[:-1])
         return Screen(**nothing, hopeless=True)
 
     @staticmethod
     def joined(screens: Sequence[Screen]) -> Screen:
-        """Several blocks as one, samples and moving samples counted through."""
+        """Concatenate blocks; samples and moving samples are renumbered."""
 
         def column(name: str) -> Vector:
             return np.concatenate([getattr(screen, name) for screen in screens])
@@ -87,7 +87,7 @@ class Screen:
 
 
 def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace) -> Screen:
-    """Settle the samples of (N, K) ``scores`` that never switch, and prepare the rest.
+    """Find the samples of (N, K) ``scores`` that never switch, and prepare the others for the walk.
 
     The scores hold no NaN and no +inf; in rows of at least ``SHORT_ROW`` classes NumPy's arg max
     finds them, and they may.
@@ -153,7 +153,7 @@ def _rivalled(
     strength: float,
     xp: Namespace,
 ) -> Array:
-    """Rows in which another line reaches that of ``start`` at ``strength``, or might.
+    """Return the rows in which another line may reach that of ``start`` at ``strength``.
 
     Computed in the scores' own precision for speed. In float32 a line is off by at most
     ``u·(|s| + |λ·w|)``, u = 2⁻²⁴; with twice that allowed on either side no row is missed.
@@ -175,7 +175,7 @@ def _rivalled(
 
 
 def _winners(scores: Array, slope: Array, strength: float, xp: Namespace) -> Array:
-    """Arg max at one strength; a tie goes to the larger slope, then the larger score."""
+    """Return the arg max at one strength; a tie goes to the larger slope, then the larger score."""
     lines = xp.astype(scores, slope.dtype) + strength * slope
     top = xp.max(lines, axis=1, keepdims=True)
     winner = xp.argmax(lines, axis=1)
@@ -195,7 +195,7 @@ def _winners(scores: Array, slope: Array, strength: float, xp: Namespace) -> Arr
 def _candidates(
     moved: Array, slope: Array, a: Array, b: Array, bounds: tuple[float, float], xp: Namespace
 ) -> tuple[Array, Array]:
-    """Rows and classes of the lines above a and b where those two cross."""
+    """Return rows and classes of the lines above a and b where these two cross."""
     each = xp.arange(moved.shape[0], device=_device(moved, xp))
     slope_a, slope_b = xp.take(slope, a), xp.take(slope, b)
     score_a, score_b = moved[each, a], moved[each, b]
@@ -260,19 +260,19 @@ def walk(screened: Screen, slopes: Vector, bounds: tuple[float, float]) -> Envel
 
 
 def _lines(screened: Screen) -> tuple[Vector, Vector, Vector, Vector]:
-    """Samples that go straight from a to b, and the lines of the others, grouped by sample."""
+    """Return the samples without candidates, and the lines of the others, grouped by sample."""
     winding = np.zeros(screened.a.shape, bool)
     winding[screened.row] = True
     goals = np.flatnonzero(winding)
     row = np.concatenate([screened.row, goals])
-    order = np.argsort(row, kind="stable")  # two sorted runs: merged in one go
+    order = np.argsort(row, kind="stable")  # two sorted runs: a stable sort merges them
     klass = np.concatenate([screened.klass, screened.b[goals]])[order]
     score = np.concatenate([screened.score, screened.score_b[goals]])[order]
     return np.flatnonzero(~winding), row[order], klass, score
 
 
 def _nearest(row: Vector, x: Vector, slope: Vector, score: Vector, klass: Vector) -> Vector:
-    """Index of the line that each sample meets first; a tie is settled by the rules."""
+    """Return the index of the line that each sample meets first; ties follow the rules above."""
     first = np.empty(row.shape, bool)
     first[0], first[1:] = True, row[1:] != row[:-1]
     starts = np.flatnonzero(first)
@@ -291,8 +291,8 @@ def envelope(
 ) -> Envelope | None:
     """Find the switches of (N, K) ``scores`` with the given slopes on ``bounds``.
 
-    Across 0 it goes in two legs. A class of slope −inf takes part at λ = 0 alone. None where a
-    sample has no finite score.
+    Bounds on both sides of 0 take two walks. A class of slope −inf takes part at λ = 0 alone. None
+    where a sample has no finite score.
     """
     if bounds[0] < 0.0 < bounds[1]:
         before = envelope(scores, slopes, (bounds[0], 0.0), xp)

@@ -1,4 +1,4 @@
-"""Profiles of parts: which may be added or subtracted, and the sum of many."""
+"""Profiles of parts: which can be added or subtracted, and the sum of many."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Switches that are gathered before they are binned where bins are not in a table: as many cost
-#: little memory, and binning costs a pass over all bins each time.
+#: Switches that are gathered before they are binned, where bins are not in a table: so many take
+#: little memory, and each binning costs a pass over all bins.
 SWITCHES_PER_BINNING = 1 << 20
 
-#: Switches from which on exact profiles are not added in pairs but kept side by side, 300 KB each:
-#: a sum of large ones would need their room twice, and may be binned before it is asked for.
+#: Exact profiles of at least so many switches (300 KB) are kept side by side, not added in pairs: a
+#: sum of large ones would need their memory twice, and may be binned before it is needed.
 LARGE = 1 << 14
 
-#: The rank of those, which no pair has.
+#: The rank of profiles that are kept side by side; no pair has it.
 APART = 99
 
-#: Cells of a table of bins that is kept: 64 MB, twice that with weights. With bins of 1e-4 and the
-#: usual bounds that is enough for 200 classes.
+#: Largest table of bins that is kept, in cells: 64 MB, twice that with weights. With bins of 1e-4
+#: and the usual bounds that is enough for 200 classes.
 MOST_CELLS = 1 << 22
 
 
@@ -61,7 +61,7 @@ def check_match(mine: StrengthProfile, theirs: StrengthProfile, verb: str) -> No
 
 
 def check_counts(counts: Vector) -> None:
-    """Refuse a difference in which fewer than no samples are left."""
+    """Refuse a difference with negative numbers of samples."""
     if (counts < 0).any():
         raise ProfileMismatchError(
             "A profile can only be subtracted from one that contains it. Got more samples of "
@@ -70,7 +70,7 @@ def check_counts(counts: Vector) -> None:
 
 
 def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfile:
-    """The sum of two profiles, or their difference."""
+    """Return the sum of two profiles, or their difference."""
     if not isinstance(theirs, type(mine)):
         raise ProfileMismatchError(
             f"Only profiles {verb}. Got {type(theirs).__name__}. Make a profile of it with "
@@ -90,7 +90,7 @@ def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfil
 
 
 def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
-    """The sum of many profiles."""
+    """Return the sum of many profiles."""
     total = ProfileSum()
     for profile in profiles:
         total.add(profile)
@@ -98,10 +98,10 @@ def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
 
 
 class PackedProfile(NamedTuple):
-    """A profile as it waits and travels: small, and quick to be added to another."""
+    """A profile in a form that is small to keep and send, and quick to add to another."""
 
     profile: StrengthProfile
-    """All of it; or, where there are ``bins``, all but these."""
+    """The whole profile; without its bins if there are ``bins``."""
     bins: PackedBins | None = None
 
     def unpacked(self) -> StrengthProfile:
@@ -110,17 +110,17 @@ class PackedProfile(NamedTuple):
 
 
 class ProfileSum:
-    """A growing sum of profiles; nothing is copied over and over.
+    """Accumulates profiles without copying the sum for each.
 
-    Exact ones are added in pairs of like size up to some megabytes, bins in one table of all
-    strengths and classes, or in pairs too where that table would be large.
+    Exact profiles are added in pairs of similar size up to some megabytes. Bins are added to one
+    table of all strengths and classes, or in pairs if that table would be large.
 
     Parameters
     ----------
     exact_up_to : int or None
-        Switches from which on they are summed in bins; None keeps every switch.
+        The largest number of switches that are kept; more are summed in bins. None keeps all.
     resolution : float
-        The width of these bins.
+        Width of the bins.
     """
 
     def __init__(self, *, exact_up_to: int | None = None, resolution: float = 0.0) -> None:
@@ -133,16 +133,16 @@ class ProfileSum:
         self._waiting = 0
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether a profile was added."""
         return self._like is not None
 
     @property
     def n_waiting(self) -> int:
-        """How many switches are kept."""
+        """Number of switches that are kept one by one."""
         return self._waiting
 
     def add(self, profile: StrengthProfile) -> None:
-        """Add the profile of some samples, without bins of its own where the sum may bin."""
+        """Add a profile; an exact one if the sum may bin."""
         self._check(profile)  # before anything is changed
         if self._tally is not None:
             self._tally.add(profile)
@@ -156,7 +156,7 @@ class ProfileSum:
             self.coarsen()
 
     def coarsen(self) -> None:
-        """From here on, sum in bins; those switches too that were kept so far."""
+        """Sum all switches in bins: those kept so far and those to come."""
         self.coarse = True
         if self._exact:
             self._bin(_collapse(self._exact))
@@ -180,7 +180,7 @@ class ProfileSum:
             self._tally.add_packed(packed)
 
     def merge(self, other: ProfileSum) -> None:
-        """Add all that another sum holds; it is left as it is, and so is this one if refused."""
+        """Add another sum, which does not change; if it is refused, neither sum changes."""
         theirs = other._like
         if theirs is None:
             return
@@ -201,7 +201,7 @@ class ProfileSum:
             self.add(profile)
 
     def total(self) -> StrengthProfile:
-        """The sum of all that was added."""
+        """Return the sum of all profiles added so far."""
         if self.coarse:
             self.coarsen()
         if self._tally is not None:
@@ -209,7 +209,7 @@ class ProfileSum:
         return _collapse(self._binned if self.coarse else self._exact)
 
     def consume(self) -> StrengthProfile:
-        """The same, its switches by strength, in the room of the parts; these are let go of."""
+        """Return the total with its switches sorted by strength; free the parts meanwhile."""
         if self.coarse:
             return self.total()
         parts, self._exact, self._waiting = [profile for _, profile in self._exact], [], 0
@@ -219,13 +219,13 @@ class ProfileSum:
         return total._like(switches=Switches.consume(switches))
 
     def packed(self) -> PackedProfile:
-        """The same, to be kept or sent, and added to others."""
+        """Return the total in its packed form."""
         if self.coarse:
             self.coarsen()
         return PackedProfile(self.total()) if self._tally is None else self._tally.packed()
 
     def _check(self, profile: StrengthProfile, *, in_bins: bool = False) -> None:
-        """Refuse a profile of another problem, or of other bins than the sum has."""
+        """Refuse a profile of another problem, or with other bins than the sum."""
         like = self._like
         if like is None:
             grid = None if in_bins else profile.resolution
@@ -235,7 +235,7 @@ class ProfileSum:
         self._like = like
 
     def _keep(self, profile: StrengthProfile) -> None:
-        """Add an exact profile to what is kept."""
+        """Keep an exact profile."""
         _push(self._exact, profile)
 
     def _bin(self, profile: StrengthProfile) -> None:
@@ -250,7 +250,7 @@ class ProfileSum:
 
 
 class _Tally:
-    """A sum of profiles with their switches in one table of bins."""
+    """Sums profiles, their switches in one table of bins."""
 
     def __init__(self, like: StrengthProfile, resolution: float) -> None:
         weighted = like.weighted
@@ -268,7 +268,7 @@ class _Tally:
 
     @classmethod
     def of(cls, packed: PackedProfile) -> _Tally:
-        """A sum that begins with a packed profile."""
+        """Start a sum with a packed profile."""
         width = packed.profile.resolution
         assert width is not None  # noqa: S101 - there are bins
         tally = cls(packed.profile, width)
@@ -277,7 +277,7 @@ class _Tally:
 
     def add_packed(self, packed: PackedProfile) -> None:
         profile, bins = packed
-        assert bins is not None  # noqa: S101 - the others are added as they are
+        assert bins is not None  # noqa: S101 - profiles without bins are added directly
         self._add_counts(profile)
         bins.add_to(self._table)
 
@@ -309,7 +309,7 @@ def _collapse(stack: list[tuple[int, StrengthProfile]]) -> StrengthProfile:
     profiles = [profile for _, profile in stack]
     if any(profile.resolution is not None for profile in profiles):
         return _added(profiles)
-    # All switches in one go: added one by one they would be copied over and over.
+    # All switches at once: pairwise addition would copy them repeatedly.
     switches: list[Any] = [profile._switches for profile in profiles]
     total = _added([bare(profile) for profile in profiles])
     return total._like(switches=Switches.concatenate(switches))

@@ -1,4 +1,4 @@
-"""What to look for along the strength: the best value, under constraints, or a whole front."""
+"""The best strength for a metric, under constraints, and Pareto fronts of two metrics."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ __all__ = [
     "ParetoFront",
     "SubjectTo",
     "best_interval",
+    "best_of_steps",
     "check_within",
     "feasible_steps",
     "middle",
     "pareto_front",
     "refuse_together",
     "refuse_unlabelled",
+    "widest_best",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -35,17 +37,21 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: two rounded numbers, which may miss by a few units in the last place.
 THRESHOLD_SLACK = 1e-12
 
-#: No metric that goes by a name is above this.
+#: A strength is kept at least this far from switches where it can be: a prediction made at a switch
+#: is a tie in floating point, which may go either way.
+CLEARANCE = 1e-9
+
+#: No named metric is above this.
 LARGEST_FRACTION = 1.0
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _CONSTRAINT = re.compile(
-    rf"\s*(?P<metric>\w+(?:\s*\[[^\]]+\])?)\s*(?P<relation>>=|<=)\s*"
+    rf"\s*(?P<metric>\w+(?:\s*\([^)]*\))?(?:\s*\[[^\]]+\])?)\s*(?P<relation>>=|<=)\s*"
     rf"(?:(?P<factor>{_NUMBER})\s*\*\s*)?(?:(?P<baseline>baseline)\s*"
     rf"(?:\*\s*(?P<times>{_NUMBER})\s*)?"
     rf"(?:(?P<sign>[+-])\s*(?P<offset>{_NUMBER}))?|(?P<number>{_NUMBER}))\s*"
 )
-_AROUND_BRACKETS = re.compile(r"\s*([\[\]])\s*")
+_AROUND_BRACKETS = re.compile(r"\s*([\[\]()])\s*")
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {">=": operator.ge, "<=": operator.le}
 
 
@@ -56,14 +62,17 @@ class Best:
     Parameters
     ----------
     strength : float
-        The middle of ``interval``.
+        0 where no strength does better than the model as it is. Else the middle of ``interval``;
+        where a switch lies within 1e-9 of that, the middle of the widest gap between neighbouring
+        switches of the interval, because a prediction made at a switch is a tie.
     value : float
         The metric there.
     interval : (float, float)
         Strengths a ≤ λ < b that are all equally good. (At the upper bound: λ ≤ b.) Of a binned
         profile that is known of those on the grid, and not of others between them.
     at_bound : bool
-        Whether the interval ends at a bound of the profile: there may be better beyond it.
+        Whether the interval ends at a bound of the profile: there may be better beyond it. False
+        at strength 0, which is not chosen for its place.
     uncertainty : float
         For a binned profile, the share of the samples' weight that switches inside the bin of
         ``strength``: the value is exact at ``strength`` and off by about this within the bin.
@@ -79,7 +88,7 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class ParetoFront:
-    """Strengths at which neither metric can be had better without the other getting worse.
+    """Strengths at which neither metric can improve without the other getting worse.
 
     ``strengths[i]`` gives ``values_a[i]`` and ``values_b[i]``; ``values_a`` falls and
     ``values_b`` rises along the front.
@@ -135,7 +144,7 @@ class Constraint:
 
     @classmethod
     def parse_all(cls, subject_to: SubjectTo) -> list[Constraint]:
-        """No, one or several constraints, read already or not."""
+        """Return no, one or several constraints as a list; parse those given as text."""
         if subject_to is None:
             return []
         several: Any = subject_to
@@ -144,7 +153,7 @@ class Constraint:
         return [rule if isinstance(rule, Constraint) else cls.parse(rule) for rule in several]
 
     def resolved(self, *, n_classes: int, classes: Sequence[Any] | None = None) -> Constraint:
-        """The same with its metric found, a class by name where ``classes`` are known.
+        """Return the same with its metric looked up, a class by name if ``classes`` are given.
 
         Examples
         --------
@@ -158,24 +167,24 @@ class Constraint:
         return replace(self, metric=found)
 
     def threshold(self, baseline: float) -> float:
-        """What the metric is compared with."""
+        """Return the value that the metric is compared with."""
         return self.factor * baseline + self.offset
 
     def holds(self, values: Vector, baseline: float) -> Vector:
-        """Where it holds."""
+        """Return where the constraint holds."""
         slack = THRESHOLD_SLACK if self.relation == "<=" else -THRESHOLD_SLACK
         within: Vector = _RELATIONS[self.relation](values, self.threshold(baseline) + slack)
         return within
 
     def misses(self, values: Any, baseline: float) -> Vector:
-        """By how much each value misses the threshold; 0 where the constraint holds."""
+        """Return by how much each value misses the threshold; 0 where the constraint holds."""
         values = np.asarray(values, np.float64)
         short = self.threshold(baseline) - values
         missing = short if self.relation == ">=" else -short
         return np.where(self.holds(values, baseline), 0.0, missing)
 
     def refuse(self, steps: Steps, baseline: float, high: float | None = None) -> None:
-        """Raise what is known where the constraint holds nowhere.
+        """Raise an error that names the nearest step if the constraint holds nowhere.
 
         ``high`` is where the last step ends. Without it the steps are points.
         """
@@ -197,7 +206,7 @@ class Constraint:
         )
 
     def hint(self, baseline: float) -> str:
-        """A sentence for who writes per cent."""
+        """Return a hint for a threshold written in per cent."""
         if self.relation == "<=" or self.threshold(baseline) <= LARGEST_FRACTION:
             return ""
         return "Metrics are fractions: 90 % is 0.9. "
@@ -209,9 +218,9 @@ Limit: TypeAlias = tuple[Constraint, Steps, float]
 
 
 def feasible_steps(steps: Steps, limits: Sequence[Limit], high: float) -> tuple[Steps, Vector]:
-    """The steps, cut where a constraint begins or ceases to hold, and where all of them do.
+    """Return the steps, cut where a constraint starts or stops to hold, and where all hold.
 
-    Where no step satisfies all of them, what is known is raised.
+    An error names the nearest step where no step satisfies all of them.
     """
     start = np.unique(np.concatenate([steps.start, *(limit.start for _, limit, _ in limits)]))
     values = [limit.at(start) for _, limit, _ in limits]
@@ -234,7 +243,7 @@ def refuse_together(
     misses: Sequence[Vector],
     high: float,
 ) -> NoReturn:
-    """Raise what is known where no step satisfies all constraints.
+    """Raise an error that names the nearest step where no step satisfies all constraints.
 
     ``values[c][i]`` is the metric of constraint c from ``start[i]`` on, and ``misses[c][i]`` by how
     much it misses. The nearest step is the one whose largest miss is smallest.
@@ -266,22 +275,26 @@ def refuse_together(
 
 
 def refuse_unlabelled(metric: CountMetric, name: str, *, ruled_out: bool = False) -> NoReturn:
-    """Refuse the metric of a class without labels, which ``name`` asks for."""
-    why = f"no sample of class {metric.of_class}"
-    remedy = "Add labelled samples, or choose another metric"
+    """Refuse the metric of a class, or of a group, without labels, which ``name`` asks for."""
+    if metric.of_class is not None:
+        whose, subject = "a class that has labels", f"class {metric.of_class}"
+    else:
+        whose = "classes of which one at least has labels"
+        subject = f"classes {', '.join(map(str, metric.classes or ()))}"
+    why, remedy = f"no sample of {subject}", "Add labelled samples, or choose another metric"
     if ruled_out:
-        why = f"the target prior of class {metric.of_class} is 0, which rules it out"
+        why = f"the target prior of {subject} is 0, which rules it out"
         remedy = "Choose another metric, or give the class a positive target prior"
     raise OptionError(
         argument=name,
-        rule="must be of a class that has labels",
+        rule=f"must be of {whose}",
         got=f"{metric.name!r}, and {why}",
         remedy=f"{remedy}.",
     )
 
 
 def _remedy(what: str, high: float | None) -> list[str | Reference]:
-    if high is None:  # of points that were tried, by who has no biases
+    if high is None:  # of a search over points, which has no biases
         return [f"Loosen {what}, or widen ", Argument("bounds"), "."]
     wider: list[str | Reference] = []
     if high < WIDEST_BOUND:
@@ -296,7 +309,7 @@ def _remedy(what: str, high: float | None) -> list[str | Reference]:
 
 
 def _nearest(start: Vector, misses: Vector, high: float | None) -> tuple[int, float]:
-    """The step that misses by least, the widest of several, and its middle."""
+    """Return the step with the smallest miss, the widest of several, and its middle."""
     ends = start if high is None else np.append(start[1:], high)
     least = misses <= misses.min() + EQUAL_VALUES
     step = int(np.argmax(np.where(least, ends - start, -1.0)))
@@ -306,11 +319,11 @@ def _nearest(start: Vector, misses: Vector, high: float | None) -> tuple[int, fl
 def best_interval(
     steps: Steps, high: float, feasible: Vector | None = None, *, spared: float = 0.0
 ) -> tuple[float, float, float]:
-    """Both ends of the best interval, and its value; ``feasible`` tells which steps may be taken.
+    """Return both ends of the best interval, and its value; only ``feasible`` steps may be taken.
 
     Adjacent steps that are equally good are one interval; among intervals the widest is best,
-    then the one nearest 0. Steps narrower than rounding do not count, but for those that begin
-    at ``spared``, which is λ = 0 itself, and at the upper bound.
+    then the one nearest 0. Steps narrower than rounding do not count, except those that begin at
+    ``spared``, which is λ = 0 itself, and at the upper bound.
     """
     value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
     top = _highest(steps.start, value, high, spared)
@@ -342,8 +355,91 @@ def best_interval(
     return float(a[pick]), float(b[pick]), float(top)
 
 
+def best_of_steps(
+    steps: Steps,
+    bounds: tuple[float, float],
+    feasible: Vector | None = None,
+    *,
+    switches: Vector | None = None,
+) -> Best:
+    """Return strength 0 where no strength is better, else the widest best.
+
+    Parameters
+    ----------
+    steps : Steps
+        The metric along the strength.
+    bounds : (float, float)
+        Where the first step starts and the last one ends.
+    feasible : bool ndarray, optional
+        Which steps satisfy the constraints.
+    switches : ndarray, optional
+        The strengths at which a prediction changes, in any order; None where a profile keeps sums
+        per bin only.
+
+    Examples
+    --------
+    >>> steps = Steps(np.array([0.0, 0.5, 1.0]), np.array([0.8, 0.7, 0.8]))
+    >>> best_of_steps(steps, (0.0, 3.0))
+    Best(strength=0.0, value=0.8, interval=(0.0, 0.5), at_bound=False, uncertainty=0.0)
+    >>> widest_best(steps, (0.0, 3.0)).strength
+    2.0
+    """
+    return _model_itself(steps, bounds, feasible) or widest_best(
+        steps, bounds, feasible, switches=switches
+    )
+
+
+def widest_best(
+    steps: Steps,
+    bounds: tuple[float, float],
+    feasible: Vector | None = None,
+    *,
+    switches: Vector | None = None,
+) -> Best:
+    """Return the middle of the best interval, at a distance from switches.
+
+    Strength 0 has no preference. The parameters are those of :func:`best_of_steps`.
+    """
+    low, high = bounds
+    a, b, value = best_interval(steps, high, feasible)
+    return Best(_between_switches(a, b, switches), value, (a, b), a <= low or b >= high)
+
+
+def _model_itself(
+    steps: Steps, bounds: tuple[float, float], feasible: Vector | None
+) -> Best | None:
+    """Return strength 0 with the equally good ones around it, if none in the bounds is better."""
+    low, high = bounds
+    if not low <= 0.0 <= high:
+        return None
+    value = steps.value if feasible is None else np.where(feasible, steps.value, -np.inf)
+    model = int(np.searchsorted(steps.start, 0.0, side="right")) - 1
+    top = _highest(steps.start, value, high, 0.0)
+    if value[model] == -np.inf or value[model] < top - EQUAL_VALUES:
+        return None
+    worse = np.flatnonzero(value < top - EQUAL_VALUES)
+    after = int(np.searchsorted(worse, model))
+    first = int(worse[after - 1]) + 1 if after else 0
+    end = float(steps.start[worse[after]]) if after < worse.size else high
+    return Best(0.0, float(value[model]), (float(steps.start[first]), end), at_bound=False)
+
+
+def _between_switches(a: float, b: float, switches: Vector | None) -> float:
+    """Return the middle of [a, b), or of its widest gap if a switch is too near the middle."""
+    centre = float(middle(a, b))
+    if switches is None or not (np.abs(switches - centre) <= CLEARANCE).any():
+        return centre
+    edges = np.unique(np.concatenate([[a, b], switches[(switches > a) & (switches < b)]]))
+    if edges.size == 1:  # the upper bound alone
+        return centre
+    widths = np.diff(edges)
+    widest = np.flatnonzero(widths >= widths.max() - CLEARANCE)
+    centres = middle(edges[widest], edges[widest + 1])
+    return float(centres[np.argmin(np.abs(centres))])
+
+
 def _highest(start: Vector, value: Vector, high: float, spared: float) -> float:
-    """The largest value of a step that counts; of any, where none does."""
+    """Return the largest value of the steps that count, or of all if none counts."""
 
     def broad(step: Vector) -> Vector:
         begins, following = start[step], np.minimum(step + 1, start.size - 1)
@@ -352,20 +448,20 @@ def _highest(start: Vector, value: Vector, high: float, spared: float) -> float:
         return wide
 
     top = value.max()
-    if broad(np.flatnonzero(value == top)).any():  # nearly always: not all have to be looked at
+    if broad(np.flatnonzero(value == top)).any():  # nearly always: saves a pass over all steps
         return float(top)
     found = np.max(value, where=broad(np.arange(start.size)), initial=-np.inf)
     return float(top if found == -np.inf else found)
 
 
 def middle(a: Any, b: Any) -> Any:
-    """The middle of [a, b); of two neighbouring floats the first, where their mean rounds up."""
+    """Return the middle of [a, b); the first of two neighbouring floats if their mean rounds up."""
     mean = (a + b) / 2
     return np.where(mean < b, mean, a)[()]
 
 
 def check_within(strengths: Any, bounds: tuple[float, float]) -> Vector:
-    """The strengths, if they lie within the bounds of a profile."""
+    """Return strengths as an array; refuse those outside the bounds of a profile."""
     low, high = bounds
     at = np.asarray(strengths, dtype=np.float64)
     outside = ~((at >= low) & (at <= high))
@@ -383,7 +479,7 @@ def check_within(strengths: Any, bounds: tuple[float, float]) -> Vector:
 
 
 def pareto_front(a: Steps, b: Steps, high: float) -> ParetoFront:
-    """The front of two metrics."""
+    """Return the Pareto front of two metrics."""
     start = np.union1d(a.start, b.start)
     value_a, value_b = a.at(start), b.at(start)
     ends = np.append(start[1:], high)

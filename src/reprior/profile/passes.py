@@ -1,21 +1,33 @@
 """One pass over the scores: class counts at the lower bound and at 0, and every switch.
 
-Rows are taken in blocks, shared among threads. Host arrays go through the kernel
+Threads share the rows in blocks. Host arrays go through the kernel
 :func:`reprior._native.profile`, everything else through the array code of ``envelope``.
+
+Results have the same bits for any number of threads: groups of blocks do not depend on it. Weights
+are summed per group, and the sums of the groups are added in order. Switches come in the order of
+the groups too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from reprior.core import kernels
 from reprior.core.arrays import is_numpy_namespace
-from reprior.core.threads import cut, in_threads, n_cores, n_shares, shares_out
+from reprior.core.threads import (
+    cut,
+    in_threads,
+    n_cores,
+    n_shares,
+    shares_out,
+    stop_if_ended,
+)
 from reprior.profile.envelope import Envelope, Screen, envelope, screen, walk
 from reprior.profile.samples import Block, Samples
 from reprior.profile.switches import Switches
@@ -24,17 +36,21 @@ __all__ = ["PART_SCORES", "Counted", "Table", "run_parts", "run_pass"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Scores of one block in the host's memory. A call of the kernel takes about a millisecond then, so
-#: that Ctrl-C is answered at once, and array code stays in the cache.
+#: Scores of one block in the host's memory. A kernel call then takes about a millisecond, so that
+#: Ctrl-C works at once, and array code stays in the cache.
 HOST_BLOCK = 1 << 19
 
-#: On a device of its own, where launching work is dear and memory wide.
+#: On a GPU, where starting an operation is slow and memory bandwidth high.
 DEVICE_BLOCK = 1 << 24
 
-#: Blocks whose switches are binned before the next ones are read: enough to be shared among cores,
-#: and few enough to be summed from a cache.
-BLOCKS_PER_PART = 16
-PART_SCORES = BLOCKS_PER_PART * HOST_BLOCK
+#: Groups of blocks whose switches are binned before the next ones are read: enough to be shared
+#: among cores, and few enough to be summed from a cache.
+GROUPS_PER_PART = 16
+PART_SCORES = GROUPS_PER_PART * HOST_BLOCK
+
+#: Rows of a group, about: with weights, its (5, K) sums are then small beside its scores, and array
+#: code works on many samples at once. Where neither matters, each block is a group.
+GROUP_ROWS = 512
 
 #: Initial capacity of the switch buffer: at least, and per row.
 FIRST_CAPACITY = 1 << 14
@@ -52,31 +68,37 @@ class Table:
     SUPPORT, TRUE_POSITIVE, PREDICTED, TRUE_POSITIVE_AT_0, PREDICTED_AT_0 = range(5)
 
 
+class _Group(NamedTuple):
+    """Neighbouring blocks, and the table (5, K) of their weights; one of zeros without weights."""
+
+    blocks: Sequence[Any]
+    sums: Vector
+
+
 @dataclass(eq=False)
 class _ThreadTally:
-    """What one thread has counted: plain and weighted tables, and switches."""
+    """Counts and switches of one thread."""
 
     counts: Vector
-    sums: Vector
     weighted: bool
     switches: list[Switches] = field(default_factory=list)
     buffer: _SwitchBuffer | None = None
-    """Where the kernel writes switches, if that memory is reused."""
+    """Where the kernel writes switches, if the memory is reused."""
 
     @classmethod
     def empty(cls, n_classes: int, weighted: bool) -> _ThreadTally:
-        """Nothing counted yet."""
-        return cls(np.zeros((5, n_classes), np.int64), np.zeros((5, n_classes)), weighted)
+        """Return an empty tally."""
+        return cls(np.zeros((5, n_classes), np.int64), weighted)
 
-    def add(self, found: Envelope, block: Block) -> None:
+    def add(self, found: Envelope, block: Block, sums: Vector) -> None:
         """Count the winners and keep the switches of some samples."""
         _tabulate(self.counts, block.labels, found, None)
         if block.weights is not None:
-            _tabulate(self.sums, block.labels, found, block.weights)
+            _tabulate(sums, block.labels, found, block.weights)
         self.note(found.position, found.row, (found.loser, found.winner), block)
 
     def note(self, position: Vector, row: Vector, parties: Any, block: Block) -> None:
-        """Keep the switches of a block (copied: the caller's buffers are used again)."""
+        """Keep copies of the switches of a block: the caller reuses its buffers."""
         if position.size:
             loser, winner = (np.array(party, np.int32) for party in parties)
             weight = None if block.weights is None else block.weights[row]
@@ -84,7 +106,7 @@ class _ThreadTally:
             self.switches.append(Switches(position.copy(), label, loser, winner, weight=weight))
 
     def closed(self) -> Switches:
-        """All switches."""
+        """Return all switches."""
         if self.switches:
             return Switches.concatenate(self.switches)
         return Switches.none(self.weighted)
@@ -105,11 +127,11 @@ class _SwitchBuffer:
         )
 
     def closed(self, used: int) -> Switches:
-        """The switches; copied where the buffer is much larger than they are."""
+        """Return the switches; copies if the buffer is much larger."""
         return self.seen(used, copied=used < SPACIOUS * self.position.size)
 
     def seen(self, used: int, *, copied: bool = False) -> Switches:
-        """The switches where they are, or copies of them."""
+        """Return views of the switches, or copies."""
         columns = (self.position, *self.parties, self.weight)
         position, label, loser, winner, weight = (
             column[:used].copy() if copied else column[:used] for column in columns
@@ -125,13 +147,13 @@ Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
 def run_pass(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> Counted:
     """Count all rows, and find their switches.
 
-    Samples of a class that is ruled out have no part in it but their support, which says how many
-    they were.
+    Of samples of a class that is ruled out only the support is counted.
 
-    Across 0 in two legs, so that the model's own arg max is met there whatever rounding does.
+    Bounds on both sides of 0 take two passes that meet at 0, so that the counts there are those of
+    the model's own arg max whatever rounding does.
     """
-    native, blocks = _plan(samples)
-    counts, sums, switches = _run(samples, slopes, bounds, native, blocks)
+    native, groups = _plan(samples)
+    counts, sums, switches = _run(samples, slopes, bounds, native, groups)
     if samples.excluded:
         number, weight = samples.excluded_support()
         counts[Table.SUPPORT] += number
@@ -149,25 +171,30 @@ def run_parts(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> 
     if samples.excluded:
         yield run_pass(samples, slopes, bounds)
         return
-    native, blocks = _plan(samples)
-    crosses, weighted = bounds[0] < 0.0 < bounds[1], samples.weights is not None
-    again = native and not crosses
+    native, groups = _plan(samples)
+    reuses = native and not bounds[0] < 0.0 < bounds[1]
+    weighted = samples.weights is not None
     capacity = FIRST_CAPACITY + slopes.size
-    buffers = [_SwitchBuffer(capacity, weighted) for _ in range(n_cores() if again else 0)]
-    for start in range(0, len(blocks), BLOCKS_PER_PART):
-        some = blocks[start : start + BLOCKS_PER_PART]
-        if not again:
-            yield _run(samples, slopes, bounds, native, some)
+    buffers = [_SwitchBuffer(capacity, weighted) for _ in range(n_cores() if reuses else 0)]
+    for start in range(0, len(groups), GROUPS_PER_PART):
+        some = groups[start : start + GROUPS_PER_PART]
+        if not reuses or weighted:
+            yield _run(samples, slopes, bounds, native, some, buffers)
             continue
-        for tally in _count_in_threads(samples, slopes, bounds, native, some, buffers):
-            yield tally.counts, tally.sums if weighted else None, tally.closed()
+        tallies, _ = _count_in_threads(samples, slopes, bounds, native, some, buffers)
+        for tally in tallies:
+            yield tally.counts, None, tally.closed()
 
 
-def _plan(samples: Samples) -> tuple[bool, Sequence[Any]]:
-    """Return whether the kernel takes the rows, and the blocks to read them in."""
+def _plan(samples: Samples) -> tuple[bool, Sequence[Sequence[Any]]]:
+    """Return whether the kernel takes the rows, and the blocks to read them in, in groups."""
     on_host = is_numpy_namespace(samples.xp) or samples.view is not None
     native = on_host and kernels.native is not None
-    return native, samples.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
+    blocks = samples.blocks(HOST_BLOCK if on_host else DEVICE_BLOCK)
+    size = 1
+    if samples.weights is not None or not native:
+        size = math.ceil(GROUP_ROWS * samples.n_classes / HOST_BLOCK)
+    return native, [blocks[start : start + size] for start in range(0, len(blocks), size)]
 
 
 def _run(
@@ -175,15 +202,15 @@ def _run(
     slopes: Vector,
     bounds: tuple[float, float],
     native: bool,
-    blocks: Sequence[Any],
+    groups: Sequence[Sequence[Any]],
+    buffers: Sequence[_SwitchBuffer] = (),
 ) -> Counted:
     low, high = bounds
     if low < 0.0 < high:
-        counts, sums, before = _run(samples, slopes, (low, 0.0), native, blocks)
-        return counts, sums, before.plus(_run(samples, slopes, (0.0, high), native, blocks)[2])
-    tallies = _count_in_threads(samples, slopes, bounds, native, blocks)
+        counts, sums, before = _run(samples, slopes, (low, 0.0), native, groups)
+        return counts, sums, before.plus(_run(samples, slopes, (0.0, high), native, groups)[2])
+    tallies, sums = _count_in_threads(samples, slopes, bounds, native, groups, buffers)
     counts = np.sum([tally.counts for tally in tallies], axis=0)
-    sums = None if samples.weights is None else np.sum([tally.sums for tally in tallies], axis=0)
     return counts, sums, Switches.concatenate([tally.closed() for tally in tallies])
 
 
@@ -192,24 +219,25 @@ def _count_in_threads(
     slopes: Vector,
     bounds: tuple[float, float],
     native: bool,
-    blocks: Sequence[Any],
+    groups: Sequence[Sequence[Any]],
     buffers: Sequence[_SwitchBuffer] = (),
-) -> list[_ThreadTally]:
-    """Return the tally of each thread; ``buffers`` are reused where they are given."""
+) -> tuple[list[_ThreadTally], Vector | None]:
+    """Return the tally of each thread, and the sums of weights; ``buffers`` are reused if given."""
     work = partial(_count_native if native else _count_arrays, samples, slopes, bounds)
     n_threads = 1
     if (native or is_numpy_namespace(samples.xp)) and shares_out():
-        n_threads = n_shares(len(blocks), samples.n_scores)
-    # Made before another thread starts: NumPy releases the lock to clear memory, and would wait
-    # to get it back.
-    tallies = [
-        _ThreadTally.empty(slopes.size, samples.weights is not None) for _ in range(n_threads)
-    ]
+        n_threads = n_shares(len(groups), samples.n_scores)
+    # Allocated before other threads start: NumPy releases the interpreter lock to clear memory,
+    # and would wait to get it back.
+    weighted = samples.weights is not None
+    tallies = [_ThreadTally.empty(slopes.size, weighted) for _ in range(n_threads)]
+    sums = np.zeros((len(groups) if weighted else 1, 5, slopes.size))
     for tally, buffer in zip(tallies, buffers, strict=False):
         tally.buffer = buffer
-    shares = [blocks[part] for part in cut(len(blocks), n_threads)]
+    jobs = [_Group(blocks, sums[g if weighted else 0]) for g, blocks in enumerate(groups)]
+    shares = [jobs[part] for part in cut(len(jobs), n_threads)]
     in_threads(lambda share: work(*share), list(zip(tallies, shares, strict=True)))
-    return tallies
+    return tallies, sums.sum(axis=0) if weighted else None
 
 
 def _count_native(
@@ -217,17 +245,18 @@ def _count_native(
     slopes: Vector,
     bounds: tuple[float, float],
     tally: _ThreadTally,
-    blocks: Sequence[Any],
+    groups: Sequence[_Group],
 ) -> None:
-    """Each block in one call of the kernel."""
+    """Count each block by one call of the kernel."""
     assert kernels.native is not None  # noqa: S101 - the plan says so
     profile = kernels.native.profile
     table, used = tally.buffer, 0
     if table is None:
-        share = len(blocks) * HOST_BLOCK / slopes.size
+        share = sum(len(group.blocks) for group in groups) * HOST_BLOCK / slopes.size
         capacity = max(FIRST_CAPACITY, int(SWITCHES_PER_ROW * share))
         table = _SwitchBuffer(capacity + slopes.size, tally.weighted)
-    for index in blocks:
+    for index, sums in ((index, group.sums) for group in groups for index in group.blocks):
+        stop_if_ended()
         block = samples.read_strided(index)
         row = 0
         while row < block.labels.size:
@@ -239,7 +268,7 @@ def _count_native(
                 *bounds,
                 row,
                 tally.counts,
-                tally.sums,
+                sums,
                 table.position,
                 table.parties,
                 table.weight,
@@ -257,31 +286,34 @@ def _count_arrays(
     slopes: Vector,
     bounds: tuple[float, float],
     tally: _ThreadTally,
-    blocks: Sequence[Any],
+    groups: Sequence[_Group],
 ) -> None:
-    """Array passes over each block; the samples that switch are walked all at once."""
+    """Screen each block by array code; walk all switching samples of a group at once."""
     everyone_plays = bool(np.isfinite(slopes).all())
-    screens: list[Screen] = []
-    seen: list[Block] = []
-    for index in blocks:
-        block = samples.read(index)
-        if not block.labels.size:
-            continue
-        if everyone_plays:
-            screens.append(screen(block.scores, slopes, bounds, samples.xp))
-            seen.append(block._replace(scores=None))
-            if screens[-1].hopeless:
-                samples.refuse(np.isfinite(slopes))
-        else:
+    for group in groups:
+        screens: list[Screen] = []
+        seen: list[Block] = []
+        for index in group.blocks:
+            stop_if_ended()
+            block = samples.read(index)
+            if not block.labels.size:
+                continue
+            if everyone_plays:
+                screens.append(screen(block.scores, slopes, bounds, samples.xp))
+                seen.append(block._replace(scores=None))
+                if screens[-1].hopeless:
+                    samples.refuse(np.isfinite(slopes))
+                continue
             found = envelope(block.scores, slopes, bounds, samples.xp)
-            tally.add(samples.refuse(np.isfinite(slopes)) if found is None else found, block)
-    if screens:
-        labels = np.concatenate([block.labels for block in seen])
-        weights = None
-        if tally.weighted:
-            weights = np.concatenate([block.weights for block in seen])
-        walked = walk(Screen.joined(screens), slopes, bounds)
-        tally.add(walked, Block(None, labels, weights))
+            found = samples.refuse(np.isfinite(slopes)) if found is None else found
+            tally.add(found, block, group.sums)
+        if screens:
+            labels = np.concatenate([block.labels for block in seen])
+            weights = None
+            if tally.weighted:
+                weights = np.concatenate([block.weights for block in seen])
+            walked = walk(Screen.joined(screens), slopes, bounds)
+            tally.add(walked, Block(None, labels, weights), group.sums)
 
 
 def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:

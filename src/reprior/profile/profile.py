@@ -1,8 +1,9 @@
-"""The strength profile: what a validation set would do at every strength, exactly, in one pass."""
+"""The strength profile: the class counts of a labelled set at every strength, from one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import array_api_compat
 import numpy as np
 
 from reprior.core.checks import check_finite_number, column_names
-from reprior.exceptions import Element, OptionError, Setting
+from reprior.exceptions import Element, LabelsError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
@@ -20,12 +21,12 @@ from reprior.profile.objective import (
     Constraint,
     ParetoFront,
     SubjectTo,
-    best_interval,
+    best_of_steps,
     check_within,
     feasible_steps,
-    middle,
     pareto_front,
     refuse_unlabelled,
+    widest_best,
 )
 from reprior.profile.passes import PART_SCORES, Counted, Table, run_parts, run_pass
 from reprior.profile.samples import Priors, Samples, ruled_out
@@ -35,6 +36,10 @@ from reprior.profile.switches import Switches, SwitchTable, switch_table
 __all__ = ["StrengthProfile"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
+
+#: The least share of the weight that a class may have: sums of float64 that come and go leave up to
+#: 1e-12 of the total behind, which must stay small beside the class.
+LEAST_SHARE = 1e-10
 
 
 class StrengthProfile:
@@ -163,7 +168,7 @@ class StrengthProfile:
 
     @classmethod
     def of(cls, samples: Samples, priors: Priors) -> StrengthProfile:
-        """Profile samples that are checked."""
+        """Profile checked samples."""
         width = priors.resolution
         if width is None or samples.n_scores <= PART_SCORES:
             profile = cls._counted(priors, run_pass(samples, priors.slopes, priors.bounds))
@@ -175,7 +180,7 @@ class StrengthProfile:
 
     @classmethod
     def parts(cls, samples: Samples, priors: Priors) -> Iterator[StrengthProfile]:
-        """Give exact profiles of some rows after the others, each to be binned before the next."""
+        """Yield exact profiles of consecutive rows; bin each before the next."""
         for part in run_parts(samples, priors.slopes, priors.bounds):
             yield cls._counted(priors, part)
 
@@ -206,8 +211,8 @@ class StrengthProfile:
     def n_ruled_out(self) -> Vector:
         """Samples of each class that were left out because it is not to be, (K,).
 
-        Those of classes of target prior 0, where the bounds begin just after 0 as a calibrator's
-        then do.
+        Those of classes of target prior 0, if the bounds start just after 0, as a calibrator's do
+        then.
         """
         return np.asarray(self._counts[Table.SUPPORT] - self._support(self._counts))
 
@@ -236,10 +241,10 @@ class StrengthProfile:
         return switch_table(self._switches)
 
     def binned(self, resolution: float) -> StrengthProfile:
-        """The same profile with its switches summed on a grid of strengths this wide.
+        """Return the profile with its switches summed on a grid of strengths this wide.
 
-        It is what :meth:`from_scores` gives with that ``resolution``. A profile that is binned
-        already is returned as it is; it cannot change its resolution.
+        It is what :meth:`from_scores` gives with that ``resolution``. A binned profile is returned
+        unchanged; its resolution cannot change.
         """
         width = check_finite_number("resolution", resolution, positive=True)
         if isinstance(self._switches, BinnedSwitches):
@@ -279,7 +284,7 @@ class StrengthProfile:
         start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
         gains = self._switches.gains(float(check_within(strength, self.bounds)), self.n_classes)
         n_predicted = self._counts[Table.PREDICTED] + gains.predicted
-        here = n_predicted > 0  # where nobody is left, weights leave rounding behind
+        here = n_predicted > 0  # where no sample is left, sums of weights leave rounding errors
         return ClassCounts(
             (start.true_positive + gains.weighted_true_positive) * here,
             (start.predicted + gains.weighted_predicted) * here,
@@ -319,19 +324,36 @@ class StrengthProfile:
         Returns
         -------
         Best
-            The middle of the best interval; among equally good ones the widest, then the one
-            nearest 0.
+            Strength 0 where it is within the bounds, satisfies the constraints, and no strength is
+            better. Else the middle of the best interval; among equally good ones the widest, then
+            the one nearest 0. See :class:`reprior.Best` for a switch in the middle.
         """
+        return self._chosen(best_of_steps, metric, subject_to)
+
+    def _widest_best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
+        """Return the best without preference for strength 0: biases and other rules start there."""
+        return self._chosen(widest_best, metric, subject_to)
+
+    def _chosen(
+        self, choose: Callable[..., Best], metric: str | CountMetric, subject_to: SubjectTo
+    ) -> Best:
+        """Apply ``choose`` to the steps of the metric; round to the grid of a binned profile."""
         steps, feasible = self._feasible(self._steps_of(metric), subject_to)
-        a, b, value = best_interval(steps, self.bounds[1], feasible)
-        strength, doubt = float(middle(a, b)), 0.0
-        if isinstance(self._switches, BinnedSwitches) and self.resolution is not None:
-            on_grid = round(strength / self.resolution) * self.resolution
-            strength = on_grid if a <= on_grid < b else a
-            moved = self._switches.mass_after(strength, self.resolution)
-            doubt = moved / float(self._support(self._table).sum())
-        at_bound = a <= self.bounds[0] or b >= self.bounds[1]
-        return Best(strength, value, (a, b), at_bound, doubt)
+        if isinstance(self._switches, Switches):
+            return choose(steps, self.bounds, feasible, switches=self._switches.position)
+        best, width = choose(steps, self.bounds, feasible), self.resolution
+        assert width is not None  # noqa: S101 - a binned profile has one
+        low, high = best.interval
+        on_grid = round(best.strength / width) * width
+        strength = on_grid if low <= on_grid < high else low
+        return replace(best, strength=strength, uncertainty=self._doubt(strength))
+
+    def _doubt(self, strength: float) -> float:
+        """Return the share of the weight that switches in the bin of a strength; 0 without bins."""
+        if isinstance(self._switches, Switches) or self.resolution is None:
+            return 0.0
+        moved = self._switches.mass_after(strength, self.resolution)
+        return moved / float(self._support(self._table).sum())
 
     def pareto(self, metric_a: str | CountMetric, metric_b: str | CountMetric) -> ParetoFront:
         """Strengths where neither metric improves without the other getting worse."""
@@ -342,7 +364,7 @@ class StrengthProfile:
         return combined(self, other, "add")
 
     def __radd__(self, other: object) -> StrengthProfile:
-        """So that ``sum(profiles)`` works, which begins with 0."""
+        """Let ``sum(profiles)`` work, which starts with 0."""
         return self if other == 0 else combined(self, other, "add")
 
     def __sub__(self, other: object) -> StrengthProfile:
@@ -371,20 +393,20 @@ class StrengthProfile:
         return cls(**storage.read_profile(path))
 
     def to_bytes(self) -> bytes:
-        """Return what :meth:`save` would write, to be sent or kept anywhere."""
+        """Return the bytes that :meth:`save` writes."""
         from reprior.profile import storage
 
         return storage.pack_profile(self)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StrengthProfile:
-        """Read a profile that :meth:`to_bytes` gave."""
+        """Read a profile from the bytes of :meth:`to_bytes`."""
         from reprior.profile import storage
 
         return cls(**storage.unpack_profile(content))
 
     def _like(self, **changed: Any) -> StrengthProfile:
-        """A profile of the same problem with some of its parts replaced."""
+        """Return a profile of the same problem with some of its parts replaced."""
         parts: dict[str, Any] = {
             "source_prior": self.source_prior,
             "target_prior": self.target_prior,
@@ -411,25 +433,43 @@ class StrengthProfile:
         )
 
     def _support(self, table: Vector) -> Vector:
-        """Of the classes that there are."""
+        """Return the support, 0 for classes that are ruled out."""
         gone = ruled_out(self.target_prior, self.bounds)
         return np.where(gone, 0, table[Table.SUPPORT]) if gone.any() else table[Table.SUPPORT]
 
     def _metric(self, metric: str | CountMetric, name: str = "metric") -> CountMetric:
         found = find_metric(metric, n_classes=self.n_classes, argument=name)
-        if found.average == "one" and not self._support(self._counts)[found.of_class]:
-            refuse_unlabelled(found, name, ruled_out=not self.target_prior[found.of_class])
+        chosen = found.eligible(self.n_classes)
+        if not chosen.all() and not found.has_labels(self._support(self._counts) > 0):
+            refuse_unlabelled(found, name, ruled_out=not self.target_prior[chosen].any())
         return found
+
+    def _refuse_light_classes(self) -> None:
+        """Refuse weights beside which a class disappears in rounding."""
+        if self._sums is None:
+            return
+        support = self._support(self._sums)
+        total = support.sum()
+        light = (self._support(self._counts) > 0) & (support < LEAST_SHARE * total)
+        if light.any():
+            k = int(np.argmax(light))
+            raise LabelsError(
+                argument="sample_weight",
+                rule=f"must give every class with labels at least {LEAST_SHARE:g} of the weight",
+                got=f"{support[k]:g} of {total:g} for class {k}, which rounding would hide",
+                remedy="Check the largest weights, or drop the class.",
+            )
 
     def _steps_of(self, metric: str | CountMetric) -> Steps:
         found = self._metric(metric)
         if found not in self._steps:
+            self._refuse_light_classes()
             start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
             self._steps[found] = sweep(start, self._switches, self.bounds[0], found)
         return self._steps[found]
 
     def _feasible(self, steps: Steps, subject_to: SubjectTo) -> tuple[Steps, Vector | None]:
-        """The steps, cut where a constraint begins or ceases to hold, and where all of them do."""
+        """Return the steps, cut where a constraint starts or stops to hold, and where all hold."""
         constraints = Constraint.parse_all(subject_to)
         if not constraints:
             return steps, None

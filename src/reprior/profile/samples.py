@@ -2,7 +2,7 @@
 
 :meth:`Samples.of` checks scores, labels and weights once, where they enter. From there on they keep
 this type: a pass reads them block by block, as log-scores for array code (:meth:`Samples.read`) or
-in place for the kernels (:meth:`Samples.read_strided`). Both give :class:`Block`: samples with a
+in place for the kernels (:meth:`Samples.read_strided`). Both return a :class:`Block`: samples of a
 positive weight, and log-scores without NaN and +inf.
 
 :class:`Priors` holds what is not about the samples: source and target prior, slopes, bounds and
@@ -11,7 +11,9 @@ resolution. It is checked once too, and passed beside the samples.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -21,7 +23,15 @@ import array_api_compat
 import numpy as np
 
 from reprior.core import kernels
-from reprior.core.arrays import Array, Namespace, constant, is_numpy_namespace, namespace, to_numpy
+from reprior.core.arrays import (
+    Array,
+    Namespace,
+    constant,
+    is_floating,
+    is_numpy_namespace,
+    namespace,
+    to_numpy,
+)
 from reprior.core.binary import expand, is_single_score, resolve_class_axis
 from reprior.core.checks import (
     check_bounds,
@@ -31,12 +41,12 @@ from reprior.core.checks import (
     check_sample_weight,
     first_index,
 )
-from reprior.core.importance import importance_ratio
 from reprior.core.kernels import strided_rows
 from reprior.core.logspace import (
     FEW_SCORES,
     ROW_SUM_TOLERANCE,
     are_distributions,
+    are_hard,
     as_scores,
     excluded_row,
     log_scores,
@@ -48,7 +58,15 @@ from reprior.core.logspace import (
     warn_of_probs,
 )
 from reprior.core.prior import as_prior, as_target_prior, slopes
-from reprior.exceptions import Argument, Element, LabelsError, OptionError, ScoresError
+from reprior.exceptions import (
+    Argument,
+    Element,
+    LabelsError,
+    LikelyProbabilitiesWarning,
+    OptionError,
+    ScoresError,
+    Setting,
+)
 from reprior.profile.constants import AFTER_ZERO
 
 __all__ = [
@@ -56,9 +74,9 @@ __all__ = [
     "Priors",
     "ProbabilityDetector",
     "Samples",
-    "anything_counts",
     "refuse_nothing",
     "ruled_out",
+    "without_likely_probabilities",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -78,7 +96,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Priors:
-    """The priors that scores are corrected between, and the strengths that are looked at.
+    """Source and target prior, slopes, and the strengths that are searched.
 
     Parameters
     ----------
@@ -91,7 +109,7 @@ class Priors:
     resolution : float, optional
         Width of the bins in which switches are summed; None keeps each.
     label : array of shape (K,), optional
-        P_l, what the labels follow, where that is known better than by their frequencies.
+        P_l, the prior of the labels, if it is known better than by their frequencies.
     """
 
     source: Vector
@@ -120,19 +138,7 @@ class Priors:
             resolution = check_finite_number("resolution", resolution, positive=True)
         source = as_prior(source_prior, name="source_prior", classes=classes)
         target = as_target_prior(target_prior, n_classes=source.size, classes=classes)
-        if low < 0 and (target == 0).any():
-            gone = int(np.argmax(target == 0))
-            raise OptionError(
-                argument="bounds",
-                rule=["must not reach below 0 where ", Argument("target_prior"), " has a 0"],
-                got=[
-                    Element("bounds", (), f"({low:g}, {high:g})"),
-                    " and ",
-                    Element("target_prior", (gone,), 0),
-                ],
-                remedy="Start the bounds at 0.",
-            )
-        return cls(source, target, slopes(source, target), (low, high), resolution)
+        return replace(cls.between(source, target, (low, high)), resolution=resolution)
 
     @classmethod
     def between(
@@ -143,7 +149,20 @@ class Priors:
         *,
         label: Vector | None = None,
     ) -> Priors:
-        """Take priors and bounds that are checked already."""
+        """Make priors of parts that are checked; refuse bounds that do not go with them."""
+        low, _ = bounds
+        if low < 0 and (target == 0).any():
+            gone = int(np.argmax(target == 0))
+            raise OptionError(
+                argument="bounds",
+                rule=["must not reach below 0 where ", Argument("target_prior"), " has a 0"],
+                got=[
+                    Element("bounds", (), f"({low:g}, {bounds[1]:g})"),
+                    " and ",
+                    Element("target_prior", (gone,), 0),
+                ],
+                remedy="Start the bounds at 0.",
+            )
         return cls(source, target, slopes(source, target), bounds, None, label)
 
     @property
@@ -158,10 +177,10 @@ class Priors:
 
 
 def ruled_out(target_prior: Vector, bounds: tuple[float, float]) -> Vector:
-    """Which classes do not exist: those of target prior 0, within bounds from just after 0 on.
+    """Return which classes are excluded: those of target prior 0, if bounds start just after 0.
 
-    At λ = 0 such a class is predicted as the model has it, at any strength above 0 it is not.
-    Bounds that begin just after 0 say that it never is to be, and its samples are left out.
+    At λ = 0 such a class is predicted as the model predicts it, at any strength above 0 never.
+    Bounds that start just after 0 mean that it must never be, and its samples are left out.
     """
     gone: Vector = (target_prior == 0) & (bounds[0] == AFTER_ZERO)
     return gone
@@ -190,7 +209,7 @@ class Samples:
     xp : namespace
         The library of the scores.
     class_axis : int
-        Where the class axis was: errors name indices as the user has them.
+        Where the class axis was: errors name indices in the user's order.
     tolerance : float
         How far a row of probabilities may be from 1.
     single_score : bool
@@ -228,7 +247,7 @@ class Samples:
         excluded: tuple[int, ...] = (),
         part: bool = False,
     ) -> Samples:
-        """Check everything that can be checked without a pass over the scores.
+        """Check scores, labels and weights, except what takes a pass over the scores.
 
         Parameters
         ----------
@@ -239,9 +258,9 @@ class Samples:
         excluded : tuple of int
             Classes whose samples are left out.
         part : bool
-            Whether these are a part of a whole. Then all of them may be left out, and nothing is
-            said of logits that look like probabilities: that is a question to all parts together,
-            for :class:`ProbabilityDetector`.
+            Whether these are one part of the samples. Then all of them may be left out, and there
+            is no warning of logits that look like probabilities: :class:`ProbabilityDetector` looks
+            at all parts together.
 
         Examples
         --------
@@ -254,6 +273,7 @@ class Samples:
             scores, labels, sample_weight, keep=kind == "logits"
         )
         z = as_scores(z, xp)
+        _refuse_labels_as_scores(z, host_labels, n_classes, xp)
         axis = resolve_class_axis(z.shape, n_classes, class_axis)
         one_sample = z.ndim == 1 and n_classes != 2
         if one_sample:
@@ -287,12 +307,12 @@ class Samples:
 
     @property
     def n_scores(self) -> int:
-        """How many scores there are, of all samples and classes."""
+        """Number of scores, N·K."""
         return self.labels.size * self.n_classes
 
     @property
     def any_counts(self) -> bool:
-        """Whether a sample is neither ignored nor of weight 0."""
+        """Whether any sample is neither ignored nor of weight 0."""
         weighs = None if self.weights is None else self.weights != 0
         if self.ignore_index is None:
             return bool(self.labels.size if weighs is None else weighs.any())
@@ -305,14 +325,14 @@ class Samples:
         return kernels.host_view(self.scores) if self.kind == "logits" else None
 
     def blocks(self, n_scores: int) -> list[Index]:
-        """Indices of blocks of whole rows, of about ``n_scores`` scores each."""
+        """Return indices of blocks of whole rows with about ``n_scores`` scores each."""
         return list(_blocks(self.labels.shape, max(1, n_scores // self.n_classes)))
 
     def read_strided(self, index: Index) -> Block:
-        """The samples of one block as the profile kernel takes them.
+        """Return the samples of one block for the profile kernel.
 
         Scores are (outer, inner, K), logits without a copy; labels are int64, −1 for samples that
-        do not count. The kernel finds NaN and +inf among logits by itself.
+        do not count. The kernel finds NaN and +inf among logits itself.
         """
         view = self.view
         if view is None:
@@ -331,7 +351,7 @@ class Samples:
         return Block(scores, kernels.contiguous(labels, np.int64), weights)
 
     def read(self, index: Index = (slice(None),), *, check: bool = True) -> Block:
-        """The samples of one block, or all; those that do not count are left out.
+        """Return the samples of one block, or all, that count.
 
         Without ``check`` the caller finds NaN and +inf among logits itself.
         """
@@ -349,10 +369,10 @@ class Samples:
         return Block(self._log_scores(scores, check), labels, weights)
 
     def refuse(self, possible: Vector | bool = True) -> NoReturn:
-        """Find the first score that is wrong, and raise it.
+        """Raise an error that names the first invalid score.
 
-        ``possible`` tells which classes have a positive target prior: a row that leaves none of
-        them possible is wrong too.
+        ``possible`` says which classes have a positive target prior: a row in which none of them is
+        possible is invalid too.
         """
         host, axis = to_numpy(self.scores), self.class_axis
         left_out = self.left_out()
@@ -368,15 +388,15 @@ class Samples:
         raise excluded_row(row_element(where, host.ndim, axis))
 
     def left_out(self) -> Vector | None:
-        """Samples that are ignored, of weight 0 or of an excluded class; None where none can be."""
+        """Return which samples are ignored, of weight 0 or excluded; None if none can be."""
         return self._left_out(self.labels, self.weights)
 
     def excluding(self, classes: tuple[int, ...]) -> Samples:
-        """The same without the samples of some classes."""
+        """Return the samples without those of some classes."""
         return self if classes == self.excluded else replace(self, excluded=classes)
 
     def excluded_support(self) -> tuple[Vector, Vector]:
-        """How many samples of each class are left out as excluded, (K,), and their weight."""
+        """Return the number of excluded samples of each class, (K,), and their weight."""
         kept = self.excluding(())._left_out(self.labels, self.weights)
         there = np.isin(self.labels, self.excluded)
         there = there if kept is None else there & ~kept
@@ -386,7 +406,7 @@ class Samples:
         return number, np.bincount(labels, amounts, minlength=self.n_classes)
 
     def counted(self) -> Samples:
-        """The samples that count as log-scores (n, K) on the host, of kind "logits"."""
+        """Return the samples that count, as log-scores (n, K) on the host, of kind "logits"."""
         block = self.read()
         return Samples(
             scores=to_numpy(block.scores),
@@ -397,20 +417,45 @@ class Samples:
         )
 
     def taken(self, index: Vector) -> Samples:
-        """Some of the samples, by their indices or one by one."""
+        """Return some of the samples, by indices or a mask."""
         weights = None if self.weights is None else self.weights[index]
         return replace(self, scores=self.scores[index], labels=self.labels[index], weights=weights)
 
     def reweighted(self, weights: Vector) -> Samples:
-        """The same samples with other weights, of the labels' shape."""
+        """Return the samples with other weights, of the labels' shape."""
         return replace(self, weights=weights)
 
-    def importance(self, target_prior: Vector, label_prior: Vector) -> Vector:
-        """Weights that make the labels' mix the target prior's: v_i · P_t(y_i) / P_l(y_i)."""
+    def importance(self, ratio: Vector) -> Vector:
+        """Return the weights v_i·r(y_i), r = P_t / P_l (K,), that give labels the target's mix."""
         weights = np.ones(self.labels.shape) if self.weights is None else self.weights
         weights = np.where(self.labels == self.ignore_index, 0.0, weights)
-        ratio = importance_ratio(target_prior, label_prior)
         return np.asarray(weights * ratio[np.where(weights > 0, self.labels, 0)])
+
+    def copied(self) -> Samples:
+        """Copy the samples."""
+        return replace(
+            self,
+            scores=self.xp.asarray(self.scores, copy=True),
+            labels=self.labels.copy(),
+            weights=None if self.weights is None else self.weights.copy(),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Samples]) -> Samples:
+        """Concatenate the samples of parts; return a single part unchanged."""
+        if len(parts) == 1:
+            return parts[0]
+        weights = [part.weights for part in parts]
+        return replace(
+            parts[0],
+            scores=np.concatenate([to_numpy(part.scores) for part in parts]),
+            labels=np.concatenate([part.labels for part in parts]),
+            weights=None
+            if any(each is None for each in weights)
+            else np.concatenate([each for each in weights if each is not None]),
+            xp=np,
+            tolerance=max(part.tolerance for part in parts),
+        )
 
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
         out = None if self.ignore_index is None else labels == self.ignore_index
@@ -422,7 +467,7 @@ class Samples:
         return out
 
     def _log_scores(self, scores: Array, check: bool) -> Array:
-        """Logits in their own precision; logarithms of probabilities in float64."""
+        """Return logits in their own precision, or logarithms of probabilities in float64."""
         xp = self.xp
         if self.kind != "logits":
             try:
@@ -439,18 +484,19 @@ class Samples:
 
 
 class ProbabilityDetector:
-    """Tells whether scores declared as logits look like probabilities in all parts of a whole."""
+    """Detects whether logits look like probabilities, or predicted labels, in all parts."""
 
     def __init__(self) -> None:
         self.possible, self.single_score, self.n_samples = True, False, 0
+        self.hard = True
 
     def add(self, samples: Samples) -> None:
-        """Look at one more part."""
+        """Look at one more part of the samples."""
         z = samples.scores[..., 1:] if samples.single_score else samples.scores
         self.look(z, samples.kind, samples.single_score, samples.labels.size, samples.xp)
 
     def look(self, z: Array, kind: str, single_score: bool, n_samples: int, xp: Namespace) -> None:
-        """The same for scores as they are given, the classes last."""
+        """Look at the scores of one more part, the classes last."""
         self.possible = self.possible and kind == "logits"
         if not self.possible:
             return
@@ -459,21 +505,59 @@ class ProbabilityDetector:
         # The first row settles nearly every case, without a pass over the rest.
         first = z[(0,) * (z.ndim - 1)]
         self.possible = _like_probs(first, single_score, xp) and _like_probs(z, single_score, xp)
+        self.hard = self.hard and self.possible and are_hard(z, xp)
 
     def merge(self, other: ProbabilityDetector) -> None:
-        """Take in what another one has seen."""
+        """Add what another detector has seen."""
         self.possible = self.possible and other.possible
         self.single_score = self.single_score or other.single_score
+        self.hard = self.hard and other.hard
         self.n_samples += other.n_samples
 
     def warn(self) -> None:
-        """Warn where every part looks like probabilities."""
+        """Warn if every part looks like probabilities."""
         if self.possible and self.n_samples >= (FEW_SCORES if self.single_score else 1):
-            warn_of_probs(single_score=self.single_score)
+            warn_of_probs(single_score=self.single_score, hard=self.hard)
+
+
+@contextmanager
+def without_likely_probabilities() -> Iterator[None]:
+    """Do not warn part by part: a :class:`ProbabilityDetector` judges all parts together."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LikelyProbabilitiesWarning)
+        yield
+
+
+def _refuse_labels_as_scores(z: Array, labels: Vector, n_classes: int, xp: Namespace) -> None:
+    """Refuse scores and labels in the wrong order, and predicted labels in the place of scores."""
+    if is_floating(z.dtype) or not xp.isdtype(z.dtype, "integral"):
+        return
+    shape = tuple(z.shape)
+    like_scores = labels.ndim == z.ndim + 1 or labels.shape == shape
+    # NaN is a missing label.
+    fractions = labels.dtype.kind == "f" and (labels > np.floor(labels)).any()
+    if fractions and like_scores:
+        raise ScoresError(
+            argument="scores",
+            rule=["must come before ", Argument("labels")],
+            got=f"integers of shape {shape} and then floats of shape {labels.shape}",
+            remedy="Pass the scores first, then the labels.",
+        )
+    if n_classes > 2 and labels.dtype.kind in "iu" and labels.shape == shape:
+        raise ScoresError(
+            argument="scores",
+            rule="must hold a score per class for every sample, not the predicted labels",
+            got=f"integers of the labels' shape, {shape}",
+            remedy=[
+                "Pass the model's logits, or its probabilities with ",
+                Setting("kind", "probs"),
+                ".",
+            ],
+        )
 
 
 def refuse_nothing(n_samples: int) -> NoReturn:
-    """Raise that no sample is left."""
+    """Raise the error that no sample counts."""
     raise LabelsError(
         argument="labels",
         rule="must leave at least one sample to count",
@@ -493,7 +577,7 @@ def _at_least_1d(values: Vector | None) -> Any:
 
 
 def _samples_shape(shape: Any, axis: int, one_sample: bool) -> tuple[int, ...]:
-    """The shape that labels must have."""
+    """Return the shape that labels must have."""
     if one_sample:
         return (1,)
     if len(shape) == 1:
@@ -509,11 +593,10 @@ def _is_bfloat16(scores: Any) -> bool:
 def _one_library(
     scores: Any, labels: Any, sample_weight: Any, *, keep: bool
 ) -> tuple[Namespace, Array, Vector, Vector | None]:
-    """Scores where they are best read, labels and weights as NumPy.
+    """Return the library of the scores, the scores, and labels and weights as NumPy arrays.
 
-    Arrays in the host's memory are read as NumPy whatever their library; scores on a device of
-    their own stay there, and bfloat16, which NumPy has not, in its library where the kernels read
-    it.
+    Scores in the host's memory become NumPy arrays. Scores on a GPU stay there, and bfloat16, which
+    NumPy lacks, stays in its library if the kernels read it.
     """
     xp = namespace(scores, labels, sample_weight)
     on_host = array_api_compat.is_jax_array(scores) or (
@@ -527,7 +610,7 @@ def _one_library(
 
 
 def _class_axis_last(samples: Samples, axis: int, part: bool) -> Array:
-    """The scores with all K classes on the last axis; single scores of two classes expanded."""
+    """Return scores with all K classes on the last axis; expand single scores of two classes."""
     z, xp = samples.scores, samples.xp
     if samples.one_sample:
         return z[None, :]
@@ -544,7 +627,7 @@ def _class_axis_last(samples: Samples, axis: int, part: bool) -> Array:
 
 
 def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:
-    """Cut ``shape`` along its first axis; where one entry is too large, cut that one too."""
+    """Cut ``shape`` along its first axis; cut entries that are too large further."""
     inner = prod(shape[1:])
     if inner <= n_rows or len(shape) == 1:
         step = max(1, n_rows // inner)
@@ -554,12 +637,3 @@ def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:
     for i in range(shape[0]):
         for rest in _blocks(shape[1:], n_rows):
             yield (i, *rest)
-
-
-def anything_counts(labels: Vector, weight: Vector | None, ignore_index: int | None) -> bool:
-    """Whether a sample is neither ignored nor of weight 0."""
-    weighs = None if weight is None or weight.shape != labels.shape else weight != 0
-    if ignore_index is None:
-        return bool(labels.size if weighs is None else weighs.any())
-    counts = labels != ignore_index
-    return bool(np.any(counts if weighs is None else counts & weighs))

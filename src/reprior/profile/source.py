@@ -1,8 +1,8 @@
-"""Where samples are, and what is computed of them: sources and passes.
+"""Where labelled samples are, and what is computed from them: sources and passes.
 
-A fit works on a :class:`Source`, which has one method: ``source.run(pass_)`` runs a pass over all
-of its blocks and merges what comes back. In memory there is one block (:class:`InMemory`), a file
-has many, Dask has many elsewhere.
+Every fit works on a :class:`Source`, which has one method: ``source.run(pass_)`` runs a pass over
+all blocks of the samples and merges the results. In memory there is one block
+(:class:`InMemory`), a file has many, Dask has many on its workers.
 
 A :class:`Pass` says what is computed, in two steps::
 
@@ -12,50 +12,61 @@ A :class:`Pass` says what is computed, in two steps::
     pass_.merge(results)  # in the order of the blocks; a result again
 
 A source makes its blocks by ``Samples.of(…, part=True)``, so a block may have no sample that
-counts: every pass skips such. Passes, accumulators and results can be pickled. After an error an
-accumulator is of no use: some samples may be in it.
+counts: every pass skips such blocks. Passes, accumulators and results can be pickled. An
+accumulator that raised an error must not be used again: it may hold some of the block.
 
 The passes of this module:
 
-- :class:`ProfilePass` gives :class:`Profiled`: the profile of all samples, how many they are, and
+- :class:`ProfilePass` gives :class:`Profiled`: the profile of all samples, their number, and
   whether logits look like probabilities.
-- :class:`LogLossPass` gives the sums of a log-loss, its slopes and curvatures.
+- :class:`MomentsPass` gives the sums of a log-loss, its slopes and curvatures.
 - :class:`CountPass` gives the class counts of a map's decisions.
+- :class:`CollectPass` gives the samples themselves, up to a limit.
+
+:func:`collected` gives all samples of a source in memory, and :func:`loss_rows` what a fit by
+log-loss needs: rows in memory where they are few, or sums by passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.core.importance import importance_ratio, importance_weights
-from reprior.core.log_loss import JointLoss
-from reprior.core.minimise import Quadratic
+from reprior.core.importance import class_importance
+from reprior.core.minimise import ROUNDING
 from reprior.core.score_map import ScoreMap
-from reprior.core.weighted_rows import WeightedRows
+from reprior.core.weighted_rows import LossRows, WeightedRows
+from reprior.exceptions import OptionError, Reference, Setting, Words
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import PackedProfile, ProfileSum, merged
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Priors, ProbabilityDetector, Samples, refuse_nothing
 
 __all__ = [
+    "AUTO_BINS",
     "EXACT",
+    "HELD_SCORES",
+    "MOST_COLLECTED",
     "Accumulator",
     "Bins",
+    "CollectPass",
     "CountPass",
     "InMemory",
-    "LogLossPass",
-    "LogLossRows",
+    "MomentsPass",
     "Pass",
     "ProfilePass",
     "Profiled",
+    "RowReader",
     "Source",
+    "SourceRows",
+    "collected",
     "join_profiled",
     "join_profiles",
+    "loss_rows",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -64,30 +75,34 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Accumulator(Protocol[Result_co]):
-    """What one thread, worker or shard has computed so far."""
+    """Computes the result of one thread, worker or shard."""
 
     def add(self, samples: Samples) -> None:
-        """Take the next block in."""
+        """Add the next block."""
 
     def result(self) -> Result_co:
-        """What came of all blocks."""
+        """Return the result of all blocks."""
 
 
 class Pass(Protocol[Result]):
-    """What is computed of samples that come in blocks."""
+    """A computation on samples that come in blocks."""
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Whether accumulators keep the arrays of blocks, which a source must then not reuse."""
 
     def begin(self) -> Accumulator[Result]:
         """A new accumulator."""
 
     def merge(self, results: list[Result]) -> Result:
-        """What came of all accumulators, in the order of their blocks; at least one."""
+        """Merge the results of all accumulators (at least one), in the order of their blocks."""
 
 
 class Source(Protocol):
     """Labelled samples, wherever they are."""
 
     def run(self, pass_: Pass[Result]) -> Result:
-        """Run a pass over all blocks, and merge what comes back."""
+        """Run a pass over all blocks, and merge the results."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +122,7 @@ class InMemory:
 
 
 class Bins(NamedTuple):
-    """From how many switches on they are summed in bins (None: never), and how wide these are."""
+    """How many switches are kept before they are binned (None: all), and the bins' width."""
 
     exact_up_to: int | None
     resolution: float
@@ -121,14 +136,18 @@ class Bins(NamedTuple):
 EXACT = Bins(None, 0.0)
 """Every switch is kept."""
 
+AUTO_BINS = Bins(10**7, 1e-4)
+"""Ten million switches are kept: some 200 MB, twice that while they are joined. More are summed in
+bins, which give λ to four digits."""
+
 
 class Profiled(NamedTuple):
-    """What a :class:`ProfilePass` knows of samples; small, and quick to be merged."""
+    """The result of a :class:`ProfilePass`: small, and quick to merge."""
 
     packed: PackedProfile | None
     """None where no sample counts."""
     n_samples: int
-    """Those too that do not count."""
+    """All samples, also those that do not count."""
     detector: ProbabilityDetector
 
     @property
@@ -149,13 +168,14 @@ class ProfilePass:
 
     priors: Priors
     bins: Bins = EXACT
+    keeps_blocks = False
 
     def begin(self) -> _ProfileAccumulator:
         """A new accumulator."""
         return _ProfileAccumulator(self)
 
     def merge(self, results: list[Profiled]) -> Profiled:
-        """What is known of all samples."""
+        """Merge the results of all blocks."""
         return join_profiled(results, self.bins)
 
 
@@ -163,12 +183,13 @@ class _ProfileAccumulator:
     """Profiles blocks, and sums the profiles."""
 
     def __init__(self, of: ProfilePass) -> None:
-        self._priors, self._n_samples = of.priors, 0
+        self._priors = of.priors
+        self._n_samples = 0
         self._detector = ProbabilityDetector()
         self._sum = ProfileSum(exact_up_to=of.bins.exact_up_to, resolution=of.bins.resolution)
 
     def add(self, samples: Samples) -> None:
-        """Take the next block in."""
+        """Add the next block."""
         self._n_samples += samples.labels.size
         if not samples.any_counts:
             return
@@ -187,7 +208,7 @@ class _ProfileAccumulator:
 
 
 def join_profiled(results: Sequence[Profiled], bins: Bins = EXACT) -> Profiled:
-    """What is known of the samples of all results."""
+    """Merge results, summing switches in bins if there are too many."""
     detector = ProbabilityDetector()
     for each in results:
         detector.merge(each.detector)
@@ -198,10 +219,10 @@ def join_profiled(results: Sequence[Profiled], bins: Bins = EXACT) -> Profiled:
 def join_profiles(
     profiles: Sequence[PackedProfile | None], bins: Bins = EXACT
 ) -> PackedProfile | None:
-    """The sum of profiles, None standing for no samples.
+    """Sum profiles; None stands for no samples.
 
-    Where there are too many switches they are summed in bins, and so is all to which such a sum
-    is added: whether the sum of all is binned does not depend on how they are joined.
+    Too many switches are summed in bins, and so is everything to which such a sum is added: whether
+    the total is binned does not depend on the order.
     """
     known = [packed for packed in profiles if packed is not None]
     if not known:
@@ -217,67 +238,159 @@ def join_profiles(
     return total.packed()
 
 
+# ----------------------------------------------------------------------------------- collecting
+
+
+MOST_COLLECTED = 1 << 27
+"""Largest number of scores that are collected in memory: 1 GB of float64."""
+
+NEEDS_ALL_SCORES: list[str | Reference] = [
+    Setting("tune", "per_class"),
+    ", ",
+    Words("cv", "--cv"),
+    ", ",
+    Words("n_bootstrap", "--bootstrap"),
+    ", ",
+    Setting("selection", "balanced_log_loss"),
+    " and ",
+    Setting("temperature", "bcts"),
+    " or 'vector'",
+]
+"""What needs all scores in memory at once, as errors list it."""
+
+
+@dataclass(frozen=True)
+class CollectPass:
+    """All samples in memory; an error where they have more scores than ``most``."""
+
+    most: int
+    keeps_blocks = True
+
+    def begin(self) -> _CollectAccumulator:
+        """A new accumulator."""
+        return _CollectAccumulator(self)
+
+    def merge(self, results: list[Samples | None]) -> Samples | None:
+        """All samples, in the order of the blocks; None where there are none."""
+        blocks = [samples for samples in results if samples is not None]
+        self.check_size(sum(samples.n_scores for samples in blocks))
+        return Samples.concatenate(blocks) if blocks else None
+
+    def check_size(self, n_scores: int) -> None:
+        """Refuse more scores than may be collected."""
+        if n_scores > self.most:
+            raise OptionError(
+                argument="scores",
+                rule="must fit into memory for what is asked, which needs all of them at once: at "
+                f"most {self.most:,}",
+                got="more",
+                remedy=["Pass a sample of them, or leave out ", *NEEDS_ALL_SCORES, "."],
+            )
+
+
+class _CollectAccumulator:
+    """Keeps blocks."""
+
+    def __init__(self, of: CollectPass) -> None:
+        self._pass = of
+        self._blocks: list[Samples] = []
+        self._n_scores = 0
+
+    def add(self, samples: Samples) -> None:
+        """Add the next block."""
+        if not samples.any_counts:
+            return
+        self._n_scores += samples.n_scores
+        self._pass.check_size(self._n_scores)
+        self._blocks.append(samples)
+
+    def result(self) -> Samples | None:
+        """The samples of all blocks."""
+        return self._pass.merge(list(self._blocks))
+
+
+def collected(source: Source) -> Samples:
+    """Collect all samples of a source in memory; refuse too many scores.
+
+    Samples that are in memory are returned unchanged.
+    """
+    if isinstance(source, InMemory):
+        return source.samples
+    samples = source.run(CollectPass(MOST_COLLECTED))
+    if samples is None:
+        refuse_nothing(0)
+    return samples
+
+
 # ------------------------------------------------------------------------------------- log-loss
 
-
-@dataclass(frozen=True, eq=False)
-class LogLossRows:
-    """Which rows a fit by log-loss reads, and how: block by block, with weights that sum to 1."""
-
-    target_prior: Vector
-    label_prior: Vector
-    mass: float
-    kept: Vector
-    """Which classes exist."""
-    shifts: Vector
-    """What is added to the log-scores of each."""
-
-    @classmethod
-    def of(
-        cls,
-        support: Vector,
-        *,
-        target_prior: Vector,
-        label_prior: Vector | None,
-        kept: Vector,
-        shifts: Vector,
-    ) -> LogLossRows:
-        """The rows of samples of which every class has ``support``."""
-        # Refuses labels that are of no use, and a label prior that has none of them.
-        importance_weights(
-            np.arange(support.size), support, target_prior=target_prior, label_prior=label_prior
-        )
-        label_prior = support if label_prior is None else label_prior
-        mass = float(support @ importance_ratio(target_prior, label_prior))
-        return cls(target_prior, label_prior, mass, kept, shifts)
-
-    def read(self, samples: Samples) -> WeightedRows | None:
-        """The rows of one block, in arrays of their own; None where none counts."""
-        samples = samples.reweighted(samples.importance(self.target_prior, self.label_prior))
-        if not samples.any_counts:
-            return None
-        block = samples.read()
-        rows = to_numpy(block.scores).astype(np.float64)
-        labels = np.array(block.labels)  # may be kept, while the block's own are filled anew
-        labelled = WeightedRows.of_rows(rows, labels, np.asarray(block.weights) / self.mass)
-        return labelled.of_classes(self.kept).shifted(self.shifts[self.kept])
+HELD_SCORES = 1 << 23
+"""A fit by log-loss keeps up to this many log-scores in memory: 64 MB of float64."""
 
 
 @dataclass(frozen=True, eq=False)
-class LogLossPass:
-    """The log-loss of softmax(δ·z + λ·w) at one (δ, λ), its slopes and curvatures.
+class RowReader:
+    """Reads blocks as rows of log-scores, weighted so that the labels have the target's mix.
 
-    ``slopes`` are w. The result has the fields of a Quadratic; those of parts add.
+    ``ratio`` is P_t / P_l of every class, ``mass`` the sum of all samples' weights.
     """
 
-    rows: LogLossRows
-    slopes: Vector
-    inverse_temperature: float
-    strength: float
+    ratio: Vector
+    mass: float
 
-    def begin(self) -> _LogLossAccumulator:
+    @classmethod
+    def of(cls, support: Vector, target_prior: Vector, label_prior: Vector | None) -> RowReader:
+        """Make the reader of samples whose classes have the weights ``support``.
+
+        Without a ``label_prior`` the labels' prior is proportional to these.
+        """
+        ratio = class_importance(support, target_prior=target_prior, label_prior=label_prior)
+        return cls(ratio, float(support @ ratio))
+
+    def read(self, samples: Samples) -> WeightedRows | None:
+        """Read one block as float64 rows; None if no sample counts. Weights sum to its share."""
+        rows = self._rows(samples, np.float64)
+        return None if rows is None else replace(rows, weights=rows.weights / self.mass)
+
+    def read_all(self, samples: Samples) -> WeightedRows:
+        """Read all samples as rows in their own precision, with weights that sum to 1."""
+        rows = self._rows(samples, None)
+        if rows is None:
+            refuse_nothing(samples.labels.size)
+        weights = rows.weights / rows.weights.max()  # first: the sum of huge weights is infinite
+        return replace(rows, weights=weights / weights.sum())
+
+    def _rows(self, samples: Samples, dtype: Any) -> WeightedRows | None:
+        weighted = samples.reweighted(samples.importance(self.ratio))
+        if not weighted.any_counts:
+            return None
+        block = weighted.read()
+        scores = block.scores if dtype is None else to_numpy(block.scores).astype(dtype)
+        left_out = weighted.left_out()
+        kept = None if left_out is None else np.flatnonzero(~left_out.reshape(-1))
+        return WeightedRows.of_rows(scores, block.labels, np.asarray(block.weights), kept)
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsPass:
+    """The log-loss of softmax(scale·(z + shift) + bias), with its slopes and curvatures.
+
+    ``classes`` are the indices of the classes that exist, and ``shift`` is added to their
+    log-scores. The sums are those of :func:`reprior.core.log_loss_sums.log_loss_moments`; those of
+    blocks add.
+    """
+
+    reader: RowReader
+    classes: Vector
+    shift: Vector
+    scale: float
+    bias: Vector
+    slopes: Vector
+    keeps_blocks = False
+
+    def begin(self) -> _MomentsAccumulator:
         """A new accumulator."""
-        return _LogLossAccumulator(self)
+        return _MomentsAccumulator(self)
 
     def merge(self, results: list[Vector]) -> Vector:
         """The sum, in the order of the blocks."""
@@ -287,24 +400,83 @@ class LogLossPass:
         return total
 
 
-class _LogLossAccumulator:
+class _MomentsAccumulator:
     """Sums the log-loss of blocks."""
 
-    def __init__(self, of: LogLossPass) -> None:
+    def __init__(self, of: MomentsPass) -> None:
         self._pass = of
-        self._total = np.zeros(len(Quadratic._fields))
+        self._total: Vector = np.zeros(6)
 
     def add(self, samples: Samples) -> None:
-        """Take the next block in."""
-        rows = self._pass.rows
-        part = rows.read(samples)
-        if part is not None:
-            loss = JointLoss(part, self._pass.slopes[rows.kept])
-            self._total += loss(self._pass.inverse_temperature, self._pass.strength)
+        """Add the next block."""
+        step = self._pass
+        rows = step.reader.read(samples)
+        if rows is not None:
+            exists = np.isin(np.arange(rows.n_classes), step.classes)
+            rows = rows.of_classes(exists).shifted(step.shift)
+            self._total += rows.moments(step.scale, step.bias, step.slopes)
 
     def result(self) -> Vector:
         """The sums."""
         return self._total
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """The rows of a source for fits by log-loss: each sum is a pass over its blocks."""
+
+    source: Source
+    reader: RowReader
+    classes: Vector
+    """Indices of the classes that exist."""
+    shift: Vector
+    """What is added to the log-scores of each of them."""
+    has_labels: Vector
+    """Which of them have labels."""
+    noise: float = ROUNDING
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes exist."""
+        return int(self.classes.size)
+
+    def sample(self) -> None:
+        """No sample: to draw one would cost a pass."""
+        return
+
+    def of_classes(self, kept: Vector) -> SourceRows:
+        """Return the rows of some classes; the others must have no labels."""
+        if kept.all():
+            return self
+        return replace(
+            self,
+            classes=self.classes[kept],
+            shift=self.shift[kept],
+            has_labels=self.has_labels[kept],
+        )
+
+    def shifted(self, shift: Vector) -> SourceRows:
+        """Return the rows with a number added to each class's log-scores."""
+        return replace(self, shift=self.shift + shift)
+
+    def moments(self, scale: float, shift: Vector, slopes: Vector) -> Vector:
+        """Compute the log-loss and its derivatives by one pass."""
+        return self.source.run(
+            MomentsPass(self.reader, self.classes, self.shift, scale, shift, slopes)
+        )
+
+
+def loss_rows(source: Source, reader: RowReader, profile: StrengthProfile) -> LossRows:
+    """Return the rows of a source for fits by log-loss: in memory if they are few, or by passes.
+
+    ``profile`` is a profile of the source, for the number of samples and their classes.
+    """
+    n_scores = (profile.n_samples + int(profile.n_ruled_out.sum())) * profile.n_classes
+    if isinstance(source, InMemory) or n_scores <= HELD_SCORES:
+        return reader.read_all(collected(source))
+    n_classes = profile.n_classes
+    has_labels = (profile.baseline.support > 0) & (reader.ratio > 0)
+    return SourceRows(source, reader, np.arange(n_classes), np.zeros(n_classes), has_labels)
 
 
 # --------------------------------------------------------------------------------------- counts
@@ -312,10 +484,11 @@ class _LogLossAccumulator:
 
 @dataclass(frozen=True, eq=False)
 class CountPass:
-    """Class counts of what a map decides; None where no sample counts."""
+    """Class counts of the decisions of a map; None if no sample counts."""
 
     decisions: ScoreMap
     priors: Priors
+    keeps_blocks = False
 
     def begin(self) -> _CountAccumulator:
         """A new accumulator."""
@@ -337,7 +510,7 @@ class _CountAccumulator:
         self._total: ClassCounts | None = None
 
     def add(self, samples: Samples) -> None:
-        """Take the next block in."""
+        """Add the next block."""
         if not samples.any_counts:
             return
         priors = self._pass.priors

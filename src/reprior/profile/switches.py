@@ -103,7 +103,7 @@ class ClassEvents:
 #: other samples, or of the same ones weighted otherwise, by more.
 WEIGHT_ROUNDING = 1e-9
 
-#: Switches that are counted in one go: what that needs meanwhile is 10 MB.
+#: Switches that are counted at once: the temporary arrays take 10 MB.
 SWITCHES_AT_ONCE = 1 << 18
 
 
@@ -147,9 +147,9 @@ class Switches:
 
     @classmethod
     def consume(cls, parts: list[Switches]) -> Switches:
-        """All switches of the parts, by strength, in little more than the room of the parts.
+        """Concatenate the parts, sorted by strength, in little more memory than the parts take.
 
-        The list is emptied, and a column of the parts is let go of once it is joined.
+        The list is emptied, and each column of the parts is freed once it is joined.
         """
         kept = [part.arrays() for part in parts]
         if any("count" in columns for columns in kept):
@@ -201,7 +201,7 @@ class Switches:
 
     @cached_property
     def hits(self) -> Switches:
-        """Those that change a true positive, by strength."""
+        """The switches that change a true positive, sorted by strength."""
         kept = np.flatnonzero((self.label == self.loser) | (self.label == self.winner))
         if not self.is_ordered:
             kept = kept[np.argsort(self.position[kept])]
@@ -211,20 +211,19 @@ class Switches:
 
     @cached_property
     def ordered(self) -> Switches:
-        """The same, by strength."""
+        """The switches sorted by strength."""
         return self if self.is_ordered else self.taken(np.argsort(self.position))
 
     @cached_property
     def is_ordered(self) -> bool:
-        """Whether they are by strength already."""
+        """Whether the switches are sorted by strength."""
         return bool((self.position[1:] >= self.position[:-1]).all())
 
     def gains(self, strength: float, n_classes: int) -> ClassGains:
         """What every class has gained at a strength.
 
-        Numbers are counted as they come. Weights are added by strength: their sum then depends on
-        the order in which profiles were joined only where switches lie at one strength, and there
-        in the last bits.
+        Weights are added in order of strength: only where switches share a strength, their sum
+        depends on the order in which profiles were joined, and only in the last bits.
         """
         if self.weight is not None:
             return self.events.gains(strength, n_classes)
@@ -255,22 +254,22 @@ class Switches:
         return ClassEvents(np.repeat(this.position, 2), *(c.reshape(-1) for c in columns))
 
     def arrays(self) -> dict[str, Vector]:
-        """What a file has to keep."""
+        """Return the arrays that a file stores."""
         kept = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: column for name, column in kept.items() if column is not None}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Vector]) -> Switches:
-        """Back from :meth:`arrays`."""
+        """Make switches of the arrays that :meth:`arrays` returned."""
         return cls(**arrays)
 
     def native_columns(self) -> dict[str, Vector]:
-        """Position, label, loser and winner as the kernels take them."""
+        """Return position, label, loser and winner in the dtypes of the kernels."""
         dtypes = {"position": np.float64, "label": np.int32, "loser": np.int32, "winner": np.int32}
         return {name: np.require(getattr(self, name), dtypes[name], ["C", "A"]) for name in dtypes}
 
     def taken(self, index: Vector | slice) -> Switches:
-        """Some of them."""
+        """Return some of the switches."""
         return Switches(**{name: column[index] for name, column in self.arrays().items()})
 
     def counts(self) -> Vector:
@@ -279,7 +278,7 @@ class Switches:
 
 
 def not_a_part() -> ProfileMismatchError:
-    """What is said of a profile that is not contained in the other."""
+    """Return the error for subtracting a profile that the other does not contain."""
     return ProfileMismatchError(
         "A profile can only be subtracted from one that contains it. Got switches that the larger "
         "profile does not have. Subtract a profile of some of its own samples, with equal options."
@@ -287,14 +286,14 @@ def not_a_part() -> ProfileMismatchError:
 
 
 def weight_remains(weight: Vector | None, gone: Vector, before: Vector | None) -> bool:
-    """Whether switches that are all taken away leave more weight behind than rounding does."""
+    """Tell whether switches of count 0 keep more weight than rounding explains."""
     if weight is None or before is None or not gone.any():
         return False
     return bool(np.abs(weight[gone]).max() > WEIGHT_ROUNDING * before.max())
 
 
 def _tallied(classes: Vector, count: Vector | None, n_classes: int) -> Vector:
-    """How often every class is there; exactly, as long as they are fewer than 2^53."""
+    """Count every class; exact below 2^53."""
     return np.bincount(classes, count, minlength=n_classes).astype(np.int64)
 
 
@@ -338,7 +337,7 @@ class SwitchTable:
 
 
 def switch_table(switches: Switches) -> SwitchTable:
-    """Sort switches by strength, then by label and classes; nothing of theirs is shared."""
+    """Copy switches, sorted by strength, then by label and classes."""
     order = np.lexsort((switches.winner, switches.loser, switches.label, switches.position))
     count = np.ones(order.size, np.int64) if switches.count is None else switches.count[order]
     weight = count.astype(np.float64) if switches.weight is None else switches.weight[order]

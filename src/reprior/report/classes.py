@@ -83,7 +83,7 @@ def describe_classes(
 
 
 def _cells(order: Vector) -> tuple[Vector, list[str]]:
-    """Equally many classes per cell, the most frequent ones first."""
+    """Return cells of equally many classes, the most frequent first."""
     cell = np.empty(order.size, np.int64)
     names = []
     start = 1

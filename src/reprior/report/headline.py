@@ -1,4 +1,4 @@
-"""What changed, and on which data that was judged, in sentences."""
+"""Sentences: what changed, and on which data that was measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def metric_label(metric: CountMetric) -> str:
 
 
 def main_metric(calibrator: PosteriorCalibrator) -> CountMetric:
-    """The metric that was tuned; balanced accuracy where a file names one of its author's own."""
+    """Return the tuned metric; balanced accuracy where a file names a custom one."""
     names = calibrator.classes_.tolist()
     try:
         return find_metric(calibrator.metric, n_classes=len(names), classes=names)
@@ -53,7 +53,7 @@ def main_metric(calibrator: PosteriorCalibrator) -> CountMetric:
 
 
 def shown_metrics(calibrator: PosteriorCalibrator) -> list[CountMetric]:
-    """The tuned metric first, then every other; macro recall is balanced accuracy."""
+    """Return the tuned metric, then every other; macro recall is balanced accuracy."""
     main = main_metric(calibrator)
     if main.name == "macro_recall":
         main = COUNT_METRICS["balanced_accuracy"]
@@ -62,7 +62,7 @@ def shown_metrics(calibrator: PosteriorCalibrator) -> list[CountMetric]:
 
 
 def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_name: str) -> str:
-    """The tuned metric before and after, and what accuracy does meanwhile."""
+    """Return the tuned metric and accuracy, before and after, as a sentence."""
     main = main_metric(calibrator)
     before = measured.profile.baseline
     after = measured.counts(calibrator.strength_)
@@ -75,8 +75,9 @@ def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_nam
 
 def _change(metric: CountMetric, before: ClassCounts, after: ClassCounts) -> str:
     name = metric_label(metric)
-    if metric.of_class is not None and not before.labelled[metric.of_class]:
-        return f"{name} is not defined, for want of labels of that class,"
+    if not metric.has_labels(before.labelled):
+        which = "that class" if metric.of_class is not None else "these classes"
+        return f"{name} is not defined without labels of {which},"
     old, new = (f"{100 * metric(counts):.1f} %" for counts in (before, after))
     if old == new:
         return f"{name} stays at {old}"
@@ -91,15 +92,15 @@ def judged_sentence(calibrator: PosteriorCalibrator, sets: dict[str, Measured]) 
     """
     validation = next(iter(sets.values()))
     judged = list(sets.values())[-1]
-    known = tuned_on(calibrator, validation)
-    here = tuned_on(calibrator, judged)
-    if known and judged is not validation:  # recognised in another order too
-        here = here or alike(judged.profile, validation.profile)
-    if here:
+    knows_validation = tuned_on(calibrator, validation)
+    is_tuned_on = tuned_on(calibrator, judged)
+    if knows_validation and judged is not validation:  # recognised in another order too
+        is_tuned_on = is_tuned_on or alike(judged.profile, validation.profile)
+    if is_tuned_on:
         return TUNED_HERE if judged is validation else f"{TUNED_ON_TEST} {TUNED_HERE}"
-    if here is None:
+    if is_tuned_on is None:
         return UNKNOWN
-    return JUDGED_ELSEWHERE if known or not calibrator.provenance_ else NOT_RECOGNISED
+    return JUDGED_ELSEWHERE if knows_validation or not calibrator.provenance_ else NOT_RECOGNISED
 
 
 def tuned_on(calibrator: PosteriorCalibrator, measured: Measured) -> bool | None:
@@ -114,21 +115,21 @@ def tuned_on(calibrator: PosteriorCalibrator, measured: Measured) -> bool | None
 
 def alike(one: StrengthProfile, other: StrengthProfile) -> bool:
     """Whether two profiles are of the same samples, in whatever order and number format."""
-    gone = one.n_ruled_out + other.n_ruled_out > 0  # one of them may have left these out
+    left_out = one.n_ruled_out + other.n_ruled_out > 0  # one of them may have left these out
     numbers = [profile.n_samples + profile.n_ruled_out.sum() for profile in (one, other)]
     if numbers[0] != numbers[1]:
         return False
-    mine, theirs = (profile.baseline.support[~gone] for profile in (one, other))
-    if not np.allclose(mine, theirs, rtol=FORMAT_ROUNDING):
+    support_one, support_other = (profile.baseline.support[~left_out] for profile in (one, other))
+    if not np.allclose(support_one, support_other, rtol=FORMAT_ROUNDING):
         return False
     if one.resolution is not None or other.resolution is not None:
-        if gone.any():  # what is predicted for those of one is not known
+        if left_out.any():  # what is predicted for those of one is not known
             return True
         sides = one.baseline.predicted, other.baseline.predicted
         return bool(np.allclose(*sides, rtol=FORMAT_ROUNDING))
     low = max(one.bounds[0], other.bounds[0])
     high = min(one.bounds[1], other.bounds[1])
     kept = (profile.switches for profile in (one, other))
-    a, b = (table.position[~gone[table.label]] for table in kept)
+    a, b = (table.position[~left_out[table.label]] for table in kept)
     a, b = (x[(x > low) & (x < high)] for x in (a, b))
     return a.size == b.size and bool(np.allclose(a, b, rtol=FORMAT_ROUNDING))

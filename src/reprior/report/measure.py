@@ -1,9 +1,9 @@
-"""One pass over labelled chunks: all that the page says about a set of samples.
+"""One pass over labelled chunks: all figures of the page about a set of samples.
 
-Every block is gone over twice: by :class:`StrengthProfile`, for curves and optima, and by the
-envelope itself, for what a profile does not keep. That is the joint table of labels and
-predictions, the confidence of every sample's prediction along the grid, and switches with both
-their classes where there are so many that the profile sums them up in bins.
+Every block is processed twice: by :class:`StrengthProfile`, for curves and optima, and by the
+envelope itself, for what a profile does not keep: the joint table of labels and predictions, the
+confidence of every sample's prediction along the grid, and switches with both their classes where
+there are so many that the profile bins them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reprior.exceptions import Argument, RepriorError
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Block, Samples
+from reprior.profile.samples import Block, Priors, Samples
 from reprior.report.thinning import RowBuffer, SwitchRows, grouped, summed_per_class
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ __all__ = [
 Vector: TypeAlias = np.ndarray[Any, Any]
 Progress: TypeAlias = Callable[[int], Any]
 
-#: Evenly spaced strengths at which probabilities are judged; 0 and the chosen one come on top.
+#: Evenly spaced strengths at which probabilities are judged; 0 and the chosen one are added.
 GRID_SIZE = 41
 
 #: Scores of one block: exponentials of a block are in memory at once, in float64.
@@ -56,8 +56,9 @@ class Measured:
 
     ``joint`` has a row for every pair of label and prediction at the lower bound, ``switches``
     every change from there on, on a grid of width ``resolution`` where they are too many to keep.
-    ``before`` is the reliability of the model as it is (strength 0, temperature 1), ``grid`` that
-    at the calibrator's temperature.
+    ``before`` is the reliability of the uncorrected model (strength 0, temperature 1), ``grid``
+    that at the calibrator's temperature. At strength 0 ``grid`` repeats ``before``, unless 0 is
+    the chosen strength.
     """
 
     profile: StrengthProfile
@@ -68,7 +69,7 @@ class Measured:
     grid: GridReliability
     digest: str
     n_read: int
-    """Samples gone over, ignored ones too."""
+    """Samples read, ignored ones too."""
 
     def counts(self, strength: float) -> ClassCounts:
         """Counts at 0, the chosen strength or a bound: exact there, also where bins are kept."""
@@ -80,10 +81,10 @@ class Measured:
         right = rows.label == rows.after
         number = np.bincount(rows.after, rows.count, n).astype(np.int64)
         mass = rows.count if rows.weight is None else rows.weight
-        here = number > 0  # where nobody is left, weights leave rounding behind
+        is_predicted = number > 0  # where no sample is left, sums of weights keep rounding errors
         return ClassCounts(
-            np.bincount(rows.after[right], mass[right], n) * here,
-            np.bincount(rows.after, mass, n) * here,
+            np.bincount(rows.after[right], mass[right], n) * is_predicted,
+            np.bincount(rows.after, mass, n) * is_predicted,
             base.support,
             n_predicted=number,
             n_labelled=base.n_labelled,
@@ -117,7 +118,7 @@ def measure(
     progress: Progress | None = None,
     done: int = 0,
 ) -> Measured:
-    """Go over ``chunks`` once; ``name`` is what the argument is called in errors."""
+    """Measure ``chunks`` in one pass; ``name`` is the argument in errors."""
     try:
         return _measured(calibrator, chunks, progress, done)
     except RepriorError as error:
@@ -129,33 +130,38 @@ def _measured(
 ) -> Measured:
     w = slopes(calibrator.source_prior_, calibrator.target_prior_)
     low, high = page_bounds(calibrator)
+    priors = Priors.between(calibrator.source_prior_, calibrator.target_prior_, (low, high))
     grid = GridReliability(strength_grid(calibrator), w, calibrator.temperature_)
     before = GridReliability(np.zeros(1), w)
     tempered = grid.temperature != 1.0
     tally = _Tally(w.size, low)
     buffer = RowBuffer([low, 0.0, calibrator.strength_], high)
-    found_digest = Digest(calibrator.class_axis)
+    digest = Digest(calibrator.class_axis)
     profiles = profile_sum("auto", MOST_SWITCHES)
     report_progress = None if progress is None else (lambda n: progress(done + n))
     stream = Stream(calibrator, chunks, _terms(calibrator), report_progress)
-    for part in stream.parts(found_digest.update):
+    for part in stream.parts(digest.update):
         with part.located():
-            samples, priors = part.data.read((low, high))
+            samples = part.samples.excluding(priors.excluded)
             profiles.add(StrengthProfile.of(samples, priors))
-            for block, found in _winners(samples, w, (low, high)):
-                tally.add(block, found.start)
-                buffer.add(_rows(block, found))
-                where = (block.scores, block.labels, block.weights)
+            for block, winners in _winners(samples, w, (low, high)):
+                tally.add(block, winners.start)
+                buffer.add(_rows(block, winners))
+                labelled_scores = (block.scores, block.labels, block.weights)
                 if tempered:
-                    before.add(*where, found.origin[:, None])
-                grid.add(*where, predictions_along(found, grid.strengths))
+                    before.add(*labelled_scores, winners.origin[:, None])
+                grid.add(*labelled_scores, predictions_along(winners, grid.strengths))
+    if not tempered:
+        before = grid.only(0.0)
+    elif calibrator.strength_ != 0.0:
+        grid.replace(before)
     return Measured(
         profiles.total(),
         tally.closed(),
         *buffer.closed(),
-        before if tempered else grid.only(0.0),
+        before,
         grid,
-        found_digest.value,
+        digest.value,
         stream.n_samples or 0,
     )
 
@@ -170,22 +176,22 @@ def _terms(calibrator: PosteriorCalibrator) -> Terms:
 def _winners(
     rows: Samples, w: Vector, bounds: tuple[float, float]
 ) -> Iterator[tuple[Block, Envelope]]:
-    """The samples block by block, and which class wins them at which strength."""
+    """Yield the samples block by block, with their winning classes at every strength."""
     for index in rows.blocks(BLOCK):
         block = rows.read(index)
         if block.labels.size:
-            found = envelope(block.scores, w, bounds, rows.xp)
-            yield block, rows.refuse(np.isfinite(w)) if found is None else found
+            winners = envelope(block.scores, w, bounds, rows.xp)
+            yield block, rows.refuse(np.isfinite(w)) if winners is None else winners
 
 
-def _rows(block: Block, found: Envelope) -> SwitchRows:
+def _rows(block: Block, winners: Envelope) -> SwitchRows:
     return SwitchRows(
-        found.position,
-        block.labels[found.row],
-        found.loser,
-        found.winner,
-        np.ones(found.row.size, np.int64),
-        None if block.weights is None else block.weights[found.row],
+        winners.position,
+        block.labels[winners.row],
+        winners.loser,
+        winners.winner,
+        np.ones(winners.row.size, np.int64),
+        None if block.weights is None else block.weights[winners.row],
     )
 
 
@@ -200,11 +206,11 @@ class _Tally:
     def add(self, block: Block, predicted: Vector) -> None:
         """Count the samples of a block."""
         size = predicted.size
-        nobody = np.full(size, self.n_classes)
+        no_class = np.full(size, self.n_classes)
         more = SwitchRows(
             np.full(size, self.low),
             block.labels,
-            nobody,
+            no_class,
             predicted,
             np.ones(size, np.int64),
             block.weights,
@@ -212,7 +218,7 @@ class _Tally:
         self.rows = grouped(more if self.rows is None else SwitchRows.joined([self.rows, more]))
 
     def closed(self) -> SwitchRows:
-        """The table as it is now."""
+        """Return the table."""
         assert self.rows is not None  # noqa: S101 - a set without samples was refused before
         return self.rows
 
@@ -223,13 +229,13 @@ N_BINS = 15
 SMALLEST_LOG = -600.0
 
 
-def predictions_along(found: Envelope, strengths: Vector) -> Vector:
+def predictions_along(winners: Envelope, strengths: Vector) -> Vector:
     """The class of every sample at increasing strengths, (N, G)."""
-    order = np.argsort(found.position, kind="stable")
-    position = found.position[order]
-    row = found.row[order]
-    winner = found.winner[order]
-    current = found.start.astype(np.int64, copy=True)
+    order = np.argsort(winners.position, kind="stable")
+    position = winners.position[order]
+    row = winners.row[order]
+    winner = winners.winner[order]
+    current = winners.start.astype(np.int64, copy=True)
     result = np.empty((current.size, strengths.size), np.int64)
     done = 0
     for g, strength in enumerate(strengths):
@@ -238,6 +244,10 @@ def predictions_along(found: Envelope, strengths: Vector) -> Vector:
         current[row[done:until]] = winner[done:until]
         result[:, g], done = current, until
     return result
+
+
+#: What :class:`GridReliability` sums, with a row per strength.
+_SUMS = ("weight", "confidence", "hits", "loss")
 
 
 @dataclass(eq=False)
@@ -271,8 +281,8 @@ class GridReliability:
         top = scaled[each[:, None], chosen] + shift.T[chosen, np.arange(self.strengths.size)]
         log_total = self._log_totals(scaled, shift, top)
         sure = np.minimum(np.exp(top - log_total), 1.0)
-        own = scaled[each, labels][:, None] + shift.T[labels]
-        self.loss += weight @ (log_total - own)
+        of_label = scaled[each, labels][:, None] + shift.T[labels]
+        self.loss += weight @ (log_total - of_label)
         edges = np.linspace(0.0, 1.0, N_BINS + 1)
         cell = np.searchsorted(edges[1:-1], sure, side="left")
         cell += N_BINS * np.arange(self.strengths.size)
@@ -298,12 +308,18 @@ class GridReliability:
         return np.asarray(self.loss / self.weight.sum(axis=1))
 
     def only(self, strength: float) -> GridReliability:
-        """That of one strength of the grid alone."""
-        here = self.strengths == strength
-        alone = GridReliability(self.strengths[here], self.slopes, self.temperature)
-        for name in ("weight", "confidence", "hits", "loss"):
-            setattr(alone, name, getattr(self, name)[here])
+        """Return the figures of one strength of the grid."""
+        selected = self.strengths == strength
+        alone = GridReliability(self.strengths[selected], self.slopes, self.temperature)
+        for name in _SUMS:
+            setattr(alone, name, getattr(self, name)[selected])
         return alone
+
+    def replace(self, other: GridReliability) -> None:
+        """Take the figures of ``other`` at its strengths, which are among these."""
+        index = np.searchsorted(self.strengths, other.strengths)
+        for name in _SUMS:
+            getattr(self, name)[index] = getattr(other, name)
 
     def _shift(self) -> Vector:
         """λ·w / T, (G, K), less its largest entry per strength; 0·(−inf) = 0."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprior.calibrator.summary import metric_name, single_bin_width
 from reprior.exceptions import NotFittedError, OptionError, require
-from reprior.files.atomic import atomic_write
+from reprior.files.atomic import atomic_write, output_target
 from reprior.report.classes import Classes, describe_classes
 from reprior.report.headline import change_sentence, judged_sentence
 from reprior.report.measure import Measured, measure
@@ -64,13 +64,13 @@ def write_report(
 
     A slider over the strength moves every figure and table of the page. Counts, metrics and
     confusion follow exactly from the switches of the samples; reliability and log-loss are
-    computed on a grid of strengths. The page stays below 15 MB, and says where it had to thin,
-    to group or to cut for that.
+    computed on a grid of strengths. The page stays below 15 MB, and says where data are thinned,
+    grouped or cut for that.
 
     Parameters
     ----------
     path : path
-        The file to write; it is there whole, or not at all.
+        The file to write, or ``"-"`` for standard output; it is written completely or not at all.
     calibrator : PosteriorCalibrator
         Fitted or loaded; tuned as a strength, without biases or a second map.
     validation : iterable of Chunk, or of (scores, labels[, weight])
@@ -103,6 +103,7 @@ def write_report(
     >>> write_report(path, calibrator, [Chunk(logits, labels)], counts=[80, 20]).name
     'report.html'
     """
+    output_target(path, text=True)
     if not hasattr(calibrator, "strength_"):
         raise NotFittedError(
             argument="calibrator",
@@ -118,7 +119,7 @@ def write_report(
         done = sets["validation"].n_read
         sets["test"] = measure(calibrator, test, name="test", progress=progress, done=done)
     html = _html(jinja2, calibrator, classes, sets, title)
-    with atomic_write(path) as file:
+    with atomic_write(path, text=True) as file:
         file.write(html.encode("utf-8"))
     return Path(path)
 
@@ -150,7 +151,7 @@ def _html(
     sets: dict[str, Measured],
     title: str | None,
 ) -> str:
-    """The page, with as much data as there is room for beside all else."""
+    """Return the page, with as much data as its size limit allows."""
     assets = resources.files("reprior.report") / "assets"
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(_text(assets, "page.html.j2"))
@@ -198,7 +199,7 @@ def _text(assets: Traversable, name: str) -> str:
 def _policy(scripts: list[str]) -> str:
     """The content security policy: these scripts and no others, and no request to anywhere.
 
-    Plotly sets styles of its own, and draws heat maps as data images.
+    Plotly sets inline styles, and draws heat maps as data images.
     """
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
     allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
@@ -211,7 +212,7 @@ def _policy(scripts: list[str]) -> str:
 def _facts(
     calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured]
 ) -> dict[str, str]:
-    """What the page lists about how it came about."""
+    """Return the facts about the fit that the page lists."""
     (low, high), width = calibrator.strength_interval_, single_bin_width(calibrator)
     equal = f"equally good: {low:.6g} to {high:.6g}"
     rules = calibrator.subject_to

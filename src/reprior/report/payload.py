@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.summary import has_other_mix
 from reprior.exceptions import Argument, OptionError
-from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.count_metrics import Agreement, CountMetric
 from reprior.profile.profile import StrengthProfile
 from reprior.report.classes import Classes
 from reprior.report.headline import metric_label, shown_metrics
@@ -49,7 +50,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 def fitting_data(
     calibrator: PosteriorCalibrator, classes: Classes, sets: dict[str, Measured], most_bytes: int
 ) -> str:
-    """The data of the page as JSON of at most so many bytes: as much as there is room for."""
+    """Return the data of the page as JSON, as much as ``most_bytes`` allows."""
     for limits in SIZE_LIMITS:
         text = script_json(page_data(calibrator, classes, sets, limits))
         if len(text.encode()) <= most_bytes:
@@ -118,6 +119,10 @@ def _metric(metric: CountMetric) -> dict[str, Any]:
         "truePositive": float(true_positive),
         "average": metric.average,
         "ofClass": metric.of_class,
+        "mean": metric.coefficient if isinstance(metric, Agreement) else metric.mean,
+        "classes": None if metric.classes is None else list(metric.classes),
+        "complement": metric.complement,
+        "chance": metric.chance,
     }
 
 
@@ -137,17 +142,18 @@ def _set(
         "support": exactly(profile.baseline.support, limits.float_type),
         "labelled": packed(profile.baseline.labelled, "u1"),
         "weighted": profile.weighted,
+        "otherMix": has_other_mix(calibrator, profile.baseline),
         "curves": {
             m.name: _curve(profile, m, calibrator.strength_, limits.curve_points) for m in metrics
         },
         "best": {
             key: {
-                "strength": found.strength,
-                "value": found.value,
-                "interval": list(found.interval),
-                "atBound": bool(found.at_bound),
+                "strength": optimum.strength,
+                "value": optimum.value,
+                "interval": list(optimum.interval),
+                "atBound": bool(optimum.at_bound),
             }
-            for key, found in best.items()
+            for key, optimum in best.items()
         },
         "fronts": [_front(profile, a, b, limits.front_points) for a, b in combinations(metrics, 2)],
         "reliability": _reliability(measured.grid),
@@ -156,8 +162,8 @@ def _set(
 
 
 def _defined(profile: StrengthProfile, metric: CountMetric) -> bool:
-    """Whether the set has labels of the class that a metric of one class is about."""
-    return metric.of_class is None or bool(profile.baseline.labelled[metric.of_class])
+    """Whether the set has labels of a class that the metric is about."""
+    return metric.has_labels(profile.baseline.labelled)
 
 
 def _rows(
@@ -287,7 +293,7 @@ MOST_BYTES = 15_000_000
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """Limits; whatever is cut because of them is said on the page."""
+    """Limits; the page says what was cut because of them."""
 
     letters: int | None = None
     """Letters of a class name."""
@@ -359,12 +365,12 @@ def exactly(values: Any, otherwise: str = "f8") -> dict[str, str]:
     ('u2', 'f8')
     """
     array = np.asarray(values, np.float64)
-    whole = bool(((array >= 0) & (array < 1 << 32) & (array % 1 == 0)).all())
-    return packed(array, smallest_ids(int(array.max(initial=0))) if whole else otherwise)
+    are_ids = bool(((array >= 0) & (array < 1 << 32) & (array % 1 == 0)).all())
+    return packed(array, smallest_ids(int(array.max(initial=0))) if are_ids else otherwise)
 
 
 def smallest_ids(n_classes: int) -> str:
-    """The type that holds class indices and K itself, which stands for no class."""
+    """Return the type that holds class indices and K, which means no class."""
     return "u1" if n_classes < 1 << 8 else "u2" if n_classes < 1 << 16 else "u4"
 
 

@@ -63,7 +63,7 @@ class SwitchRows:
 
 
 class RowBuffer:
-    """Rows as they come; of very large sets, summed up on the finest grid in between."""
+    """A buffer of rows that sums those of very large sets on the finest grid."""
 
     def __init__(self, edges: Sequence[float], high: float) -> None:
         self.parts: list[SwitchRows] = []
@@ -73,7 +73,7 @@ class RowBuffer:
         self.resolution: float | None = None
 
     def add(self, rows: SwitchRows) -> None:
-        """Keep these too."""
+        """Add rows."""
         self.parts.append(rows)
         self.size += len(rows)
         if self.size > COMPACT_FROM:
@@ -141,13 +141,13 @@ def grid_points(width: float, edges: Sequence[float], high: float) -> Vector:
 
 
 def on_grid(rows: SwitchRows, points: Vector) -> SwitchRows:
-    """Every switch at the next point of the grid: until there, nothing is said to happen."""
+    """Return every switch moved to the next point of the grid."""
     index = np.minimum(np.searchsorted(points, rows.position, side="left"), points.size - 1)
     return replace(rows, position=points[index])
 
 
 def summed_per_class(rows: SwitchRows, n_classes: int) -> SwitchRows:
-    """The same changes of predicted and true positives, in rows that name one class each."""
+    """Return the same changes of predicted and true positives, in rows of one class each."""
 
     def part(klass: Vector, sign: int) -> SwitchRows:
         return SwitchRows(
@@ -164,7 +164,7 @@ def summed_per_class(rows: SwitchRows, n_classes: int) -> SwitchRows:
 
 
 def grouped(rows: SwitchRows) -> SwitchRows:
-    """Rows that are alike as one; those that cancel are dropped."""
+    """Return equal rows summed to one; those that cancel are dropped."""
     keys = (rows.position, rows.label, rows.before, rows.after)
     order = np.lexsort(keys[::-1])
     rows = rows.taken(order)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import StratifiedShuffleSplit, check_cv
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
@@ -36,15 +37,15 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: What each method's values are. It follows from the method, never from the values.
+#: The kind of each method's scores. It follows from the method, never from the values.
 KIND_OF = {
     "predict_log_proba": "log_probs",
     "predict_proba": "probs",
     "decision_function": "logits",
 }
 
-#: What "auto" tries. Logarithms first: naive Bayes and the like compute them without underflow.
-#: Decision functions are left out, for they need not be log-posteriors.
+#: The methods that "auto" tries. Logarithms first: naive Bayes and others compute them without
+#: underflow. Decision functions are left out, because they need not be log-posteriors.
 _AUTO = ("predict_log_proba", "predict_proba")
 
 _IMPOSSIBLE = {"log_probs": -np.inf, "probs": 0.0, "logits": -np.inf}
@@ -52,15 +53,15 @@ _IMPOSSIBLE = {"log_probs": -np.inf, "probs": 0.0, "logits": -np.inf}
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Scores of every test sample of every fold, one fold after the other."""
+    """Scores of every test sample of every fold, fold after fold."""
 
     scores: Vector
-    index: Vector  # of the sample each row of scores belongs to
+    index: Vector  # the sample of each row of scores
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A fitted model and what it was trained on; for a frozen one, what stands in for that."""
+    """A fitted model and its training data; for a frozen one, the data given to ``fit``."""
 
     model: Any
     X: Any
@@ -69,7 +70,7 @@ class Trained:
 
 
 def response_name(estimator: Any, response_method: Any) -> str:
-    """Return the name of the method to take scores from, or say what is missing."""
+    """Return the method to take scores from; an error that says what is missing."""
     if response_method != "auto" and response_method not in KIND_OF:
         raise rp.OptionError(
             argument="response_method",
@@ -78,11 +79,18 @@ def response_name(estimator: Any, response_method: Any) -> str:
             remedy="Leave it at 'auto' for the class probabilities.",
         )
     wanted = _AUTO if response_method == "auto" else (response_method,)
-    found = [name for name in wanted if hasattr(estimator, name)]
-    if hasattr(estimator, "fit") and found:
-        return found[0]
+    available = [name for name in wanted if hasattr(estimator, name)]
+    if hasattr(estimator, "fit") and available:
+        return available[0]
     remedy = "Pass a classifier instance."
-    if hasattr(estimator, "decision_function"):
+    library = _booster_library(estimator)
+    if library:
+        classifier = {"xgboost": "XGBClassifier", "lightgbm": "LGBMClassifier"}[library]
+        remedy = (
+            f"A Booster has neither: pass {library}.{classifier}(…), or tune on what its predict "
+            f"gives: PosteriorCalibrator(source_prior, kind='probs').fit(booster.predict(…), y)."
+        )
+    elif hasattr(estimator, "decision_function"):
         remedy = (
             "Wrap it in CalibratedClassifierCV; or pass response_method='decision_function' if "
             "its decision function is a log-posterior up to a constant, as a logistic model's is."
@@ -99,29 +107,37 @@ def response_name(estimator: Any, response_method: Any) -> str:
     )
 
 
+def _booster_library(estimator: Any) -> str | None:
+    """Return the library of a Booster, also of a frozen one; None for everything else."""
+    booster = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+    library = type(booster).__module__.partition(".")[0]
+    is_booster = type(booster).__name__ == "Booster" and library in ("xgboost", "lightgbm")
+    return library if is_booster else None
+
+
 def class_columns(estimator: Any, X: Any, *, method: str, classes: Vector) -> Vector:
     """Return the scores of a fitted classifier, shape (N, K), columns in the order of ``classes``.
 
     A class that the classifier was not trained on has probability 0.
     """
-    with np.errstate(divide="ignore"):  # the logarithm of a probability 0 is −inf, as it should be
+    with np.errstate(divide="ignore"):  # the logarithm of a probability of 0 is −inf
         values = np.asarray(getattr(estimator, method)(X))
-    own = np.asarray(estimator.classes_)
-    if method == "decision_function" and own.size == 2 and values.size == len(values):
+    known_classes = np.asarray(estimator.classes_)
+    if method == "decision_function" and known_classes.size == 2 and values.size == len(values):
         # One score per sample is the log-odds of the second class.
         values = np.column_stack([np.zeros_like(values), values])
-    _check_shape(estimator, values, own.size, method)
-    if np.array_equal(own, classes):
+    _check_shape(estimator, values, known_classes.size, method)
+    if np.array_equal(known_classes, classes):
         return values
     place = {name: k for k, name in enumerate(classes.tolist())}
     columns = np.full((len(values), classes.size), _IMPOSSIBLE[KIND_OF[method]], values.dtype)
-    columns[:, [place[name] for name in own.tolist()]] = values
+    columns[:, [place[name] for name in known_classes.tolist()]] = values
     return columns
 
 
 @contextmanager
 def explain_refusals(estimator: Any, method: str, scores: Vector) -> Iterator[None]:
-    """Replace the advice to pass ``kind``: here the estimator and its method decide it."""
+    """Replace the advice to pass ``kind``, which the estimator and its method determine."""
     try:
         yield
     except rp.ScoresError as error:
@@ -161,14 +177,14 @@ def _check_shape(estimator: Any, values: Vector, n_classes: int, method: str) ->
 
 
 def _scores_pairs(model: Any) -> bool:
-    """Tell whether a support vector machine votes by pairs: for K = 3 there are 3 of these too."""
+    """Tell whether a support vector machine scores pairs of classes: 3 of these for K = 3, too."""
     while (inside := _end_of(model)) is not None:
         model = inside
     return getattr(model, "decision_function_shape", None) == "ovo"
 
 
 def _end_of(model: Any) -> Any:
-    # A FrozenEstimator lends these attributes from what it holds.
+    # A FrozenEstimator has these attributes of the estimator inside.
     return (
         model.steps[-1][1] if hasattr(model, "steps") else getattr(model, "best_estimator_", None)
     )
@@ -192,7 +208,7 @@ def train_on(
         fit_params = _check_method_params(X, fit_params, indices=index)
         X, y = _safe_split(model, X, y, index)
     model.fit(X, y, **fit_params)
-    weight = training_weight(model, fit_params)  # fitted: a search has chosen
+    weight = training_weight(model, fit_params)  # after the fit, in which a search has chosen
     return Trained(model, X, y, None if weight is None else np.asarray(weight, np.float64))
 
 
@@ -240,8 +256,8 @@ def _indices(test: Any) -> Vector:
 
 
 def _warn_of_missing_classes(trained_on: tuple[Vector, ...], classes: Vector) -> None:
-    for fold, own in enumerate(trained_on):
-        missing = [name for name in classes.tolist() if name not in set(own.tolist())]
+    for fold, fold_classes in enumerate(trained_on):
+        missing = [name for name in classes.tolist() if name not in set(fold_classes.tolist())]
         if missing:
             warn(
                 f"Fold {fold} of {len(trained_on)} trains without class {missing[0]!r}"

@@ -1,4 +1,4 @@
-"""Fold a calibrator into a linear model's own coefficients: nothing left to apply."""
+"""Fold a calibrator into the coefficients of a linear model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["fold_into"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Where a folded model keeps what was folded in.
+#: The attribute of a folded model that holds the calibrator.
 MARK = "reprior_calibrator_"
-#: And the intercepts that it gave: other ones are those of a later ``fit``.
+#: The attribute that holds the folded intercepts: after a later ``fit`` they differ.
 _INTERCEPT = "reprior_intercept_"
 
 #: Posteriors of double and of single precision may differ by this much from the calibrator's.
 _TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
 
-#: Samples of the check, and the largest decision value among them: far out, all is 0 or 1.
+#: Samples of the check, and their largest decision value: beyond it, posteriors are 0 or 1.
 _SAMPLES = 256
 _REACH = 8.0
 
@@ -53,16 +53,16 @@ def fold_into(
         is not changed. Models whose probabilities are not the softmax, or for two classes the
         logistic function, of the decision function are refused.
     calibrator : PosteriorCalibrator, optional
-        What to fold in: fitted on the model's probabilities, or on its decision function with
-        ``kind="logits"``. For a RebalancedClassifierCV its own, where none is given.
+        The calibrator to fold in, fitted on the model's probabilities, or on its decision function
+        with ``kind="logits"``. For a RebalancedClassifierCV its own by default.
     map : {"decision", "probability"}, optional
-        Which of the calibrator's maps. It must be said where there are two (``separate=True``).
+        Which of the calibrator's maps. Required where there are two (``separate=True``).
 
     Returns
     -------
     estimator
-        A new one of the same type; for a RebalancedClassifierCV, the wrapped classifier's. A
-        second fold into it is refused until ``fit`` trains it anew, without the correction.
+        A new one of the same type; for a RebalancedClassifierCV, of the wrapped classifier's type.
+        A second fold into it is refused until ``fit`` trains it again, without the correction.
 
     Examples
     --------
@@ -150,14 +150,14 @@ def _check_model(model: Any) -> None:
 
 
 def _check_classes(model: Any, calibrator: rp.PosteriorCalibrator) -> None:
-    own = np.asarray(model.classes_).tolist()
-    theirs = calibrator.classes_.tolist()
-    named = theirs != list(range(len(theirs)))
-    if len(own) != len(theirs) or (named and own != theirs):
+    model_classes = np.asarray(model.classes_).tolist()
+    classes = calibrator.classes_.tolist()
+    are_names = classes != list(range(len(classes)))
+    if len(model_classes) != len(classes) or (are_names and model_classes != classes):
         raise rp.OptionError(
             argument="calibrator",
-            rule=f"must have the classes of the estimator, {own}",
-            got=f"{theirs}",
+            rule=f"must have the classes of the estimator, {model_classes}",
+            got=f"{classes}",
             remedy="Fit it again with classes=estimator.classes_.",
         )
 
@@ -189,7 +189,7 @@ def _change(model: Any, scale: float, bias: Vector) -> None:
 
 
 def _check_parity(before: Any, after: Any, scale: float, bias: Vector) -> None:
-    """Refuse a model whose probabilities or labels are not made of its decision function."""
+    """Refuse a model whose probabilities or labels do not follow from its decision function."""
     X = _samples(before)
     decision = np.asarray(before.decision_function(X), np.float64)
     if decision.ndim == 1:
@@ -220,7 +220,7 @@ def _check_parity(before: Any, after: Any, scale: float, bias: Vector) -> None:
 
 
 def _samples(model: Any) -> Vector:
-    """Return random samples at which decisions are near enough to 0 to tell models apart."""
+    """Return random samples whose decision values are small enough to distinguish models."""
     X = np.random.default_rng(0).standard_normal((_SAMPLES, model.coef_.shape[-1]))
     spread = np.abs(np.asarray(model.decision_function(X)) - np.asarray(model.intercept_)).max()
     return np.asarray(X * min(1.0, _REACH / max(float(spread), 1e-300)))

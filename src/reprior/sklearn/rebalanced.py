@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import reprior as rp
 from reprior._warnings import collect_warnings, warn
-from reprior.calibrator.encoding import cost_array
+from reprior.calibrator.encoding import cost_array, refuse_missing
 from reprior.calibrator.options import check_options, is_log_loss
 from reprior.core.checks import check_choice
 from reprior.exceptions import Argument, Element, Setting, Text
@@ -79,10 +79,10 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         - "labels": the class frequencies of ``y``, weighted if the classifier is trained with
           sample weights. A classifier that re-weights or re-samples brings a warning, and so
           does a frozen one, for it was trained on other labels.
-        - "effective": these, changed by what the classifier or its pipeline does to them:
+        - "effective": these frequencies, changed as the classifier or its pipeline changes them:
           ``class_weight``, ``scale_pos_weight``, given priors, imbalanced-learn's samplers and
           ensembles. An error where that is unknown.
-        - an array in the order of ``classes_``, or {class: probability}: taken at its word.
+        - an array in the order of ``classes_``, or {class: probability}: used as given.
 
         One source prior serves all folds: that of all data, which stratified folds share up to
         rounding.
@@ -97,7 +97,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
 
     tune : {"strength", "per_class"}, default="strength"
-        What is tuned: one strength, or from there on a bias for every class.
+        What is tuned: one strength, or, starting from it, a bias for every class.
 
     selection : str
         How λ is chosen from the profile, see :class:`reprior.PosteriorCalibrator`.
@@ -107,7 +107,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         :class:`reprior.PosteriorCalibrator`.
 
     label_prior : array-like of shape (K,) or dict, default=None
-        What ``y`` follows, for fits by log-loss. Its own frequencies where it is not given.
+        The class mix of ``y``, for fits by log-loss. Its own frequencies by default.
 
     separate : bool, default=False
         Hold a map for decisions, which ``predict`` uses, and one for probabilities.
@@ -117,20 +117,20 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         doubled, up to 8.
 
     response_method : str, default="auto"
-        Where scores come from: "predict_log_proba", "predict_proba" or "decision_function".
-        "auto" takes the first of these that there is, but never the last. Decision functions are
-        taken as log-posteriors up to a constant per sample. That holds for logistic models; the
-        margins of a support vector machine are no log-posteriors, so with them λ is tuned on an
-        arbitrary scale and ``predict_proba`` means little.
+        The method that gives the scores: "predict_log_proba", "predict_proba" or
+        "decision_function". "auto" takes the first of these that exists, but never the last.
+        Decision functions are taken as log-posteriors up to a constant per sample. That holds for
+        logistic models; the margins of a support vector machine are no log-posteriors, so with them
+        λ is tuned on an arbitrary scale and ``predict_proba`` means little.
 
     cv : int, float, cross-validation generator or iterable, default=None
-        How to split. None: 5 stratified folds; an integer: so many; a float: one stratified
-        split with that share for tuning; else as scikit-learn has it. Not used with a
+        How to split. None: 5 stratified folds; an integer: that many; a float: one stratified
+        split with that share for tuning; else as in scikit-learn. Not used with a
         ``FrozenEstimator``.
 
     refit : bool, default=True
-        Whether to train on all data in the end. False is for a single split: the classifier
-        then remains the one trained on its training part.
+        Whether to train on all data in the end. False needs a single split: the classifier is then
+        the one trained on its training part.
 
     n_bootstrap : int, default=0
         Replicates for intervals of λ and of its gain, on the pooled folds.
@@ -147,8 +147,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         The fitted classifier.
 
     calibrator_ : PosteriorCalibrator
-        What is applied to its scores. ``calibrator_.save`` writes it, ``calibrator_.summary()``
-        tells about it.
+        The calibrator of its scores. ``calibrator_.save`` writes it, ``calibrator_.summary()``
+        describes it.
 
     strength_ : float
         The chosen λ.
@@ -160,13 +160,13 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         The temperature applied.
 
     biases_, scales_, probability_map_, shrinkage_, log_loss_, counts_, uncertainty_
-        As in :class:`reprior.PosteriorCalibrator`; None where not asked for.
+        As in :class:`reprior.PosteriorCalibrator`; None if not requested.
 
     cross_validation_ : None
-        The folds are for scores here; for a λ judged without its fold, fit the calibrator with cv.
+        Folds give the scores here; for a λ evaluated without its fold, fit the calibrator with cv.
 
     best_score_ : float
-        The metric at ``strength_`` on the pooled folds. λ was chosen on them: judge on others.
+        The metric at ``strength_`` on the pooled folds. λ was chosen on them: evaluate on others.
 
     profile_ : StrengthProfile
         All class counts of the pooled folds, for all strengths.
@@ -181,7 +181,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         The method of the classifier that scores come from.
 
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
-        Number and names of features, if the classifier tells.
+        Number and names of features, if the classifier has them.
 
     See Also
     --------
@@ -271,8 +271,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             Weights of the samples, in tuning, and in training if the estimator takes them.
 
         **fit_params : dict
-            Passed on: by scikit-learn's metadata routing if that is on; else ``groups`` to the
-            splitter and all others to the ``fit`` of the estimator.
+            Passed on by scikit-learn's metadata routing if it is enabled; otherwise ``groups`` to
+            the splitter and all others to the ``fit`` of the estimator.
 
         Returns
         -------
@@ -280,6 +280,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         """
         X, y = indexable(X, y)
         y = column_or_1d(y, warn=True)
+        refuse_missing(y, "y")
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         method = response_name(self.estimator, self.response_method)
@@ -315,9 +316,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             The samples, as the estimator takes them.
 
         target_prior : "estimate", "uniform", array-like of shape (K,) or dict, default=None
-            The class mix of these samples, where it is not the one that was tuned for. "estimate"
-            takes it from the samples themselves, by :func:`reprior.estimate_target_prior`; have
-            probabilities fitted for that, by ``separate=True`` or ``metric="log_loss"``.
+            The class mix of these samples, if it is not the one that was tuned for. "estimate"
+            estimates it from the samples by :func:`reprior.estimate_target_prior`; for that, fit
+            the probabilities with ``separate=True`` or ``metric="log_loss"``.
 
         Returns
         -------
@@ -347,8 +348,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             As for :meth:`predict_proba`.
 
         costs : array-like of shape (K, D), default=None
-            ``costs[true, decided]``: the decision of least expected cost by the probabilities, see
-            :func:`reprior.decide`; where there are not as many as classes, its index.
+            ``costs[true, decided]``: return the decision of least expected cost under the
+            probabilities, see :func:`reprior.decide`; its index if there are more or fewer
+            decisions than classes.
 
         Returns
         -------
@@ -364,7 +366,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return np.asarray(self.classes_[np.argmax(posterior, axis=1)])
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return scikit-learn's record of who asks for which metadata."""
+        """Return scikit-learn's record of which metadata is requested where."""
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
@@ -401,7 +403,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
-            elif hasattr(self, name):  # of an earlier fit
+            elif hasattr(self, name):  # from an earlier fit
                 delattr(self, name)
         return self
 
@@ -415,7 +417,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             return np.asarray(getattr(calibrator, name)(scores, map=map))
 
 
-#: What the calibrator finds, and the classifier shows.
+#: Fitted attributes of the calibrator that the meta-estimator has as well.
 FOUND = (
     "strength_",
     "strength_interval_",
@@ -458,7 +460,7 @@ def make_calibrator(
 
 
 def rehearse(options: Any, classes: Vector) -> None:
-    """Tune on one made-up sample per class, so that a wrong option costs no training."""
+    """Tune on one artificial sample per class, to refuse wrong options before training."""
     n = classes.size
     unknown = isinstance(options.source_prior, str)
     prior = rp.prior_from_counts(np.arange(1, n + 1)) if unknown else options.source_prior
@@ -466,14 +468,14 @@ def rehearse(options: Any, classes: Vector) -> None:
     check_options(calibrator)
     if is_log_loss(calibrator.metric):
         calibrator.metric = "balanced_accuracy"
-    # Fits, and what looks at many samples, have nothing to work on here.
+    # Fits by log-loss, and steps that need many samples, have nothing to work on here.
     calibrator.temperature = None
     calibrator.separate = False
     calibrator.n_bootstrap = 0
     calibrator.label_prior = None
     calibrator.tune = "strength"
     calibrator.selection = DEFAULT_SELECTION
-    # Whether the constraints can be met, only the real scores can tell.
+    # Only the real scores show whether the constraints can be met.
     with warnings.catch_warnings(), contextlib.suppress(rp.InfeasibleError):
         warnings.simplefilter("ignore", rp.RepriorWarning)
         calibrator.fit(np.broadcast_to(np.float32(0), (n, n)), plain(classes))
@@ -525,9 +527,9 @@ def for_batch(
 
 
 def _estimated(calibrator: rp.PosteriorCalibrator, scores: Vector) -> Vector:
-    """The class mix of a batch, by EM."""
+    """Return the class mix of a batch, estimated by EM."""
     if is_log_loss(calibrator.metric) or calibrator.probability_map_ is not None:
-        if not (calibrator.target_prior_ > 0).all():  # EM divides by the prior that it starts from
+        if not (calibrator.target_prior_ > 0).all():  # EM divides by its first prior
             calibrator = calibrator.retarget("uniform")
         return rp.estimate_target_prior(
             np.asarray(calibrator.predict_log_proba(scores)),
@@ -536,7 +538,7 @@ def _estimated(calibrator: rp.PosteriorCalibrator, scores: Vector) -> Vector:
         )
     if calibrator.temperature is None:
         warn(UNFITTED_PROBABILITIES)
-    # Not the posterior: its strength is one for decisions, and need not make the prior P_t.
+    # Not the posterior: a strength tuned for decisions need not give the prior P_t.
     calibration = (1.0 / calibrator.temperature_, 0.0)
     return rp.estimate_target_prior(
         scores,
@@ -558,7 +560,7 @@ def find_classes(estimator: Any, y: Vector) -> Vector:
                 argument="y",
                 rule="must be of classes that the frozen estimator knows",
                 got=Element("y", (where,), repr(y.tolist()[where])),
-                remedy="Drop these samples, or train anew.",
+                remedy="Drop these samples, or train it again with them.",
             )
     else:
         classes = np.unique(y)

@@ -1,4 +1,4 @@
-"""Which of the arguments of ``fit`` go where."""
+"""Route the arguments of ``fit`` to the estimator and the splitter."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def check_weight(sample_weight: Any, X: Any) -> Vector:
 def route_fit(owner: Any, sample_weight: Any, params: dict[str, Any]) -> Bunch:
     """Return ``.estimator.fit`` and ``.splitter.split``, the arguments for each.
 
-    With scikit-learn's metadata routing on, as everyone requested; otherwise ``groups`` go to the
-    splitter, and all else, with the sample weights where it takes them, to the estimator.
+    With scikit-learn's metadata routing enabled, as the objects request; otherwise ``groups`` go to
+    the splitter, and all others, with the sample weights if it takes them, to the estimator.
     """
     if _routing_is_on():
         routed = process_routing(owner, "fit", sample_weight=sample_weight, **params)
@@ -60,7 +60,7 @@ def training_weight(estimator: Any, fit_params: dict[str, Any]) -> Any:
 
 
 def _descend(estimator: Any, fit_params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the classifier inside pipelines and searches, and the parameters handed on to it."""
+    """Return the classifier inside pipelines and searches, and the parameters that reach it."""
     if isinstance(estimator, Pipeline):
         name, final = estimator.steps[-1]
         return _descend(final, fit_params if _routing_is_on() else _below(name, fit_params))
@@ -69,9 +69,9 @@ def _descend(estimator: Any, fit_params: dict[str, Any]) -> tuple[Any, dict[str,
 
 
 def _inside(estimator: Any) -> Any:
-    """Return what a search, or a choice of threshold, hands all its fit parameters on to."""
+    """Return the estimator to which a search, or a choice of threshold, passes its parameters."""
     if isinstance(estimator, FrozenEstimator):
-        return None  # it lends the attributes of what it holds, but trains nothing
+        return None  # it has the attributes of the estimator inside, but trains nothing
     if isinstance(estimator, FixedThresholdClassifier | TunedThresholdClassifierCV):
         return estimator.estimator
     given = estimator.estimator if isinstance(estimator, BaseSearchCV) else None
@@ -86,7 +86,7 @@ def _takes_weight(estimator: Any) -> bool:
 
 
 def _in_doubt(estimator: Any, fit_params: dict[str, Any]) -> bool:
-    """Tell whether weights are given of which the classifier may learn with none, or with some."""
+    """Tell whether it is unknown which of the given weights the classifier is trained with."""
     final, given = _descend(estimator, fit_params)
     weights = {name for name, value in given.items() if value is not None}
     if _routing_is_on():
@@ -104,25 +104,25 @@ def _in_doubt(estimator: Any, fit_params: dict[str, Any]) -> bool:
 
 
 def _answers(estimator: Any) -> set[str | bool]:
-    """Return what a model, or the parts it is made of, said when asked for sample weights."""
+    """Return the requests for sample weights of a model, or of its parts."""
     return _answers_of(get_routing_for_object(estimator))
 
 
 def _answers_of(routing: Any) -> set[str | bool]:
     if not isinstance(routing, MetadataRouter):
         return {routing.fit.requests.get("sample_weight") or False}
-    found: set[str | bool] = set()
+    requests: set[str | bool] = set()
     for name, (mapping, part) in routing:
         if any(way.caller == "fit" and way.callee == "fit" for way in mapping):
             answers = _answers_of(part)
             if name == "$self_request" and answers != {False}:
-                return answers  # the whole is trained with weights, whatever its parts do
-            found |= answers
-    return found
+                return answers  # the ensemble itself is trained with weights
+            requests |= answers
+    return requests
 
 
 def _names(answers: set[str | bool]) -> list[str]:
-    """Return the names under which weights were asked for."""
+    """Return the names under which weights are requested."""
     return sorted("sample_weight" if answer is True else answer for answer in answers if answer)
 
 
@@ -142,7 +142,7 @@ def _routing_is_on() -> bool:
 
 def _warn_of_unused_weight(estimator: Any) -> None:
     if isinstance(estimator, FrozenEstimator):
-        return  # it is not trained: the weights are of the tuning data
+        return  # it is not trained: the weights belong to the tuning data
     remedy = "Leave the weights out if that is not what you want."
     step = _step_name(estimator)
     if step:
@@ -154,7 +154,7 @@ def _warn_of_unused_weight(estimator: Any) -> None:
 
 
 def _step_name(estimator: Any) -> str:
-    """Return what the names of the classifier's parameters begin with: ``step__``, or nothing."""
+    """Return the prefix of the classifier's parameters: ``step__``, or an empty string."""
     if isinstance(estimator, Pipeline):
         name, final = estimator.steps[-1]
         return f"{name}__{_step_name(final)}"
@@ -163,7 +163,7 @@ def _step_name(estimator: Any) -> str:
 
 def _warn_of_doubt(estimator: Any) -> None:
     warn(
-        f"It cannot be told whether the sample weights given to {type(estimator).__name__} reach "
+        f"It is unknown whether the sample weights given to {type(estimator).__name__} reach "
         f"the classifier inside, so the source prior may be wrong. Pass the class distribution "
         f"that the classifier learns from as an array: source_prior=[…]."
     )

@@ -1,4 +1,4 @@
-"""Which prior is the source prior: "labels", "effective", or given."""
+"""The source prior of a classifier: from the labels, the effective one, or as given."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 def check_source_prior(option: Any, classes: Vector) -> None:
-    """Refuse what can be seen to be wrong before any training."""
+    """Refuse a wrong source prior before any training."""
     if isinstance(option, str):
         if option not in ("labels", "effective"):
             raise rp.OptionError(
@@ -89,7 +89,7 @@ def label_prior(y: Vector, classes: Vector, sample_weight: Vector | None) -> Vec
 
 
 def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
-    """Return the prior that the model was trained on; warn where that is in doubt."""
+    """Return the prior that the model was trained on; warn where it is uncertain."""
     model = trained.model
     y = trained.y
     sample_weight = trained.sample_weight
@@ -101,11 +101,11 @@ def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
     else:
         prior = label_prior(y, classes, sample_weight)
         from_labels = True
-        found = reweighting(model)
-        if found:
+        changes = reweighting(model)
+        if changes:
             warn(
                 f"The estimator changes the class distribution it is trained on: "
-                f"{'; '.join(found)}. With source_prior='labels' the imbalance may be corrected "
+                f"{'; '.join(changes)}. With source_prior='labels' the imbalance may be corrected "
                 f"twice. Pass source_prior='effective', or that distribution as an array."
             )
     if from_labels and is_frozen(model):
@@ -121,7 +121,7 @@ def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
 class Seen:
     """A training set as the next part of a model sees it."""
 
-    X: Callable[[], Any]  # made only where a sampler asks for it
+    X: Callable[[], Any]  # computed only for a sampler
     y: Vector
     classes: Vector  # the labels of ``y``, in the order of ``mass``
     mass: Vector  # total weight of each class
@@ -139,14 +139,14 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One part of a model on the way from the labels to the effective prior."""
+    """One part of a model that changes the effective prior."""
 
     act: Callable[[Seen], Seen] | None  # None: unknown
     words: str = ""  # how it changes the class distribution, if it does
 
 
 def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
-    """Return the effective prior of a fitted model, and whether the labels had a say in it."""
+    """Return the effective prior of a fitted model, and whether it depends on the labels."""
     for step in _walk(model):
         if step.act is None:
             raise _undetermined(step.words)
@@ -156,7 +156,7 @@ def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
         raise rp.PriorError(
             argument="source_prior",
             rule="must be positive for every class",
-            got=(f"an effective weight of 0 for class {name!r}: the model cannot have learnt it"),
+            got=f"an effective weight of 0 for class {name!r}: the model cannot have learnt it",
             remedy="Drop the class, or correct the weights.",
         )
     return seen.mass / seen.mass.sum(), seen.from_labels
@@ -168,7 +168,7 @@ def reweighting(model: Any) -> list[str]:
 
 
 def is_frozen(model: Any) -> bool:
-    """Tell whether the classifier was trained elsewhere, on data that ``fit`` does not see."""
+    """Tell whether the classifier was trained before, on data that ``fit`` does not have."""
     if isinstance(model, Pipeline):
         return is_frozen(model.steps[-1][1])
     return isinstance(model, FrozenEstimator)
@@ -207,9 +207,9 @@ def _inside(model: Any) -> Any:
 
 
 def _own(model: Any) -> Iterator[Step]:
-    """What a classifier's own parameters do."""
+    """Yield the changes that a classifier's own parameters make."""
     if isinstance(model, SVC | NuSVC) and hasattr(model, "predict_proba"):
-        return  # these probabilities are fitted to the labels in the end, whatever the weights
+        return  # its probabilities are fitted to the labels afterwards, for any weights
     parameters = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     for name, rule in _RULES.items():
         value = parameters.get(name)
@@ -218,7 +218,7 @@ def _own(model: Any) -> Iterator[Step]:
 
 
 def _hidden(model: Any) -> Iterator[Step]:
-    """What re-weights inside an ensemble, where its effect on the whole is unknown."""
+    """Yield the re-weighting inside an ensemble, whose effect on the ensemble is unknown."""
     if isinstance(model, CalibratedClassifierCV):
         return  # sigmoid and isotonic calibration return to the frequencies of the labels
     nested = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
@@ -243,7 +243,7 @@ def _undetermined(words: str) -> rp.PriorError:
     )
 
 
-# ------------------------------------------------------------------------------ what steps do
+# ------------------------------------------------------------------------------ the steps
 
 
 def _transformed(part: Any, seen: Seen) -> Seen:
@@ -251,10 +251,10 @@ def _transformed(part: Any, seen: Seen) -> Seen:
 
 
 def _resampled(sampler: Any, seen: Seen) -> Seen:
-    """Re-sample once more, to count: what a sampler keeps or adds may depend on the data."""
+    """Re-sample again, and count: the samples kept or added may depend on the data."""
     try:
         X, y = clone(sampler).fit_resample(seen.X(), seen.y)[:2]
-    except Exception as error:  # whatever a sampler of another library raises
+    except Exception as error:  # a sampler of another library may raise anything
         raise _undetermined(f"{type(sampler).__name__}, which fails on these data") from error
     y = np.asarray(y)
     mass = class_mass(y, seen.classes) * seen.mean_weight
@@ -262,7 +262,7 @@ def _resampled(sampler: Any, seen: Seen) -> Seen:
 
 
 def _encoded(seen: Seen) -> Seen:
-    """Some ensembles hand class indices on, not names."""
+    """Replace names by class indices, as some ensembles do for the classifiers inside."""
     return replace(seen, y=class_index(seen.y, seen.classes), classes=np.arange(seen.classes.size))
 
 
@@ -294,12 +294,12 @@ def _positive_weighed(weight: float, seen: Seen) -> Seen:
     return _weighed([1.0, weight], seen)
 
 
-# -------------------------------------------------------------- what parameters stand for what
+# ------------------------------------------------------------------ the parameters of steps
 
 
 def _class_weight(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
     if isinstance(value, str) and value in ("balanced", "balanced_subsample"):
-        # These balance the sums of sample weights; all others the counts of samples.
+        # Linear models balance the sums of sample weights; all others the counts of samples.
         linear = isinstance(model, LogisticRegression | LogisticRegressionCV | LinearSVC)
         return _uniform if linear else _balanced_by_count
     return None if isinstance(value, str) else partial(_weighed, value)
@@ -330,7 +330,7 @@ _RULES: dict[str, Callable[[Any, Any], Callable[[Seen], Seen] | None]] = {
     "target_prior": lambda *_: None,  # another correction of this kind
 }
 
-#: Values with which a parameter does nothing. None always does nothing.
+#: Values with which a parameter has no effect. None never has one.
 _IDLE: dict[str, tuple[Any, ...]] = {
     "scale_pos_weight": (1,),
     "is_unbalance": (False,),

@@ -1,4 +1,4 @@
-"""The PyTorch adapter: the correction as a layer, in a layer's weights, and tuned from a loader."""
+"""The PyTorch adapter: the correction as a layer, or in a layer's weights; fits from a loader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the Lightning callback when it is asked for: Lightning takes seconds to import."""
+    """Import the Lightning callback on first use: Lightning takes seconds to import."""
+
     if name == "RebalanceCallback":
         from reprior.torch.callback import RebalanceCallback
 

@@ -1,4 +1,4 @@
-"""A Lightning callback: a calibrator for every validation run, kept beside the checkpoint."""
+"""A Lightning callback: a calibrator for every validation run, saved beside the checkpoint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["RebalanceCallback", "merged"]
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 else:
-    # Lightning goes by two names. Trainers of both take a callback of either.
+    # Lightning has two package names. Trainers of both accept a callback of either.
     _one = "lightning.pytorch"
     _other = "pytorch_lightning"
     if _other in sys.modules and _one not in sys.modules:
@@ -41,27 +41,27 @@ else:
     Callback = require(_one, extra="lightning", purpose="For RebalanceCallback").Callback
 
 
-#: The prefix of what is logged. Callbacks of other names have that in their files' names, too.
+#: The default prefix of logged values. Callbacks of other names have theirs in file names, too.
 NAME = "rebalance"
 
 
 class RebalanceCallback(Callback):
-    """Tunes a calibrator on every validation run, logs it, and keeps it with the checkpoint.
+    """Tunes a calibrator on every validation run, logs it, and saves it with the checkpoint.
 
-    The validation step returns its logits (and labels, where they are not in the batch as usual);
-    the callback counts each batch and lets it go. At the end of validation it logs
+    The validation step returns its logits (and labels, if they are not in the batch as usual);
+    the callback counts each batch and frees it. At the end of validation it logs
     ``rebalance/strength``, ``rebalance/temperature`` and every metric as
     ``rebalance/<metric>_before`` and ``_after``. The strength is tuned on these labels, so
-    "after" flatters by a little: judge a finished model on other data.
+    "after" is slightly optimistic: judge a finished model on other data.
 
-    Each checkpoint file gets a calibrator beside it, ``<name>.calibrator.json``, and the last
-    validation's is ``calibrator.json`` in the same folder. The checkpoint has it inside, too, as
+    Each checkpoint file gets a calibrator beside it, ``<name>.calibrator.json``, and that of the
+    last validation is ``calibrator.json`` in the same folder. The checkpoint contains it, too, as
     the callback's state.
 
-    A validation run without a solution, as where no strength meets ``subject_to``, brings a
-    warning and no calibrator, and a file of an earlier one is removed. It logs the uncorrected
-    model: strength 0, temperature 1, and "after" as "before". A run without a sample to count
-    logs NaN.
+    A validation run without a solution, for example where no strength meets ``subject_to``, warns
+    and gives no calibrator; the file of an earlier one is removed. It logs the uncorrected
+    model: strength 0, temperature 1, and "after" equal to "before". A run without labelled
+    samples logs NaN.
 
     Parameters
     ----------
@@ -69,36 +69,36 @@ class RebalanceCallback(Callback):
         The class distribution of the *training* data as the loss sees it.
     target_prior, metric, subject_to, selection, temperature, label_prior, separate, bounds, kind, \
 classes, ignore_index
-        As in :class:`reprior.PosteriorCalibrator`. What needs all scores at once is refused, as
-        by :class:`reprior.engines.OnlineFit`. ``metric="log_loss"`` is logged as
+        As in :class:`reprior.PosteriorCalibrator`. Options that need all scores at once are
+        refused, as by :class:`reprior.engines.OnlineFit`. ``metric="log_loss"`` is logged as
         ``log_loss_before`` and ``log_loss_after``.
     class_axis : int, default 1
         The axis of the classes in the logits.
     metrics : sequence of str, default ("accuracy", "balanced_accuracy")
-        What is logged, besides ``metric``.
+        The metrics to log, besides ``metric``.
     unpack : callable, optional
         From (outputs, batch) to (logits, labels) or (logits, labels, weight). Without it: the
         logits are the outputs of the validation step, or its "logits"; the labels are its
         "labels", with its "weight" if there is one, or else the batch's labels and weights.
     dirpath : path, optional
-        Where ``calibrator.json`` goes; by default the folder of the checkpoints.
+        The folder of ``calibrator.json``; by default that of the checkpoints.
     save : bool, default True
         Whether files are written.
     name : str, default "rebalance"
-        What stands before the slash in what is logged. Give a second callback a name of its own;
-        its files are ``calibrator.<name>.json`` and ``<checkpoint>.calibrator.<name>.json``.
+        The prefix of logged values, before the slash. A second callback needs another name; its
+        files are ``calibrator.<name>.json`` and ``<checkpoint>.calibrator.<name>.json``.
 
     Attributes
     ----------
     calibrator_ : PosteriorCalibrator or None
-        That of the last validation run, or of the checkpoint that was loaded.
+        The calibrator of the last validation run, or of the loaded checkpoint.
 
     Notes
     -----
-    Options are checked when the callback is made. The batches of the sanity check before training
-    are read as others are, so that a wrong class axis shows at once, and not counted. Of several
-    validation loaders the first is. With several processes each counts its own batches and all
-    get the calibrator of the whole; a distributed sampler that repeats samples to fill the last
+    The constructor checks the options. The batches of the sanity check before training are
+    validated but not counted, so that a wrong class axis shows at once. Of several validation
+    loaders the first is used. With several processes, each counts its own batches and all get
+    the calibrator of all batches; a distributed sampler that repeats samples to fill the last
     batch counts these twice. Bounds are not widened: a best strength at the upper bound brings a
     warning.
 
@@ -159,7 +159,7 @@ classes, ignore_index
 
     @property
     def state_key(self) -> str:
-        """Where the checkpoint has the state: one place for each name and metric."""
+        """Return the key of the state in the checkpoint, one for each name and metric."""
         return self._generate_state_key(name=self.name, metric=metric_name(self._options["metric"]))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002 - Lightning's signature
@@ -178,7 +178,7 @@ classes, ignore_index
             )
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
-        """Leave the files beside checkpoints of a run that is resumed: each has its own."""
+        """Keep the files beside the checkpoints of a resumed run: each has its own."""
         self._beside = {path: path.stat().st_mtime_ns for path in _checkpoints(trainer)}
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
@@ -222,15 +222,15 @@ classes, ignore_index
             self._write(self.calibrator_, self._folder(trainer) / self._file)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
-        """Put calibrators beside checkpoints that were written meanwhile."""
+        """Save the calibrator beside checkpoints that were written since it was tuned."""
         self._keep_beside_checkpoints(trainer)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - Lightning's signature
-        """Put calibrators beside checkpoints that were written meanwhile."""
+        """Save the calibrator beside checkpoints that were written since it was tuned."""
         self._keep_beside_checkpoints(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """The calibrator as the fields of its JSON file, for the checkpoint."""
+        """Return the calibrator as the fields of its JSON file, for the checkpoint."""
         if self.calibrator_ is None:
             return {}
         with tempfile.TemporaryDirectory() as folder:
@@ -239,7 +239,7 @@ classes, ignore_index
             return {"calibrator": json.loads(path.read_text(encoding="utf-8"))}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the calibrator out of a checkpoint."""
+        """Restore the calibrator from a checkpoint."""
         if "calibrator" in state_dict:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "calibrator.json"
@@ -247,7 +247,7 @@ classes, ignore_index
                 self.calibrator_ = load_calibrator(path)
 
     def _read(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Scores, labels and weights of one batch."""
+        """Return scores, labels and weights of one batch."""
         scores, labels, weight = self._taken_apart(outputs, batch)
         axis = self._options["class_axis"]
         labels = without_class_axis(labels, scores, axis)
@@ -279,7 +279,7 @@ classes, ignore_index
     def _values(
         self, calibrator: PosteriorCalibrator | None, profile: StrengthProfile | None
     ) -> dict[str, float]:
-        """What is logged. Without a calibrator "after" is "before"; without counts it is NaN."""
+        """Return what is logged: without a calibrator "after" is "before", without counts NaN."""
         strength = 0.0 if calibrator is None else calibrator.strength_
         values = {
             "strength": strength,
@@ -307,7 +307,7 @@ classes, ignore_index
         return OnlineFit(PosteriorCalibrator(self._source_prior, **self._options), seed=seed)
 
     def _check(self) -> None:
-        """Refuse options that are wrong whatever the data are, before the training."""
+        """Refuse options that are wrong for any data, before the training."""
         fit = self._new_fit()
         axis = self._options["class_axis"]
         if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
@@ -336,12 +336,12 @@ classes, ignore_index
 
     @property
     def _file(self) -> str:
-        """What a calibrator's file is called; beside a checkpoint, with that one's name before."""
+        """Return the calibrator's file name; beside a checkpoint, that of the checkpoint leads."""
         return "calibrator.json" if self.name == NAME else f"calibrator.{self.name}.json"
 
     @staticmethod
     def _write(calibrator: PosteriorCalibrator | None, path: Path) -> None:
-        """Write a calibrator; without one, leave none of an earlier epoch there."""
+        """Write a calibrator; without one, remove that of an earlier epoch."""
         if calibrator is None:
             path.unlink(missing_ok=True)
         else:
@@ -355,16 +355,16 @@ classes, ignore_index
         return Path(checkpoints or trainer.log_dir or trainer.default_root_dir)
 
     def _keep_beside_checkpoints(self, trainer: Any) -> None:
-        """Write the calibrator beside every checkpoint that is new since it was tuned."""
+        """Write the calibrator beside every checkpoint that was written since it was tuned."""
         if not self._save or not trainer.is_global_zero:
             return
-        found = _checkpoints(trainer)
-        for path in found:
+        checkpoints = _checkpoints(trainer)
+        for path in checkpoints:
             written = path.stat().st_mtime_ns
             if self._beside.get(path) != written:
                 self._write(self.calibrator_, self._path_beside(path))
                 self._beside[path] = written
-        for path in set(self._beside) - found:
+        for path in set(self._beside) - checkpoints:
             if not path.exists():
                 self._path_beside(path).unlink(missing_ok=True)
                 del self._beside[path]
@@ -374,8 +374,8 @@ classes, ignore_index
 
 
 def _checkpoints(trainer: Any) -> set[Path]:
-    """The checkpoint files that the trainer's callbacks have written and keep."""
-    found = set()
+    """Return the checkpoint files that the trainer's callbacks have written and kept."""
+    paths = set()
     for callback in trainer.checkpoint_callbacks:
         best = getattr(callback, "best_k_models", {})
         for name in (
@@ -384,12 +384,12 @@ def _checkpoints(trainer: Any) -> set[Path]:
             getattr(callback, "last_model_path", ""),
         ):
             if name and Path(name).is_file():
-                found.add(Path(name))
-    return found
+                paths.add(Path(name))
+    return paths
 
 
 def _checked_name(name: Any) -> str:
-    """A name that can be part of a file's name."""
+    """Return a name that can be part of a file's name; refuse others."""
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
         raise OptionError(
             argument="name",
@@ -405,7 +405,7 @@ def _checked_name(name: Any) -> str:
 
 
 def _as_names(metric: Any, metrics: Any) -> tuple[Any, ...]:
-    """All metrics to log, each once."""
+    """Return all metrics to log, each once."""
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
         raise OptionError(
             argument="metrics",
@@ -417,7 +417,7 @@ def _as_names(metric: Any, metrics: Any) -> tuple[Any, ...]:
 
 
 def merged(fit: OnlineFit) -> OnlineFit:
-    """The counts of all processes in the order of their ranks, the same on each of them."""
+    """Return the counts of all processes in rank order, the same on each of them."""
     if not distributed.is_available() or not distributed.is_initialized():
         return fit
     fits: list[Any] = [None] * distributed.get_world_size()

@@ -1,4 +1,4 @@
-"""A fusion as one ONNX file with an input per modality, proved to fuse as NumPy does."""
+"""Export a fusion as one ONNX file with an input per modality, and compare it with NumPy."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ Axes: TypeAlias = dict[int, str]
 OUTPUT = "log_posterior"
 
 LARGE = 1_500_000_000
-"""Bytes of weights from which on they have a file of their own: a message holds 2 GB."""
+"""From this many bytes on, weights go to a separate file: a protobuf message holds 2 GB."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how it compares.
+    """The files that were written, and how they compare with NumPy.
 
     Attributes
     ----------
     paths : tuple of str
-        The file, and that of its weights where it has one.
+        The model file, and the file of its weights if there is one.
     inputs : tuple of str
         The inputs of the graph, one per modality. Its output is ``log_posterior``.
     samples : int or None
-        Samples (pixels, for maps) that were compared; None where nothing was.
+        Samples (pixels, for maps) that were compared; None with ``verify=False``.
     posterior_error : float or None
         The largest difference of a posterior from the one NumPy computes in double precision.
     """
@@ -75,39 +75,39 @@ def export_fusion(
 ) -> Exported:
     """Write a fusion, with its networks inside, as one ONNX graph with an input per modality.
 
-    The output ``log_posterior`` is that of :class:`ModalityFusion`. Before the file takes its
-    name, it is run in ONNX Runtime on ``inputs``, and on the first sample of them alone, and
-    refused unless its posteriors are those that NumPy makes of the networks' scores.
+    The output ``log_posterior`` is that of :class:`ModalityFusion`. Before the file is written
+    under its name, it runs in ONNX Runtime on ``inputs`` and on their first sample alone; it is
+    refused unless its posteriors equal those that NumPy computes from the networks' scores.
 
     Parameters
     ----------
     module : ModalityFusion
-        With networks or without; it is exported in evaluation mode, and stays in its own.
+        With networks or without; it is exported in evaluation mode, and keeps its own mode.
     inputs : {modality: Tensor}
-        A batch of at least two samples: scores, or with networks what these take. A modality that
-        is left out here, where the module allows it, is no input of the graph.
+        A batch of at least two samples: scores, or with networks their inputs. A modality that
+        is left out here, if the module allows it, is no input of the graph.
     path : path
-        The file to write. Weights of 1.5 GB and more go to a second file, ``path`` with ``.data``
-        behind it.
+        The file to write. Weights of 1.5 GB and more go to a second file, ``path`` with the
+        suffix ``.data``.
     dynamic_axes : {axis: name} or {modality: {axis: name}}, optional
-        Axes of the inputs that may have any length when the graph is run; the same name means the
-        same length. By default that of the samples, ``{0: "batch"}``; for networks that take
-        images of any size ``{0: "batch", 2: "height", 3: "width"}``.
+        Axes of the inputs that may have any length when the graph runs; the same name means the
+        same length. By default the sample axis, ``{0: "batch"}``; for networks that take images
+        of any size ``{0: "batch", 2: "height", 3: "width"}``.
     tolerance : float, optional
-        By how much posteriors may differ. By default what rounding in the scores' dtype does:
-        1e-5 for float32.
+        By how much posteriors may differ. By default rounding in the scores' dtype: 1e-5 for
+        float32.
     verify : bool, default True
-        Whether to compare. That needs onnxruntime.
+        Whether to compare, which needs onnxruntime.
 
     Returns
     -------
     Exported
-        What was written, and how far it is from NumPy.
+        The files, and their largest difference from NumPy.
 
     Notes
     -----
-    Needs onnx and onnxscript; written for the exporter of PyTorch 2.7 and later. NumPy has no
-    bfloat16: what takes or gives it can be written with ``verify=False`` alone.
+    Needs onnx and onnxscript, and the exporter of PyTorch 2.7 or later. NumPy has no bfloat16: a
+    fusion with bfloat16 inputs or outputs can only be written with ``verify=False``.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def _checked(module: Any, inputs: Any) -> dict[str, Tensor]:
 
 
 def _refuse_unknown_to_numpy(tensors: Mapping[str, Tensor], what: str) -> None:
-    """Refuse dtypes by which nothing can be compared, such as bfloat16."""
+    """Refuse dtypes that NumPy cannot compare, such as bfloat16."""
     for name, z in tensors.items():
         try:
             torch.empty(0, dtype=z.dtype).numpy()
@@ -200,7 +200,7 @@ def _refuse_unknown_to_numpy(tensors: Mapping[str, Tensor], what: str) -> None:
 
 
 def _free_axes(module: ModalityFusion, given: Mapping[str, Tensor], wanted: Any) -> dict[str, Axes]:
-    """The dynamic axes of every input; refuse those that are not there, or of length 1."""
+    """Return the dynamic axes of every input; refuse axes that do not exist or have length 1."""
     if wanted is None:
         wanted = {_batch_axis(module): "batch"}
     shared = all(isinstance(axis, int) for axis in wanted)
@@ -245,7 +245,7 @@ def _batch_axis(module: ModalityFusion) -> int:
 
 
 def _exported(module: ModalityFusion, given: dict[str, Tensor], free: dict[str, Axes]) -> Any:
-    """The program; what the exporter says of its own insides is not for the caller."""
+    """Return the exported program; hide the exporter's warnings about its own internals."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -273,7 +273,7 @@ def _exported(module: ModalityFusion, given: dict[str, Tensor], free: dict[str, 
 
 
 def _refuse_held(values: Any, given: Mapping[str, Tensor], free: Mapping[str, Axes]) -> None:
-    """Refuse a graph whose inputs have a fixed length where it was to be free."""
+    """Refuse a graph whose inputs have a fixed length on a dynamic axis."""
     names = [value.name for value in values]
     if set(names) != set(free):
         raise FoldError(
@@ -296,7 +296,7 @@ def _refuse_held(values: Any, given: Mapping[str, Tensor], free: Mapping[str, Ax
 
 
 def _reason(error: BaseException) -> str:
-    """What is at the bottom of a chain of errors, on one line."""
+    """Return the first cause of a chain of errors, on one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     words = " ".join(str(error).split()) or type(error).__name__
@@ -314,7 +314,7 @@ def _compared(
     made: Exported,
     tolerance: float | None,
 ) -> Exported:
-    """Run the file on the inputs, and on one sample; refuse what NumPy does not say."""
+    """Run the file on the inputs and on one sample; refuse posteriors that differ from NumPy's."""
     runtime: Any = require("onnxruntime", extra="onnx", purpose="To compare an exported fusion")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     batches = [given]
@@ -328,16 +328,16 @@ def _compared(
         _refuse_unknown_to_numpy(scores, "What the networks give")
         wanted = _by_numpy(module, scores)
         feed = {name: z.detach().cpu().numpy() for name, z in batch.items()}
-        found = np.exp(session.run([OUTPUT], feed)[0].astype(np.float64))
+        posterior = np.exp(session.run([OUTPUT], feed)[0].astype(np.float64))
         dtype = next(iter(scores.values())).dtype
         allowed = TOLERANCES.get(dtype, 1e-5) if tolerance is None else tolerance
-        worst = max(worst, _difference(wanted, found, allowed))
+        worst = max(worst, _difference(wanted, posterior, allowed))
         samples += wanted.size // wanted.shape[module.class_axis]
     return Exported(made.paths, made.inputs, samples, worst)
 
 
 def _by_numpy(module: ModalityFusion, scores: Mapping[str, Tensor]) -> Vector:
-    """The posterior of the same scores by :mod:`reprior.fusion`, in double precision."""
+    """Return the posterior of the same scores by :mod:`reprior.fusion`, in double precision."""
     arrays = {name: z.detach().cpu().double().numpy() for name, z in scores.items()}
     index = {name: module.modalities.index(name) for name in arrays}
     recipe = Recipe(
@@ -362,24 +362,24 @@ def _by_numpy(module: ModalityFusion, scores: Mapping[str, Tensor]) -> Vector:
 
 
 def _references(module: ModalityFusion, m: int) -> References:
-    found = []
+    references = []
     for measure in ("entropy", "information"):
         mean, std = (getattr(module, f"{measure}_{part}") for part in ("mean", "std"))
-        found.append(None if mean is None else EntropyReference(float(mean[m]), float(std[m])))
-    return References(*found)
+        references.append(None if mean is None else EntropyReference(float(mean[m]), float(std[m])))
+    return References(*references)
 
 
-def _difference(wanted: Vector, found: Vector, allowed: float) -> float:
-    """The largest difference; refuse one that rounding does not explain.
+def _difference(wanted: Vector, posterior: Vector, allowed: float) -> float:
+    """Return the largest difference; refuse one that rounding does not explain.
 
-    A decision can then only be another where two posteriors are within twice of that.
+    Decisions can then differ only where two posteriors are within twice that difference.
     """
-    if found.shape != wanted.shape:
+    if posterior.shape != wanted.shape:
         raise FoldError(
-            f"The exported fusion must give posteriors of shape {wanted.shape}. Got {found.shape}. "
-            f"Check that the networks give the same shape for every batch."
+            f"The exported fusion must give posteriors of shape {wanted.shape}. Got "
+            f"{posterior.shape}. Check that the networks give the same shape for every batch."
         )
-    worst = float(np.nan_to_num(np.abs(found - wanted), nan=np.inf).max(initial=0.0))
+    worst = float(np.nan_to_num(np.abs(posterior - wanted), nan=np.inf).max(initial=0.0))
     if worst > allowed:
         raise FoldError(
             [

@@ -1,4 +1,4 @@
-"""The prior correction written into the weights of a network's last layer, and taken out again."""
+"""Fold the prior correction into the weights of a network's last layer, and unfold it."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ __all__ = [
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-#: The attribute of a folded layer that remembers what it was.
+#: The attribute of a folded layer that holds its original tensors.
 RECORD = "reprior_fold"
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What was folded into a layer, and the tensors that were there before."""
+    """What was folded into a layer, and the layer's original tensors."""
 
     scale: float | np.ndarray[Any, Any]
     bias: np.ndarray[Any, Any]
     weight_before: Tensor
     bias_before: Tensor | None
-    """None where the layer had no bias."""
+    """None if the layer had no bias."""
     dtype: torch.dtype
 
 
@@ -71,52 +71,50 @@ def fold_into(
 
     .. math:: W' = W / T, \qquad b' = b / T + λ\,w / T
 
-    where W and b are weight and bias of the layer that gives the scores, T the calibrator's
-    temperature, λ its strength and w = log P_t − log P_s. The copy's scores are the corrected
-    ones: their softmax is the calibrator's posterior and their arg max its decision, at the cost
-    of the original.
+    where W and b are weight and bias of the layer that computes the scores, T the calibrator's
+    temperature, λ its strength and w = log P_t − log P_s. The copy's scores are corrected: their
+    softmax is the calibrator's posterior and their arg max its decision, at no extra cost.
 
     Parameters
     ----------
     model : torch.nn.Module
         The last layer itself: a Linear, Conv1d, Conv2d, Conv3d or ConvTranspose layer, with or
-        without bias; or a network, and ``head`` says which layer it is. Of two classes one score
-        will do.
+        without bias; or a network whose last layer ``head`` names. For two classes one score is
+        enough.
     calibrator : PosteriorCalibrator
-        Fitted on this network's scores, without any correction in it.
+        A calibrator fitted on this network's uncorrected scores.
     head : str, optional
         The dotted name of the layer within ``model``, such as ``"fc"`` or ``"classifier.3"``.
     inputs : Tensor, tuple or dict, optional
-        A batch for ``model``, without labels. The copy is run on it, and refused unless its
+        A batch for ``model``, without labels. The copy runs on it, and is refused unless its
         decisions and posteriors are those of the calibrator applied to the original's outputs.
     tolerance : float, optional
-        By how much posteriors may differ on ``inputs``. By default what rounding in the outputs'
-        dtype does: 1e-5 for float32.
+        By how much posteriors may differ on ``inputs``. By default rounding in the outputs' dtype:
+        1e-5 for float32.
     probs_are_softmax : bool, default False
-        For a calibrator fitted on ``kind="probs"``: says that these probabilities are the softmax
-        (of one output: the sigmoid) of this layer's outputs and nothing else. Their logarithms
-        then are the logits less a constant per sample, and the same scale and bias hold.
-        Log-probabilities are taken to be the log-softmax. On ``inputs`` the network may give the
-        probabilities or the logits.
+        For a calibrator fitted on ``kind="probs"``: declares that these probabilities are exactly
+        the softmax (of one output: the sigmoid) of this layer's outputs. Their logarithms then
+        are the logits minus a constant per sample, so scale and bias are the same.
+        Log-probabilities are assumed to be the log-softmax. On ``inputs`` the network may return
+        probabilities or logits.
     output_key : str, int or callable, optional
-        Where the scores are in what ``model`` gives on ``inputs``, as in :func:`fit_from_loader`.
+        Where the scores are in the output of ``model``, as in :func:`fit_from_loader`.
     map : {"decision", "probability"}, optional
-        Which of the calibrator's maps. It must be said where there are two (``separate=True``).
+        Which of the calibrator's maps to fold. Required if there are two (``separate=True``).
 
     Returns
     -------
     torch.nn.Module
-        A new module of the same type; ``model`` is not touched. Its state dict has the same keys
-        and loads into the plain architecture; where the layer had no bias, into that with
-        ``bias=True``. A class of target prior 0 has the bias −inf. :func:`unfold` takes the
-        correction out again.
+        A new module of the same type; ``model`` is not changed. Its state dict has the same keys
+        and loads into the plain architecture; if the layer had no bias, into that with
+        ``bias=True``. A class of target prior 0 has the bias −inf. :func:`unfold` removes the
+        correction.
 
     Notes
     -----
-    A model that has a folded layer or a :class:`Rebalance` in it is refused: its scores would be
-    corrected twice. That a layer is folded is known of the module that ``fold_into`` gave and its
-    copies, not of weights: a plain network that was loaded with a folded one's state dict looks
-    like any other.
+    A model that contains a folded layer or a :class:`Rebalance` is refused: its scores would be
+    corrected twice. Only the module that ``fold_into`` returned and its copies are known to be
+    folded; a plain network that loaded a folded one's state dict looks like any other.
 
     Examples
     --------
@@ -145,20 +143,19 @@ def fold_into(
 
 
 def unfold(folded: ModuleT, *, forget: bool = False) -> ModuleT:
-    """Return a copy of what :func:`fold_into` gave, with the weights as they were, bit by bit.
+    """Return a copy of a folded module with its original weights, bit for bit.
 
-    The weights of before travel with the module when it is copied, moved or pickled, not in its
-    state dict. Weights that have changed since, by training or loading, are refused: what the
-    original ones of these would be is not known. Where the original weights were loaded into the
-    folded module, they stay.
+    The original weights stay with the module when it is copied, moved or pickled; they are not in
+    its state dict. Weights that have changed since, by training or loading, are refused: their
+    originals are unknown. If the original weights were loaded into the folded module, they stay.
 
     Parameters
     ----------
     folded : torch.nn.Module
-        What :func:`fold_into` gave, or a copy of it.
+        The result of :func:`fold_into`, or a copy of it.
     forget : bool, default False
-        Leave the weights as they are, whatever they are, and forget that they were folded: for a
-        folded module into which the weights of an uncorrected network were loaded.
+        Leave the weights as they are, and forget that they were folded: for a folded module into
+        which the weights of an uncorrected network were loaded.
 
     Examples
     --------
@@ -191,7 +188,7 @@ def unfold(folded: ModuleT, *, forget: bool = False) -> ModuleT:
 
 
 def _refuse_corrected(model: nn.Module, head: nn.Module) -> None:
-    """Refuse to correct once more what is corrected, as far as that can be seen."""
+    """Refuse a network that is already corrected, as far as that is known."""
     for name, module in model.named_modules():
         if hasattr(module, RECORD):
             where = f" ({name!r})" if name else ""
@@ -217,7 +214,7 @@ def _refuse_corrected(model: nn.Module, head: nn.Module) -> None:
 
 
 def _modules(model: Any) -> list[nn.Module]:
-    """All parts of a network; none of anything else."""
+    """Return all submodules of a network; nothing for other objects."""
     return list(model.modules()) if isinstance(model, nn.Module) else []
 
 
@@ -283,7 +280,7 @@ def _write(layer: nn.Module, affine: Affine) -> None:
         bias_before=None if bias is None else bias.detach().clone(),
         dtype=weight.dtype,
     )
-    # New parameters, never new values in old ones: a tied embedding keeps what it had.
+    # New parameters, never new values in old ones: a tied embedding keeps its values.
     if changed:
         layer.weight = nn.Parameter(_scaled(layer, weight.detach(), record), weight.requires_grad)
     trained = weight.requires_grad if bias is None else bias.requires_grad
@@ -292,7 +289,7 @@ def _write(layer: nn.Module, affine: Affine) -> None:
 
 
 def _scaled(layer: nn.Module, weight: Tensor, record: Fold) -> Tensor:
-    """The weight with each class's part multiplied by its scale."""
+    """Return the weight with each class's part multiplied by its scale."""
     scale: Any = record.scale
     if np.ndim(scale):
         # Transposed convolutions have their outputs on the second axis, in groups.
@@ -324,7 +321,7 @@ def _restore(layer: nn.Module, record: Fold) -> None:
 
     def has(one: Tensor, other: Tensor | None) -> bool:
         pairs = ((one, weight), (other, bias))
-        return all(_same(wanted, found, record.dtype) for wanted, found in pairs)
+        return all(_same(wanted, present, record.dtype) for wanted, present in pairs)
 
     old_weight = here(record.weight_before)
     old_bias = None if record.bias_before is None else here(record.bias_before)
@@ -339,7 +336,7 @@ def _restore(layer: nn.Module, record: Fold) -> None:
         raise OptionError(
             argument="folded",
             rule="must have the weights that fold_into gave it",
-            got="others: it was trained, or loaded, since",
+            got="other weights: it was trained or loaded since",
             remedy=[
                 "If they are an uncorrected network's, pass ",
                 Setting("forget", True),
@@ -352,7 +349,7 @@ def _restore(layer: nn.Module, record: Fold) -> None:
 
 
 def _same(one: Tensor | None, other: Tensor | None, dtype: torch.dtype) -> bool:
-    """Equal; or, in a module that was cast since, equal up to the rounding of that."""
+    """Whether two tensors are equal, up to rounding if the module was cast since."""
     if one is None or other is None:
         return one is other
     one = one.detach()
@@ -364,7 +361,7 @@ def _same(one: Tensor | None, other: Tensor | None, dtype: torch.dtype) -> bool:
 
 
 def _parameters(layer: nn.Module) -> tuple[nn.Parameter, nn.Parameter | None]:
-    """Weight and bias, by the names that Linear and Conv layers share."""
+    """Return weight and bias, by the names that Linear and Conv layers share."""
     weight = layer._parameters["weight"]
     bias = layer._parameters["bias"]
     assert weight is not None  # noqa: S101 - every Linear and Conv has one, and heads were checked
@@ -385,19 +382,19 @@ _REMEDY = "Put Rebalance.from_calibrator(calibrator) behind it instead."
 
 
 def width(head: nn.Module) -> int:
-    """How many scores the layer gives."""
+    """Return how many scores the layer computes."""
     n_outputs: Any = head.out_features if isinstance(head, nn.Linear) else head.out_channels
     return int(n_outputs)
 
 
 def output_axis(head: nn.Module) -> int:
-    """Where the layer's output has the classes, counted from the end."""
+    """Return the class axis of the layer's output, counted from the end."""
     kernel: Any = () if isinstance(head, nn.Linear) else head.kernel_size
     return -1 - len(kernel)
 
 
 def find_head(model: Any, name: str | None, n_classes: int) -> nn.Module:
-    """The layer ``name`` of the model, or the model itself; refuse one that cannot be folded."""
+    """Return the layer ``name`` of the model, or the model itself; refuse an unsuitable one."""
     if not isinstance(model, nn.Module):
         raise OptionError(
             argument="model",
@@ -429,7 +426,7 @@ def find_head(model: Any, name: str | None, n_classes: int) -> nn.Module:
 
 
 def check_head(head: nn.Module, n_classes: int) -> None:
-    """Refuse a layer whose output is not scale·z + bias for any other weights."""
+    """Refuse a layer for which no other weights give scale·z + bias."""
     kind = type(head).__name__
     if isinstance(head, CosineLinear):
         raise OptionError(
@@ -497,7 +494,7 @@ def _check_width(head: nn.Module, n_classes: int) -> None:
 
 
 def _suggestion(model: nn.Module, n_classes: int) -> str:
-    """Name the layers that could be meant."""
+    """Suggest layers that have the right number of outputs."""
     named = [(n, m) for n, m in model.named_modules() if n and isinstance(m, _KINDS)]
     fitting = [n for n, m in named if width(m) == n_classes or (width(m) == 1 and n_classes == 2)]
     if len(fitting) == 1:
@@ -510,7 +507,7 @@ def _suggestion(model: nn.Module, n_classes: int) -> str:
     return f"It has no Linear or Conv layer. {_REMEDY}"
 
 
-#: By how much two ways to the same posterior may differ in a dtype: rounding of logits of some
+#: By how much two computations of a posterior may differ in a dtype: rounding of logits of some
 #: tens, summed over some thousand features in another order.
 TOLERANCES = {
     torch.float64: 1e-9,
@@ -520,28 +517,27 @@ TOLERANCES = {
 }
 
 
-#: The rule and the remedy for inputs that the model has no place for.
+#: Rule and remedy for inputs that do not fit the model's arguments.
 _RULE = "`inputs` must be what the model takes"
 _TAKES_ONE_BATCH = "Pass one batch of the model's inputs alone, as tensors and without labels."
 
 
 class Check(NamedTuple):
-    """What a folded network is judged by."""
+    """How a folded network is compared with the original."""
 
     inputs: Any
     tolerance: float | None
     output_key: Any
     bare: bool
-    """Whether it is the layer alone, which gives logits whatever the calibrator was fitted on."""
+    """Whether it is the layer alone, which returns logits whatever the calibrator was fitted on."""
 
 
 def check_parity(
     model: nn.Module, folded: nn.Module, calibrator: Any, layer: nn.Module, check: Check
 ) -> None:
-    """Run both on the inputs and refuse a copy that is not the calibrator after the original.
+    """Run both on the inputs; refuse a copy that differs from the calibrator after the original.
 
-    A network gives what the calibrator was fitted on; or the logits of it, where that was their
-    softmax, taken outside.
+    A network returns what the calibrator was fitted on, or the logits whose softmax that was.
     """
     _check_inputs(check.inputs)
     with evaluating(model), evaluating(folded), torch.no_grad():
@@ -579,7 +575,7 @@ def check_parity(
 
 
 def _check_inputs(inputs: Any) -> None:
-    """Refuse what is no batch of tensors: the model's own complaint would be hard to read."""
+    """Refuse inputs that are no batch of tensors: the model's own error would be hard to read."""
     plain = isinstance(inputs, Mapping | tuple | list)
     parts = list(inputs.values() if isinstance(inputs, Mapping) else inputs) if plain else [inputs]
     arrays = [each for each in parts if isinstance(each, np.ndarray)]
@@ -598,7 +594,7 @@ def _check_inputs(inputs: Any) -> None:
 def _difference(
     before: Tensor, after: Tensor, kind: str, axis: int, calibrator: Any
 ) -> tuple[float, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The largest difference of posteriors, and both."""
+    """Return the largest difference of posteriors, and both posteriors."""
     scale, bias = calibrator.as_affine()
     wanted = _posterior(before, kind, axis, scale, bias)
     got = _posterior(after, kind, axis, 1.0, np.zeros(bias.size))
@@ -607,7 +603,7 @@ def _difference(
 
 
 def _check_labels(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], allowed: float) -> None:
-    """Labels must agree wherever the first two classes are further apart than rounding."""
+    """Refuse labels that differ where the first two classes are further apart than rounding."""
     top = np.sort(wanted, axis=-1)
     clear = top[..., -1] - top[..., -2] > 2 * allowed
     differ = clear & (wanted.argmax(-1) != got.argmax(-1))
@@ -627,7 +623,7 @@ def _check_labels(wanted: np.ndarray[Any, Any], got: np.ndarray[Any, Any], allow
 def _posterior(
     scores: Tensor, kind: str, axis: int, scale: Any, bias: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """The posterior of all K classes, on the last axis, in float64."""
+    """Return the posterior of all K classes, on the last axis, in float64."""
     z = scores.detach().cpu().double()
     single = is_single_score(z.shape, bias.size, axis)
     if single and z.ndim == 1:
@@ -645,7 +641,7 @@ def _posterior(
 
 
 def _class_axis(scores: Tensor, n_classes: int, *candidates: int) -> int:
-    """Where the network's output has the classes: as its last layer, or the tuning data."""
+    """Return the class axis of the network's output: as in its last layer, or the tuning data."""
     for axis in (*candidates, -1, 1):
         if -scores.ndim <= axis < scores.ndim:
             length = scores.shape[axis]

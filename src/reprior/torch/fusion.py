@@ -1,4 +1,4 @@
-"""A fitted fusion of modalities as a module, with the networks inside it or without."""
+"""A fitted fusion of modalities as a module, with or without its networks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.prior import slopes
 from reprior.exceptions import Argument, NotFittedError, OptionError, ScoresError, Setting
+from reprior.files import parse_json
 from reprior.torch.loader import scores_in
 from reprior.torch.rebalance import exact_buffers
 
@@ -26,28 +27,29 @@ REFERENCES = ("entropy_mean", "entropy_std", "information_mean", "information_st
 
 
 class ModalityFusion(nn.Module):
-    r"""Returns the fused log-posterior of several modalities' scores, or of their networks' inputs.
+    r"""A module that returns the fused log-posterior of several modalities.
 
     .. math:: \log P(k|x) = \log \operatorname{fuse}_m P_m(k|x) - \log Z(x), \qquad
         P_m(k|x) ∝ \exp\bigl(δ_m(x)\,(z_{mk}(x) + λ_m w_k)\bigr)
 
     as :meth:`reprior.ModalityFusion.predict_log_proba` does, with the log-scores :math:`z_m` of
     modality m, its strength :math:`λ_m`, the slopes :math:`w_k = \log P_t(k) - \log P_s(k)`, the
-    flattening :math:`δ_m(x)` and Z(x) the sum over the classes; with "flatten_first" as order it
-    is :math:`P_m ∝ \exp(δ_m z_m + λ_m w)`. As :class:`Rebalance` does, it returns the logarithm:
-    ``.exp()`` gives the posterior, ``.argmax(class_axis)`` the decision.
+    flattening :math:`δ_m(x)` and Z(x) the sum over the classes; with the order "flatten_first"
+    it is :math:`P_m ∝ \exp(δ_m z_m + λ_m w)`. Its input are the modalities' scores, or what their
+    networks take. Like :class:`Rebalance`, it returns the logarithm: ``.exp()`` gives the
+    posterior, ``.argmax(class_axis)`` the decision.
 
     Parameters
     ----------
     fusion : reprior.ModalityFusion
-        Fitted, or loaded.
+        A fitted or loaded fusion.
     networks : {modality: torch.nn.Module}, optional
-        A network for every modality, which gives its scores. Without them the module is called
-        with scores.
+        A network for every modality, which computes its scores. Without them the module is
+        called with scores.
     class_axis : int, optional
-        The axis of the classes, where the networks' is not the one of the tuning scores.
+        The axis of the classes, if the networks' differs from that of the tuning scores.
     output_key : str, int or callable, optional
-        Where the scores are in what the networks give, as in :func:`fit_from_loader`.
+        Where the scores are in the networks' outputs, as in :func:`fit_from_loader`.
 
     Attributes
     ----------
@@ -56,32 +58,31 @@ class ModalityFusion(nn.Module):
     slopes : Tensor of shape (K,)
         w.
     entropy_mean, entropy_std, information_mean, information_std : Tensor of shape (M,)
-        μ and σ of the entropy, or of the mutual information; those that δ is made of.
+        μ and σ of the entropy, or of the mutual information: those that δ uses.
     networks : torch.nn.ModuleDict
-        The networks, empty where there are none.
+        The networks; empty if there are none.
     modalities : tuple of str
-        The modalities, in the order in which they are fused.
+        The modalities, in the order of fusion.
     n_classes : int
         K.
 
     Notes
     -----
-    The module has no parameter of its own to train; gradients flow through it to the networks.
-    16-bit scores are computed in float32, under autocast too, and come back in their own dtype.
+    The module has no trainable parameters of its own; gradients flow through it to the networks.
+    16-bit scores are computed in float32, under autocast too, and returned in their own dtype.
     The buffers keep their precision when the module is cast. The values of the scores are not
-    looked at, so that nothing is copied to the host: NaN in, NaN out. Two things that NumPy
-    refuses are therefore not refused here: a sample of which the product rule leaves no class
-    possible comes back as NaN, and rows of kind="probs" or "log_probs" that do not sum to 1 are
-    taken as they are.
+    checked, so nothing is copied to the host: NaN in, NaN out. Two things that
+    :class:`reprior.ModalityFusion` refuses are therefore not refused here: a sample for which the
+    product rule leaves no class possible becomes NaN, and rows of kind="probs" or "log_probs"
+    that do not sum to 1 are used as they are.
 
-    With uncertainty="mutual_information" or "smaller" scores have a leading axis of passes, and
-    networks have to give that: (passes, N, K, …), with dropout switched on.
+    With uncertainty="mutual_information" or "smaller" scores have a leading axis of passes:
+    networks must return (passes, N, K, …), with dropout switched on.
 
-    A modality that is not there, or None, is left out where the fusion was made with
-    missing="leave_out". Its options are part of the state dict, and loading one of other options
-    or modalities is refused. It goes through ``torch.compile``, ``torch.export`` and
-    ``torch.jit.trace``, not through ``torch.jit.script``; :func:`export_fusion` writes an ONNX
-    file.
+    A modality that is missing, or None, is left out if the fusion has missing="leave_out".
+    The options are part of the state dict; loading one of other options or modalities is refused.
+    ``torch.compile``, ``torch.export`` and ``torch.jit.trace`` work, ``torch.jit.script`` does
+    not; :func:`export_fusion` writes an ONNX file.
 
     Examples
     --------
@@ -143,17 +144,17 @@ class ModalityFusion(nn.Module):
         Parameters
         ----------
         scores : {modality: Tensor}
-            The scores; with networks, what each network takes: a tensor, or a tuple of them.
+            The scores; with networks, the input of each network: a tensor, or a tuple of them.
         """
         there = self._scores(scores)
         layout = self._layout(there)
         given = list(there.values())
         dtype = compute_dtype(given)
-        own = [
+        log_posteriors = [
             posterior_of(self, self.modalities.index(name), columns(z.to(dtype), layout), layout)
             for name, z in there.items()
         ]
-        result = fused(own, self.rule, layout.axis)
+        result = fused(log_posteriors, self.rule, layout.axis)
         if layout.single:
             result = result.narrow(layout.axis, 1, 1)
             result = result.squeeze(-1) if len(layout.shape) == 1 else result
@@ -163,20 +164,20 @@ class ModalityFusion(nn.Module):
         return result.to(wanted) if wanted.is_floating_point else result
 
     def shift(self, m: int, dtype: torch.dtype) -> Tensor:
-        """λ·w of a modality; 0, also of a class of target prior 0, where λ is 0."""
+        """Return λ·w of a modality; 0 where λ is 0, even for a class of target prior 0."""
         strength = self.strengths[m]
         moved = strength * self.slopes
         return torch.where(strength == 0, torch.zeros_like(moved), moved).to(dtype)
 
     def reference(self, measure: str, m: int) -> tuple[Tensor, Tensor] | None:
-        """μ and μ + σ of a modality's "entropy" or "information"; None where δ is without."""
+        """Return μ and μ + σ of a modality's "entropy" or "information"; None if δ has no such."""
         mean = getattr(self, f"{measure}_mean")
         if mean is None:
             return None
         return mean[m], mean[m] + getattr(self, f"{measure}_std")[m]
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         names = ", ".join(self.modalities)
         flattened = self.order if self.flattens else "not flattened"
         return (
@@ -185,18 +186,18 @@ class ModalityFusion(nn.Module):
         )
 
     def get_extra_state(self) -> Tensor:
-        """Modalities and options, as the bytes of a JSON text: every file format keeps a tensor."""
+        """Return modalities and options as JSON bytes in a tensor, which every format stores."""
         text = json.dumps(self._options, ensure_ascii=False)
         return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Nothing to set: :meth:`load_state_dict` refuses other modalities or options."""
+        """Do nothing: :meth:`load_state_dict` refuses other modalities or options."""
 
     # -------------------------------------------------------------------------------------- inside
 
     @property
     def _options(self) -> dict[str, Any]:
-        """What numbers do not say. A missing modality is the caller's affair, and not among it."""
+        """Return the options that the buffers do not hold; without ``missing``, the caller's."""
         return {
             "modalities": list(self.modalities),
             "rule": self.rule,
@@ -226,7 +227,7 @@ class ModalityFusion(nn.Module):
                 self.register_buffer(f"{measure}_{part}", found if found is None else column(found))
 
     def _named(self, scores: Any) -> dict[str, Any]:
-        """What is there, in the order of the fusion; refuse unknown and missing modalities."""
+        """Return the given modalities in the order of fusion; refuse unknown and missing ones."""
         what = "inputs" if self.networks else "scores"
         known = ", ".join(map(repr, self.modalities))
         if not isinstance(scores, Mapping):
@@ -244,9 +245,9 @@ class ModalityFusion(nn.Module):
                 got=f"{unknown[0]!r}",
                 remedy="Leave it out, or fit again with it.",
             )
-        there = {n: scores[n] for n in self.modalities if scores.get(n) is not None}
-        absent = [name for name in self.modalities if name not in there]
-        if absent and (self.missing == "error" or not there):
+        given = {n: scores[n] for n in self.modalities if scores.get(n) is not None}
+        absent = [name for name in self.modalities if name not in given]
+        if absent and (self.missing == "error" or not given):
             raise ScoresError(
                 argument="scores",
                 rule=f"must have {what} of every modality, {known}",
@@ -257,22 +258,22 @@ class ModalityFusion(nn.Module):
                     ".",
                 ],
             )
-        return there
+        return given
 
     def _scores(self, scores: Any) -> dict[str, Any]:
-        """The scores of what is there: those of the networks, or what was given."""
-        there = self._named(scores)
+        """Return the scores of the given modalities: of the networks, or as they were given."""
+        given = self._named(scores)
         if not self.networks:
-            return there
-        return {name: scores_in(self._run(name, z), self.output_key) for name, z in there.items()}
+            return given
+        return {name: scores_in(self._run(name, z), self.output_key) for name, z in given.items()}
 
     def _run(self, name: str, given: Any) -> Any:
         network = self.networks[name]
         return network(*given) if isinstance(given, tuple) else network(given)
 
-    def _layout(self, there: Mapping[str, Any]) -> Layout:
-        """Where classes and images are. Nothing is left of it in a graph: shapes decide alone."""
-        shapes = {name: _shape(name, z) for name, z in there.items()}
+    def _layout(self, given: Mapping[str, Any]) -> Layout:
+        """Return the axes of classes and images; from shapes alone, so a graph holds none of it."""
+        shapes = {name: _shape(name, z) for name, z in given.items()}
         if self.passes:
             shapes = {name: _without_passes(name, shape) for name, shape in shapes.items()}
         (first, shape), *others = shapes.items()
@@ -297,7 +298,7 @@ class ModalityFusion(nn.Module):
         return Layout(shape, where, single, self.kind, 1 if self.passes else 0)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ModalityFusion:
-        """Follow the networks to their device, not to a coarser dtype."""
+        """Move with the networks to their device, but keep the dtype."""
         with exact_buffers(self):
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
         return self
@@ -307,16 +308,32 @@ class ModalityFusion(nn.Module):
     ) -> None:
         state = state_dict.get(f"{prefix}_extra_state")
         if state is not None:
-            found = json.loads(bytes(state.tolist()).decode())
+            theirs = _read_options(state)
             for name, mine in self._options.items():
-                if found.get(name) != mine:
+                if theirs.get(name) != mine:
                     raise OptionError(
                         argument="state_dict",
                         rule=f"must be of a ModalityFusion with {name}={mine!r}, as this one has",
-                        got=f"{found.get(name)!r}",
+                        got=f"{theirs.get(name)!r}",
                         remedy="Make the module from that fusion before loading.",
                     )
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _read_options(state: Any) -> dict[str, Any]:
+    """Return the options in the extra state of a state dict, which may come from anywhere."""
+    try:
+        options = parse_json(state.cpu().numpy().astype(np.uint8, casting="equiv").tobytes())
+        if not isinstance(options, dict):
+            raise TypeError(type(options).__name__)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OptionError(
+            argument="state_dict",
+            rule="must have the options of a ModalityFusion as its extra state, in JSON",
+            got=f"{type(error).__name__}: {error}",
+            remedy="Save it again with module.state_dict().",
+        ) from error
+    return options
 
 
 def _check_fusion(fusion: Any) -> None:
@@ -347,7 +364,7 @@ def _axis(axis: Any) -> int:
 
 
 def _module_dict(networks: Any, modalities: Sequence[str]) -> nn.ModuleDict:
-    """The networks by name, one for every modality."""
+    """Return the networks by name, one for every modality."""
     if networks is None:
         return nn.ModuleDict()
     if not isinstance(networks, Mapping) or set(networks) != set(modalities):
@@ -361,7 +378,7 @@ def _module_dict(networks: Any, modalities: Sequence[str]) -> nn.ModuleDict:
             got=f"{got or 'none'}",
             remedy="Name them as in the fusion.",
         )
-    found = nn.ModuleDict()
+    modules = nn.ModuleDict()
     for name in modalities:
         if not isinstance(networks[name], nn.Module):
             raise OptionError(
@@ -371,18 +388,18 @@ def _module_dict(networks: Any, modalities: Sequence[str]) -> nn.ModuleDict:
                 remedy="Pass the network itself.",
             )
         try:
-            found[name] = networks[name]
+            modules[name] = networks[name]
         except KeyError as error:
             raise OptionError(
                 f"A modality with a network must have a name that torch takes for a module, a word "
                 f"without dots. Got {name!r}. Rename it in the fit, or fuse scores without "
                 f"networks."
             ) from error
-    return found
+    return modules
 
 
 def _shape(name: str, z: Any) -> tuple[int, ...]:
-    """The lengths of a tensor; as numbers while a trace is made, where they become constants."""
+    """Return the lengths of a tensor; while tracing as integers, since they become constants."""
     if not isinstance(z, Tensor):
         raise ScoresError(
             argument=Argument("scores", (repr(name),)),
@@ -412,9 +429,9 @@ class Layout(NamedTuple):
     """How scores lie."""
 
     shape: tuple[int, ...]
-    """Of one pass, as given: that of the result."""
+    """The shape of one pass as given, which is that of the result."""
     axis: int
-    """Of the classes in one pass, with all of them there."""
+    """The class axis of one pass, counted with all K classes."""
     single: bool
     """Whether there is one score for two classes."""
     kind: str
@@ -423,7 +440,7 @@ class Layout(NamedTuple):
 
 
 def compute_dtype(given: Sequence[Tensor]) -> torch.dtype:
-    """What is computed in: float32 at least, float64 for float64 and for integers."""
+    """Return the dtype to compute in: at least float32; float64 for float64 and integers."""
     wide = torch.float32
     for z in given:
         exact = z.dtype == torch.float64 or not z.is_floating_point()
@@ -433,10 +450,10 @@ def compute_dtype(given: Sequence[Tensor]) -> torch.dtype:
 
 
 def columns(z: Tensor, layout: Layout) -> Tensor:
-    """Log-scores with K entries on the class axis.
+    """Return log-scores with K entries on the class axis.
 
-    Rows of "probs" and "log_probs" that do not sum to 1 are taken as they are, where
-    :mod:`reprior.fusion` raises: they act like those divided by their sum.
+    Rows of "probs" and "log_probs" that do not sum to 1 are used as they are, where
+    :mod:`reprior.fusion` raises: they act like rows divided by their sum.
     """
     axis = layout.axis + layout.passes
     if not layout.single:
@@ -453,7 +470,7 @@ def columns(z: Tensor, layout: Layout) -> Tensor:
 
 
 def posterior_of(module: Any, m: int, log_z: Tensor, layout: Layout) -> Tensor:
-    """The log-posterior of one modality, flattened and rebalanced in the module's order."""
+    """Return the log-posterior of one modality, flattened and rebalanced in the module's order."""
     axis = layout.axis
     log_z, entropy, information = _read(log_z, layout, module)
     delta = None
@@ -472,22 +489,22 @@ def posterior_of(module: Any, m: int, log_z: Tensor, layout: Layout) -> Tensor:
     return torch.log_softmax(_scaled(log_z, delta) + shift, dim=axis)
 
 
-def fused(own: Sequence[Tensor], rule: str, axis: int) -> Tensor:
-    """One log-posterior from those of the modalities.
+def fused(log_posteriors: Sequence[Tensor], rule: str, axis: int) -> Tensor:
+    """Fuse the log-posteriors of the modalities into one.
 
-    Under "product" a sample of which every class is impossible to some modality has no posterior,
-    and is NaN, where :mod:`reprior.fusion` raises: no value is looked at here.
+    Under "product" a sample whose every class is impossible for some modality has no posterior:
+    it becomes NaN, where :mod:`reprior.fusion` raises, because no value is checked here.
     """
-    if len(own) == 1:
-        return own[0]
-    total = own[0]
-    for part in own[1:]:
+    if len(log_posteriors) == 1:
+        return log_posteriors[0]
+    total = log_posteriors[0]
+    for part in log_posteriors[1:]:
         if rule == "product":
             total = total + part
         elif rule == "mean":
             total = _log_add(total, part)
         else:
-            # log(q + p·(1 − q)): as exact as log p and log q are, however small.
+            # log(q + p·(1 − q)): as exact as log p and log q, however small they are.
             total = _log_add(total, part + _log_rest(total))
     return torch.log_softmax(total, dim=axis)
 
@@ -495,7 +512,7 @@ def fused(own: Sequence[Tensor], rule: str, axis: int) -> Tensor:
 def _read(
     log_z: Tensor, layout: Layout, module: Any
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Log-scores of one pass, their entropy, and the mutual information of class and pass."""
+    """Return log-scores of one pass, their entropy, and mutual information of class and pass."""
     axis = layout.axis
     by_pixel = module.flatten_by == "pixel"
     if not layout.passes:
@@ -509,21 +526,21 @@ def _read(
         return log_mean, None, None
     whole = _mean(_entropy(log_mean, axis), axis, by_pixel)
     of_passes = _mean(_entropy(each, axis + 1).mean(dim=0), axis, by_pixel)
-    # Not below 0, but for rounding: entropy is concave.
+    # At least 0 but for rounding, since entropy is concave.
     return log_mean, whole, torch.clamp_min(whole - of_passes, 0.0)
 
 
 def _entropy(log_p: Tensor, axis: int) -> Tensor:
-    """−Σ p log p, with 0·log 0 = 0, replaced before the product for the gradient's sake."""
+    """Return −Σ p log p with 0·log 0 = 0, replaced before the product for a finite gradient."""
     p = log_p.exp()
     finite = torch.where(p > 0, log_p, torch.zeros_like(log_p))
     return -(p * finite).sum(dim=axis, keepdim=True)
 
 
 def _mean(per_pixel: Tensor, axis: int, by_pixel: bool) -> Tensor:
-    """Over the pixels of an image, unless each has a δ of its own.
+    """Average over the pixels of an image, unless each pixel has its own δ.
 
-    One axis after the other: a runtime that adds up float32 one by one then adds up hundreds of
+    One axis after the other: a runtime that sums float32 sequentially then sums hundreds of
     numbers, not a hundred thousand.
     """
     if by_pixel:
@@ -536,32 +553,32 @@ def _mean(per_pixel: Tensor, axis: int, by_pixel: bool) -> Tensor:
 
 
 def _ratio(value: Tensor, mean: Tensor, limit: Tensor) -> Tensor:
-    """δ = μ / (μ + max(0, H − (μ + σ))): 1 to the bit where H is at most μ + σ."""
+    """Return δ = μ / (μ + max(0, H − (μ + σ))), which is exactly 1 where H is at most μ + σ."""
     return mean / (mean + torch.clamp_min(value - limit, 0.0))
 
 
 def _scaled(log_z: Tensor, delta: Tensor) -> Tensor:
-    """δ·z, where −inf stays so: its product with the gradient of δ would be NaN."""
+    """Return δ·z and keep −inf: its product with the gradient of δ would be NaN."""
     gone = torch.isneginf(log_z)
     return torch.where(gone, log_z, torch.where(gone, torch.zeros_like(log_z), log_z) * delta)
 
 
 def _log(p: Tensor) -> Tensor:
-    """The logarithm, whose gradient at 0 would be NaN."""
+    """Return log p without the NaN in the gradient at 0."""
     zero = p == 0
     log_p = torch.where(zero, torch.ones_like(p), p).log()
     return torch.where(zero, torch.full_like(p, -math.inf), log_p)
 
 
 def _log_rest(log_q: Tensor) -> Tensor:
-    """log(1 − q), −inf where q is 1, without the infinite gradient it has there."""
+    """Return log(1 − q), −inf where q is 1, without the infinite gradient there."""
     sure = log_q >= 0
     rest = torch.log1p(-torch.where(sure, torch.full_like(log_q, -1.0), log_q).exp())
     return torch.where(sure, torch.full_like(log_q, -math.inf), rest)
 
 
 def _log_add(a: Tensor, b: Tensor) -> Tensor:
-    """log(exp a + exp b), −inf where both are, without the gradient NaN of that."""
+    """Return log(exp a + exp b), −inf where both are −inf, without a NaN in the gradient there."""
     gone = torch.isneginf(torch.maximum(a, b))
     zero = torch.zeros_like(a)
     total = torch.logaddexp(torch.where(gone, zero, a), torch.where(gone, zero, b))
@@ -569,7 +586,7 @@ def _log_add(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _log_sum_exp(each: Tensor) -> Tensor:
-    """Over the passes, −inf where all are, without the gradient NaN of that."""
+    """Return log-sum-exp over passes, −inf where all are −inf, without a NaN in the gradient."""
     gone = torch.isneginf(each).all(dim=0, keepdim=True)
     total = torch.logsumexp(torch.where(gone, torch.zeros_like(each), each), dim=0)
     return torch.where(gone.squeeze(0), torch.full_like(total, -math.inf), total)

@@ -1,4 +1,4 @@
-"""A calibrator tuned while the validation set streams through the network."""
+"""Tune a calibrator while the validation set streams through the network."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = [
 ]
 
 
-#: Switches that are kept one by one, 5 MB, before they are summed in bins.
+#: The profile keeps this many single switches (5 MB); beyond them it bins.
 EXACT_SWITCHES = 1 << 18
 
-#: Where so many classes leave no room for a table of fine bins, more samples than this, by the
-#: first batch and the number of batches, are summed in coarse bins from the start.
+#: With too many classes for a table of fine bins, more samples than this (the first batch times
+#: the number of batches) are binned coarsely from the start.
 MANY_SAMPLES = 1 << 23
 COARSE = 1e-3
 
 _log = logging.getLogger(__name__)
 
-#: The rule and the remedy where a batch holds more than the model takes.
+#: Rule and remedy for a batch that holds more than the model takes.
 _MISFIT = (
     "`loader` must give what the model takes, and the labels",
     "Pass input_key=the key of the inputs where batches are mappings, or unpack=a function from a "
@@ -86,58 +86,58 @@ def fit_from_loader(
     """Tune a calibrator in one pass of a validation loader through a network.
 
     Each batch's scores are counted for all strengths at once and freed: memory does not grow
-    with the number of images. The network is in evaluation mode during the pass, and every part
-    of it in its own mode again afterwards.
+    with the number of images. The network is in evaluation mode during the pass; afterwards every
+    submodule is back in its own mode.
 
     Parameters
     ----------
     model : torch.nn.Module, callable, or {modality: model}
-        The trained network. Several for several modalities: the inputs of a batch are then a
-        mapping with the same keys.
+        The trained network. For several modalities, a mapping of networks: the inputs of a batch
+        are then a mapping with the same keys.
     loader : iterable of batches
         Batches are (inputs, labels), (inputs, labels, weight), or mappings. Labels are class
         indices of the scores' shape without the class axis; weights are floats of the labels'
-        shape, or a boolean mask (True counts); whole numbers in their place are refused. Of a
-        mapping, the entry "labels" (or "label", "targets", "target", "y") is the labels; what is
-        left goes to the model, by name where there are several entries. Validation data, not
-        training data, and without augmentation: where the best strength lies at the upper bound,
-        the loader is iterated once more to look further up, and must then give the same
-        samples. Their order does not matter.
+        shape, or a boolean mask (True counts); integers in their place are refused. In a
+        mapping, the entry "labels" (or "label", "targets", "target", "y") holds the labels; the
+        rest goes to the model, by name if there are several entries. Use validation data, not
+        training data, and no augmentation: if the best strength lies at the upper bound, the
+        loader is iterated a second time with a higher bound, and must give the same samples, in
+        any order.
     source_prior : array-like of shape (K,)
         The class distribution the network was trained on; never that of this loader.
     target_prior, metric, subject_to, selection, temperature, label_prior, separate, bounds, kind, \
 classes, ignore_index
-        As in :class:`reprior.PosteriorCalibrator`. Fits by log-loss are made on a random sample
-        of the scores where there are many. What needs all scores at once is refused, as by
+        As in :class:`reprior.PosteriorCalibrator`. With many scores, fits by log-loss use a random
+        sample of them. Options that need all scores at once are refused, as by
         :class:`reprior.engines.OnlineFit`.
     class_axis : int, default 1
-        The axis of the classes in the network's output: 1 for (N, K) and (N, K, H, W), -1 where
+        The axis of the classes in the network's output: 1 for (N, K) and (N, K, H, W), -1 if
         they come last.
     resolution : float, None or "auto", default "auto"
-        Width of the bins that strengths are told apart by; None keeps every switch. "auto" keeps
-        up to 2**18 and then bins by 1e-4; by 1e-3 from the start where there are more than eight
-        million samples of more than some 200 classes.
+        Width of the bins of strengths; None keeps every switch. "auto" keeps up to 2**18 switches
+        and then bins by 1e-4; by 1e-3 from the start for more than eight million samples of more
+        than about 200 classes.
     device : torch.device or str, optional
-        Where batches go; by default where the model's weights are.
+        The device that batches are moved to; by default that of the model's weights.
     autocast_dtype : torch.dtype, optional
-        Run the network in mixed precision, such as ``torch.bfloat16``.
+        Run the network under autocast in this dtype, such as ``torch.bfloat16``.
     unpack : callable, optional
         From a batch to (inputs, labels) or (inputs, labels, weight).
     input_key, label_key, weight_key : str, optional
-        Where batches are mappings: what is what.
+        The keys of inputs, labels and weights, where batches are mappings.
     output_key : str, int or callable, optional
         The name of the scores in the network's output, their position in a tuple, or a function
-        from the output to them. A tensor, a mapping with "logits" or "out", and an output with
-        ``.logits`` need none.
+        from the output to the scores. Not needed for a tensor, a mapping with "logits" or "out",
+        or an output with ``.logits``.
     progress : bool, default True
-        Show a bar, where tqdm is installed.
+        Show a progress bar if tqdm is installed.
     random_state : int, optional
-        Seed of the sample for fits by log-loss.
+        The seed of the sample for fits by log-loss.
 
     Returns
     -------
     PosteriorCalibrator, or {modality: PosteriorCalibrator}
-        Fitted, with ``kind`` and ``class_axis`` as given.
+        Fitted calibrators with ``kind`` and ``class_axis`` as given.
 
     Examples
     --------
@@ -188,7 +188,7 @@ classes, ignore_index
 
 
 def _check(models: Mapping[str, Any], loader: Any, autocast_dtype: Any) -> None:
-    """Check the arguments that need no batch."""
+    """Check the arguments that can be checked without a batch."""
     if isinstance(loader, nn.Module):
         raise OptionError(
             argument="loader",
@@ -248,13 +248,13 @@ def _fit(
                 if not name:
                     raise
                 raise type(error)(f"{error} This is modality {name!r}.") from error
-            del chunk  # or its scores would be kept until the network has given the next ones
+            del chunk  # frees its scores before the network computes the next ones
         return {name: fit.finish() for name, fit in fits.items()}
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """Passes of a loader through networks."""
+    """Runs a loader through networks, as often as a fit needs."""
 
     loader: Iterable[Any]
     unpack: Unpack
@@ -266,9 +266,9 @@ class _Stream:
     progress: bool
 
     def again(self, models: Mapping[str, Model]) -> Callable[[], Iterator[Chunk]] | None:
-        """A way to pass over the data once more; None where the loader can be read once only."""
-        # Not by calling iter(…): in the middle of a pass that would make a DataLoader with
-        # persistent workers begin anew.
+        """Return a function that starts another pass; None if the loader can be read only once."""
+        # Calling iter(…) to find out would restart a DataLoader with persistent workers in the
+        # middle of a pass.
         if isinstance(self.loader, Iterator):
             return None
 
@@ -279,7 +279,7 @@ class _Stream:
         return once_more
 
     def resolution(self, asked: Any, first: Chunk, bounds: tuple[float, float]) -> Any:
-        """The width of bins: coarse for many classes, and by the first batch many samples."""
+        """Return the bin width: coarse for many classes and, by the first batch, many samples."""
         labels: Any = first.labels
         n_classes = first.scores.numel() // max(labels.numel(), 1)
         many = labels.numel() * _length(self.loader) > MANY_SAMPLES
@@ -287,7 +287,7 @@ class _Stream:
         return COARSE if asked == "auto" and many and too_fine else asked
 
     def chunks(self, models: Mapping[str, Model]) -> Iterator[tuple[str, Chunk]]:
-        """The scores of every batch, with the modality's name."""
+        """Yield the scores of every batch, with the modality's name."""
         start = 0
         for raw in _shown(self.loader, self.progress):
             batch = self.unpack(raw)
@@ -334,7 +334,7 @@ class _Stream:
 
 
 def _length(loader: Iterable[Any]) -> int:
-    """Number of batches; 0 where it cannot be known, as of an iterable dataset."""
+    """Return the number of batches; 0 if it is unknown, as for an iterable dataset."""
     try:
         return len(loader) if isinstance(loader, Sized) else 0
     except TypeError:
@@ -342,7 +342,7 @@ def _length(loader: Iterable[Any]) -> int:
 
 
 def _shown(loader: Iterable[Any], progress: bool) -> Iterable[Any]:
-    """The loader with a progress bar around it, where one can be had."""
+    """Return the loader with a progress bar around it, if tqdm is installed."""
     if not progress:
         return loader
     try:
@@ -354,13 +354,13 @@ def _shown(loader: Iterable[Any], progress: bool) -> Iterable[Any]:
     return bar
 
 
-#: Names under which batches and outputs that are mappings keep their labels and scores.
+#: Keys of labels and scores in batches and outputs that are mappings.
 LABEL_NAMES = ("labels", "label", "targets", "target", "y")
 SCORE_NAMES = ("logits", "out", "scores")
 
 
 class Batch(NamedTuple):
-    """What a model takes, and what the truth is."""
+    """The inputs of a model, their labels and weights."""
 
     inputs: Any
     labels: Tensor
@@ -368,7 +368,7 @@ class Batch(NamedTuple):
 
 
 class Unpack(NamedTuple):
-    """How batches are taken apart: by a function of the user's, by keys, or by their form."""
+    """Splits batches into inputs, labels and weights: by the user's function, by keys, by form."""
 
     function: Callable[[Any], Any] | None = None
     input_key: str | None = None
@@ -376,7 +376,7 @@ class Unpack(NamedTuple):
     weight_key: str | None = None
 
     def __call__(self, batch: Any) -> Batch:
-        """Inputs, labels, and weights (a boolean mask: True counts) or None."""
+        """Return inputs, labels, and weights (a boolean mask: True counts) or None."""
         if self.function is not None:
             batch = self.function(batch)
         elif isinstance(batch, Mapping):
@@ -409,7 +409,7 @@ class Unpack(NamedTuple):
 
 
 def scores_in(output: Any, key: str | int | Callable[[Any], Any] | None = None) -> Tensor:
-    """The tensor of scores in what a model returns; ask where it is not clear."""
+    """Return the tensor of scores in a model's output; raise an error if it is ambiguous."""
     if callable(key):
         output = key(output)
     elif key is not None:
@@ -442,7 +442,7 @@ def scores_in(output: Any, key: str | int | Callable[[Any], Any] | None = None) 
 
 
 def _entry(output: Any, key: str | int) -> Any:
-    """What is under a name, or at a position of a tuple."""
+    """Return the entry under a name, or at a position of a tuple."""
     found = None
     if isinstance(output, Mapping):
         found = output.get(key)
@@ -461,9 +461,9 @@ def _entry(output: Any, key: str | int) -> Any:
 
 
 def call(model: Callable[..., Any], inputs: Any, refusal: tuple[str, str]) -> Any:
-    """Give the model its inputs: a tensor as it is, tuples and mappings spread out.
+    """Call the model with its inputs: a tensor as it is, tuples and mappings unpacked.
 
-    ``refusal`` is the rule and the remedy for inputs that the model has no place for.
+    ``refusal`` is the rule and the remedy for inputs that do not fit the model's arguments.
     """
     named, placed = (dict(inputs), ()) if isinstance(inputs, Mapping) else ({}, (inputs,))
     if isinstance(inputs, tuple | list):
@@ -480,7 +480,7 @@ def call(model: Callable[..., Any], inputs: Any, refusal: tuple[str, str]) -> An
 
 
 def _takes(model: Any, placed: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Whether a call has the number and the names of arguments that the model asks for."""
+    """Whether the number and the names of arguments fit the model's signature."""
     function = model.forward if isinstance(model, nn.Module) else model
     try:
         signature = inspect.signature(function)
@@ -494,7 +494,7 @@ def _takes(model: Any, placed: Sequence[Any], named: Mapping[str, Any]) -> bool:
 
 
 def on_device(value: Any, device: torch.device | None) -> Any:
-    """The same with every tensor in it on the device; None leaves them where they are."""
+    """Return the value with every tensor in it on the device; None leaves them where they are."""
     if device is None:
         return value
     if isinstance(value, Mapping):
@@ -510,7 +510,7 @@ def on_device(value: Any, device: torch.device | None) -> Any:
 
 
 def device_of(model: Any, device: Any) -> torch.device | None:
-    """Where a model's inputs must be: where its weights are; refuse another place."""
+    """Return the device of a model's weights, where its inputs must be; refuse another one."""
     tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
     home = tensors[0].device if tensors else None
     if device is None:
@@ -531,14 +531,14 @@ def device_of(model: Any, device: Any) -> torch.device | None:
 
 
 def without_class_axis(labels: Tensor, scores: Tensor, axis: int) -> Tensor:
-    """Labels without a class axis of length 1, as segmentation masks (N, 1, H, W) have it."""
+    """Return labels without a class axis of length 1, as in segmentation masks (N, 1, H, W)."""
     fits = labels.ndim == scores.ndim > 1 and -labels.ndim <= axis < labels.ndim
     return labels.squeeze(axis) if fits and labels.shape[axis] == 1 else labels
 
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Put a model in evaluation mode, and every part of it back into its own mode afterwards."""
+    """Put a model in evaluation mode, and every submodule back into its own mode afterwards."""
     modes = {m: m.training for m in model.modules()} if isinstance(model, nn.Module) else {}
     try:
         if any(modes.values()):
@@ -550,7 +550,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 
 def _tensor(values: Any, name: str) -> Any:
-    """Labels or weights as a tensor; None as it is."""
+    """Return labels or weights as a tensor; None stays None."""
     if values is None or isinstance(values, Tensor):
         return values
     try:
@@ -564,12 +564,12 @@ def _tensor(values: Any, name: str) -> Any:
 
 
 def _as_weight(weight: Tensor | None) -> Tensor | None:
-    """A mask as weights of 0 and 1."""
+    """Return a boolean mask as weights of 0 and 1."""
     return weight.double() if weight is not None and weight.dtype == torch.bool else weight
 
 
 def _refuse_numbers(third: Tensor) -> None:
-    """Whole numbers that come third may be weights, and as well indices or other labels: ask."""
+    """Refuse integers as the third entry of a batch: they may be weights, indices or labels."""
     if third.dtype != torch.bool and not third.is_floating_point():
         dtype = str(third.dtype).removeprefix("torch.")
         raise OptionError(
@@ -587,10 +587,10 @@ def _refuse_numbers(third: Tensor) -> None:
 
 
 def _only(batch: Mapping[str, Any], names: Sequence[str], option: str, what: str) -> str:
-    found = [name for name in names if name in batch]
-    if len(found) == 1:
-        return found[0]
-    got = "several of these" if found else "none of these"
+    present = [name for name in names if name in batch]
+    if len(present) == 1:
+        return present[0]
+    got = "several of these" if present else "none of these"
     raise OptionError(
         argument=option,
         rule=(
@@ -618,7 +618,7 @@ def _names(mapping: Mapping[str, Any]) -> str:
 
 
 def _form(value: Any) -> str:
-    """What something looks like, in a few words."""
+    """Describe an object in a few words, for errors."""
     if isinstance(value, Mapping):
         return f"a mapping with keys {_names(value)}"
     if isinstance(value, Sequence) and not isinstance(value, str):

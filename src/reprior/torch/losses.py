@@ -27,12 +27,12 @@ __all__ = [
 
 REDUCTIONS = ("mean", "sum", "none")
 
-#: torch's own label for samples to leave out.
+#: The label of ignored samples, as in torch.
 IGNORE_INDEX = -100
 
 
 class _ClassLoss(nn.Module):
-    """Options every loss has in common with ``torch.nn.CrossEntropyLoss``."""
+    """The options that every loss shares with ``torch.nn.CrossEntropyLoss``."""
 
     weight: Tensor | None
     reductions: tuple[str, ...] = REDUCTIONS
@@ -53,20 +53,20 @@ class _ClassLoss(nn.Module):
 
 
 class FocalLoss(_ClassLoss):
-    r"""Focal loss over the softmax: cross-entropy, less of it for samples already right.
+    r"""Focal loss over the softmax: cross-entropy that down-weights samples already right.
 
     .. math:: \ell = -v_y\,(1 - p_y)^{γ} \log p_y
 
-    where p is the softmax of the logits, y the label, γ the focus and v the class weights. p is
-    taken from the unweighted softmax. γ = 0 is cross-entropy. With the N samples of a batch that
-    are not left out, the two means are
+    where p is the softmax of the logits (class weights do not enter it), y the label, γ the focus
+    and v the class weights. γ = 0 is cross-entropy. Over the N samples of a batch that are not
+    ignored, the two means are
 
     .. math:: \frac{\sum_i \ell_i}{\sum_i v_{y_i}} \text{ (mean)}, \qquad
         \frac{1}{N} \sum_i \ell_i \text{ (plain_mean)}
 
-    The first is that of ``torch.nn.CrossEntropyLoss``, the second that of the public code of [2]_.
-    Without class weights they are equal. With weights, the plain mean is smaller on batches of
-    classes that weigh little, so that steps of a given learning rate are shorter.
+    ``torch.nn.CrossEntropyLoss`` uses the first, the public code of [2]_ the second. Without
+    class weights they are equal. With weights, the plain mean is smaller on batches of classes
+    with small weights, so steps at a given learning rate are shorter.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class FocalLoss(_ClassLoss):
     weight : array-like of shape (K,), optional
         v.
     ignore_index : int, default -100
-        A label that marks samples to leave out.
+        The label of ignored samples.
     reduction : {"mean", "plain_mean", "sum", "none"}, default "mean"
-        What is returned of the losses of all samples.
+        How the losses of the samples are combined.
 
     References
     ----------
@@ -115,9 +115,9 @@ class FocalLoss(_ClassLoss):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of logits (N, K, …) and class indices (N, …)."""
         log_p = F.log_softmax(logits, dim=1)
-        # One number per sample, exactly 0 for those that are left out.
+        # One number per sample, exactly 0 for ignored ones.
         log_own = -F.nll_loss(log_p, labels, ignore_index=self.ignore_index, reduction="none")
-        # Below 1, the power has no derivative at 0, where the loss is 0 whatever the focus is.
+        # For γ < 1 the power has no derivative at 0, where the loss is 0 for every γ.
         rest = (-torch.expm1(log_own)).clamp_min(torch.finfo(log_own.dtype).tiny)
         losses = -(rest**self.gamma) * log_own
         kept = (labels != self.ignore_index).to(losses.dtype)
@@ -134,7 +134,7 @@ class FocalLoss(_ClassLoss):
 
 
 class LDAMLoss(_ClassLoss):
-    r"""Label-distribution-aware margin loss: cross-entropy with a margin that rare classes need.
+    r"""Label-distribution-aware margin loss: cross-entropy with larger margins for rare classes.
 
     .. math:: \ell = -v_y \log \mathrm{softmax}\bigl(s\,(c - m_y\,e_y)\bigr)_y, \qquad
         m_k ∝ n_k^{-1/4}
@@ -154,9 +154,9 @@ class LDAMLoss(_ClassLoss):
     weight : array-like of shape (K,), optional
         v.
     ignore_index : int, default -100
-        A label that marks samples to leave out.
+        The label of ignored samples.
     reduction : {"mean", "sum", "none"}, default "mean"
-        What is returned of the losses of all samples.
+        How the losses of the samples are combined.
 
     Attributes
     ----------
@@ -204,13 +204,13 @@ class LDAMLoss(_ClassLoss):
 
 
 class LogitAdjustedLoss(_ClassLoss):
-    r"""Cross-entropy of logits with the training prior added: the correction, done in training.
+    r"""Cross-entropy of logits with the training prior added: the correction during training.
 
     .. math:: \ell = -v_y \log \mathrm{softmax}(z + λ \log P_s)_y
 
     where z are the logits, y the label, P_s the training prior, λ the strength and v class
-    weights. A network trained so is for the uniform prior: leave its logits as they are, or take
-    P_s as the target prior to go back.
+    weights. A network trained this way predicts for the uniform prior: leave its logits as they
+    are, or correct them with P_s as the target prior to predict for the training prior.
 
     Parameters
     ----------
@@ -221,9 +221,9 @@ class LogitAdjustedLoss(_ClassLoss):
     weight : array-like of shape (K,), optional
         v.
     ignore_index : int, default -100
-        A label that marks samples to leave out.
+        The label of ignored samples.
     reduction : {"mean", "sum", "none"}, default "mean"
-        What is returned of the losses of all samples.
+        How the losses of the samples are combined.
 
     References
     ----------
@@ -263,7 +263,7 @@ class LogitAdjustedLoss(_ClassLoss):
 
 
 class CosineLinear(nn.Module):
-    r"""A classifier layer that gives cosines: features and weights are normalised.
+    r"""A classifier layer that returns cosines: features and weights are normalised.
 
     .. math:: c_k(x) = \frac{⟨w_k, x⟩}{‖w_k‖\,‖x‖}
 
@@ -294,7 +294,7 @@ class CosineLinear(nn.Module):
         return F.linear(F.normalize(features, dim=-1), F.normalize(self.weight, dim=-1))
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
@@ -303,8 +303,8 @@ def effective_number_weights(class_counts: Any, beta: float = 0.9999) -> Tensor:
 
     .. math:: v_k ∝ \frac{1 - β}{1 - β^{n_k}}
 
-    where n_k is the training count of class k. β = 0 weighs all classes alike, β → 1 by inverse
-    frequency.
+    where n_k is the training count of class k. β = 0 gives equal weights, β → 1 inverse
+    frequencies.
 
     References
     ----------
@@ -328,7 +328,7 @@ def effective_number_weights(class_counts: Any, beta: float = 0.9999) -> Tensor:
         )
     if beta == 0.0:
         return torch.ones(counts.size)
-    # 1 − β^n without the loss of digits where β is next to 1.
+    # 1 − β^n without loss of digits where β is close to 1.
     weights = (1.0 - beta) / -np.expm1(counts * math.log(beta))
     return _tensor(weights * (counts.size / weights.sum()))
 

@@ -23,27 +23,28 @@ __all__ = ["Affine", "Rebalance", "affine_of", "affine_of_prior", "exact_buffers
 
 
 class Rebalance(nn.Module):
-    r"""Returns the log-posterior of a network's scores with the class prior re-set.
+    r"""A layer that returns the log-posterior of a network's scores with the class prior re-set.
 
     .. math:: \log P_f(k|x) = z_k(x)/T + λ\,w_k - \log Z(x), \qquad
         w_k = \log P_t(k) - \log P_s(k)
 
     where z_k is the log-score of class k, T the temperature, λ the strength, P_s the source
-    prior, P_t the target prior and Z(x) the sum over the classes. The layer has no parameter to
-    train: scale and bias are buffers.
+    prior, P_t the target prior and Z(x) the sum over the classes. The layer has no trainable
+    parameters: scale and bias are buffers.
 
     Parameters
     ----------
     source_prior : array-like of shape (K,)
-        P_s, what the network was trained on.
+        P_s, the class distribution the network was trained on.
     target_prior : "uniform" or array-like of shape (K,), default "uniform"
-        P_t, what it is used on. A class of target prior 0 gets the log-posterior −inf.
+        P_t, the class distribution it is used on. A class of target prior 0 gets the
+        log-posterior −inf.
     strength : float, default 1
         λ, as in :func:`reprior.rebalance`: T does not divide it.
     temperature : float, default 1
         T.
     kind : {"logits", "probs", "log_probs"}, default "logits"
-        What the network gives.
+        What the network outputs.
     class_axis : int, default -1
         The axis of the classes: 1 for (N, K, H, W).
 
@@ -58,17 +59,18 @@ class Rebalance(nn.Module):
 
     Notes
     -----
-    For a fitted calibrator use :meth:`from_calibrator`. Its λ means another thing where T is not 1:
-    a calibrator's posterior is softmax((z + λ·w)/T), so that its correction here would be
-    ``strength=cal.strength_ / cal.temperature_``; passing ``strength_`` and ``temperature_`` as
-    they are gives other decisions.
+    For a fitted calibrator use :meth:`from_calibrator`. Where T is not 1, a calibrator's λ is not
+    this layer's: its posterior is softmax((z + λ·w)/T), which is
+    ``strength=cal.strength_ / cal.temperature_`` here. Passing ``strength_`` and ``temperature_``
+    unchanged gives other decisions.
 
-    Of two classes one score per sample will do, as in :func:`reprior.rebalance`; the result is
-    then the log-posterior of class 1. 16-bit scores are computed in float32, under autocast too,
-    and come back in their own dtype. The values of the scores are not looked at: NaN in, NaN out.
+    For two classes, one score per sample is accepted, as in :func:`reprior.rebalance`; the result
+    is then the log-posterior of class 1. 16-bit scores are computed in float32, under autocast
+    too, and returned in their own dtype. The values of the scores are not checked: NaN in, NaN
+    out.
 
     Scale and bias keep their precision when the network is cast: ``model.half()`` does not round
-    them. Kind and class axis are part of the state dict, and loading one that differs is refused.
+    them. Kind and class axis are part of the state dict; loading one with others is refused.
 
     Examples
     --------
@@ -115,16 +117,16 @@ class Rebalance(nn.Module):
         class_axis: int | None = None,
         map: str | None = None,
     ) -> Rebalance:
-        """Return the layer that does what a fitted calibrator's ``predict_log_proba`` does.
+        """Return a layer that computes a fitted calibrator's ``predict_log_proba``.
 
         Parameters
         ----------
         calibrator : PosteriorCalibrator
-            Fitted, or loaded.
+            A fitted or loaded calibrator.
         class_axis : int, optional
-            The axis of the classes, where the network's is not the one of the tuning scores.
+            The axis of the classes, if the network's differs from that of the tuning scores.
         map : {"decision", "probability"}, optional
-            Which of its maps. It must be said of a calibrator with ``separate=True``.
+            Which of its maps to use. Required for a calibrator with ``separate=True``.
 
         Examples
         --------
@@ -157,7 +159,7 @@ class Rebalance(nn.Module):
         bias = self.bias.to(z.dtype).reshape(shape)
         scale = self.scale.to(z.dtype)
         if scale.ndim:
-            # A class that is impossible stays so, whatever its scale.
+            # An impossible class stays impossible, whatever its scale.
             gone = z == -math.inf
             scale = scale.reshape(shape)
             z = torch.where(gone, z, torch.where(gone, torch.zeros_like(z), z) * scale + bias)
@@ -169,18 +171,18 @@ class Rebalance(nn.Module):
         return result if not scores.is_floating_point() else result.to(scores.dtype)
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         numbers = "" if self.scale.is_meta else f"{_numbers(self.scale, self.bias)}, "
         return (
             f"{self.n_classes} classes, {numbers}kind={self.kind!r}, class_axis={self.class_axis}"
         )
 
     def get_extra_state(self) -> Tensor:
-        """Kind and class axis. A tensor: file formats that know nothing else can keep it too."""
+        """Return kind and class axis as a tensor, which every file format can store."""
         return torch.tensor([KINDS.index(self.kind), self.class_axis])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Nothing to set: :meth:`load_state_dict` refuses another kind or class axis."""
+        """Do nothing: :meth:`load_state_dict` refuses another kind or class axis."""
 
     def _hold(self, affine: Affine) -> None:
         check_kind(affine.kind)
@@ -197,9 +199,9 @@ class Rebalance(nn.Module):
         self.register_buffer("bias", torch.tensor(affine.bias, dtype=torch.float64))
 
     def _layout(self, scores: Tensor) -> tuple[int, bool]:
-        """The class axis counted from 0, and whether there is one score for two classes.
+        """Return the class axis counted from 0, and whether there is one score for two classes.
 
-        Nothing is left of it in a graph: it depends on the shape alone.
+        It depends on the shape alone, so a traced graph holds nothing of it.
         """
         shape: Any = scores.shape
         if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call] # untyped in torch
@@ -210,7 +212,7 @@ class Rebalance(nn.Module):
         return axis, is_single_score(shape, self.n_classes, axis)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rebalance:
-        """Follow the network to its device, not to a coarser dtype."""
+        """Move with the network to its device, but keep the dtype."""
         with exact_buffers(self):
             super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # untyped in torch
         return self
@@ -240,7 +242,7 @@ class Rebalance(nn.Module):
 
 
 def _numbers(scale: Tensor, bias: Tensor, n: int = 4) -> str:
-    """The temperature, or the first few scales, and the first few biases."""
+    """Return the temperature, or the first few scales, and the first few biases as text."""
 
     def few(values: Tensor) -> str:
         shown = ", ".join(f"{value:.4g}" for value in values[:n].tolist())
@@ -251,7 +253,7 @@ def _numbers(scale: Tensor, bias: Tensor, n: int = 4) -> str:
 
 
 def _no_tensor(scores: Any) -> ScoresError:
-    """Return an error that says what to pass instead of this object."""
+    """Return the error for an object that is no tensor, with what to pass instead."""
     got = type(scores).__name__
     remedy = "Pass torch.as_tensor(scores)."
     if isinstance(scores, Mapping):
@@ -271,7 +273,7 @@ def _no_tensor(scores: Any) -> ScoresError:
 
 
 def _widened(scores: Tensor) -> Tensor:
-    """Scores in the dtype to compute in: float32 at least."""
+    """Return scores in the dtype to compute in: float32 at least."""
     if scores.dtype in (torch.float32, torch.float64):
         return scores
     if scores.is_floating_point() or scores.device.type == "mps":
@@ -280,7 +282,7 @@ def _widened(scores: Tensor) -> Tensor:
 
 
 def _log_scores(z: Tensor, kind: str, axis: int, single: bool) -> Tensor:
-    """Log-scores with K entries on the class axis, as :func:`reprior.core.binary.expand` does."""
+    """Return log-scores with K entries on the class axis, as :func:`reprior.core.binary.expand`."""
     if not single:
         return z.log() if kind == "probs" else z
     if kind == "logits":
@@ -296,7 +298,7 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 
 class Affine(NamedTuple):
-    """One scale, or one per class, a bias per class, and the scores they are meant for."""
+    """One scale, or one per class, a bias per class, and the kind of scores they apply to."""
 
     scale: float | Vector
     bias: Vector
@@ -305,14 +307,14 @@ class Affine(NamedTuple):
 
     @property
     def scaled(self) -> bool:
-        """Whether scores are multiplied by anything but 1."""
+        """Whether any scale differs from 1."""
         return bool(np.any(np.asarray(self.scale) != 1.0))
 
 
 def affine_of(calibrator: Any, which: str | None = None) -> Affine:
-    """The affine map of a fitted calibrator; refuse what is not one, or depends on its input.
+    """Return the affine map of a fitted calibrator; refuse other objects.
 
-    ``which`` of its maps, "decision" or "probability", must be said where there are two.
+    ``which`` of its maps, "decision" or "probability", is required where there are two.
     """
     if isinstance(calibrator, EntropyReference) or hasattr(calibrator, "flatten"):
         raise OptionError(
@@ -345,10 +347,9 @@ def affine_of_prior(
     kind: str,
     class_axis: int,
 ) -> Affine:
-    """The affine map of ``log_rebalance`` with these options, which checks them.
+    """Return the affine map of ``log_rebalance`` with these options, which it checks.
 
-    The bias is the log-posterior of scores that say nothing: λ·w less a constant, which the
-    softmax takes away again.
+    The bias is the log-posterior of equal scores: λ·w minus a constant, which the softmax cancels.
     """
     n_classes = np.size(source_prior) if np.ndim(source_prior) == 1 else 2
     bias = log_rebalance(
@@ -366,8 +367,8 @@ def exact_buffers(module: nn.Module) -> Iterator[None]:
     """Keep the values of a module's own buffers while torch casts or moves it.
 
     For use around ``super()._apply(fn)``: afterwards the buffers are where ``fn`` put them, with
-    the values they had, in float64 (float32 on devices without). Where ``fn`` fails they are as
-    they were.
+    their old values, in float64 (float32 on devices without it). If ``fn`` fails, they are
+    unchanged.
 
     Examples
     --------

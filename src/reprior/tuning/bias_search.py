@@ -4,9 +4,9 @@ Raising the bias b of class k makes a sample change from its best other class to
 bias, ``t = max_{j≠k}(z_j + b_j) − z_k``, and never back. So all class counts along b are a sorted
 list of switches, and a metric is a step function of b, as it is of the strength.
 
-Most steps are short. So at first every class looks for its best bias within a box around where
-all of them were, which takes few samples; when none finds a better one there, each looks along
-its whole line. That goes on until the whole line of no class has a better place.
+Most steps are short. So at first each class searches its best bias within a box around the present
+biases, which takes few samples; when none finds a better one there, each searches its whole line.
+The search ends when no class has a better place on its whole line.
 
 Coordinate ascent stops where no single bias can be improved; two together sometimes can. With few
 samples, pairs of classes are tried too. For a given bias of class j the bias of class k is found
@@ -27,10 +27,11 @@ import numpy as np
 from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
+from reprior.metrics.fixed_point import FixedPointMetric
 from reprior.profile.constants import EQUAL_VALUES, NARROWEST
 from reprior.profile.objective import Constraint, best_interval, middle
 from reprior.profile.samples import Samples
-from reprior.profile.sweep import Steps, native_metric, sweep, value_of
+from reprior.profile.sweep import Steps, sweep, value_of
 from reprior.profile.switches import Switches
 
 __all__ = [
@@ -52,15 +53,15 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Samples whose scores stay in the cache while something is done with them.
+#: Samples per block, so that their scores stay in the cache.
 SAMPLES_AT_ONCE = 256
 
-#: Neighbouring scores of a sample share lines of the cache: so many classes are read at once.
+#: Classes that are read at once: neighbouring scores of a sample share cache lines.
 CLASSES_AT_ONCE = 16
 
 
 class Columns:
-    """Samples that are read by row and by column, as the kernels of the search take them.
+    """Samples by row and by column, in the layout of the search's kernels.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ class Columns:
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         rows = np.require(samples.scores, requirements=["C", "A"]).view()
-        rows.flags.writeable = False  # the caller's own
+        rows.flags.writeable = False  # they are the caller's
         self.rows = rows
         self.labels = np.require(samples.labels, np.int32, ["C", "A"])
         self.weights: Vector | None = None
@@ -99,7 +100,7 @@ class Columns:
         return int(self.rows.shape[1])
 
     def column(self, k: int) -> Vector:
-        """The scores of class ``k``, (N,), side by side."""
+        """Return the scores of class ``k``, (N,), contiguous."""
         if not 0 <= k - self._first_column < CLASSES_AT_ONCE:
             self._first_column = k - k % CLASSES_AT_ONCE
             some = self.rows[:, self._first_column : self._first_column + CLASSES_AT_ONCE]
@@ -112,17 +113,17 @@ class Columns:
         return column
 
     def taken(self, index: Vector) -> Columns:
-        """Some of the samples."""
+        """Return some of the samples."""
         return Columns(self.samples.taken(index))
 
     def counts(self, predictions: Vector) -> ClassCounts:
-        """Class counts of these predictions."""
+        """Return the class counts of these predictions."""
         plain = self._three(predictions, None)
         sums = plain if self.weights is None else self._three(predictions, self.weights)
         return ClassCounts(*sums, n_predicted=plain[1], n_labelled=plain[2])
 
     def predictions(self, biases: Vector) -> Vector:
-        """The class of the largest score z + b, the lowest index among equals."""
+        """Return the class of the largest score z + b, the lowest index among equals."""
         found = np.empty(self.n_samples, np.intp)
         for start in range(0, self.n_samples, SAMPLES_AT_ONCE):
             part = slice(start, start + SAMPLES_AT_ONCE)
@@ -141,7 +142,7 @@ class Columns:
 
 
 class TopTwo:
-    """Both classes and their scores, of all samples of ``data``, at ``biases``.
+    """The two top classes of every sample of ``data`` at ``biases``, and their scores.
 
     Parameters
     ----------
@@ -162,7 +163,7 @@ class TopTwo:
         self.data, self.biases = data, np.array(biases, np.float64)
         self.first, self.second = np.empty((2, data.n_samples), np.int32)
         self.top, self.following = np.empty((2, data.n_samples))
-        self._right = data.counts(data.labels)  # of the right answers: the support never changes
+        self._right = data.counts(data.labels)  # of the labels: the support never changes
         if kernels.native is not None:
             kernels.native.place_rows(data.rows, self.biases, *self.places)
             return
@@ -184,7 +185,7 @@ class TopTwo:
             self._lower(k, score)
 
     def counts(self) -> ClassCounts:
-        """Class counts of the first classes."""
+        """Return the class counts of the first classes."""
         if kernels.native is None:
             return self.data.counts(self.first)
         data, plain = self.data, np.zeros((2, self.data.n_classes), np.int64)
@@ -196,7 +197,7 @@ class TopTwo:
 
     @property
     def places(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """Both classes, then both scores."""
+        """Return both classes, then both scores."""
         return self.first, self.second, self.top, self.following
 
     def _place(self, index: Any) -> None:
@@ -246,8 +247,7 @@ EVERYWHERE: Box = (-np.inf, np.inf)
 class Stretch:
     """A part of a line: its switches, and the class counts before the first of them.
 
-    ``low`` and ``high`` are where the steps before the first and after the last switch begin and
-    end.
+    The step before the first switch starts at ``low``; the one after the last ends at ``high``.
     """
 
     switches: Switches
@@ -257,14 +257,14 @@ class Stretch:
 
 
 def line_of(two: TopTwo, counts: ClassCounts, k: int, box: Box = EVERYWHERE) -> Stretch | None:
-    """The line of class ``k``'s bias between the ends of ``box``; None if nothing changes there.
+    """Return the line of class ``k``'s bias within ``box``; None if nothing changes there.
 
     ``counts`` are those of the first classes of ``two``.
     """
     data = two.data
     holds = two.first == k
     place = np.where(holds, two.following, two.top) - data.column(k)
-    wins = place <= box[0]  # −inf: nobody takes this sample from class k
+    wins = place <= box[0]  # −inf: no other class takes this sample from class k
     moved = np.flatnonzero(holds != wins)
     tallies, plain = tallies_of(counts)
     other = np.where(holds[moved], two.second[moved], two.first[moved])
@@ -282,9 +282,9 @@ def line_of(two: TopTwo, counts: ClassCounts, k: int, box: Box = EVERYWHERE) -> 
 def promising_part(
     two: TopTwo, counts: ClassCounts, k: int, metric: CountMetric, value: float
 ) -> Stretch | None:
-    """The part of the line on which ``metric`` may be above ``value``, which it has now.
+    """Return the part of the line on which ``metric`` may be above ``value``, its present value.
 
-    None where it is nowhere. A kernel: array code finds it no sooner than it goes through all.
+    None if there is none. A kernel only: array code would need all switches to find it.
     """
     native: Any = kernels.native
     data = two.data
@@ -299,7 +299,7 @@ def promising_part(
         float(two.biases[k]),
         *two.places,
         counts.support.astype(np.float64),
-        native_metric(counts, metric),
+        FixedPointMetric(metric, counts).native(native),
         value,
         tallies,
         plain,
@@ -317,14 +317,18 @@ def climb_lines(
     order: Vector,
     value: float,
 ) -> list[float]:
-    """Move each class of ``order`` to the best place on its line; the metric after each step.
+    """Move each class of ``order`` to the best place on its line; return the metric after each.
 
-    ``value`` is the metric now, ``home`` (K,) where distances are counted from. A kernel: what
-    steps along :func:`promising_part` do, in one go.
+    ``value`` is the present metric; distances are measured from ``home`` (K,). A kernel that does
+    the steps along :func:`promising_part` in one call.
     """
     native: Any = kernels.native
     steps: list[float] = native.climb_lines(
-        *_search(two, counts, two.biases), native_metric(counts, metric), home, order, value
+        *_search(two, counts, two.biases),
+        FixedPointMetric(metric, counts).native(native),
+        home,
+        order,
+        value,
     )
     return steps
 
@@ -339,18 +343,18 @@ def climb_box(
     radius: float,
     max_cycles: int,
 ) -> tuple[Vector, list[float], int]:
-    """Go round the classes of ``order`` until no step within ``radius`` of the biases improves.
+    """Step through the classes of ``order`` until no step within ``radius`` improves.
 
     While no bias moves by more than a radius r, two classes move against each other by at most
     2·r. A sample whose first class leads by more keeps it, and a class that is further behind
-    never wins it. Without these, line searches are the same, and cheap. A kernel. Returns the
-    biases, the metric after each step, and the number of rounds; ``two`` stays as it is.
+    never wins it. Line searches without these samples are the same, and cheap. A kernel. Returns
+    the biases, the metric after each step, and the number of rounds; ``two`` does not change.
     """
     native: Any = kernels.native
     biases = two.biases.copy()
     steps, cycles = native.climb_box(
         *_search(two, counts, biases),
-        native_metric(counts, metric),
+        FixedPointMetric(metric, counts).native(native),
         home,
         order,
         value,
@@ -361,14 +365,14 @@ def climb_box(
 
 
 def _search(two: TopTwo, counts: ClassCounts, biases: Vector) -> tuple[Any, ...]:
-    """What the searches over all classes begin with; they move ``biases``."""
+    """Return the arguments of the searches over all classes; they move ``biases``."""
     data = two.data
     support = counts.support.astype(np.float64)
     return (data.rows, data.labels, data.weights, biases, *two.places, *tallies_of(counts), support)
 
 
 def tallies_of(counts: ClassCounts) -> tuple[Vector, Vector]:
-    """True positives and predicted (2, K), and the plain number predicted (K,), to be changed."""
+    """Copy true positives and predicted (2, K), and the plain number predicted (K,)."""
     plain = counts.predicted if counts.n_predicted is None else counts.n_predicted
     both = np.array([counts.true_positive, counts.predicted], np.float64)
     return both, np.array(plain, np.int64)
@@ -382,7 +386,7 @@ def _of_samples(
     tallies: Vector,
     plain: Vector,
 ) -> Stretch | None:
-    """The switches of some samples, and the counts before them."""
+    """Return the switches of some samples, and the counts before them."""
     everywhere, chosen, low, high = part
     if not chosen.size:
         return None
@@ -395,7 +399,7 @@ def _of_samples(
         np.full(chosen.size, k, np.int32),
         weight=None if data.weights is None else data.weights[chosen],
     )
-    tallies *= plain > 0  # where nobody is left, weights leave rounding behind
+    tallies *= plain > 0  # where no sample is left, sums of weights leave rounding errors
     tp, predicted = tallies
     start = ClassCounts(tp, predicted, counts.support, plain, counts.n_labelled)
     low = low if np.isfinite(low) else float(place.min()) - OUTSIDE
@@ -408,15 +412,15 @@ class Goal:
     """A metric to maximise under constraints.
 
     The *rank* of class counts is the metric where all constraints hold, and below 0 where one
-    does not: minus the sum of what is missing. So whatever has a higher rank is better, and
-    ascending leads to where the constraints hold, and from there to the best metric.
+    does not: minus the sum of the misses. So a higher rank is better, and the ascent leads to
+    where the constraints hold, and from there to the best metric.
 
     Parameters
     ----------
     metric : CountMetric
         What is maximised.
     constraints : sequence of Constraint
-        What must hold; their metrics are found already, not names.
+        What must hold; their metrics are looked up, not names.
     baseline : ClassCounts, optional
         Counts of the uncorrected model on the same samples. Only constraints need them.
     """
@@ -426,19 +430,19 @@ class Goal:
     baseline: ClassCounts | None = None
 
     def rank(self, counts: ClassCounts) -> float:
-        """Of class counts."""
+        """Return the rank of class counts."""
         missing = sum(self.misses(counts))
         return -missing if missing else value_of(counts, self.metric)
 
     def misses(self, counts: ClassCounts) -> list[float]:
-        """By how much each constraint is missed."""
+        """Return by how much each constraint is missed."""
         return [
             float(rule.misses(value_of(counts, metric), before))
             for rule, metric, before in self.rules()
         ]
 
     def along(self, stretch: Stretch, home: float) -> Steps:
-        """The rank along a line, as a function of the distance from ``home``."""
+        """Return the rank along a line, as a function of the distance from ``home``."""
         there = stretch.switches
         switches = Switches(
             there.position - home, there.label, there.loser, there.winner, weight=there.weight
@@ -456,30 +460,30 @@ class Goal:
         return Steps(start, np.where(missing > 0, -missing, steps.at(start)))
 
     def rules(self) -> Iterator[tuple[Constraint, CountMetric, float]]:
-        """Every constraint with its metric and the metric of the uncorrected model."""
+        """Yield every constraint with its metric and the value of the uncorrected model."""
         for rule in self.constraints:
             metric: Any = rule.metric
             baseline: Any = self.baseline
             yield rule, metric, value_of(baseline, metric)
 
 
-#: Pairs are tried as long as all of them together take this many counts to look at.
+#: Pairs are tried if all of them together need at most this many counts.
 PAIR_WORK = 1 << 22
 
-#: Counts that are looked at together.
+#: Counts that are computed at once.
 AT_ONCE = 1 << 20
 
 
-#: Under constraints a class alone is soon stuck: where two are to move together, one comes up
-#: against a constraint. Pairs are tried then at some places of the first of them, as many as take
-#: this many counts to look at, of all pairs together.
+#: Under constraints a single class is soon stuck: where two would have to move together, one alone
+#: breaks a constraint. Pairs are then tried at some places of their first class: as many as need
+#: this many counts, over all pairs.
 SOME_WORK = 1 << 20
 
-#: But no more than this many, and none where there would be fewer than these.
+#: At most this many places, and none if there would be fewer than these.
 MOST_PLACES = 128
 FEWEST_PLACES = 8
 
-#: Samples whose switches say where these places are.
+#: Samples whose switches determine these places.
 PLACED_BY = 256
 
 
@@ -497,7 +501,7 @@ class _Best(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """Two classes: where each comes to beat the rest, and how far they are apart."""
+    """Two classes: from which bias on each beats the others, and their scores' difference."""
 
     j: int
     k: int
@@ -508,13 +512,13 @@ class _Pair(NamedTuple):
     joins: Vector
     """Bias of j from which on it beats all but k, (N,)."""
     rest: Vector
-    """Best class but for these two, (N,)."""
+    """Best of the other classes, (N,)."""
 
 
 def pairs_worth_trying(data: Columns, movable: list[int], *, some: bool = False) -> Pairs:
-    """The pairs of classes to try; none where there are too many samples.
+    """Return the pairs of classes to try; none if there are too many samples.
 
-    With ``some``, where they are too many for all places, they are tried at some of them.
+    With ``some``, pairs with too many places are tried at some of them.
     """
     if data.n_classes == 2:  # one line is everything
         return Pairs([])
@@ -538,12 +542,12 @@ def best_pair(
     rank: float,
     places: int | None = None,
 ) -> dict[int, float] | None:
-    """Biases of two classes that are better than ``rank``, or None.
+    """Return biases of two classes that are better than ``rank``, or None.
 
-    The best there are, or those at some ``places`` of the first.
+    The best there are, or the best at some ``places`` of the first class.
     """
     here = _pair(data, biases, *pair)
-    counts = data.counts(data.labels)  # of the right answers: who has labels
+    counts = data.counts(data.labels)  # of the labels: which classes have any
     best = _Best(rank, 0.0, (0.0, 0.0))
     for low, high in _cells(here, max(1, AT_ONCE // (data.n_samples * data.n_classes)), places):
         best = _better(best, *_along(data, goal, counts, here, low, high))
@@ -567,9 +571,9 @@ def _pair(data: Columns, biases: Vector, j: int, k: int) -> _Pair:
 
 
 def _cells(pair: _Pair, at_once: int, places: int | None = None) -> Iterator[tuple[Vector, Vector]]:
-    """Intervals of the bias of j in which no two switches of k change places.
+    """Yield intervals of the bias of j in which the order of the switches of k does not change.
 
-    Of these, ``places`` that lie as densely as all of them do, if so many are asked for.
+    With ``places``, only so many, distributed as all of them are.
     """
     some = slice(None, None, None if places is None else -(-pair.joins.size // PLACED_BY))
     with np.errstate(invalid="ignore"):
@@ -590,7 +594,7 @@ def _cells(pair: _Pair, at_once: int, places: int | None = None) -> Iterator[tup
 def _along(
     data: Columns, goal: Goal, labelled: ClassCounts, pair: _Pair, low: Vector, high: Vector
 ) -> tuple[Vector, Vector, Vector, Vector]:
-    """Ranks (C, N + 1) on the lines of k, room there, and biases of j and k."""
+    """Return ranks (C, N + 1) on the lines of k, widths, and biases of j and k."""
     bias = (low + high) / 2
     place = np.maximum(pair.beats, bias[:, None] + pair.apart)
     rival = np.where(bias[:, None] >= pair.joins, pair.j, pair.rest)
@@ -601,7 +605,7 @@ def _along(
     classes = np.arange(data.n_classes)
 
     def tally(amount: Vector) -> Vector:
-        """Of each class, what is left with the rivals, (C, N + 1, K)."""
+        """Sum ``amount`` per class over the samples that the other classes keep, (C, N + 1, K)."""
         each = np.where(rival[..., None] == classes, amount[..., None], 0.0)
         left = np.zeros((by.shape[0], by.shape[1] + 1, classes.size))
         left[:, :-1] = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
@@ -629,29 +633,16 @@ def _along(
 def _ranks(
     goal: Goal, labelled: ClassCounts, hits: Vector, predicted: Vector, plain: Vector
 ) -> Vector:
-    """Ranks of many class counts, of shape (..., K)."""
-    value = _values(labelled, goal.metric, hits, predicted, plain)
+    """Return the ranks of many class counts, of shape (..., K)."""
+    value = goal.metric.of_tables(labelled, hits, predicted, plain)
     missing = np.zeros(value.shape)
     for rule, metric, before in goal.rules():
-        missing += rule.misses(_values(labelled, metric, hits, predicted, plain), before)
+        missing += rule.misses(metric.of_tables(labelled, hits, predicted, plain), before)
     return np.where(missing > 0, -missing, value)
 
 
-def _values(
-    base: ClassCounts, metric: CountMetric, hits: Vector, predicted: Vector, plain: Vector
-) -> Vector:
-    if metric.average == "pooled":
-        return metric.ratio(hits.sum(-1), predicted.sum(-1), base.support.sum())
-    counted = np.broadcast_to(metric.counted(base), plain.shape)
-    if metric.average == "seen":
-        counted = base.labelled | (plain > 0)
-    ratio = metric.ratio(hits, predicted, base.support) * (counted & (plain > 0))
-    value: Vector = ratio.sum(-1) / np.maximum(counted.sum(-1), 1)
-    return value
-
-
 def _better(best: _Best, rank: Vector, room: Vector, of_j: Vector, of_k: Vector) -> _Best:
-    """The best of the cells, and of equally good ones the roomiest, if it is better."""
+    """Return the best cell, the widest of equally good ones, or ``best`` if that is better."""
     top = rank.max()
     if top < best.rank - EQUAL_VALUES:
         return best
@@ -662,14 +653,14 @@ def _better(best: _Best, rank: Vector, room: Vector, of_j: Vector, of_k: Vector)
     return _Best(float(top), float(good[cell, step]), (float(of_j[cell]), float(of_k[cell, step])))
 
 
-#: The box reaches as far as makes this share of the samples doubtful. In a smaller one biases soon
-#: are at the edge, a larger one is not much cheaper than the whole line.
+#: The box is so large that this share of the samples can change within it. In a smaller one biases
+#: soon reach the edge; a larger one is not much cheaper than the whole line.
 DOUBTFUL = 0.15
 
 
 @dataclass(eq=False)
 class Ascent:
-    """Biases on their way up.
+    """The coordinate ascent: biases that are moved until none improves.
 
     Parameters
     ----------
@@ -678,15 +669,15 @@ class Ascent:
     goal : Goal
         What is maximised.
     start : array of shape (K,)
-        Where the biases begin, −inf for a class out of play. Of equally good intervals of a bias
-        the widest is taken, then the one nearest to here.
+        The start of the biases, −inf for an excluded class. Of equally good intervals of a bias
+        the widest is taken, then the one nearest to this start.
     movable : bool array of shape (K,)
         The classes whose biases may move.
     begin : array of shape (K,), optional
-        Where the biases begin instead, −inf as in ``start``.
+        Another start of the ascent, −inf as in ``start``.
     thorough : bool
-        Whether pairs of classes are tried too where all of their places are too many: at some of
-        them, under constraints.
+        Whether, under constraints, pairs of classes with too many places are tried at some of
+        them.
 
     Attributes
     ----------
@@ -695,7 +686,7 @@ class Ascent:
     history : list of float
         The goal's rank at the start and after every step; it rises.
     n_cycles : int
-        How many times all classes were asked, within the box or along the line.
+        Number of rounds over all classes, within the box or along the whole line.
     converged : bool
         Whether no step along any class's bias improves the rank.
     """
@@ -719,16 +710,16 @@ class Ascent:
 
     @property
     def biases(self) -> Vector:
-        """Where they are now, (K,)."""
+        """The present biases, (K,)."""
         return self._two.biases.copy()
 
     @property
     def rank(self) -> float:
-        """The goal's rank there."""
+        """The goal's rank at the present biases."""
         return self.history[-1]
 
     def run(self, max_cycles: int) -> None:
-        """Go round the classes until none improves, or so many times."""
+        """Step through the classes until none improves, at most ``max_cycles`` times."""
         pairs, places = pairs_worth_trying(
             self.data, self._order.tolist(), some=self.thorough and bool(self.goal.constraints)
         )
@@ -741,7 +732,7 @@ class Ascent:
                 self.converged = not moved and not any(tried)
 
     def _near(self, max_cycles: int) -> None:
-        """Go round the classes until none improves within a box around where they are."""
+        """Step through the classes until none improves within a box around the biases."""
         radius = self._radius()
         if self.goal.constraints or not 0 < radius < np.inf:
             return  # it would be no cheaper
@@ -760,7 +751,7 @@ class Ascent:
                     break
 
     def _far(self) -> bool:
-        """Move every class to the best place on its line; whether any moved."""
+        """Move every class to the best place on its line; return whether any moved."""
         if kernels.native is not None and not self.goal.constraints:
             steps = climb_lines(
                 self._two, self.counts, self.goal.metric, self.start, self._order, self.rank
@@ -768,11 +759,12 @@ class Ascent:
             self.history += steps
             self.counts = self._two.counts()
             return bool(steps)
-        moved = [self._step(k, self._along_line(k)) for k in self._order.tolist()]  # every one
+        # A list, not a generator: every class moves.
+        moved = [self._step(k, self._along_line(k)) for k in self._order.tolist()]
         return any(moved)
 
     def _climb(self, radius: float, max_cycles: int) -> None:
-        """Go round within the box by a kernel."""
+        """Step through the classes within the box, by a kernel."""
         biases, steps, cycles = climb_box(
             self._two,
             self.counts,
@@ -790,7 +782,7 @@ class Ascent:
             self.counts = self._two.counts()
 
     def _step(self, k: int, stretch: Stretch | None) -> bool:
-        """Move the bias of class ``k`` to its best place; whether that is better than now."""
+        """Move the bias of class ``k`` to its best place; return whether that is better."""
         if stretch is None:
             return False
         home = float(self.start[k])
@@ -801,14 +793,14 @@ class Ascent:
         return self._jump({k: home + float(middle(low, high))})
 
     def _try_pair(self, pair: tuple[int, int], places: int | None) -> bool:
-        """Move the biases of two classes to the best place found, if that is better than now."""
+        """Move the biases of two classes to their best place, if that is better."""
         found = best_pair(self.data, self.goal, self._two.biases, pair, self.rank, places)
         return found is not None and self._jump(found)
 
     def _jump(self, biases: dict[int, float]) -> bool:
-        """Give some classes other biases if that is better; whether it is.
+        """Give some classes other biases if that is better; return whether it is.
 
-        Switches are placed to rounding: what counts is the prediction at the biases themselves.
+        The places of switches are rounded: the predictions at the biases themselves decide.
         """
         before = {k: float(self._two.biases[k]) for k in biases}
         for k, bias in biases.items():
@@ -824,13 +816,13 @@ class Ascent:
         return False
 
     def _along_line(self, k: int) -> Stretch | None:
-        """The line of class ``k``, but for where it is known to be worse."""
+        """Return the line of class ``k``, without parts that are known to be worse."""
         if self.rank < 0 or kernels.native is None:
             return line_of(self._two, self.counts, k)
         return promising_part(self._two, self.counts, k, self.goal.metric, self.rank)
 
     def _radius(self) -> float:
-        """Half the lead that ``DOUBTFUL`` of the samples' first classes have at most."""
+        """Return half the ``DOUBTFUL`` quantile of the first classes' lead over the second."""
         lead = self._two.top - self._two.following
         rank = int(DOUBTFUL * lead.size)
         return float(np.partition(lead, rank)[rank]) / 2

@@ -1,8 +1,8 @@
-"""The bootstrap of a profile: what it might have been with other samples.
+"""The bootstrap of a profile: how it varies between samples.
 
 A replicate gives every sample, every group of samples, or every block that is known by its profile
-alone, a weight drawn from the Poisson distribution of mean 1, as if it had been met that many
-times. A replicate is a profile, so it has everything that a profile has; the scores are read once.
+alone, a weight drawn from the Poisson distribution of mean 1, as if it occurred that many times. A
+replicate is a profile with all its methods; the scores are read once.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 Part: TypeAlias = tuple[Vector, ...]
 
-#: Replicates that share a stream of random numbers. They are drawn together whoever works on them,
-#: so results do not depend on the number of threads.
+#: Replicates that share a stream of random numbers. One thread draws them together, so results do
+#: not depend on the number of threads.
 CHUNK = 25
 
-#: Units from which on replicates are shared among threads: of fewer, a thread would wait for the
-#: interpreter's lock most of the time.
+#: Replicates of at least so many units are shared among threads: with fewer, a thread would mostly
+#: wait for the interpreter lock.
 WORTH_SHARING = 1 << 15
 
-#: Fewer have no tails to speak of.
+#: Fewer have no tails.
 FEWEST_REPLICATES = 20
 
 #: Strengths at which the curve of every replicate is kept, both bounds among them.
@@ -71,8 +71,8 @@ class Replicates:
     best_interval : ndarray of shape (R, 2)
         The strengths that do equally well.
     number : integer array of shape (R,)
-        Which of the drawn replicates these are: those of one number are of the same samples,
-        whatever the metric.
+        Indices among the drawn replicates: equal indices mean the same samples, whatever the
+        metric.
     """
 
     strengths: Vector
@@ -87,7 +87,7 @@ class Replicates:
         return int(self.baseline.size)
 
     def taken(self, index: Vector) -> Replicates:
-        """Some of the replicates, by their places or one by one."""
+        """Return some of the replicates, by indices or a mask."""
         columns = (getattr(self, field.name)[index] for field in fields(self)[1:])
         return Replicates(self.strengths, *columns)
 
@@ -149,7 +149,7 @@ class StrengthBootstrap:
         n_replicates: int = 1000,
         random_state: int | np.random.Generator = 0,
     ) -> StrengthBootstrap:
-        """Follow labelled scores, once, and get ready to weight them anew.
+        """Follow labelled scores along the strength, once, so that they can be reweighted.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ sample_weight
         n_replicates : int, default 1000
             R.
         random_state : int or numpy Generator, default 0
-            Where the random numbers begin.
+            Seed of the replicates.
         """
         loaded = [
             np.asarray(array) if array_api_compat.is_dask_array(array) else array
@@ -191,7 +191,7 @@ sample_weight
         n_replicates: int = 1000,
         random_state: int | np.random.Generator = 0,
     ) -> StrengthBootstrap:
-        """The same for samples that are checked."""
+        """Make a bootstrap of checked samples."""
         n_replicates = _check_replicates(n_replicates)
         paths = sample_paths(samples, priors, groups)
         return cls(paths, n_replicates=n_replicates, random_state=random_state)
@@ -207,7 +207,7 @@ sample_weight
         return self._paths.priors
 
     def replicates(self, metric: str | CountMetric) -> Replicates:
-        """What the metric does in every replicate; computed once."""
+        """Return the metric in every replicate; computed once."""
         found = self.profile._metric(metric)
         if found not in self._replicates:
             grid = np.linspace(*self.profile.bounds, GRID)
@@ -218,9 +218,9 @@ sample_weight
         return self._replicates[found]
 
     def standard_error(self, metric: str | CountMetric, strengths: Any) -> Any:
-        """The standard error of the metric at the given strengths: a number, or an array.
+        """Return the standard error of the metric at the given strengths: a number, or an array.
 
-        Between the grid of the replicates, which is fine, it is interpolated.
+        It is interpolated between the points of the replicates' grid.
         """
         at = check_within(strengths, self.profile.bounds)
         found = self.replicates(metric)
@@ -228,10 +228,10 @@ sample_weight
         return float(error) if np.ndim(at) == 0 else error
 
     def _parts(self, work: Callable[[Vector], Part]) -> list[Part]:
-        """``work`` of all that is drawn, chunk by chunk.
+        """Apply ``work`` to all drawn weights, chunk by chunk.
 
-        Shared among threads where most of it lets go of the interpreter's lock; of small samples
-        the next are drawn meanwhile.
+        Threads share the chunks if most of the work releases the interpreter lock. With few
+        samples, a thread draws the next chunk meanwhile.
         """
         chunks = list(zip(self._seeds, range(0, self.n_replicates, CHUNK), strict=True))
         if self._paths.n_units >= WORTH_SHARING:
@@ -239,28 +239,27 @@ sample_weight
         return [work(drawn) for drawn in prefetch(map(self._drawn, chunks))]
 
     def _drawn(self, chunk: tuple[np.random.SeedSequence, int]) -> Vector:
-        """How often every unit is there in some replicates, from the first of a chunk on."""
+        """Draw how often every unit occurs in the replicates of a chunk."""
         (seed, first), paths = chunk, self._paths
         n = min(CHUNK, self.n_replicates - first)
         return np.random.default_rng(seed).poisson(paths.size, (n, paths.n_units))
 
     def _chunk(self, metric: CountMetric, grid: Vector, drawn: Vector) -> Part:
-        """The columns of :class:`Replicates` of those that are drawn."""
+        """Return the columns of :class:`Replicates` for the drawn weights."""
         paths, n = self._paths, len(drawn)
         values, points = np.full((n, GRID), np.nan), np.full((n, 5), np.nan)
         for i, times in enumerate(drawn):
             replicate = paths.profile(times)
-            labelled = replicate.baseline.labelled
-            if labelled[metric.of_class] if metric.average == "one" else labelled.any():
+            if metric.has_labels(replicate.baseline.labelled):
                 values[i] = replicate.evaluate(metric, grid)
-                best = replicate.best(metric)
+                best = replicate._widest_best(metric)
                 base = value_of(replicate.baseline, metric)
                 points[i] = base, best.strength, best.value, *best.interval
         return values, points[:, 0], points[:, 1], points[:, 2], points[:, 3:]
 
 
 def _defined(found: Replicates, metric: CountMetric) -> Replicates:
-    """Without the replicates in which no sample is left that the metric is about."""
+    """Leave out replicates without any sample that defines the metric."""
     kept = np.isfinite(found.baseline)
     if kept.sum() < FEWEST_REPLICATES:
         raise LabelsError(
@@ -287,7 +286,7 @@ def _check_replicates(n_replicates: Any) -> int:
     return int(n_replicates)
 
 
-#: Fewer blocks have no spread to speak of.
+#: Fewer blocks have no spread.
 FEWEST_BLOCKS = 10
 
 
@@ -297,12 +296,12 @@ def bootstrap_profiles(
     n_replicates: int = 1000,
     random_state: int | np.random.Generator = 0,
 ) -> StrengthBootstrap:
-    """Get ready to weight blocks of samples anew, each as a whole, by Poisson's weights.
+    """Make a bootstrap of blocks of samples, each weighted as a whole by a Poisson number.
 
-    A replicate has every block as many times as a Poisson number of mean 1 says: as if other
-    blocks of the same sort had been met. So the intervals are about new blocks; where samples of a
-    block are alike they are wider than those of a bootstrap of samples, and rightly so. They need
-    the profiles only, never the scores.
+    A replicate has every block as often as a Poisson number of mean 1 says, as if other blocks of
+    the same kind had been drawn. So the intervals are about new blocks; if the samples of a block
+    are alike they are wider than those of a bootstrap of samples, as they must be. The scores are
+    not needed.
 
     Parameters
     ----------
@@ -310,15 +309,15 @@ def bootstrap_profiles(
         One per block, of equal priors, bounds and resolution, at least ten; 20 or more are
         better.
     n_replicates : int, default 1000
-        How many replicates.
+        Number of replicates.
     random_state : int or numpy Generator, default 0
-        Where the random numbers begin.
+        Seed of the replicates.
 
     Returns
     -------
     StrengthBootstrap
-        As of samples; :func:`reprior.tuning.uncertainty.uncertainty` makes intervals of it. Rules
-        that look at scores cannot be asked of it.
+        :func:`reprior.tuning.uncertainty.uncertainty` makes intervals of it. Rules that need scores
+        are refused.
 
     Examples
     --------
@@ -352,23 +351,23 @@ def bootstrap_profiles(
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Blocks in the place of samples: what a bootstrap asks of :class:`SamplePaths`."""
+    """Blocks instead of samples, with the interface of :class:`SamplePaths`."""
 
     blocks: tuple[StrengthProfile, ...]
 
     @property
     def size(self) -> Vector:
-        """Each is there once."""
+        """1 for every block."""
         return np.ones(len(self.blocks), np.int64)
 
     @property
     def n_units(self) -> int:
-        """How many blocks."""
+        """Number of blocks."""
         return len(self.blocks)
 
     @property
     def samples(self) -> NoReturn:
-        """There are no scores."""
+        """Refuse: there are no scores."""
         raise OptionError(
             argument="samples",
             rule="must be asked of a bootstrap of samples",
@@ -381,14 +380,14 @@ class _Blocks:
         )
 
     def profile(self, times: Vector) -> StrengthProfile:
-        """The sum of the blocks, block i there ``times[i]`` times."""
+        """Return the sum of the blocks, with block i ``times[i]`` times."""
         drawn = zip(self.blocks, times.tolist(), strict=True)
         there = [_repeated(block, n) for block, n in drawn if n]
         return merged(there or [_repeated(self.blocks[0], 0)])
 
 
 def _repeated(profile: StrengthProfile, n: int) -> StrengthProfile:
-    """The profile of the same samples ``n`` times over."""
+    """Return the profile of the samples repeated ``n`` times."""
     if n == 1:
         return profile
     sums = None if profile._sums is None else profile._sums * n

@@ -1,6 +1,6 @@
 """Cross-validation of the strength: tune on all folds but one, judge on that one.
 
-Each fold is profiled once. What is tuned on is the sum of all folds minus one of them, which is
+Each fold is profiled once. The tuning set is the sum of all folds minus one of them, which is
 exact, so a cross-validation costs one pass over the scores.
 """
 
@@ -49,7 +49,7 @@ PAPER_FOLDS = 3
 
 @dataclass(frozen=True, eq=False)
 class CrossValidation:
-    """A strength that was tuned on all samples, and how well such a strength does on others.
+    """A strength tuned on all samples, and how well such a strength does on held-out samples.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ class CrossValidation:
 
     @property
     def gain(self) -> float:
-        """How much better than the uncorrected model, on samples that were not tuned on."""
+        """The gain over the uncorrected model, on held-out samples."""
         return self.score - self.baseline_score
 
     @property
     def optimism(self) -> float:
-        """How much the value on the tuning labels flatters."""
+        """By how much the value on the tuning labels exceeds the held-out score."""
         return self.best.value - self.score
 
     @property
@@ -130,19 +130,19 @@ def nested(
     Parameters
     ----------
     folds : sequence of StrengthProfile
-        Profiles of samples that have nothing in common: folds, files, hospitals.
+        Profiles of disjoint samples: folds, files, hospitals.
     metric : str or CountMetric
         What is tuned and judged.
     rule : str, default "max"
-        How the strength is chosen, see :func:`reprior.tuning.selection.select`. It has to do with
-        profiles alone.
+        How the strength is chosen, see :func:`reprior.tuning.selection.select`. It must not need
+        scores.
     subject_to : str or sequence of str, optional
         Constraints, on the samples tuned on. Where these lack a class that a constraint or the
         metric names, the strength is that of all samples.
     divisions : sequence of length of ``folds``, optional
-        Which folds belong together, where the same samples were divided several times, and scored
-        each time. What is judged on a fold is then tuned on the others of its division; the
-        strength that stays is tuned on all.
+        Which folds belong together, if the same samples were divided several times, and scored
+        each time. The strength for a fold is then tuned on the others of its division, the final
+        strength on all folds.
 
     Examples
     --------
@@ -191,17 +191,17 @@ def nested(
 
 
 def has_classes(labelled: Vector, metric: CountMetric, constraints: Sequence[Constraint]) -> bool:
-    """Whether all classes have labels that a metric or a constraint asks for by name.
+    """Tell whether a metric and all constraints are of classes that have labels.
 
-    Where they have none, nothing can be tuned for them: what is tuned on all samples stands in.
+    Nothing can be tuned for a class without labels: the strength tuned on all samples replaces it.
     """
     metrics: list[Any] = [metric, *(rule.metric for rule in constraints)]
-    return all(each.of_class is None or labelled[each.of_class] for each in metrics)
+    return all(each.has_labels(labelled) for each in metrics)
 
 
 def own_value(counts: ClassCounts, metric: CountMetric) -> float:
-    """The metric of one fold; NaN where it is of a class that the fold has no label of."""
-    if metric.of_class is not None and not counts.labelled[metric.of_class]:
+    """Return the metric of one fold; NaN if it is of classes without labels in the fold."""
+    if not metric.has_labels(counts.labelled):
         return math.nan
     return value_of(counts, metric)
 
@@ -211,7 +211,7 @@ def _of(profiles: Sequence[Any], names: Sequence[Any], name: Any) -> list[Any]:
 
 
 def summed(counts: Sequence[ClassCounts]) -> ClassCounts:
-    """The counts of all parts together."""
+    """Return the sum of the counts."""
     total = counts[0]
     for more in counts[1:]:
         total = total + more
@@ -246,8 +246,8 @@ sample_weight
     metric : str or CountMetric, default "balanced_accuracy"
         What is tuned and judged. The paper's tables have the error, 1 − ``"accuracy"``.
     cv : int or integer array of the labels' shape, default 3
-        How many folds, or the fold of every sample. Folds that are made here have as many samples
-        of each class to within one. Dense labels are divided along their first axis, by image.
+        Number of folds, or the fold of every sample. A number makes stratified folds, which differ
+        by at most one sample per class. Dense labels are divided along their first axis, by image.
     rule, subject_to
         See :func:`nested`.
     groups : array of the labels' shape, optional
@@ -296,25 +296,25 @@ def cross_validate_samples(
     rule: str = "max",
     subject_to: SubjectTo = None,
 ) -> CrossValidation:
-    """The same for samples that are checked, and folds that are numbered."""
+    """Cross-validate checked samples with the given fold of each."""
     paths = sample_paths(samples, priors, fold_of)
     each = np.eye(paths.n_units, dtype=np.int64)
     return nested([paths.profile(own) for own in each], metric, rule=rule, subject_to=subject_to)
 
 
 def fold_numbers(samples: Samples, cv: Any, groups: Any, rng: np.random.Generator) -> Vector:
-    """The fold of every sample, of the labels' shape.
+    """Return the fold of every sample, of the labels' shape.
 
     Parameters
     ----------
     samples : Samples
-        Whose labels are divided.
+        The samples to divide.
     cv : int or integer array of the labels' shape
-        How many folds, or the folds themselves.
+        Number of folds, or the fold of every sample.
     groups : array of the labels' shape, or None
-        Samples to keep together.
+        Samples of one group stay in one fold.
     rng : numpy Generator
-        Which goes where.
+        Shuffles the samples.
     """
     labels = samples.labels
     if not isinstance(cv, int | np.integer) or isinstance(cv, bool):
@@ -337,9 +337,9 @@ def fold_numbers(samples: Samples, cv: Any, groups: Any, rng: np.random.Generato
 
 
 def stratified_folds(labels: Vector, n_folds: int, rng: np.random.Generator) -> Vector:
-    """The fold of each sample: shuffled, put in order of class, and dealt by turns.
+    """Return the fold of each sample: shuffled, sorted by class, and assigned in turn.
 
-    Folds are of one size to within one sample, and have as many of each class to within one.
+    The sizes of folds differ by at most one sample, and so do their numbers of each class.
 
     Examples
     --------
@@ -379,17 +379,17 @@ def _given_folds(cv: Any, shape: tuple[int, ...]) -> Vector:
 
 
 def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
-    """The fold of every sample, of the labels' shape.
+    """Return the fold of every sample, of the labels' shape.
 
     Parameters
     ----------
     samples : Samples
-        Whose labels are divided.
+        The samples to divide.
     cv : int, integer array of the labels' shape, splitter, or pairs of (train, test) indices
-        How. Splitters (``cv.split(X, y)``) and pairs divide dense labels along their first axis.
-        Train is all that is not in test.
+        How to divide. Splitters (``cv.split(X, y)``) and pairs divide dense labels along their
+        first axis. Train must be the complement of test.
     rng : numpy Generator
-        Which goes where, for a number of folds.
+        Shuffles the samples, for a number of folds.
 
     Examples
     --------
@@ -426,7 +426,7 @@ def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
 
 
 def images_of(samples: Samples) -> Vector | None:
-    """The image of every pixel, whose pixels are not independent; None for plain samples."""
+    """Return the image of every pixel, or None for samples that are no pixels."""
     shape = samples.labels.shape
     if len(shape) == 1:
         return None
@@ -434,7 +434,7 @@ def images_of(samples: Samples) -> Vector | None:
 
 
 def counted_images(samples: Samples) -> Vector | None:
-    """The image of every pixel that counts, (N,), in the order in which they are read."""
+    """Return the image of every pixel that counts, (N,), in reading order."""
     images, left_out = images_of(samples), samples.left_out()
     if images is None:
         return None
@@ -442,12 +442,12 @@ def counted_images(samples: Samples) -> Vector | None:
 
 
 def _are_numbers(cv: Any) -> bool:
-    """Whether folds are given one by one in a list."""
+    """Tell whether ``cv`` is a list of the samples' folds."""
     return isinstance(cv, list | tuple) and all(isinstance(each, int | np.integer) for each in cv)
 
 
 def _asked(splitter: Any, labels: Vector) -> list[Any]:
-    """What a splitter says, which is not told of groups."""
+    """Return the pairs of a splitter, which gets labels but no groups."""
     try:
         return list(splitter.split(np.zeros((labels.size, 1)), labels))
     except ValueError as error:
@@ -477,7 +477,7 @@ def _checked(pair: Any) -> Any:
 
 
 def _marked(part: Any, n: int, fold: int) -> Vector:
-    """Which of n samples are named, by their indices or one by one."""
+    """Return which of n samples are selected, from indices or a mask."""
     named, found = np.asarray(part), np.zeros(n, bool)
     if named.dtype == bool and named.shape == (n,):
         return named
@@ -494,7 +494,7 @@ def _marked(part: Any, n: int, fold: int) -> Vector:
 
 
 def _check_rest(train: Vector, test: Vector, fold: int) -> None:
-    """What is judged on a fold is tuned on all others: nothing else can be had from their sum."""
+    """Refuse a train part that is not the complement of test: profiles subtract whole folds."""
     rest = ~test
     if not np.array_equal(train, rest):
         both, left = int((train & test).sum()), int((rest & ~train).sum())

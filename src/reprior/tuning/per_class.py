@@ -1,16 +1,16 @@
-r"""Per-class biases: multi-class threshold tuning, from the best strength on.
+r"""Per-class biases: multi-class threshold tuning that starts at the best strength.
 
-The biases that the search finds are shrunk towards where they started, the more the fewer labels a
-class has:
+The biases that the search finds are shrunk towards their start, the more the fewer labels a class
+has:
 
 .. math:: b_k = s_k + \frac{n_k}{n_k + κ}\,(d_k - \bar d), \qquad
     \bar d = \frac{\sum_j d_j\,n_j / (n_j + κ)}{\sum_j n_j / (n_j + κ)}
 
 with the start s, the tuned biases s + d, the number of labels n and the shrinkage κ, in labels: a
-class with κ labels goes half the way. Adding a constant to all biases changes nothing, so what is
-shrunk are differences from :math:`\bar d`. This is the estimate of random effects: d_k is known to
-a variance that falls with n_k, and varies among the classes by an unknown amount, which κ stands
-for and cross-validation finds.
+class with κ labels goes half the way. Adding a constant to all biases changes nothing, so the
+differences from :math:`\bar d` are shrunk. This is the estimator of random effects: d_k has an
+error whose variance falls with n_k, and varies among the classes by an unknown amount, which κ
+stands for and cross-validation finds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: What cross-validation tries, from none to all the way back: thirds of a power of ten, for the
+#: Shrinkages that cross-validation tries, from none to full: thirds of a power of ten, because the
 #: held-out metric changes little in between.
 SHRINKAGES = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, np.inf)
 
@@ -68,7 +68,7 @@ def shrunk(start: Vector, biases: Vector, labels: Vector, shrinkage: float) -> V
     Parameters
     ----------
     start, biases : array of shape (K,)
-        Where they began, and where they were tuned to. A class at −inf stays there.
+        The start of the biases, and their tuned values. A class at −inf stays there.
     labels : array of shape (K,)
         The number of labels of each class. One without labels returns to its start.
     shrinkage : float
@@ -92,9 +92,9 @@ def shrunk(start: Vector, biases: Vector, labels: Vector, shrinkage: float) -> V
 
 
 def label_numbers(data: Columns) -> Vector:
-    """Labels of each class, (K,); with weights, as many equal ones as would vary as much.
+    """Return the number of labels of each class, (K,); with weights the effective number.
 
-    That is Kish's effective number, (Σv)² / Σv².
+    That is Kish's (Σv)² / Σv²: so many labels of equal weight would vary as much.
     """
     k = data.n_classes
     if data.weights is None:
@@ -107,7 +107,7 @@ def label_numbers(data: Columns) -> Vector:
 def shrinkage_folds(
     labels: Vector, groups: Vector | None, n_folds: int, rng: np.random.Generator
 ) -> Vector | None:
-    """The fold of every sample, as many as can be; None where nothing can be divided.
+    """Return the fold of every sample, with as many folds as possible; None if there is no way.
 
     Samples of one group are in one fold. Without groups, folds are stratified.
 
@@ -131,9 +131,9 @@ def shrinkage_folds(
 def fold_counts(
     data: Columns, folds: Vector, tuned: Callable[[Columns], tuple[Vector, Vector]]
 ) -> list[ClassCounts]:
-    """Held-out class counts of all folds together, for each of :data:`SHRINKAGES`.
+    """Return held-out class counts of all folds together, for each of :data:`SHRINKAGES`.
 
-    ``tuned`` gives start and biases for the other folds' samples.
+    ``tuned`` returns start and biases for the samples of the other folds.
     """
     return [summed(each) for each in zip(*_held_out(data, folds, tuned), strict=True)]
 
@@ -156,15 +156,15 @@ def _held_out(
 
 Shrinkage: TypeAlias = float | Literal["cv"]
 
-#: Samples that are cross-validated at most, a stratified part of more. The shrinkage is in labels,
-#: and so does not depend on how many there are.
+#: Largest number of samples in the cross-validation; of more, a stratified part is used. The
+#: shrinkage is in labels, and so does not depend on their number.
 CROSS_VALIDATED = 20_000
 
 #: Rounds after which the ascent stops. On 100,000 samples of 100 classes some 20 are needed.
 MAX_CYCLES = 100
 
-#: Starts that are drawn where constraints are not satisfied from others, and how far around the
-#: first, in units of log-odds: priors are off by about as much.
+#: Number of random starts, if no other start leads to where the constraints hold, and their spread
+#: around the first in units of log-odds: priors are off by about as much.
 DRAWN_STARTS = 6
 DRAWN_SPREAD = 1.5
 
@@ -186,21 +186,20 @@ class PerClassBiases:
     start_value : float
         The metric there.
     shrinkage : float
-        κ, in labels: a class with κ labels went half the way from ``start`` to where it was tuned
-        to. 0 for all of the way, inf for none.
+        κ, in labels: a class with κ labels goes half the way from ``start`` to its tuned bias. 0
+        is all of the way, inf none.
     validated : dict of float to float
-        The cross-validated metric of every shrinkage that was tried; empty where it was given, or
-        where there was nothing to divide. Below 0 where a constraint is missed: by how much,
-        summed up.
+        The cross-validated metric of every shrinkage that was tried; empty if it was given, or if
+        the samples cannot be divided. Where constraints are missed: minus the sum of the misses.
     history : ndarray
-        The metric at the start and after each step of the ascent, before shrinkage; it rises.
-        Where another start led further, that is the last step.
-        Below 0 while a constraint is missed.
+        The metric at the start and after each step of the ascent, before shrinkage; it rises. If
+        another start led further, its result is the last step. Below 0 while a constraint is
+        missed.
     converged : bool
         Whether no other bias of any class would be better, over its whole line. Otherwise the
         ascent was stopped.
     n_cycles : int
-        How many times all classes were asked.
+        Number of rounds over all classes.
     """
 
     biases: Vector
@@ -244,9 +243,9 @@ def tune_per_class(
     Among equally good intervals the widest is taken, then the one nearest to the start, and of it
     the middle. The steps end when no bias can be improved by more than rounding (2⁻⁴⁸).
 
-    K biases fit the tuning labels better than one strength does, and others perhaps not: a class
-    with few labels must not run away. So the biases are shrunk towards the start,
-    see :mod:`reprior.tuning.per_class`, by an amount that cross-validation chooses.
+    K biases fit the tuning labels better than one strength, but perhaps not other labels: with few
+    labels a class's bias is mostly noise. So the biases are shrunk towards the start, see
+    :mod:`reprior.tuning.per_class`, by an amount that cross-validation chooses.
 
     Parameters
     ----------
@@ -261,16 +260,16 @@ def tune_per_class(
     kind, bounds, class_axis, ignore_index, sample_weight
         As in :meth:`reprior.StrengthProfile.from_scores`.
     shrinkage : "cv" or float, default "cv"
-        κ, in labels: chosen by cross-validation, or given; 0 for the raw maximum. Never so little
-        or so much that the biases are worse than the best strength on the tuning labels, or miss
-        a constraint there. Unless it is 0, a class without labels stays at its start.
+        κ, in labels: chosen by cross-validation, or given; 0 for the raw maximum. The choice never
+        makes the biases worse than the best strength on the tuning labels, or miss a constraint
+        there. Unless it is 0, a class without labels stays at its start.
     n_folds : int, default 5
-        Stratified folds of the cross-validation. In each, strength and biases are tuned anew.
-        Images stay whole: of dense labels the first axis is divided. One image alone cannot be,
-        and its biases stay at their start then, or as near to it as keeps the constraints, unless
-        a number is given as ``shrinkage``.
+        Stratified folds of the cross-validation. Strength and biases are tuned for each. Images
+        stay whole: dense labels are divided along the first axis. A single image cannot be divided:
+        its biases stay at their start then, or as near to it as keeps the constraints, unless a
+        number is given as ``shrinkage``.
     seed : int, default 0
-        Deals the samples out to the folds.
+        Seed of the folds.
     max_cycles : int, default 100
         Rounds over all classes after which the ascent stops.
 
@@ -331,12 +330,12 @@ def tune_biases(
     groups: Vector | None = None,
     rule: str = "max",
 ) -> PerClassBiases:
-    """Tune biases from a strength that is known, on scores that have been read.
+    """Tune biases from a known strength, on checked samples.
 
-    ``metric`` and those of the ``constraints`` are found already: class names are resolved.
-    ``groups`` says of every sample that counts, (N,), to what it belongs that no fold divides;
-    where it is not given, pixels belong to their image. ``rule`` is how folds choose the strength
-    that their biases start from. All else is as in :func:`tune_per_class`.
+    ``metric`` and those of the ``constraints`` are looked up already. ``groups`` is the group of
+    every sample that counts, (N,), which no fold divides; without it pixels are grouped by image.
+    ``rule`` is how folds choose the strength that their biases start from. Everything else is as in
+    :func:`tune_per_class`.
     """
     _check_options(shrinkage, n_folds, max_cycles)
     data = Columns(samples.counted())
@@ -349,7 +348,7 @@ def tune_biases(
     if isinstance(shrinkage, str):
         together = counted_images(samples) if groups is None else groups
         tried = work.validated(data, together, n_folds, np.random.default_rng(seed))
-        # Where nothing could be divided, all ways back to the start are as good.
+        # Without folds all shrinkages are equally good.
         order = sorted(SHRINKAGES, key=lambda kappa: (tried.get(kappa, 0.0), kappa), reverse=True)
     else:
         order = [float(shrinkage), np.inf, 0.0]
@@ -372,7 +371,7 @@ def tune_biases(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What is to be done, on all samples or on those of some folds."""
+    """The options of a search, on all samples or on those of some folds."""
 
     priors: Priors
     strength: float
@@ -383,11 +382,11 @@ class _Work:
     rule: str
 
     def searched(self, data: Columns, rng: np.random.Generator) -> tuple[Ascent, list[float]]:
-        """The best of the ascents from several starts, and the steps of the first and to it.
+        """Return the best of the ascents from several starts, and its history.
 
-        Without constraints one start is enough. With them the ascent may be caught where one is
-        barely kept: so it is tried from the best biases without constraints too, and, while none
-        are found that satisfy all of them, from some that are drawn around the first start.
+        Without constraints one start is enough. With them the ascent may be stuck where one is
+        barely kept: so it also starts from the best biases without constraints, and, while no
+        biases satisfy all of them, from random starts around the first.
         """
         best = self.ascent(data, self.strength, thorough=True)
         steps = best.history
@@ -415,7 +414,7 @@ class _Work:
         begin: Vector | None = None,
         thorough: bool = False,
     ) -> Ascent:
-        """Tune biases from a strength on, or from ``begin``, without shrinkage."""
+        """Tune biases from a strength, or from ``begin``, without shrinkage."""
         slopes = self.priors.slopes
         start = np.zeros_like(slopes) if strength == 0 else strength * slopes
         baseline = None
@@ -432,9 +431,9 @@ class _Work:
     def validated(
         self, data: Columns, groups: Vector | None, n_folds: int, rng: np.random.Generator
     ) -> dict[float, float]:
-        """The goal's rank of every shrinkage on the samples that the biases were not tuned on.
+        """Return the goal's rank for every shrinkage on held-out samples.
 
-        Empty where nothing can be divided.
+        Empty if the samples cannot be divided.
         """
         parts = -(-data.n_samples // CROSS_VALIDATED)
         if parts > 1:
@@ -453,10 +452,10 @@ class _Work:
         return ascent.start, ascent.biases
 
     def _best_strength(self, data: Columns) -> float:
-        """Of some folds; of all samples where these lack a class that is asked for by name."""
+        """Return the strength of some folds; of all samples if these lack a named class."""
         metrics: list[Any] = [self.metric, *(rule.metric for rule in self.constraints)]
-        named = [metric.of_class for metric in metrics if metric.of_class is not None]
-        if not np.isin(named, data.labels).all():
+        labelled = np.bincount(data.labels, minlength=data.n_classes) > 0
+        if not all(metric.has_labels(labelled) for metric in metrics):
             return self.strength
         profile = StrengthProfile.of(data.samples, self.priors)
         return start_strength(profile, self.metric, self.constraints, rule=self.rule)
@@ -469,13 +468,16 @@ def start_strength(
     *,
     rule: str = "max",
 ) -> float:
-    """The strength that a rule chooses; where the constraints hold nowhere, what misses least.
+    """Return the strength that biases start from: a rule's choice.
 
-    Biases begin there. ``rule`` is one of :func:`reprior.tuning.selection.select` that looks at
-    profiles alone.
+    Where the constraints hold nowhere, it is the one with the smallest miss. ``rule`` is one of
+    :func:`reprior.tuning.selection.select` that needs no scores; "max" has no preference for 0.
     """
+    rules = list(constraints)
     try:
-        return select(profile, metric, rule, subject_to=list(constraints)).strength
+        if rule == "max":
+            return profile._widest_best(metric, subject_to=rules).strength
+        return select(profile, metric, rule, subject_to=rules).strength
     except InfeasibleError as error:
         nearest: Any = error.strength  # a profile always names one
         return float(nearest)
@@ -484,9 +486,9 @@ def start_strength(
 def _chosen(
     data: Columns, ascent: Ascent, order: Sequence[float], at_start: float
 ) -> tuple[float, Vector, float]:
-    """The first shrinkage that is no worse than the start, its biases and their value.
+    """Return the first shrinkage that is no worse than the start, its biases and their value.
 
-    0 is among ``order``, and is none: what the ascent has found keeps the constraints.
+    ``order`` holds 0, the result of the ascent itself, which is never worse.
     """
     labels = label_numbers(data)
     for kappa in order:
@@ -553,12 +555,12 @@ def nested_biases(
     problem : Problem
         Metric, constraints, selection and seed.
     best, profile : Best, StrengthProfile
-        What was tuned on all samples.
+        The result on all samples.
 
     Returns
     -------
     CrossValidation
-        Its strengths are those that the biases started from.
+        Its strengths are the starts of the biases.
     """
     counted = samples.counted()
     left_out = samples.left_out()
@@ -595,10 +597,10 @@ def nested_biases(
 def _tuned(
     samples: Samples, priors: Priors, images: Vector | None, problem: Problem, of_all: float
 ) -> tuple[float, Vector]:
-    """The strength and the biases of some of the samples.
+    """Return the strength and the biases of some of the samples.
 
-    The strength is that ``of_all`` where these lack a class that is asked for by name, and so are
-    the constraints on it, which nothing here can keep or break, left out.
+    If these lack a class that is named, the strength is that ``of_all``, and constraints on that
+    class are left out: nothing here can keep or break them.
     """
     strength = of_all
     labelled = np.bincount(samples.labels, minlength=samples.n_classes) > 0

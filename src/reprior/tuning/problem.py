@@ -1,7 +1,7 @@
-"""What is searched: the strength of the best metric, under constraints, within bounds.
+"""The tuning problem, and the search for the best strength within bounds that may be widened.
 
-Where the best strength lies at the upper bound, or no strength satisfies the constraints, the
-search goes on with wider bounds.
+If the best strength lies at the upper bound, or no strength satisfies the constraints, the search
+continues with wider bounds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.constants import WIDEST_BOUND, shown_bound
 from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
+from reprior.profile.samples import Priors
 
 __all__ = [
     "DEFAULT_SELECTION",
@@ -31,9 +32,9 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Near is the last fifth of the range. A curve that still rises at the bound is noisy, and has its
-#: maximum a little before it: of over-confident models (scores three times too large), 18 of 20
-#: fits ended more than a point short where only a best at the very bound was followed further up.
+#: A best in the last fifth of the range is near the bound. A curve that still rises at the bound is
+#: noisy, and has its maximum a little before it: for over-confident models (scores three times too
+#: large), 18 of 20 fits lost more than a point if only a best at the very bound widened it.
 NEAR = 0.2
 
 
@@ -42,18 +43,23 @@ def best_widened(
     bounds: tuple[float, float],
     metric: CountMetric,
     constraints: SubjectTo,
+    *,
+    prefer_model: bool = True,
 ) -> tuple[Best, StrengthProfile]:
     """Profile within ``bounds``, and again with the upper bound doubled while the best is near it.
 
-    So it is while no strength satisfies the constraints. The lower bound stays. Each doubling is
-    said in a warning, but for one that finds nothing better than a best near the bound: that is
-    kept. Where no strength up to the cap changes the metric, the result is that of the bounds as
-    given.
+    The upper bound is also doubled while no strength satisfies the constraints. The lower bound
+    stays. A warning names each doubling, except one that finds nothing better than a best near the
+    bound: that best is kept. Where no strength up to the cap changes the metric, the result is that
+    of the bounds as given.
+
+    With ``prefer_model`` the best is strength 0 where nothing is better within the bounds, and
+    these are not widened then.
     """
     low, high = bounds
     profile = profile_of((low, high))
     sentences: list[Text] = []
-    while (best := _allowed(profile, metric, constraints)) is None:
+    while (best := _allowed(profile, metric, constraints, prefer_model)) is None:
         wider = _doubled(high)
         sentences.append(
             [
@@ -65,7 +71,7 @@ def best_widened(
         high = wider
         profile = profile_of((low, high))
     narrow = best, profile
-    while _near_the_top(best, (low, high), metric):
+    while _near_the_top(best, (low, high), metric, prefer_model):
         at_bound = best.interval[1] >= high
         if high >= WIDEST_BOUND:
             if not at_bound:
@@ -83,7 +89,7 @@ def best_widened(
             break
         wider = _doubled(high)
         further = profile_of((low, wider))
-        found = further.best(metric, subject_to=constraints)
+        found = _best(further, metric, constraints, prefer_model)
         if not at_bound and found.value <= best.value:
             break
         sentences.append(
@@ -99,10 +105,19 @@ def best_widened(
     return best, profile
 
 
-def _allowed(profile: StrengthProfile, metric: CountMetric, constraints: SubjectTo) -> Best | None:
-    """The best strength; None where none is allowed, but others are left to look at."""
+def _best(
+    profile: StrengthProfile, metric: CountMetric, constraints: SubjectTo, prefer_model: bool
+) -> Best:
+    choose = profile.best if prefer_model else profile._widest_best
+    return choose(metric, subject_to=constraints)
+
+
+def _allowed(
+    profile: StrengthProfile, metric: CountMetric, constraints: SubjectTo, prefer_model: bool
+) -> Best | None:
+    """The best strength; None where none is allowed within bounds that can be widened."""
     try:
-        return profile.best(metric, subject_to=constraints)
+        return _best(profile, metric, constraints, prefer_model)
     except InfeasibleError:
         if profile.bounds[1] >= WIDEST_BOUND:
             raise
@@ -117,13 +132,15 @@ def best_within(
     profile: StrengthProfile,
     metric: CountMetric,
     constraints: Sequence[Constraint],
+    *,
+    prefer_model: bool = True,
 ) -> Best:
     """The best within the profile's bounds; a warning where it lies at the upper one.
 
-    For scores that come by once and cannot be profiled again.
+    For scores that can be read only once and cannot be profiled again.
     """
-    best, (low, high) = profile.best(metric, subject_to=constraints), profile.bounds
-    if _near_the_top(best, (low, high), metric):
+    best, (low, high) = _best(profile, metric, constraints, prefer_model), profile.bounds
+    if _near_the_top(best, (low, high), metric, prefer_model):
         where = "at" if best.interval[1] >= high else "near"
         what = f"The best strength lies {where} the upper bound {high:g}"
         if best.interval == (low, high):
@@ -134,18 +151,22 @@ def best_within(
                 Argument("bounds"),
                 ", or ",
                 Argument("again"),
-                " to read them anew.",
+                " to read them a second time.",
             ]
         )
     return best
 
 
-def _near_the_top(best: Best, bounds: tuple[float, float], metric: CountMetric) -> bool:
-    """Whether more than the upper bound might be better.
+def _near_the_top(
+    best: Best, bounds: tuple[float, float], metric: CountMetric, prefer_model: bool
+) -> bool:
+    """Whether strengths above the upper bound might be better.
 
-    So it might where the best is the bound alone, be it as large as can be: no prediction is sure
-    to be made at a switch, and right behind the bound the same may last.
+    They might where the best is the bound alone, whatever its value: a prediction at a switch can
+    go either way, and the same value may continue behind the bound.
     """
+    if prefer_model and best.strength == 0.0:
+        return False
     low, high = bounds
     alone = best.interval[0] >= high
     near = best.interval[1] >= high - NEAR * (high - low)
@@ -154,11 +175,11 @@ def _near_the_top(best: Best, bounds: tuple[float, float], metric: CountMetric) 
 
 ProfileOf: TypeAlias = Callable[[tuple[float, float]], StrengthProfile]
 
-#: How a calibrator chooses its strength where nothing else is asked for: a name of
-#: :data:`reprior.tuning.selection.RULES`. This is the one place that says so.
+#: A calibrator's default rule to choose its strength: a name of
+#: :data:`reprior.tuning.selection.RULES`. Only this constant says which.
 DEFAULT_SELECTION = "max"
 
-#: What can be tuned.
+#: The values of ``tune``.
 TUNED = ("strength", "per_class")
 
 
@@ -175,7 +196,7 @@ class Problem:
     temperature: float | Literal["fit", "bcts", "vector"]
     label_prior: Vector | None
     log_loss: bool = False
-    """Whether probabilities are fitted and no metric is tuned. ``metric`` then says nothing."""
+    """Whether probabilities are fitted and no metric is tuned. ``metric`` is then unused."""
     tune: str = "strength"
     selection: str = DEFAULT_SELECTION
     cv: Any = None
@@ -190,16 +211,33 @@ class Problem:
         finite = w[np.isfinite(w)]
         return bool((finite[1:] == finite[:-1]).all())
 
+    def priors(self, bounds: tuple[float, float]) -> Priors:
+        """Return the priors with these bounds."""
+        return Priors.between(self.source_prior, self.target_prior, bounds, label=self.label_prior)
+
+    @property
+    def prefers_model(self) -> bool:
+        """Whether strength 0 is chosen where nothing is better: for the raw maximum alone."""
+        return self.tune == "strength" and self.selection == "max"
+
     def search(self, profile_of: ProfileOf, *, widen: bool = True) -> tuple[Best, StrengthProfile]:
         """Profile within the bounds, and wider where the best lies at the upper one.
 
-        Without ``widen`` that is only said.
+        Without ``widen``, only warn of a best at the upper bound.
         """
         if not self.flat:
+            prefer_model = self.prefers_model
             if widen:
-                return best_widened(profile_of, self.bounds, self.metric, self.constraints)
+                return best_widened(
+                    profile_of,
+                    self.bounds,
+                    self.metric,
+                    self.constraints,
+                    prefer_model=prefer_model,
+                )
             profile = profile_of(self.bounds)
-            return best_within(profile, self.metric, self.constraints), profile
+            best = best_within(profile, self.metric, self.constraints, prefer_model=prefer_model)
+            return best, profile
         profile = profile_of(self.bounds)
         best = profile.best(self.metric, subject_to=self.constraints)
         if self.tune == "strength":
@@ -210,7 +248,7 @@ class Problem:
         return replace(best, strength=1.0, interval=self.bounds), profile
 
     def warn_of_absent(self, profile: StrengthProfile) -> None:
-        """Say which classes have no labels."""
+        """Warn of classes without labels."""
         absent = self.classes[~profile.baseline.labelled & (self.target_prior > 0)].tolist()
         if absent:
             few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
@@ -220,7 +258,7 @@ class Problem:
             )
 
     def warn_of_ruled_out(self, profile: StrengthProfile) -> None:
-        """Say whose samples were left out."""
+        """Warn of samples that are left out because their class is ruled out."""
         number = profile.n_ruled_out
         if number.any():
             each = [

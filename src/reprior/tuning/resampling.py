@@ -1,7 +1,7 @@
-"""Every sample's way through the classes, kept apart, so that samples can be weighted anew.
+"""The switches of each sample kept apart, so that samples can be reweighted.
 
-A profile sums its switches up and forgets whose they were. For a bootstrap each sample, or each
-group of samples, needs a weight that all of its switches share: here they still know.
+A profile does not keep which sample a switch belongs to. For a bootstrap each sample, or each group
+of samples, needs a weight that all of its switches share: here every switch knows its unit.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class SamplePaths:
     Parameters
     ----------
     size : integer array of shape (U,)
-        How many times a unit is there.
+        Number of copies of each unit.
     unit, label, start, origin, heads, amount : arrays of shape (E,)
         Samples before any switch: the unit, the label, the prediction at the lower bound and at
         λ = 0, how many samples of a unit these are, and their summed weight.
     switches : Switches
         By strength; count and weight are those of one unit.
     switch_unit : integer array of shape (S,)
-        Whose they are.
+        The unit of each switch.
     samples, priors
         The samples, and the priors and bounds.
     """
@@ -70,7 +70,7 @@ class SamplePaths:
         return len(self.switches)
 
     def profile(self, times: Vector) -> StrengthProfile:
-        """The profile of the samples with unit u there ``times[u]`` times: whole numbers."""
+        """Return the profile of the samples with unit u repeated ``times[u]`` times (integers)."""
         there = times[self.switch_unit]
         kept = np.flatnonzero(there)
         there, all_of = there[kept], self.switches
@@ -95,7 +95,7 @@ class SamplePaths:
         )
 
     def _table(self, amount: Vector) -> Vector:
-        """Counts as a profile keeps them, (5, K)."""
+        """Return the counts of a profile, (5, K)."""
         n_classes = self.priors.n_classes
         table = np.zeros((5, n_classes))
         amount = amount.astype(np.float64)
@@ -135,7 +135,7 @@ def sample_paths(samples: Samples, priors: Priors, groups: Any = None) -> Sample
 
 
 def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
-    """The envelope of all samples that count, with their labels and weights."""
+    """Return the envelope of all samples that count, with their labels and weights."""
     envelopes, blocks = zip(*_blocks(samples, priors), strict=True)
     offset = np.cumsum([0, *(block.labels.size for block in blocks[:-1])])
 
@@ -168,7 +168,7 @@ def _blocks(samples: Samples, priors: Priors) -> Iterator[tuple[Envelope, Block]
 
 
 def _group_numbers(groups: Any, samples: Samples) -> Vector:
-    """0 … G−1 for each sample that counts."""
+    """Return the group of each sample that counts, 0 … G−1."""
     given = to_numpy(groups)
     if given.shape != samples.labels.shape:
         raise LabelsError(
@@ -183,7 +183,7 @@ def _group_numbers(groups: Any, samples: Samples) -> Vector:
 
 
 def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block) -> SamplePaths:
-    """Samples that switch one by one; the others, which are most, by what they have in common."""
+    """Make a unit of each sample that switches, and of all others that are alike."""
     labels, weights = block.labels, block.weights
     moves = np.zeros(labels.shape, bool)
     moves[found.row] = True
@@ -209,7 +209,7 @@ def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block)
 def _of_groups(
     samples: Samples, priors: Priors, found: Envelope, block: Block, unit: Vector
 ) -> SamplePaths:
-    """Each group is a unit, whatever its samples do."""
+    """Make a unit of each group, whatever its samples do."""
     keys = [unit, block.labels, found.start, found.origin]
     entries, (heads, amount) = grouped(keys, [np.ones(unit.size, np.int64), block.weights])
     sizes = np.ones(int(unit.max()) + 1, np.int64)

@@ -1,8 +1,7 @@
 """Searching a strength for a metric that can only be called: the paper's binary search, a grid.
 
-Where scores and labels are at hand and the metric is a count metric, ``StrengthProfile.best``
-is exact and cheaper. A search is for everything else: a metric of one's own, an evaluation that
-runs elsewhere.
+With scores, labels and a count metric, ``StrengthProfile.best`` is exact and cheaper. A search is
+for everything else: your own metric, an evaluation that runs elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from reprior.exceptions import Argument, Element, OptionError
 __all__ = ["METHODS", "SearchResult", "search_strength"]
 
 METHODS = ("binary", "grid")
-"""How the grid of strengths can be searched."""
+"""Methods to search the grid of strengths."""
 
 #: An extension doubles the upper bound up to here, as everywhere else in the library.
 EXTENSION_CAP = 8
@@ -27,7 +26,7 @@ EXTENSION_CAP = 8
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found, and what it looked at.
+    """The result of a search, and everything it evaluated.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ class SearchResult:
     value : float
         The metric there.
     n_evaluations : int
-        How often the metric was called.
+        Number of calls of the metric.
     at_bound : bool
         Whether ``strength`` is the first or the last one of the (extended) range: there may be
         better beyond it.
@@ -72,8 +71,8 @@ def search_strength(
     ``"grid"`` evaluates all N. ``"binary"`` is the paper's Algorithm 2 [1]_. It evaluates both ends
     and 0, then halves a range of indices L … H, at first all: with M = ⌊(L + H)/2⌋,
 
-    * λ_{M+1} better than λ_M: go on with M+1 … H;
-    * otherwise λ_{M−1} better than λ_M: go on with L … M−1;
+    * λ_{M+1} better than λ_M: continue with M+1 … H;
+    * otherwise λ_{M−1} better than λ_M: continue with L … M−1;
     * otherwise M is a peak: stop. So it does where two indices are left.
 
     The result is the best of all strengths evaluated, so never worse than λ = 0 where the bounds
@@ -150,7 +149,7 @@ def search_strength(
 
 
 class _Curve:
-    """The metric on the grid, by index, each value asked for once."""
+    """The metric on the grid, by index; each value is computed once."""
 
     def __init__(self, metric: Callable[[float], Any], step: Fraction) -> None:
         self._metric = metric
@@ -163,19 +162,19 @@ class _Curve:
         return max(self._values, key=self._rank)
 
     def evaluate(self, index: int) -> None:
-        """Make sure that the value of an index is known."""
+        """Evaluate an index, once."""
         if index not in self._values:
             strength = self._strength(index)
             self._values[index] = _as_value(self._metric(strength), strength)
 
     def is_better(self, index: int, other: int) -> bool:
-        """Whether the first index beats the second; exactly one of two different ones does."""
+        """Tell whether the first index beats the second; exactly one of two different ones does."""
         self.evaluate(index)
         self.evaluate(other)
         return self._rank(index) > self._rank(other)
 
     def result(self, first: int, last: int) -> SearchResult:
-        """Sum up a search over the indices ``first`` … ``last``."""
+        """Return the result of a search over the indices ``first`` … ``last``."""
         best = self.best
         return SearchResult(
             strength=self._strength(best),
@@ -193,9 +192,9 @@ class _Curve:
 
 
 def _binary(curve: _Curve, first: int, lasts: Sequence[int]) -> int:
-    """Algorithm 2 on ``first`` … ``lasts[0]``, and beyond while the end is best; the last index.
+    """Run Algorithm 2 on ``first`` … ``lasts[0]``, further while the end is best; return the end.
 
-    The extension finds its range before it searches it, so that the whole stays O(log N).
+    The extension finds its range before it searches it, so that the search stays O(log N).
     """
     for index in (first, lasts[0], min(max(first, 0), lasts[0])):
         curve.evaluate(index)
@@ -224,7 +223,7 @@ def _climb(curve: _Curve, low: int, high: int) -> None:
 
 
 def _exhaust(curve: _Curve, first: int, lasts: Sequence[int]) -> int:
-    """Evaluate every index, and beyond the end while it is best; the last index."""
+    """Evaluate every index, further while the end is best; return the end."""
     start, last = first, first
     for last in lasts:
         for index in range(start, last + 1):
@@ -238,8 +237,8 @@ def _exhaust(curve: _Curve, first: int, lasts: Sequence[int]) -> int:
 def _grid_of(low: Any, high: Any, precision: Any, extend: bool) -> tuple[Fraction, int, list[int]]:
     """Return the step, the first index, and the last ones: of ``high`` and of each extension.
 
-    Decimals are taken at their word, not as the nearest binary fraction: 20 steps of 0.1 make
-    2.0, and 3 steps make the float 0.3, not 0.30000000000000004.
+    Decimals are exact, not the nearest binary fraction: 20 steps of 0.1 make 2.0, and 3 steps make
+    the float 0.3, not 0.30000000000000004.
     """
     low, high = check_finite_number("low", low), check_finite_number("high", high)
     precision = check_finite_number("precision", precision, positive=True)

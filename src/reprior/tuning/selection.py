@@ -1,11 +1,11 @@
-"""How to choose a strength from a profile so that it does well on other samples too.
+"""Rules that choose a strength from a profile so that it does well on other samples too.
 
-The raw maximum of few labels follows their noise: it settles with the cube root of their number,
-where an average settles with the square root. The other rules give up a little of the value on
-the tuning labels for a strength that depends less on which samples these were.
+The raw maximum of few labels follows their noise: it converges with the cube root of their number,
+where an average converges with the square root. The other rules give up a little of the value on
+the tuning labels for a strength that depends less on which samples these are.
 
-How much of a profile's curve is noise is read from the curve itself. Along the strength a metric
-changes by jumps, each the work of one sample that switches (or of some that switch together).
+The curve itself shows how much of it is noise. Along the strength a metric changes by jumps, each
+caused by one sample that switches (or by some that switch together).
 Samples are independent, so the variance of the difference between two strengths is about the sum
 of the squares of the jumps between them, the curve's quadratic variation. That needs neither scores
 nor a bootstrap. A binned profile has net jumps of many switches: where the curve rises steadily
@@ -26,7 +26,7 @@ from reprior.core.checks import check_choice
 from reprior.core.importance import class_importance, class_support
 from reprior.exceptions import Argument, OptionError
 from reprior.metrics.count_metrics import CountMetric
-from reprior.profile.binning import BinnedSwitches, grid_index
+from reprior.profile.binning import grid_index
 from reprior.profile.objective import Best, SubjectTo
 from reprior.profile.passes import HOST_BLOCK
 from reprior.profile.profile import StrengthProfile
@@ -49,19 +49,19 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: Sums of squares, and what is integrated twice, are off by some 1e-13: less than this is nothing.
+#: Sums of squares, and double integrals, have errors of some 1e-13: less than this counts as 0.
 ROUNDING = 1e-10
 
-#: How often a curve's noise is drawn anew. The mean of so many is known to a sixteenth of their
-#: spread, and better for coming in pairs.
+#: Number of random draws of a curve's noise. The error of their mean is a sixteenth of their
+#: spread, and less because they come in pairs of opposite sign.
 REDRAWS = 256
 
-#: Steps beyond which neighbours are taken together: 2,000 is finer than any noise of theirs.
+#: If there are more steps, neighbours are merged: 2,000 are finer than the noise.
 MOST_STEPS = 2000
 
 
 def differences(steps: Steps, at: int) -> Vector:
-    """Standard error of the value of every step minus that of step ``at``.
+    """Return the standard error of the value of every step minus that of step ``at``.
 
     Examples
     --------
@@ -75,21 +75,21 @@ def differences(steps: Steps, at: int) -> Vector:
 
 
 def plausible(steps: Steps, at: int, n_errors: float = 1.0) -> Vector:
-    """Which steps fall short of step ``at`` by no more than so many standard errors, (J,) bool.
+    """Return which steps are at most so many standard errors below step ``at``, (J,) bool.
 
-    A neighbour is one jump away, and so just within one of them.
+    A neighbour is one jump away, and so just within one standard error.
     """
     short = steps.value[at] - steps.value
     return np.asarray(short <= n_errors * differences(steps, at) + ROUNDING)
 
 
 def redrawn_best(steps: Steps, high: float) -> Vector:
-    r"""Where the curve would be largest if its noise came on top of it once more, (256,).
+    r"""Return the maxima of the curve with its noise added once more, for random draws, (256,).
 
     .. math:: λ^* = \arg\max_λ \; M(λ) + \sum_{j:\,x_j \leq λ} ε_j\,d_j
 
-    with the jumps d_j at the strengths x_j and standard normal ε, always the same ones: what a
-    bootstrap of the samples does, done to the curve. Middles of steps.
+    with the jumps d_j at the strengths x_j and standard normal ε, always the same numbers. It does
+    to the curve what a bootstrap does to the samples. Maxima are the middles of steps.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def redrawn_best(steps: Steps, high: float) -> Vector:
     (0.5, 1.0)
     """
     at = np.arange(steps.start.size)
-    if at.size > MOST_STEPS:  # neighbours together: their noise adds up
+    if at.size > MOST_STEPS:  # merge neighbours: their noise adds up
         grid = np.linspace(steps.start[0], high, MOST_STEPS)
         at = np.unique(np.searchsorted(steps.start, grid, side="right") - 1)
     variation = np.cumsum(np.diff(steps.value, prepend=steps.value[:1]) ** 2)[at]
@@ -113,9 +113,9 @@ def redrawn_best(steps: Steps, high: float) -> Vector:
 
 @cache
 def _normals() -> Vector:
-    """Random numbers that are the same in every process; each is used with both signs."""
+    """Return normal random numbers, the same in every process; each is used with both signs."""
     drawn = np.random.default_rng(0).standard_normal((REDRAWS // 2, MOST_STEPS))
-    drawn.flags.writeable = False  # everyone is given the same ones
+    drawn.flags.writeable = False  # cached: all callers share them
     return drawn
 
 
@@ -147,7 +147,7 @@ def smoothed(steps: Steps, high: float, strengths: Vector, half_width: float) ->
 
 
 def _antiderivatives(steps: Steps) -> tuple[Vector, Vector]:
-    """∫M and ∫∫M from the lower bound to the start of every step."""
+    """Return ∫M and ∫∫M from the lower bound to the start of every step."""
     width = np.diff(steps.start)
     first = np.concatenate([[0.0], np.cumsum(steps.value[:-1] * width)])
     grown = first[:-1] * width + steps.value[:-1] * width**2 / 2
@@ -155,7 +155,7 @@ def _antiderivatives(steps: Steps) -> tuple[Vector, Vector]:
 
 
 def _integrals(steps: Steps, first: Vector, second: Vector, at: Vector) -> tuple[Vector, Vector]:
-    """∫M and ∫∫M from the lower bound to given strengths."""
+    """Return ∫M and ∫∫M from the lower bound to given strengths."""
     step = np.searchsorted(steps.start, at, side="right") - 1
     past, value = at - steps.start[step], steps.value[step]
     return (
@@ -167,7 +167,7 @@ def _integrals(steps: Steps, first: Vector, second: Vector, at: Vector) -> tuple
 #: Newton stops at a step this small: the next error is of its square.
 STEP_TOLERANCE = 1e-7
 
-#: Bisection alone would need this many to get there from any bounds.
+#: So many bisections alone would converge from any bounds.
 MAX_ITERATIONS = 60
 
 
@@ -179,22 +179,22 @@ class _Slope(NamedTuple):
 
 
 def log_loss_strength(samples: Samples, priors: Priors) -> float:
-    r"""The strength within the bounds at which the posterior has the least log-loss.
+    r"""Return the strength within the bounds at which the posterior has the least log-loss.
 
     .. math:: \min_λ \; \sum_i v_i \frac{P_t(y_i)}{P_l(y_i)}
         \Bigl( \log \sum_k e^{z_{ik} + λ w_k} - z_{i y_i} - λ w_{y_i} \Bigr)
 
     with the log-scores z, the slopes w = log P_t − log P_s, the weights v, and the prior P_l that
-    the labels follow: their own frequencies, unless ``priors`` know better. It is convex in λ,
-    with the slope E[w] − w_y and the curvature Var[w] under the posterior. A sample whose own
-    class is impossible, whatever λ is, says nothing.
+    the labels follow: their own frequencies, unless ``priors`` have it. It is convex in λ, with
+    the slope E[w] − w_y and the curvature Var[w] under the posterior. Samples whose own class is
+    impossible at every λ are left out.
 
     Parameters
     ----------
     samples : Samples
         Scores, labels and weights.
     priors : Priors
-        Slopes and bounds, and what the labels follow.
+        Slopes, bounds and the prior of the labels.
     """
     ratio = _importance(samples, priors)
     low, high = priors.bounds
@@ -216,7 +216,7 @@ def log_loss_strength(samples: Samples, priors: Priors) -> float:
 
 
 def _importance(samples: Samples, priors: Priors) -> Vector:
-    """P_t / P_l of every class; 0 for one without labels."""
+    """Return P_t / P_l of every class; 0 for one without labels."""
     weight = np.ones(samples.labels.shape) if samples.weights is None else samples.weights
     left_out = samples.left_out()
     if left_out is not None:
@@ -251,7 +251,7 @@ def _derivatives(samples: Samples, priors: Priors, ratio: Vector, strength: floa
     return _Slope(*total.tolist())
 
 
-#: Strengths at which a smoothed curve is looked at.
+#: Number of strengths at which a smoothed curve is evaluated.
 SMOOTH_GRID = 1001
 
 #: How far from 1 the best strength usually is. Theory says 1 for a model that is calibrated to its
@@ -283,31 +283,31 @@ class Curve:
 
 
 def _smooth(curve: Curve) -> float:
-    """The largest of the curve once it is averaged over the length of what is plausible."""
+    """Return the maximum of the curve, averaged over the length of all plausible strengths."""
     low, high = float(curve.steps.start[0]), curve.high
     grid = np.linspace(low, high, SMOOTH_GRID)
     width = max(curve.spread(), (high - low) / (SMOOTH_GRID - 1))
     averaged = smoothed(curve.steps, high, grid, width)
     good = np.flatnonzero(averaged >= averaged.max() - ROUNDING)
     runs = np.split(good, np.flatnonzero(np.diff(good) > 1) + 1)
-    longest = max(runs, key=len)  # the first of them
+    longest = max(runs, key=len)  # the first one
     return float((grid[longest[0]] + grid[longest[-1]]) / 2)
 
 
 def _bagged(curve: Curve) -> float:
-    """The mean of where the largest would be, were the noise drawn anew."""
+    """Return the mean of the maxima under random noise."""
     return float(redrawn_best(curve.steps, curve.high).mean())
 
 
 def _one_se(curve: Curve) -> float:
-    """The plausible strength nearest 0."""
+    """Return the plausible strength nearest 0."""
     start, end = curve.plausible()
     nearest = np.clip(0.0, start, np.maximum(start, np.nextafter(end, start)))
     return float(nearest[np.argmin(np.abs(nearest))])
 
 
 def _shrunk(curve: Curve) -> float:
-    """Between the bagged one and 1: nearer 1 the less the labels can tell."""
+    """Return a strength between the bagged one and 1: nearer 1 the less the labels tell."""
     drawn, known = redrawn_best(curve.steps, curve.high), USUAL_SPREAD**2
     return 1.0 + float(drawn.mean() - 1.0) * known / (known + float(drawn.var()))
 
@@ -339,29 +339,30 @@ def select(
     Parameters
     ----------
     source : StrengthProfile or StrengthBootstrap
-        Of the tuning samples. A bootstrap stands for its profile.
+        Of the tuning samples. Of a bootstrap its profile is used.
     metric : str or CountMetric
         What the strength is for.
     rule : {"max", "smooth", "bagged", "one_se", "shrunk", "balanced_log_loss"}, default "max"
 
-        - "max": the largest value, the middle of its interval: what ``profile.best`` gives.
-        - "smooth": the largest value of the curve averaged over neighbouring strengths, as far
-          as those reach that are within one standard error of the maximum.
-        - "bagged": the mean of where the maximum would be, were the curve's noise drawn anew.
+        - "max": the largest value, at strength 0 where nothing is better, else in the middle of its
+          interval: what ``profile.best`` gives.
+        - "smooth": the largest value of the curve averaged over neighbouring strengths, over the
+          length of all strengths within one standard error of the maximum.
+        - "bagged": the mean of the maxima when the curve's noise is drawn at random.
         - "one_se": of the strengths within one standard error of the maximum, the one of least
           change, nearest 0. The error is that of the difference of the two values.
-        - "shrunk": the bagged one, drawn towards 1 by as much as it is uncertain.
-        - "balanced_log_loss": what minimises the log-loss of the labels weighted to the target
-          prior. It knows nothing of the metric, and is for those that the target prior is for.
+        - "shrunk": the bagged one, moved towards 1 by as much as it is uncertain.
+        - "balanced_log_loss": minimises the log-loss of the labels weighted to the target prior. It
+          does not use the metric, and suits metrics that the target prior is made for.
 
-        All but "max" and "balanced_log_loss" tell the noise from the jumps of the curve. In a
-        binned profile a jump is that of many switches, and the noise comes out too large where
-        the curve is steep: they are then more cautious than they need be.
+        All but "max" and "balanced_log_loss" estimate the noise from the jumps of the curve. In a
+        binned profile a jump sums many switches, and the noise is overestimated where the curve is
+        steep: they are then more cautious than necessary.
     subject_to : str or sequence of str, optional
-        Constraints as :meth:`reprior.StrengthProfile.best` takes them. Where a rule's choice
-        breaks one, the nearest strength is taken that keeps all of them.
+        Constraints as :meth:`reprior.StrengthProfile.best` takes them. If a rule's choice
+        breaks one, the nearest strength that keeps all of them is taken.
     samples : Samples, optional
-        The scores, for ``"balanced_log_loss"`` of a profile. A bootstrap knows them.
+        The scores, for ``"balanced_log_loss"`` of a profile. A bootstrap has them.
     priors : Priors, optional
         Their priors; the bounds are the profile's.
 
@@ -384,16 +385,15 @@ def select(
     """
     check_choice("rule", rule, RULES)
     profile = source.profile if isinstance(source, StrengthBootstrap) else source
-    best = profile.best(metric, subject_to=subject_to)
     if rule == "max":
-        return best
+        return profile.best(metric, subject_to=subject_to)
     if rule == "balanced_log_loss":
         if isinstance(source, StrengthBootstrap):
             samples, priors = source.samples, source.priors
         strength = _by_log_loss(samples, priors, profile.bounds)
     else:
-        raw = profile.best(metric).strength if subject_to else best.strength
-        curve = Curve(profile._steps_of(metric), profile.bounds[1], raw)
+        largest = profile._widest_best(metric).strength
+        curve = Curve(profile._steps_of(metric), profile.bounds[1], largest)
         strength = CURVE_RULES[rule](curve)
     return _placed(profile, metric, strength, subject_to)
 
@@ -418,7 +418,7 @@ def _by_log_loss(
 def _placed(
     profile: StrengthProfile, metric: str | CountMetric, strength: float, subject_to: SubjectTo
 ) -> Best:
-    """The strength within the bounds, on the grid of a binned profile, and where it may be."""
+    """Move a strength into the bounds, onto the grid of a binned profile, and to feasible ones."""
     low, high = profile.bounds
     strength = min(max(strength, low), high)
     if profile.resolution is not None:
@@ -441,13 +441,5 @@ def _placed(
         float(steps.value[step]),
         (a, b),
         a <= low or b >= high,
-        _doubt(profile, strength),
+        profile._doubt(strength),
     )
-
-
-def _doubt(profile: StrengthProfile, strength: float) -> float:
-    """The share of the weight that switches inside the bin of a strength; 0 without bins."""
-    if not isinstance(profile._switches, BinnedSwitches) or profile.resolution is None:
-        return 0.0
-    moved = profile._switches.mass_after(strength, profile.resolution)
-    return moved / float(profile._support(profile._table).sum())

@@ -1,4 +1,4 @@
-"""How far to trust a tuned strength: intervals of it, of its value and of its gain."""
+"""Intervals of a tuned strength, of its value and of its gain."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["FEW_LABELS", "Uncertainty", "doubts", "uncertainty"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-#: A class with fewer labels than this is known to less than a tenth.
+#: With fewer labels the recall of a class is known to worse than a tenth.
 FEW_LABELS = 10
 
-#: A maximum climbs the noise of its samples. A replicate's climbs that noise and its own, √2 of
-#: the one, and half of what it gains is its own. What climbing gains goes with the power 4/3 of the
-#: noise (cube-root asymptotics), so the truth is 2^(1/3) of what replicates show.
+#: A maximum profits from the noise of its samples. A replicate's maximum profits from that noise
+#: and its own, together √2 times as large, and half of the profit is its own. The profit grows with
+#: the power 4/3 of the noise (cube-root asymptotics): the truth is 2^(1/3) of the replicates'.
 OPTIMISM_FACTOR = 2.0 ** (1.0 / 3.0)
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """A chosen strength, and what it would be and do with other samples.
+    """A chosen strength, with intervals of the strength and of its effect on other samples.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class Uncertainty:
     value, gain : float
         The metric there on the tuning labels, and by how much it exceeds that of λ = 0.
     optimism : float
-        By how much both flatter, because the strength was chosen on the same labels; constraints,
-        where there are any, are met on the same ones too.
+        By how much both are too large, because the strength was chosen, and constraints were met,
+        on the same labels.
     standard_error : float
         Of the value, at this strength.
     confidence : float
@@ -74,7 +74,7 @@ class Uncertainty:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether the gain is above 0 with the confidence that was asked for."""
+        """Whether the gain is above 0 with the given confidence."""
         return self.gain_interval[0] > 0.0
 
 
@@ -87,17 +87,17 @@ def uncertainty(
     strength: float | None = None,
     confidence: float = 0.9,
 ) -> Uncertainty:
-    r"""Intervals of a tuned strength, of the metric there, and of its gain over λ = 0.
+    r"""Return intervals of a tuned strength, of the metric there, and of its gain over λ = 0.
 
-    Each replicate chooses a strength λ* of its own, as the tuning samples have chosen theirs. By
-    how much its metric at λ* exceeds that of the tuning samples at λ* is about by how much the
-    tuning samples' own exceeds that of all samples there are. The mean of that, o, with the
-    standard deviation s of the replicates' metric at the chosen strength, makes intervals
+    Each replicate chooses its own strength λ*, as the tuning samples do. The excess of its metric
+    at λ* over that of the tuning samples at λ* estimates the excess of the tuning samples' metric
+    over the population's. The mean excess o and the standard deviation s of the replicates' metric
+    at the chosen strength make the intervals
 
     .. math:: M(\hat λ) - 2^{1/3}\,o \pm z\,s
 
-    with the normal quantile z; the factor is for the noise that the tuning samples have already.
-    The interval of the strength goes from quantile to quantile of where the replicates are largest.
+    with the normal quantile z; the factor is for the noise that the tuning samples already have.
+    The interval of the strength is between quantiles of the replicates' best strengths.
 
     Parameters
     ----------
@@ -108,13 +108,13 @@ def uncertainty(
     rule : {"max", "smooth", "bagged", "one_se", "shrunk"}, default "max"
         How the strength was chosen: a rule that looks at the curve alone.
     subject_to : str or sequence of str, optional
-        Constraints that it was chosen under. Each replicate keeps them by its own samples, on a
-        grid of strengths; where it cannot, it misses them by as little as it can.
+        Constraints that it was chosen under. Each replicate keeps them on its own samples, on a
+        grid of strengths, or has the smallest miss if it cannot.
     strength : float, optional
-        A strength that was not chosen on these samples, or in another way than by a rule and
-        constraints: its value is taken to have no optimism then.
+        A strength that was chosen on other samples, or not by a rule and constraints: its value is
+        taken to have no optimism.
     confidence : float, default 0.9
-        What the intervals are to cover.
+        The coverage of the intervals.
 
     References
     ----------
@@ -179,7 +179,7 @@ class _Kept:
 
     @classmethod
     def of(cls, bootstrap: StrengthBootstrap, metric: CountMetric, subject_to: SubjectTo) -> _Kept:
-        """Replicates in which the metric and those of all constraints are defined."""
+        """Keep the replicates in which the metric and those of all constraints are defined."""
         found, n_classes = bootstrap.replicates(metric), bootstrap.profile.n_classes
         rules = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
         if not rules:
@@ -205,7 +205,7 @@ class _Kept:
         return cls(found.taken(np.searchsorted(found.number, shared)), missing)
 
     def best(self) -> tuple[Vector, Vector]:
-        """From where to where each replicate is largest."""
+        """Return both ends of each replicate's best interval."""
         if self.missing is None:
             low, high = self.found.best_interval.T
             return low, high
@@ -214,7 +214,7 @@ class _Kept:
         return self.found.strengths[first], self.found.strengths[::-1][last]
 
     def nearest(self, drawn: Vector) -> Vector:
-        """The strengths next to those drawn that keep the constraints."""
+        """Return the nearest strengths that keep the constraints."""
         if self.missing is None:
             return drawn
         away = np.abs(self.found.strengths - drawn[:, None])
@@ -223,7 +223,7 @@ class _Kept:
         )
 
     def _allowed(self) -> Vector:
-        """Where the constraints hold; where they hold nowhere, where the least is missing."""
+        """Return where the constraints hold; if nowhere, where the miss is smallest."""
         assert self.missing is not None  # noqa: S101 - asked for with constraints only
         return np.asarray(self.missing <= self.missing.min(axis=1, keepdims=True).clip(min=0.0))
 
@@ -236,7 +236,7 @@ def _chosen(
     subject_to: SubjectTo,
     strength: float | None,
 ) -> tuple[float, float]:
-    """The chosen strength, and the optimism of having chosen it so."""
+    """Return the chosen strength, and the optimism of that choice."""
     if strength is not None:
         return float(check_within(strength, profile.bounds)), 0.0
     check_choice("rule", rule, CURVE_RULES, hint="For another one, pass the strength it gave.")
@@ -258,7 +258,7 @@ def _chosen(
 
 
 def _steps(strengths: Vector, values: Vector) -> Steps:
-    """A curve on a grid as steps: neighbours differ."""
+    """Return a curve on a grid as steps: neighbours differ."""
     new = np.append(True, values[1:] != values[:-1])
     return Steps(strengths[new], values[new])
 
@@ -266,14 +266,14 @@ def _steps(strengths: Vector, values: Vector) -> Steps:
 def _excess(
     profile: StrengthProfile, metric: CountMetric, found: Replicates, drawn: Vector
 ) -> Vector:
-    """The metric of each replicate less that of the tuning samples, on the grid next to λ*."""
+    """Return the metric of each replicate minus that of the tuning samples, near λ*."""
     column = _column(found, drawn)
     there = profile.evaluate(metric, found.strengths[column])
     return np.asarray(found.values[np.arange(column.size), column] - there)
 
 
 def _column(found: Replicates, strength: Any) -> Any:
-    """The grid point at or next below a strength."""
+    """Return the grid point at or below a strength."""
     return np.searchsorted(found.strengths, strength, side="right") - 1
 
 
@@ -284,16 +284,16 @@ def doubts(
     validated: CrossValidation | None = None,
     classes: Sequence[Any] | None = None,
 ) -> list[str]:
-    """Sentences to warn with: classes of few labels, and a gain that may be none.
+    """Return warnings: classes of few labels, and a gain that may be 0.
 
     Parameters
     ----------
     profile : StrengthProfile
         Of the tuning samples.
     uncertain : Uncertainty, optional
-        What the bootstrap says.
+        The result of the bootstrap.
     validated : CrossValidation, optional
-        What the folds say.
+        The result of the cross-validation.
     classes : sequence, optional
         The classes' names.
 

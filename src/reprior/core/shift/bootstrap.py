@@ -1,17 +1,17 @@
-r"""How far an estimated target prior may be off: bootstrap replicates of the estimate.
+r"""The uncertainty of an estimated target prior: bootstrap replicates of the estimate.
 
-Target samples are drawn again with replacement; validation samples are drawn again within each
-class, as their class mix is of no consequence.
+Target samples are resampled with replacement; validation samples are resampled within each class,
+as their class mix does not matter.
 
 **Moments** of all replicates are solved as one stack. **Likelihoods** of replicates differ little
-from that of all samples: each is maximised from the estimate on, with the curvature there,
+from that of all samples: each is maximised starting at the estimate, with the curvature there,
 
 .. math:: p ← \arg\min_{q ≥ 0} \; g_b(p)^⊤ (q - p) + \frac{1}{2} (q - p)^⊤ H (q - p)
 
 where g_b is the exact slope of the replicate's likelihood and H the curvature of all samples at the
-estimate: Newton's method with a matrix that is made once. It ends at the replicate's own maximum,
-because the slopes are the replicate's own. Where the steps do not shrink, the matrix is made anew;
-where that does not help either, the steps are Newton's damped ones.
+estimate: Newton's method with a matrix that is computed once. It ends at the replicate's maximum,
+because the slopes are those of the replicate. Where the steps do not shrink, the matrix is
+recomputed; where that does not help either, damped Newton steps follow.
 """
 
 from __future__ import annotations
@@ -51,41 +51,41 @@ __all__ = [
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 EM_TOLERANCE = 1e-6
-"""Where EM ends on replicates: far below the spread of any that a bootstrap is needed for."""
+"""Where EM ends on replicates: far below any spread for which a bootstrap is needed."""
 
 EM_MAX_ITERATIONS = 300
-"""Passes of EM for a replicate. One that needs more moves along a direction in which the scores
-say so little that the spread of the replicates is wide anyhow."""
+"""Passes of EM for a replicate. A replicate that needs more moves in a direction about which the
+scores say so little that the spread of the replicates is wide anyway."""
 
 ESTIMATE_SHARE = 0.9
-"""EM and damped steps on replicates begin at the estimate, with this share, and the source prior:
-every sample is possible there, and EM would never leave an exact 0."""
+"""EM and damped steps on replicates start at a mixture of the estimate, with this share, and the
+source prior: every sample is possible there, and EM would never leave an exact 0."""
 
 GROUP_ITEMS = 1 << 26
 """Counts of samples in replicates, one byte each, that are in memory at a time."""
 
 NEWTON_TOLERANCE = 1e-8
-"""A replicate is done where no class's prior will move by more than this, by the rate of the last
-two steps, and no more likelihood is promised."""
+"""A replicate is done where, by the rate of the last two steps, no class's prior will move by more
+than this, and the quadratic model predicts no more likelihood."""
 
 MIN_RATE = 0.1
-"""Two steps may shrink faster than by this by chance; the rate is taken as no smaller."""
+"""The smallest rate that is assumed: two steps may shrink faster by chance."""
 
 FIRST_RATE = 0.5
-"""What is taken for the rate of a first step, which has none before it."""
+"""The rate that is assumed for the first step, which has none before it."""
 
 MAX_SUM = 2.0
-"""The maximum has a sum of 1. A step to more than this was led astray."""
+"""The maximum has a sum of 1. A step to a larger sum than this went wrong."""
 
 COST_OF_CURVATURE = 10
-"""Passes for slopes that take as long as one for curvatures, which is a product of matrices and so
-the quicker the more classes there are. Measured: 5 to 14, from 3 to 256 classes."""
+"""Passes for slopes that take as long as one for curvatures. The latter is a product of matrices,
+and so gets relatively faster with more classes. Measured: 5 to 14, from 3 to 256 classes."""
 
 NEWTON_MAX_STEPS = 50
-"""Steps before Newton's damped ones take over. About five are usual."""
+"""Steps before damped Newton steps take over. About five are usual."""
 
 GAIN_ROUNDING = 1e-15
-"""A promised gain of likelihood that is rounding: every point is as good."""
+"""A predicted gain of likelihood this small is rounding: every point is as good."""
 
 Solver: TypeAlias = Callable[[Moments, Vector], Vector]
 
@@ -208,9 +208,9 @@ def em_replicates(
     refits: Refits | None = None,
     progress: Progress = no_progress,
 ) -> Vector:
-    """Return the maximum-likelihood priors of samples drawn again, (n_replicates, K).
+    """Return the maximum-likelihood priors of resampled samples, (n_replicates, K).
 
-    Those of more than 256 classes are by EM. ``refits`` are the replicates' own calibrations.
+    With more than 256 classes by EM. ``refits`` are the calibrations of the replicates.
     """
     if source.size > MAX_CLASSES:
         return _em_side_by_side(likelihood, estimate, source, n_replicates, rng, progress)
@@ -257,7 +257,7 @@ def _em_side_by_side(
 
 
 class Resample(NamedTuple):
-    """Samples drawn again, under the replicate's own calibration.
+    """Resampled samples, under the calibration of the replicate.
 
     Sample i counts ``counts[i]`` times; ``ratio`` (N, K) times ``factor`` (K,) is P(x|k), up to a
     number per sample.

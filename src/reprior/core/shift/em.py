@@ -1,7 +1,7 @@
 r"""The target prior by maximum likelihood: the EM algorithm of Saerens et al., accelerated.
 
-One implementation maximises the likelihood of the samples as they are, and those of any number of
-bootstrap replicates, in which every sample counts a number of times, side by side.
+One implementation maximises the likelihood of the samples, and the likelihoods of any number of
+bootstrap replicates side by side: in a replicate every sample counts a number of times.
 """
 
 from typing import Any, NamedTuple
@@ -21,12 +21,12 @@ ROUNDING = 1e-15
 """Steps this small are the rounding of a mean over the samples: EM has converged."""
 
 RATE_HISTORY = 3
-"""Rounds of three steps whose slowest factor counts. Right after an extrapolated step, the steps
-may be along directions that hardly matter alone."""
+"""Rounds of three steps whose slowest factor counts: steps right after an extrapolated one may go
+only in directions that hardly matter."""
 
 MAX_ITERATIONS = 3000
-"""Steps of EM, each a pass over the scores. As every third one is extrapolated from the two
-before, tens are usual; what needs more has classes that the scores can hardly tell apart."""
+"""Steps of EM, each a pass over the scores. Every third step is extrapolated from the two before,
+so tens are usual; more are needed where scores hardly distinguish some classes."""
 
 BLOCK_ITEMS = 1 << 18
 """Scores of one block: they are read twice, the second time from a cache."""
@@ -47,9 +47,9 @@ class EMResult(NamedTuple):
 
 
 class Likelihood:
-    """The mean log-likelihood of samples as a function of the target prior, and EM's next one.
+    """The mean log-likelihood of samples as a function of the target prior, and EM's next prior.
 
-    ``counts`` of shape (B, N) makes it that of B replicates in which sample i counts
+    With ``counts`` of shape (B, N), the likelihoods of B replicates in which sample i counts
     ``counts[b, i]`` times.
     """
 
@@ -59,8 +59,8 @@ class Likelihood:
         source: NDArray[np.float64],
         counts: NDArray[np.uint8] | None = None,
     ) -> None:
-        # P_d(k|x)/P_s(k) up to a factor per row, by which no step of EM changes. The largest of a
-        # row is 1: what underflows beside it has no part in the row's mixture.
+        # P_d(k|x)/P_s(k) up to a factor per row, which changes no step of EM. The largest of a row
+        # is 1: what underflows beside it does not contribute to the row's mixture.
         ratio = rows - np.log(source).astype(rows.dtype)
         self.ratio = relative_probabilities(ratio, out=ratio)
         self.counts = counts
@@ -117,7 +117,7 @@ def run_em(
     tolerance: float = CHANGE_TOLERANCE,
     max_iterations: int | None = None,
 ) -> EMResult:
-    """Return the priors at which EM converges, from ``priors`` (B, K) on."""
+    """Return the priors at which EM converges, starting at ``priors`` (B, K)."""
     limit = MAX_ITERATIONS if max_iterations is None else max_iterations
     current = priors.copy()
     remaining = np.full(len(priors), np.inf)
@@ -144,7 +144,7 @@ def run_em(
         values, extrapolated = likelihood(
             _extrapolated(start[moving], first[moving], second), active
         )
-        # Too far where it is lower: EM's own steps never decrease the likelihood.
+        # Rejected where the likelihood is lower: plain EM steps never decrease it.
         lower = values < first_values[moving]
         current[active] = np.where(lower[:, None], second, extrapolated)
         iterations[active] += 1
@@ -174,7 +174,7 @@ def _extrapolated(
     while True:
         factor = far[:, None]
         priors: NDArray[np.float64] = start + 2.0 * factor * step + factor * factor * bend
-        bad = (far > 1.0) & ~(priors > 0.0).all(axis=1)  # infinite bends come to NaN
+        bad = (far > 1.0) & ~(priors > 0.0).all(axis=1)  # infinite bends give NaN
         if not bad.any():
             priors /= priors.sum(axis=1, keepdims=True)
             return priors

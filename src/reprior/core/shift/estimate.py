@@ -269,7 +269,7 @@ def estimate_target_prior_report(
     >>> report = estimate_target_prior_report(posterior, source_prior=[0.5, 0.5], kind="probs")
     >>> print(report.summary(["cat", "dog"]))
     method       em  (100 samples)
-    convergence  at rest after 14 passes (last change ...)
+    convergence  converged after 14 passes (last change ...)
     <BLANKLINE>
     class   source   target   90 % interval
     cat     0.5000   0.1250   0.0500 to 0.2000
@@ -393,7 +393,7 @@ class Estimate:
 
     @property
     def converged(self) -> bool:
-        """Whether EM, or Newton's method after it, has come to rest."""
+        """Whether EM, or Newton's method after it, converged."""
         return self.remaining_change <= em.CHANGE_TOLERANCE
 
     def reliability_warnings(self) -> list[Text]:

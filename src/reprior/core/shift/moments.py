@@ -1,8 +1,8 @@
 r"""The target prior by matching moments: black-box shift estimation (BBSE), and regularised (RLLS).
 
-What a model predicts on the target is a mixture, by the target prior, of what it predicts on each
-class. Labelled validation scores measure the latter; the mixture is then solved for. BBSE solves
-it as it is, and RLLS with a penalty on the weights 1 + θ = P_t / P_s,
+The mean prediction on the target is a mixture, by the target prior, of the mean predictions on
+each class. Labelled validation scores measure the latter, and the mixture is solved for the prior.
+BBSE solves it directly, RLLS with a penalty on the weights 1 + θ = P_t / P_s,
 
 .. math:: \min_{θ ≥ -1} ‖C θ - b‖_2 + ρ ‖θ‖_2
 
@@ -44,13 +44,13 @@ WELL_CONDITIONED = 1e-6
 """Of squares of singular values that are further apart, the smallest loses more than six digits."""
 
 MAX_GROWTH = 1e8
-"""A matrix has an inverse for certain if its solution for a random right side grows by less than
-this. With a matrix that is singular but for rounding it grows by 1e15 or so, unless the right side
-is orthogonal to the singular direction to seven digits."""
+"""A matrix is regular if its solution for a random right side grows by less than this. With a
+matrix that is singular up to rounding it grows by about 1e15, unless the right side is orthogonal
+to the singular direction to seven digits."""
 
 ROUNDINGS = 8.0
-"""Units of rounding per class, relative to the largest singular value, that a smallest one of 0
-may turn into: by the division that made the matrix, and by the decomposition."""
+"""Units of rounding per class, relative to the largest singular value, up to which a smallest one
+counts as 0: the division that made the matrix and the decomposition both round."""
 
 
 class Moments(NamedTuple):
@@ -68,7 +68,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Conditioning:
-    """How well a confusion matrix tells the classes apart.
+    """How well a confusion matrix distinguishes the classes.
 
     Attributes
     ----------
@@ -76,13 +76,13 @@ class Conditioning:
         Largest over smallest singular value of P(predicted|class): by up to this factor errors
         of the predicted frequencies grow in the estimate. Infinite for a singular matrix.
     smallest_singular_value : float
-        0 where some mix of classes cannot be told from another.
+        0 where two class mixes give the same predictions.
     standard_error : float
         Of the smallest singular value, by the number of validation labels. Infinite where a class
-        has a single label, which does not tell how much its samples differ.
+        has a single label, which does not show how much its samples differ.
     near_singular : bool
-        Whether the smallest singular value is not two standard errors above 0, so that the
-        matrix may be singular for all that the labels say.
+        Whether the smallest singular value is less than two standard errors above 0, so that the
+        labels cannot exclude a singular matrix.
     """
 
     condition_number: float
@@ -96,9 +96,8 @@ def bbse(moments: Moments, source: Vector) -> Vector:
 
     μ is the mean prediction on the target, and column j of M that on validation samples of class
     j. This is :math:`p = w ∘ P_v` with Lipton's weights :math:`w = C^{-1} μ`, where C is the joint
-    confusion matrix and P_v the class mix of the validation labels. Where M is singular, as far
-    as rounding lets that be seen, it is the solution nearest to the source prior. Works on stacks
-    of replicates, each by itself.
+    confusion matrix and P_v the class mix of the validation labels. Where M is singular up to
+    rounding, it is the solution nearest to the source prior. Also solves stacks of replicates.
     """
     K = source.size
     matrices = moments.confusion.reshape(-1, K, K)
@@ -114,8 +113,8 @@ def _regular_solutions(matrices: Vector, predicted: Vector) -> tuple[Vector, NDA
 
     Returns the solutions, and a mask of the systems that have one.
     """
-    # The solution for `predicted` may be small by chance even of a singular matrix; one for numbers
-    # that have nothing to do with the matrix is not.
+    # Even with a singular matrix the solution for `predicted` may be small by chance; the solution
+    # for random numbers is not.
     probe = np.random.default_rng(0).normal(size=predicted.shape[1])
     sides = np.stack([predicted, np.broadcast_to(probe, predicted.shape)], axis=2)
     solutions = np.full(sides.shape, np.inf)
@@ -197,13 +196,13 @@ def _rounding(n_classes: int) -> float:
 
 ALPHA = 0.01
 DELTA = 0.05
-"""Azizzadenesheli et al.'s own choice: a hundredth of the bound that holds with 95 %."""
+"""The choice of Azizzadenesheli et al.: a hundredth of the bound that holds with 95 %."""
 
 SMALLEST_RIDGE = 1e-10
 """λ is at least the square of this times the largest singular value: as good as 0."""
 
 SMALLEST_BOUNDED_RIDGE = 1e-14
-"""Where bounds hold, λ is at least this times the trace of CᵀC, which is known no better."""
+"""Where bounds hold, λ is at least this times the trace of CᵀC: its rounding error."""
 
 LARGEST_RIDGE = 1e10
 """… and at most the square of this times it: θ is then as good as 0."""
@@ -231,7 +230,7 @@ def rlls(moments: Moments, source: Vector) -> Vector:
 
 
 def penalty_factor(n_classes: int, n_labels: int) -> float:
-    r"""Return ρ = α·3(2 log(2K/δ)/(3n) + √(2 log(2K/δ)/n)): what n labels leave open.
+    r"""Return the penalty ρ = α·3(2 log(2K/δ)/(3n) + √(2 log(2K/δ)/n)) for n labels.
 
     Examples
     --------

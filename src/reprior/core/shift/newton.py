@@ -1,7 +1,7 @@
 r"""The target prior by maximum likelihood where EM is slow: Newton's method.
 
-Where the scores hardly tell some classes apart, the likelihood is nearly flat between them, and
-EM's steps shrink by a factor next to 1. Second derivatives tell how far the maximum is.
+Where the scores hardly distinguish some classes, the likelihood is nearly flat between them, and
+EM's steps shrink by a factor close to 1. Second derivatives show how far away the maximum is.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ EM_PATIENCE = 300
 """Passes of EM after which Newton's method takes over."""
 
 MAX_CLASSES = 256
-"""A pass for second derivatives of K classes costs up to K/2 of EM's. With more, EM goes on."""
+"""A pass for second derivatives of K classes costs up to K/2 of EM's. With more, EM continues."""
 
 MAX_STEPS = 100
 """Steps; about ten are usual."""
@@ -36,19 +36,19 @@ DESCENT = 1e-4
 """The smallest share of the promised descent that a step must bring (Armijo)."""
 
 MIN_GAIN = 1e-8
-"""Steps end where they are small and promise no more likelihood than this. Small steps alone are
-no proof: from next to 0 they are small too, as each at most doubles a class."""
+"""The search ends where steps are small and predict no more likelihood than this. Small steps alone
+do not prove convergence: near 0 they are small too, as each at most doubles a class."""
 
 ROUNDING = 1e-14
 """The rounding of a mean over the samples."""
 
 RIDGE = 1e-12
-"""What is added to the curvatures, relative to the largest: enough to solve by along directions
+"""Added to the curvatures, relative to the largest, so that steps are defined along directions
 without curvature, where every point is as good."""
 
 
 def maximum_likelihood(likelihood: Likelihood, start: NDArray[np.float64]) -> EMResult:
-    """Return the most likely prior (1, K) of samples as they are: by EM, from ``start`` (K,) on.
+    """Return the most likely prior (1, K) of the samples: by EM, starting at ``start`` (K,).
 
     Where EM is slow, Newton's method takes over, if the classes are not too many.
     """
@@ -66,7 +66,7 @@ def maximum_likelihood(likelihood: Likelihood, start: NDArray[np.float64]) -> EM
 
 
 def run_newton(likelihood: Likelihood, start: EMResult) -> EMResult:
-    r"""Return the maximum of the likelihood of samples as they are, from EM's last prior on.
+    r"""Return the maximum of the likelihood of the samples, starting at EM's last prior.
 
     .. math:: \min_{p ≥ 0} \; f(p) = \sum_k p_k - \frac1N \sum_i \log \sum_k r_{ik} p_k
 

@@ -1,8 +1,8 @@
 """Calibrations of log-scores: maps that are given, and the one that EM fits to validation labels.
 
-EM believes every probability. A bias-corrected temperature, one scale and a bias per class, makes
-them right on the validation samples, whatever their class mix, and is then moved to the source
-prior, by which EM divides. For bootstrap replicates the fit is repeated on resampled labels.
+EM relies on calibrated probabilities. A bias-corrected temperature (one scale and a bias per class)
+calibrates them on the validation samples, whatever their class mix, and is then moved to the
+source prior, by which EM divides. For bootstrap replicates the fit is repeated on resampled labels.
 """
 
 from collections.abc import Callable
@@ -33,15 +33,15 @@ __all__ = [
 Vector: TypeAlias = np.ndarray[Any, Any]
 
 SMALL_STEP = 0.05
-"""A first step of a refit below this is the last: what is left is of the order of its square, a
+"""A refit ends after a first step below this: the remaining error is of the order of its square, a
 twentieth of a spread that is small itself."""
 
 REFIT_MAX_CLASSES = 64
-"""Of more classes the first step is the only one: a further one needs second derivatives of all
-biases, for every replicate."""
+"""With more classes, a refit is a single step: another one needs second derivatives of all biases
+for every replicate."""
 
 REFIT_PRECISION = 1e-4
-"""Further steps end where they are below this, far below what any labels can tell."""
+"""Further steps end where they are below this, far below the noise of any labels."""
 
 REFIT_MAX_STEPS = 25
 """Further steps; three or four are usual."""
@@ -180,7 +180,7 @@ def fit_calibration(
     if not fit.scale[0] > 0.0:
         raise ScoresError(
             argument=Argument("validation", (0,)),
-            rule="must rise with the labels' classes, or no temperature makes it honest",
+            rule="must rise with the labels' classes, or no temperature calibrates them",
             got=f"a best scale of {fit.scale[0]:.2g}",
             remedy="Check that the labels belong to the scores, or pass calibration=(1, 0) to take "
             "the scores as they are.",
@@ -191,8 +191,8 @@ def fit_calibration(
 def every_second_label(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return a mask of every second label of each class, in their order, from the second on.
 
-    A calibration that is fitted to these can be judged by the others. Judged by its own labels, it
-    would be wrong most where these say that it is right.
+    A calibration that is fitted to these can be judged by the others. The labels that it is fitted
+    to would make it look better than it is.
 
     Examples
     --------
@@ -224,8 +224,8 @@ def refit_calibration(
 ) -> Refits:
     r"""Return how likelihood ratios change if the calibration is fitted to resampled labels.
 
-    Calibrated scores are scaled and shifted once more, from scale 1 and biases 0 on, to fit the
-    samples of each replicate.
+    Calibrated scores are scaled and shifted once more, starting at scale 1 and biases 0, to fit
+    the samples of each replicate.
 
     Parameters
     ----------
@@ -234,15 +234,15 @@ def refit_calibration(
     source : ndarray of shape (K,)
         The source prior P_s.
     n_replicates : int
-        B, how often samples are drawn again within each class.
+        B, how often samples are resampled within each class.
     rng : numpy Generator
-        What draws them.
+        Source of random numbers.
 
     Returns
     -------
     Refits
-        Scale s and bias e: what was :math:`\log P(x|k)` becomes :math:`s \log P(x|k) + e_k`, up to
-        a number per sample.
+        Scale s and bias e: :math:`\log P(x|k)` becomes :math:`s \log P(x|k) + e_k`, up to a number
+        per sample.
     """
     mix = np.bincount(validation.labels, minlength=source.size) / validation.labels.size
     fit = _Refit(validation.rows + np.log(mix) - np.log(source), validation.labels)
@@ -252,10 +252,10 @@ def refit_calibration(
 
 
 class _Refit:
-    """The log-loss of softmax(s·z + d), and its minima on samples drawn again.
+    """The log-loss of softmax(s·z + d), and its minima on resampled samples.
 
-    The first fit is held near a centre by the penalty of one sample. That it ended at s = 1, d = 0
-    says what the penalty's slope is there, and so the same penalty holds the others.
+    The first fit has the penalty of one sample, around a centre. It ended at s = 1, d = 0, which
+    determines the penalty's slope there; the fits of replicates get the same penalty.
     """
 
     def __init__(self, rows: NDArray[Any], labels: NDArray[np.int64]) -> None:
@@ -272,8 +272,8 @@ class _Refit:
     def minima(self, n_replicates: int, rng: np.random.Generator) -> Vector:
         """Return the minima (B, 1 + K) of replicates: one Newton step, or as many as needed.
 
-        The first step takes the curvature of all samples. The slopes of all replicates at the
-        start are sums of the same slopes of the samples.
+        The first step uses the curvature of all samples. At the start, the slope of a replicate is
+        a sum of slopes of the samples, which are computed once.
         """
         all_samples = np.ones(len(self.rows), np.uint8)
         inverse = np.linalg.inv(self._curvature(self.start, all_samples))

@@ -42,9 +42,9 @@ class TargetPriorReport:
         For each class the ends of a percentile interval of its share in the *population* that
         the samples were drawn from. They are for one class at a time.
     confidence : float
-        Of the intervals.
+        The confidence level of the intervals.
     replicates : ndarray of shape (n_replicates, K)
-        The bootstrap estimates themselves, for intervals of anything else.
+        The bootstrap estimates, for intervals of other statistics.
     source_prior : ndarray of shape (K,)
         P_s.
     method : str
@@ -52,28 +52,28 @@ class TargetPriorReport:
     n_samples : int
         Unlabelled samples.
     n_labels : int or None
-        Validation labels, where there were any.
+        Validation labels; None without validation.
     iterations : int
-        Passes over the scores, of EM and, where it crawled, of Newton's method; 1 where a system
-        of equations was solved.
+        Passes over the scores: those of EM, plus those of Newton's method if EM converged slowly;
+        1 for methods that solve a system of equations.
     last_change : float
-        The largest difference of the last step; 0 where a system of equations was solved, or the
-        likelihood could tell no more.
+        The largest change of any share in the last step; 0 for methods that solve a system of
+        equations, and if the likelihood could not be increased further.
     converged : bool
-        Whether EM came to rest.
+        Whether EM converged.
     negative_mass : float
-        The negative part of the solution of BBSE, which was set to 0. More than sampling explains
-        means that the classes do not look as they did in validation.
+        The negative part of the solution of BBSE, which is set to 0. If it is larger than sampling
+        error explains, the samples of a class are distributed differently than in validation.
     conditioning : Conditioning or None
-        How well the confusion matrix of the validation samples tells the classes apart; None
+        How well the confusion matrix of the validation samples separates the classes; None
         without validation.
     calibration : (scale, bias) or None
-        The map that EM fitted to the validation labels, for further estimates, and for a
-        :class:`reprior.PriorTracker` without these labels; None where none was fitted.
+        The map that EM fitted to the validation labels; None if no map was fitted. Pass it to
+        further estimates, or to a :class:`reprior.PriorTracker`, which then needs no labels.
     held_back : float or None
-        How much of the mix would be elsewhere without the penalty of RLLS; None for other methods.
-        Where it is large the penalty decides, which the intervals do not show: they are those of
-        the penalised estimate.
+        The share of the mix that the penalty of RLLS moves: the total variation distance to the
+        estimate without it. None for other methods. If it is large, the penalty determines the
+        estimate. The intervals do not show this: they belong to the penalised estimate.
     """
 
     prior: NDArray[np.float64]
@@ -105,7 +105,7 @@ class TargetPriorReport:
         Parameters
         ----------
         classes : sequence of length K, optional
-            Names of the classes; their indices where it is not given.
+            Names of the classes. By default, their indices.
         """
         names = [str(name) for name in (range(self.prior.size) if classes is None else classes)]
         if len(names) != self.prior.size:
@@ -129,18 +129,18 @@ class TargetPriorReport:
             lines.append(f"calibration  fitted: temperature {temperature:.3g} and biases")
         if self.held_back is not None:
             word = "DECIDES: " if self.held_back > DECISIVE_SHARE else ""
-            share = f"{word}{self.held_back:.1%} of the mix is elsewhere without it"
-            lines.append(f"penalty      {share}; intervals are with it")
+            share = f"{word}{self.held_back:.1%} of the mix moves without it"
+            lines.append(f"penalty      {share}; intervals are for the estimate with it")
         if self.conditioning is not None:
             lines.append(_conditioning_line(self.conditioning))
         if self.negative_mass > 0:
-            lines.append(f"negative     {self.negative_mass:.4f} of the solution was made 0")
+            lines.append(f"negative     {self.negative_mass:.4f} of the solution was set to 0")
         return lines
 
     def _convergence(self) -> str:
         if self.method != "em":
-            return "convergence  solved, without steps"
-        word = "at rest" if self.converged else "NOT at rest"
+            return "convergence  solved directly, no iterations"
+        word = "converged" if self.converged else "NOT converged"
         return (
             f"convergence  {word} after {self.iterations} passes "
             f"(last change {self.last_change:.1e})"
@@ -178,18 +178,19 @@ def _conditioning_line(conditioning: Conditioning) -> str:
 
 
 DECISIVE_SHARE = 0.05
-"""Where the penalty of RLLS moves more of the mix than this, it decides and not the data."""
+"""If the penalty of RLLS moves a larger share of the mix than this, it outweighs the data."""
 
 SAMPLES_PER_CLASS = 4
-"""With n samples even their true labels tell the share of an average class, 1/K, only with a
-standard error of 1/√(nK): half of the share itself at n = 4K."""
+"""With n samples even their true labels give the share of an average class, 1/K, only with a
+standard error of 1/√(nK): half of the share at n = 4K."""
 
 
 class PenaltyEffect(NamedTuple):
     """How far the penalty of RLLS moves an estimate.
 
-    ``share`` is how much of the mix is elsewhere without the penalty; ``class_index`` is the class
-    of the largest difference, ``prior`` its estimate and ``unpenalised`` the one without.
+    ``share`` is the share of the mix that it moves (total variation distance); ``class_index`` is
+    the class of the largest difference, ``prior`` its estimate with the penalty and
+    ``unpenalised`` its estimate without.
     """
 
     share: float
@@ -199,7 +200,7 @@ class PenaltyEffect(NamedTuple):
 
 
 def penalty_effect(prior: Vector, moments: Moments, source: Vector) -> PenaltyEffect:
-    """Compare an estimate by RLLS with that of the same moments without a penalty."""
+    """Compare an estimate by RLLS with the unpenalised estimate from the same moments."""
     unpenalised = clipped_prior(bbse(moments, source), source)
     difference = np.abs(unpenalised - prior)
     class_index = int(np.argmax(difference))
@@ -212,14 +213,14 @@ def penalty_effect(prior: Vector, moments: Moments, source: Vector) -> PenaltyEf
 
 
 def penalty_warning(effect: PenaltyEffect | None) -> Text:
-    """Return that the penalty of RLLS decides, or nothing where the data do."""
+    """Return the warning that the penalty of RLLS outweighs the data, or "" if it does not."""
     if effect is None or effect.share <= DECISIVE_SHARE:
         return ""
     return [
-        f"the penalty of RLLS decides, and not the data alone: without it {effect.share:.0%} of "
-        f"the mix would be elsewhere, and class {effect.class_index} would have "
-        f"{effect.unpenalised:.2g} and not {effect.prior:.2g}. Intervals are of the penalised "
-        f"estimate, and do not know of it. Compare ",
+        f"the penalty of RLLS outweighs the data: without it {effect.share:.0%} of the mix would "
+        f"move, and class {effect.class_index} would have {effect.unpenalised:.2g} instead of "
+        f"{effect.prior:.2g}. The intervals are for the penalised estimate and do not include this "
+        f"difference. Compare ",
         Setting("method", "bbse_soft"),
         " and ",
         Setting("method", "em"),
@@ -228,40 +229,40 @@ def penalty_warning(effect: PenaltyEffect | None) -> Text:
 
 
 def convergence_warning(n_classes: int, passes: int, remaining_change: float) -> Text:
-    """Return that a likelihood was not maximised."""
+    """Return the warning that the likelihood is not at its maximum."""
     solvers = "EM and Newton's method" if n_classes <= newton.MAX_CLASSES else "EM"
     return (
-        f"the target prior has not come to rest after {passes} passes of {solvers} over the "
-        f"scores: it may still move by {remaining_change:.1g}. The scores hardly tell some classes "
-        f"apart; join these, or use more data."
+        f"the target prior did not converge in {passes} passes of {solvers} over the scores: it "
+        f"may still move by {remaining_change:.1g}. The scores hardly distinguish some classes; "
+        f"merge these, or use more data."
     )
 
 
 def few_samples_warning(n_classes: int, n_samples: int | None) -> Text:
-    """Return that samples are too few to have a mix, or nothing where they are not, or unknown."""
+    """Return the warning that a mix has too few samples, or "" if it has enough or n is unknown."""
     if n_samples is None or n_samples >= SAMPLES_PER_CLASS * n_classes:
         return ""
     return (
-        f"{n_samples} sample{'s are' if n_samples > 1 else ' is'} too few to tell the mix of "
-        f"{n_classes} classes: with fewer than {SAMPLES_PER_CLASS * n_classes} not even their true "
-        f"labels would tell the share of an average class to within half of it. Use more samples, "
-        f"or state a mix that you know instead."
+        f"{n_samples} sample{'s are' if n_samples > 1 else ' is'} too few to estimate the mix "
+        f"of {n_classes} classes: with fewer than {SAMPLES_PER_CLASS * n_classes}, even their true "
+        f"labels would give the share of an average class only with a standard error of more than "
+        f"half of it. Use more samples, or pass a mix that you know instead."
     )
 
 
 def conditioning_warning(conditioning: Conditioning | None) -> Text:
-    """Return that a confusion matrix may be singular, or nothing where it is not."""
+    """Return the warning that a confusion matrix may be singular, or "" if it is not."""
     if conditioning is None or not conditioning.near_singular:
         return ""
     if np.isinf(conditioning.standard_error):
         return (
-            "some class has a single validation label, which does not tell how much its samples "
-            "differ: the confusion matrix may be singular for all that the labels say, and "
-            "intervals are too narrow. Use more labels, at least a few of every class."
+            "some class has a single validation label, which does not show how much its samples "
+            "vary: the confusion matrix may be singular, and intervals are too narrow. Use more "
+            "labels, at least a few of every class."
         )
     return (
-        f"the confusion matrix of the validation samples is singular for all that their labels "
-        f"say: its smallest singular value is {conditioning.smallest_singular_value:.2g}, with a "
-        f"standard error of {conditioning.standard_error:.2g}. Some classes can hardly be told "
-        f"apart, or are never predicted. Join these, or use more labels."
+        f"the confusion matrix of the validation samples may be singular: its smallest singular "
+        f"value is {conditioning.smallest_singular_value:.2g}, with a standard error of "
+        f"{conditioning.standard_error:.2g}. Some classes are hardly distinguished, or are never "
+        f"predicted. Merge these, or use more labels."
     )

@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 BLOCKS_PER_HALF_LIFE = 16
-"""The prior takes a step after each sixteenth of a half-life. What is returned between two steps
-has all samples in it, but their posteriors are under the prior of the last step."""
+"""The prior takes a step after each sixteenth of a half-life. The prior that is returned between
+two steps includes all samples, with their posteriors under the prior of the last step."""
 
 STANDARD_ERRORS = 2.0
 """Standard errors of the measured mean of a ratio that are added to it. The tracked prior does not
 depend on the labels, so 98 % of all sets of labels make the false alarms as rare as stated."""
 
 REFERENCE_SHARE = 0.01
-"""The reference's share in the prior that posteriors are taken under: a class whose tracked prior
-is next to 0 comes back from a hundredth of its reference, not from 0."""
+"""The reference's share in the prior under which posteriors are computed: a class whose tracked
+prior is close to 0 can recover from a hundredth of its reference, not from 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class MeanRatios:
 
 @dataclass(frozen=True, eq=False)
 class TrackingOptions:
-    """What a stream is tracked against; ``ratios`` where they were measured and not assumed."""
+    """Reference and rates of a tracked stream; ``ratios`` where they were measured."""
 
     reference: NDArray[np.float64]
     half_life: float

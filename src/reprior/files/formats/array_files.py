@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
+from reprior.files.detect import TABLES
 from reprior.files.formats.interface import (
     Block,
     ColumnsError,
@@ -20,6 +21,7 @@ from reprior.files.formats.interface import (
     ReadOptions,
     Vector,
     as_names,
+    damaged,
     few,
     scores_dtype,
     written_kind,
@@ -40,8 +42,12 @@ __all__ = [
     "kept_rows",
     "note_dropped_data",
     "open_arrays",
+    "refuse_invalid_text",
     "refuse_objects",
 ]
+
+#: The last code point of Unicode.
+_LAST_CHARACTER = 0x10FFFF
 
 ADDED_BY_APPLY = ("posterior", "prediction")
 """The arrays that ``apply`` adds. They are neither labels nor weights."""
@@ -68,11 +74,11 @@ class Stored(Protocol):
         ...
 
     def check(self) -> None:
-        """Refuse an array that a checksum of all of it tells to be damaged."""
+        """Refuse an array whose checksum shows that it is damaged."""
         ...
 
 
-def refuse_objects(path: Path, name: str, dtype: np.dtype[Any]) -> None:
+def refuse_objects(path: str | os.PathLike[str], name: str, dtype: np.dtype[Any]) -> None:
     """Refuse arrays that need pickle, and records."""
     rule = f"{name} of {os.fspath(path)!r} must be an array of numbers or strings."
     if dtype.hasobject and dtype.kind != "T":  # strings of any length are no objects
@@ -98,6 +104,15 @@ def refuse_objects(path: Path, name: str, dtype: np.dtype[Any]) -> None:
         )
 
 
+def refuse_invalid_text(path: str | os.PathLike[str], values: Vector) -> None:
+    """Refuse strings with code points that no character has; Python stops where it meets them."""
+    if values.dtype.kind != "U":
+        return
+    points = np.ascontiguousarray(values).reshape(-1).view(values.dtype.byteorder + "u4")
+    if ((points > _LAST_CHARACTER) | ((points >= 0xD800) & (points <= 0xDFFF))).any():
+        raise damaged(path, "score", "text that is no Unicode")
+
+
 def fixed_width(values: Vector) -> Vector:
     """Return strings as an array of one width."""
     if values.dtype.kind == "U":
@@ -111,8 +126,13 @@ def as_raw_labels(path: Path, values: Vector) -> Labels:
     """Return an array of labels as numbers, or as names with codes."""
     if values.dtype.kind in "iubf":
         return values
+    refuse_invalid_text(path, values)
     if values.dtype.kind in "SUTO":
-        unique, codes = np.unique(fixed_width(values), return_inverse=True)
+        try:
+            plain = fixed_width(values)
+        except UnicodeDecodeError as error:
+            raise damaged(path, "score", error) from error
+        unique, codes = np.unique(plain, return_inverse=True)
         return NamedLabels(codes.reshape(values.shape), tuple(unique.tolist()))
     raise LabelsError(
         argument="labels",
@@ -181,7 +201,7 @@ class ArrayReader:
                 next(others, None)
 
     def check(self) -> None:
-        """Refuse a file that its own checksums tell to be damaged, where they are of all of it."""
+        """Refuse a file whose checksums show that it is damaged."""
         for array in (self.scores, self.labels, self.weight):
             if array is not None:
                 array.check()
@@ -239,7 +259,7 @@ def open_arrays(
 def _unread(
     path: Path, scores: str, arrays: dict[str, Stored], options: ReadOptions
 ) -> Iterator[str]:
-    """Say which arrays have an entry per sample and were not read: weights may be among them."""
+    """Return a note on arrays with an entry per sample that were not read, such as weights."""
     known = {
         scores,
         options.labels_name,
@@ -335,7 +355,7 @@ def note_dropped_data(layout: Layout) -> list[str]:
     reader = layout.inputs[0]
     if not layout.keep:
         return []
-    if reader.format in ("csv", "parquet"):
+    if reader.format in TABLES:
         known = {*(layout.classes or ()), *([layout.label_column] if layout.has_labels else [])}
         others = [name for name in reader.columns if name not in known]
         if not others:

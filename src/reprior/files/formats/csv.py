@@ -12,9 +12,10 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from reprior.files.formats.table_files import (
     note_dropped_arrays,
     output_table,
     plan_columns,
+    refuse_many_columns,
     refuse_repeats,
 )
 
@@ -63,7 +65,10 @@ _LARGEST_BLOCK = 1 << 20
 _LEAST_ROWS = 32
 
 #: Blocks grow to this when a row is longer.
-_LONGEST_ROW = 1 << 30
+_LONGEST_ROW = 1 << 27
+
+#: Characters of a line of the header.
+_LONGEST_HEADER = 1 << 24
 
 #: Bytes at the end of a file, of which some are no line breaks.
 _TAIL = 1 << 12
@@ -72,12 +77,22 @@ _TAIL = 1 << 12
 def csv_header(path: Path) -> tuple[list[str], str]:
     """Return the fields of the first line, and the delimiter."""
     with _refusing_damage(path), open(path, encoding="utf-8-sig", newline="") as file:
-        line = file.readline()
-        while line and not line.strip():
-            line = file.readline()
+        lines = _lines(path, file)
+        line = next((line for line in lines if line.strip()), "")
         delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else _delimiter(line)
-        fields = next(csv.reader(chain([line], file), delimiter=delimiter), [])
+        refuse_many_columns(path, 1 + line.count(delimiter))
+        fields = next(csv.reader(chain([line], lines), delimiter=delimiter), [])
+    refuse_many_columns(path, len(fields))
     return fields, delimiter
+
+
+def _lines(path: Path, file: IO[str]) -> Iterator[str]:
+    """Give the lines of a text file; refuse one that is longer than a header can be."""
+    while line := file.readline(_LONGEST_HEADER):
+        if len(line) == _LONGEST_HEADER:
+            reason = f"a line of its header is longer than {_LONGEST_HEADER:,} characters"
+            raise damaged(path, "csv", reason)
+        yield line
 
 
 def _delimiter(line: str) -> str:
@@ -107,7 +122,7 @@ def csv_batches(
                 return
             except _RowTooLongError as error:
                 if error.length >= _LONGEST_ROW:
-                    reason = "a row is longer than a gigabyte, or a quote is not closed"
+                    reason = f"a row of over {_LONGEST_ROW:,} bytes, or an open quote"
                     raise damaged(path, "csv", reason) from None
                 block = min(2 * error.length, _LONGEST_ROW)
 
@@ -130,7 +145,7 @@ def _stream(
     with _refusing_damage(path):
         n_header_lines = _count_header_lines(path, delimiter) if header else 0
         if not _has_text_after(path, n_header_lines):
-            return  # of which pyarrow makes an error
+            return  # pyarrow raises an error for it
         try:
             reader = pc.open_csv(
                 path,
@@ -160,8 +175,8 @@ def _stream(
 def _longest_row(path: Path) -> int:
     """Return the bytes of the longest row of a file; a line break inside of quotes ends none.
 
-    Errors of pyarrow are of one type, whether a row is longer than a block or damaged. So this is
-    looked at once there is an error.
+    pyarrow raises one type of error for a row that is longer than a block and for damage. So this
+    runs only after an error.
     """
     longest = 0
     row_start = 0
@@ -181,7 +196,7 @@ def _longest_row(path: Path) -> int:
 
 
 def _refuse_open_quote(path: Path, last: Any) -> None:
-    """Refuse a file whose last cell takes in all that comes after a quote that nobody closes."""
+    """Refuse a file with an open quote: its last cell holds everything behind that quote."""
     if last is None or not last.num_rows:
         return
     cell = last.column(last.num_columns - 1)[last.num_rows - 1].as_py()
@@ -196,7 +211,7 @@ def _refuse_open_quote(path: Path, last: Any) -> None:
 def _count_header_lines(path: Path, delimiter: str) -> int:
     """Return how many lines the header takes, with empty lines before it."""
     with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter)
+        reader = csv.reader(_lines(path, file), delimiter=delimiter)
         for record in reader:
             if any(cell.strip() for cell in record):
                 return reader.line_num
@@ -206,7 +221,9 @@ def _count_header_lines(path: Path, delimiter: str) -> int:
 def _has_text_after(path: Path, n_lines: int) -> bool:
     """Whether a file has more than line breaks after its first lines."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        return any(line.strip("\r\n") for line in islice(file, n_lines, None))
+        for _ in range(n_lines):
+            file.readline()
+        return any(text.strip("\r\n") for text in iter(partial(file.read, _TAIL), ""))
 
 
 @contextmanager
@@ -227,10 +244,11 @@ def line_finder(path: Path, delimiter: str, *, header: bool = True) -> Callable[
         with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
             reader = csv.reader(file, delimiter=delimiter)
             left = row + int(header)
-            for record in reader:
-                left -= bool(record)
-                if left < 0:
-                    return reader.line_num
+            with suppress(csv.Error):  # of a cell that is too long for the csv module alone
+                for record in reader:
+                    left -= bool(record)
+                    if left < 0:
+                        return reader.line_num
         return row + 1 + int(header)
 
     return line_of
@@ -257,7 +275,15 @@ def parse_numbers(
             place = f"column {name!r}, line {line_of(start + row)} of {os.fspath(path)!r}"
             remedy = "Correct that value, or drop the row or the column."
             raise no_number(argument, f"{cell} in {place}", remedy) from None
-        return np.asarray(values.to_numpy(zero_copy_only=False))
+        numbers = np.asarray(values.to_numpy(zero_copy_only=False))
+        infinite = np.flatnonzero(np.isinf(numbers))
+        for row in infinite.tolist():
+            text = column[row].as_py()
+            if "n" not in text.lower():  # neither inf nor infinity
+                place = f"column {name!r}, line {line_of(start + row)} of {os.fspath(path)!r}"
+                remedy = "Correct it; a class that is not to be has the score -inf."
+                raise no_number(argument, f"{text[:40]}, beyond a float, in {place}", remedy)
+        return numbers
 
     return number
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from reprior.core.checks import KINDS, check_choice
 from reprior.exceptions import FileFormatError, ScoresError
+from reprior.files.inputs import parse_json
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -52,11 +53,11 @@ KIND_KEY = "reprior.kind"
 
 
 class NoRowsError(FileFormatError):
-    """A file that is whole, and has no rows: an error by itself, and no loss among others."""
+    """A whole file without rows: an error if it is alone, and skipped among others."""
 
 
 class ColumnsError(FileFormatError):
-    """A file that is whole, without a column or array that is asked for: not for skipping."""
+    """A whole file without a column or array that is needed: never skipped."""
 
 
 class DamagedError(FileFormatError):
@@ -132,15 +133,15 @@ class Reader(Protocol):
         ...
 
     def check(self) -> None:
-        """Refuse a file that a checksum of all its rows tells to be damaged: only npz has one."""
+        """Refuse a file whose checksum shows that it is damaged. Only npz has one of all rows."""
         ...
 
     def place(self, row: int) -> str:
-        """Say where a row is, as a person would look for it."""
+        """Return where a row is, as a person looks for it."""
         ...
 
     def place_in_row(self, index: Sequence[int]) -> str:
-        """Say which entry of a row of scores is meant."""
+        """Return which entry of a row of scores is meant."""
         ...
 
 
@@ -153,7 +154,7 @@ def damaged(path: str | os.PathLike[str], what: str, error: object) -> DamagedEr
     reason = reason if len(reason) <= 200 else reason[:200] + " …"
     because = f" ({reason})" if reason else ""
     return DamagedError(
-        f"{os.fspath(path)!r} must be a whole {what} file. It is truncated or damaged{because}.",
+        f"{os.fspath(path)!r} must be a complete {what} file. It is truncated or damaged{because}.",
         remedy="Write or copy it again.",
     )
 
@@ -173,7 +174,7 @@ def few(names: Sequence[Any], n: int = 6) -> str:
 
 
 def apart(files: Mapping[str | os.PathLike[str], Sequence[str]]) -> str:
-    """Say which names only one of two files has; nothing where they have the same.
+    """Return which names only one of two files has; an empty text where both have the same.
 
     Examples
     --------
@@ -211,13 +212,18 @@ def as_names(path: Path, values: Any) -> tuple[str, ...]:
     """Return class names of a file as strings; refuse repeated ones and what is no list."""
     if isinstance(values, str | bytes):
         try:
-            values = json.loads(values)
+            values = parse_json(values)
         except ValueError as error:
-            raise damaged(path, "score", "`class_names` is no JSON list") from error
-    names = tuple(
-        value.decode() if isinstance(value, bytes) else str(value)
-        for value in (values.tolist() if isinstance(values, np.ndarray) else values)
-    )
+            raise damaged(path, "score", f"`class_names` is no JSON list: {error}") from error
+    is_array = isinstance(values, np.ndarray)
+    listed = values.tolist() if is_array else values
+    is_list = values.ndim == 1 if is_array else isinstance(listed, list | tuple)
+    if not is_list or not all(isinstance(name, str | bytes | int | float) for name in listed):
+        raise damaged(path, "score", "`class_names` is no list of names")
+    try:
+        names = tuple(n.decode() if isinstance(n, bytes) else str(n) for n in listed)
+    except UnicodeDecodeError as error:
+        raise damaged(path, "score", f"`class_names`: {error}") from error
     repeated = sorted(name for name, n in Counter(names).items() if n > 1)
     if repeated:
         raise FileFormatError(
@@ -267,5 +273,5 @@ class Writer(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go of everything that is open; the file will not be used."""
+        """Close everything that is open; the file is discarded."""
         ...

@@ -1,8 +1,11 @@
-"""Npy files: read slice by slice, and written row by row with a header that is corrected last."""
+"""Npy files: read slice by slice, and written row by row; the header is completed at the end."""
 
 from __future__ import annotations
 
+import io
 import os
+import tokenize
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,25 +32,55 @@ __all__ = [
     "read_header",
 ]
 
-#: What reading a damaged header was seen to raise.
-_DAMAGE = (ValueError, TypeError, SyntaxError, EOFError, KeyError, RecursionError, MemoryError)
+#: What reading a damaged header was seen to raise. Python parses it: its tokenizer and its parser
+#: raise SyntaxError, MemoryError and RecursionError.
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+)
+
+#: Bytes of a header, as NumPy limits it too, but after it has read them.
+_MAX_HEADER = 10_000
 
 
-def read_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_header(
+    file: IO[bytes], path: str | os.PathLike[str]
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read shape, order and dtype; the data follow where ``file`` then stands."""
     try:
         version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(file)
-        if version == (2, 0):
-            return np.lib.format.read_array_header_2_0(file)
-    except _DAMAGE as error:
+        if version not in ((1, 0), (2, 0)):
+            raise FileFormatError(
+                f"{os.fspath(path)!r} must be an npy file of version 1.0 or 2.0.",
+                got=f"version {version[0]}.{version[1]}",
+                remedy="Save a plain array of numbers or strings with numpy.save.",
+            )
+        prefix = file.read(2 if version == (1, 0) else 4)
+        n_bytes = int.from_bytes(prefix, "little")
+        if n_bytes > _MAX_HEADER:
+            raise ValueError(f"a header of {n_bytes:,} bytes, where {_MAX_HEADER:,} are allowed")
+        text = io.BytesIO(prefix + file.read(n_bytes))
+        with warnings.catch_warnings():  # of what Python thinks of a damaged header
+            warnings.simplefilter("error")
+            if version == (1, 0):
+                shape, fortran, dtype = np.lib.format.read_array_header_1_0(text)
+            else:
+                shape, fortran, dtype = np.lib.format.read_array_header_2_0(text)
+    except FileFormatError:
+        raise
+    except (*_DAMAGE, Warning) as error:
         raise damaged(path, "npy", error) from error
-    raise FileFormatError(
-        f"{os.fspath(path)!r} must be an npy file of version 1.0 or 2.0.",
-        got=f"version {version[0]}.{version[1]}",
-        remedy="Save a plain array of numbers or strings with numpy.save.",
-    )
+    if any(isinstance(n, bool) or n < 0 for n in shape) or dtype.itemsize == 0:
+        raise damaged(path, "npy", f"shape {shape} of {dtype}")
+    return shape, fortran, dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +107,7 @@ class StoredNpy:
             offset = file.tell()
             there = os.fstat(file.fileno()).st_size - offset
         expected = dtype.itemsize * int(np.prod(shape, dtype=object))
-        if there < expected:
+        if there != expected:
             raise damaged(
                 path, "npy", f"shape {shape} of {dtype} needs {expected} bytes, {there} are there"
             )
@@ -86,6 +119,14 @@ class StoredNpy:
         with open(self.path, "rb", buffering=0) as file:
             for start in range(first, n, rows):
                 yield self._slice(file, start, min(start + rows, n))
+
+    def whole(self) -> Vector:
+        """Return the array as it is."""
+        values = np.empty(self.shape, self.dtype, order="F" if self.fortran else "C")
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset)
+            _fill(file, values.reshape(-1, order="A"), self.path)
+        return values
 
     def check(self) -> None:
         """An npy file has no checksum."""
@@ -162,7 +203,7 @@ def array_bytes(values: Vector) -> Any:
 
 
 class NpyFile:
-    """An npy file that grows; its header is put right when it is closed."""
+    """An npy file that grows; closing it completes the header."""
 
     def __init__(self, path: Path) -> None:
         self._file: IO[bytes] = open(path, "wb")  # noqa: SIM115 - closed by close() or abandon()
@@ -206,7 +247,7 @@ class NpyWriter:
             self.notes.append(
                 f"Predictions are indices of the decisions, not of the classes: "
                 f"{few(layout.decisions, len(layout.decisions))}. An npy file has no room for "
-                f"these names; write npz to have them beside."
+                f"these names; write npz to keep them."
             )
 
     def write(
@@ -220,7 +261,7 @@ class NpyWriter:
         self._prediction.append(np.asarray(prediction))
 
     def close(self) -> None:
-        """Put the headers right."""
+        """Complete the headers."""
         self._posterior.close()
         self._prediction.close()
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfileobj
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprior.exceptions import RepriorError
+from reprior.exceptions import FileFormatError
 from reprior.files.formats.array_files import (
     ArrayReader,
     Stored,
@@ -28,10 +26,17 @@ from reprior.files.formats.array_files import (
     kept_rows,
     note_dropped_data,
     open_arrays,
+    refuse_invalid_text,
     refuse_objects,
 )
-from reprior.files.formats.interface import Layout, ReadOptions, Vector, damaged
+from reprior.files.formats.interface import Layout, ReadOptions, Vector
 from reprior.files.formats.npy import array_bytes, npy_header, read_header
+from reprior.files.zip_members import (
+    fill,
+    open_members,
+    refuse_inflated,
+    refuse_other_size,
+)
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -44,29 +49,16 @@ __all__ = [
     "read_members",
 ]
 
-#: What reading a damaged archive was seen to raise.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-)
-
 #: Members that describe the others. They are read whole.
-_SMALL = ("class_names", "decision_names", "kind", "scores_kind")
+_SMALL = ("class_names", "kind", "scores_kind")
 
+#: Bytes of all class names: those of one class, and those that any file may have.
+_NAME_BYTES = 4_096
+_ALL_NAMES_BYTES = 1 << 28
+_FEW_NAMES_BYTES = 1 << 20
 
-@contextmanager
-def _refusing_damage(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except RepriorError:
-        raise
-    except _DAMAGE as error:
-        raise damaged(path, "npz", error) from error
+#: Numbers of one sample that any file may have, in memory 8 bytes each.
+_SAMPLE_NUMBERS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +73,17 @@ class StoredMember:
     _whole: set[tuple[int, int]] = field(default_factory=set, repr=False)
 
     def check(self) -> None:
-        """Refuse the array if its checksum tells that it is damaged.
+        """Refuse the array if its checksum shows that it is damaged.
 
-        That takes reading all of it, once for as long as the file has its size and time of change.
+        This reads all of it, once as long as the size and the time of change of the file stay.
         """
         there = os.stat(self.path)
         state = (there.st_size, there.st_mtime_ns)
         if state in self._whole:
             return
         with (
-            _refusing_damage(self.path),
-            zipfile.ZipFile(self.path) as archive,
-            archive.open(self.member) as file,
+            open_members(self.path) as (archive, members),
+            archive.open(members[self.member]) as file,
         ):
             while file.read(1 << 20):
                 pass
@@ -101,9 +92,8 @@ class StoredMember:
     def blocks(self, rows: int, first: int = 0) -> Iterator[Vector]:
         """Give consecutive slices of at most ``rows`` rows, from row ``first`` on."""
         with (
-            _refusing_damage(self.path),
-            zipfile.ZipFile(self.path) as archive,
-            archive.open(self.member) as file,
+            open_members(self.path) as (archive, members),
+            archive.open(members[self.member]) as file,
         ):
             read_header(file, self.path)
             give = self._transposed if self.fortran else self._streamed
@@ -111,12 +101,12 @@ class StoredMember:
 
     def _streamed(self, file: IO[bytes], rows: int, first: int) -> Iterator[Vector]:
         n = self.shape[0]
-        if first:  # an archive is not entered in the middle: what comes before is unpacked too
+        if first:  # a packed member has no middle to seek to: the rows before are unpacked too
             row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
             file.seek(first * row, os.SEEK_CUR)
         for start in range(first, n, rows):
             values = np.empty((min(rows, n - start), *self.shape[1:]), self.dtype)
-            _fill(file, values)
+            fill(file, values)
             yield values.astype(self.dtype.newbyteorder("="), copy=False)
         file.read(1)  # the end of the member, where its checksum is compared
 
@@ -132,45 +122,63 @@ class StoredMember:
                 yield np.array(whole[start : start + rows], self.dtype.newbyteorder("="), order="C")
 
 
-def _fill(file: IO[bytes], values: Vector) -> None:
-    """Read exactly as many bytes as the array has."""
-    if values.nbytes == 0:
-        return
-    view = memoryview(cast(Any, values.reshape(-1).view(np.uint8)))
-    done = 0
-    while done < len(view):
-        data = file.read(min(len(view) - done, 1 << 20))
-        if not data:
-            raise EOFError("an array breaks off")
-        view[done : done + len(data)] = data
-        done += len(data)
-
-
 def read_members(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
     """Open every array of an npz file; read the small ones that describe the others."""
     arrays: dict[str, Stored] = {}
     small: dict[str, Any] = {}
-    with _refusing_damage(path), zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            name = member.removesuffix(".npy")
-            if name == member:
-                continue
-            with archive.open(member) as file:
-                shape, fortran, dtype = read_header(file, path)
-                if name in _SMALL:
-                    refuse_objects(path, f"The array {name!r}", dtype)
-                    if math.prod(shape) * dtype.itemsize > archive.getinfo(member).file_size:
-                        raise EOFError(f"{name!r} breaks off")
-                    small[name] = _whole(file, shape, dtype)
-                else:
-                    turned = fortran and len(shape) > 1 and 0 not in shape
-                    arrays[name] = StoredMember(path, member, shape, turned, dtype)
+    with open_members(path) as (archive, members):
+        for name, info in members.items():
+            if name not in _SMALL:
+                arrays[name] = _stored(path, archive, name, info)
+        for name in _SMALL:
+            if name in members:
+                limit = _names_limit(arrays) if name == "class_names" else _NAME_BYTES
+                small[name] = _read_small(path, archive, name, members[name], limit)
     return arrays, small
 
 
-def _whole(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Vector:
-    values = np.empty(shape, dtype)
-    _fill(file, values.reshape(-1) if values.ndim else values.reshape(1))
+def _stored(path: Path, archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> StoredMember:
+    """Read the header of an array; refuse one whose rows or copy would take too much memory."""
+    with archive.open(info) as file:
+        shape, fortran, dtype = read_header(file, path)
+        refuse_other_size(name, shape, dtype, info.file_size - file.tell())
+    packed = info.compress_size
+    n_numbers = math.prod(shape[1:])
+    if n_numbers > _SAMPLE_NUMBERS:
+        refuse_inflated(path, 8 * n_numbers, packed, f"samples in {name!r}")
+    turned = fortran and len(shape) > 1 and 0 not in shape
+    if turned:
+        refuse_inflated(path, info.file_size, packed, f"the array {name!r} in Fortran order")
+    return StoredMember(path, name, shape, turned, dtype)
+
+
+def _names_limit(arrays: dict[str, Stored]) -> int:
+    """Return how many bytes the class names may take, by the sizes of the other arrays."""
+    n_classes = max((n for array in arrays.values() for n in array.shape[1:]), default=2)
+    return min(max(_NAME_BYTES * n_classes, _FEW_NAMES_BYTES), _ALL_NAMES_BYTES)
+
+
+def _read_small(
+    path: Path, archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo, limit: int
+) -> Vector:
+    """Read an array of at most ``limit`` bytes."""
+    with archive.open(info) as file:
+        shape, _, dtype = read_header(file, path)
+        refuse_objects(path, f"The array {name!r}", dtype)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if n_bytes > limit:
+            per_class = f", {_NAME_BYTES:,} per class" if name == "class_names" else ""
+            raise FileFormatError(
+                f"{os.fspath(path)!r} must have an array {name!r} of at most {limit:,} bytes"
+                f"{per_class}.",
+                got=f"{n_bytes:,} bytes",
+                remedy="Shorten the names, or pass them in a text file.",
+            )
+        refuse_other_size(name, shape, dtype, info.file_size - file.tell())
+        values = np.empty(shape, dtype)
+        fill(file, values.reshape(-1) if values.ndim else values.reshape(1))
+        file.read(1)  # the end of the member, where its checksum is compared
+    refuse_invalid_text(path, values)
     return values
 
 
@@ -203,7 +211,7 @@ class Spool:
         copyfileobj(self._file, target, 1 << 20)
 
     def close(self) -> None:
-        """Give the space back."""
+        """Close the file, which frees its space."""
         self._file.close()
 
 
@@ -289,12 +297,12 @@ class NpzWriter:
                     member.write(block.reshape(-1).view(np.uint8).data)
 
     def _small(self, name: str, values: Vector) -> None:
-        data = io.BytesIO()
-        np.lib.format.write_array(data, values, allow_pickle=False)
-        self._archive.writestr(f"{name}.npy", data.getvalue())
+        # Members that are opened have a fixed time stamp; writestr would note the present one.
+        with self._archive.open(f"{name}.npy", "w") as member:
+            np.lib.format.write_array(member, values, allow_pickle=False)
 
     def abandon(self) -> None:
-        """Let go of everything that is open."""
+        """Close everything that is open; the file is discarded."""
         opened = [self._direct, *self._spools.values(), self._archive]
         for each in opened:
             if each is not None:

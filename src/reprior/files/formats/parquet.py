@@ -6,7 +6,6 @@ memory; ``pyarrow.dataset``, which decodes row groups as a whole, 219 MB.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprior.exceptions import require
+from reprior.exceptions import RepriorError, require
 from reprior.files.formats.interface import (
     CLASS_NAMES_KEY,
     KIND_KEY,
@@ -28,6 +27,7 @@ from reprior.files.formats.interface import (
     scores_dtype,
     written_kind,
 )
+from reprior.files.formats.parquet_pages import refuse_huge_pages
 from reprior.files.formats.table_files import (
     TableReader,
     list_length,
@@ -35,27 +35,50 @@ from reprior.files.formats.table_files import (
     numbers_of,
     output_table,
     plan_columns,
+    refuse_many_columns,
 )
+from reprior.files.inputs import parse_json
+from reprior.files.zip_members import inflated_limit
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
 
 __all__ = [
     "ParquetWriter",
+    "open_arrow_table",
     "open_parquet",
     "parquet_batches",
     "read_schema",
 ]
 
+#: Metadata key under which pandas describes a frame, as JSON.
+_PANDAS_KEY = "pandas"
+
+#: Rows that are read to see how long the lists of a list column are. One may be long.
+_FIRST_ROWS = 16
+
 #: Bytes of a row group that are held while its pages are unpacked, over all columns.
 _READ_AHEAD = 1 << 24
+
+#: Files up to this are read a column of a row group at a time: then a damaged page cannot ask for
+#: more memory than the column has. A stream with a buffer takes what the page says, up to 2 GB.
+_SMALL_FILE = 1 << 26
 
 
 def read_schema(path: Path) -> tuple[Any, int]:
     """Return the Arrow schema and the number of rows."""
     pq = require("pyarrow.parquet", extra="cli", purpose="To read parquet files")
     with _refusing_damage(path), pq.ParquetFile(path) as file:
-        return file.schema_arrow, file.metadata.num_rows
+        schema, metadata = file.schema_arrow, file.metadata
+        refuse_many_columns(path, len(schema.names))
+        limit = inflated_limit(path.stat().st_size)
+        for i in range(metadata.num_row_groups):
+            n_bytes = metadata.row_group(i).total_byte_size
+            if n_bytes > limit:
+                reason = f"{n_bytes:,} bytes in a group of rows, where {limit:,} are allowed"
+                raise damaged(path, "parquet", reason)
+        refuse_huge_pages(path, limit)
+        return schema, metadata.num_rows
 
 
 def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], Iterator[Any]]:
@@ -66,6 +89,8 @@ def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], It
         with _refusing_damage(path):
             width = len(columns) if columns else len(pq.read_schema(path))
             ahead = min(1 << 20, max(1 << 12, _READ_AHEAD // max(width, 1)))
+            if path.stat().st_size <= _SMALL_FILE:
+                ahead = 0
             # Buffering ahead would hold whole row groups, which may be the whole file.
             with pq.ParquetFile(
                 path, buffer_size=ahead, pre_buffer=False, page_checksum_verification=True
@@ -76,22 +101,49 @@ def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], It
 
 
 @contextmanager
-def _refusing_damage(path: Path) -> Iterator[None]:
-    pa = require("pyarrow", extra="cli", purpose="To read parquet files")
+def _refusing_damage(path: Path, file_format: str = "parquet") -> Iterator[None]:
     try:
         yield
-    except pa.ArrowException as error:
-        raise damaged(path, "parquet", error) from error
+    except (RepriorError, ImportError):
+        raise
     except OSError as error:
         if error.errno is not None:  # the file system's own: missing, not permitted …
             raise
-        raise damaged(path, "parquet", error) from error
+        raise damaged(path, file_format, error) from error
+    except Exception as error:  # of many types: pyarrow's, UnicodeDecodeError, OverflowError …
+        raise damaged(path, file_format, error) from error
 
 
 def open_parquet(path: Path, options: ReadOptions) -> TableReader:
     """Open a parquet table as scores, labels and weights."""
     schema, n_rows = read_schema(path)
-    metadata = {k.decode(): v.decode(errors="replace") for k, v in (schema.metadata or {}).items()}
+    return open_arrow_table(path, "parquet", schema, n_rows, parquet_batches, options)
+
+
+def open_arrow_table(
+    path: Path,
+    file_format: str,
+    schema: Any,
+    n_rows: int,
+    batches_of: Callable[[Path, list[str] | None], Callable[[int], Iterator[Any]]],
+    options: ReadOptions,
+) -> TableReader:
+    """Open a table of an Arrow schema; ``batches_of`` reads its columns."""
+    with _refusing_damage(path, file_format):
+        return _open(path, file_format, schema, n_rows, batches_of, options)
+
+
+def _open(
+    path: Path,
+    file_format: str,
+    schema: Any,
+    n_rows: int,
+    batches_of: Callable[[Path, list[str] | None], Callable[[int], Iterator[Any]]],
+    options: ReadOptions,
+) -> TableReader:
+    stated = schema.metadata or {}
+    keys = (CLASS_NAMES_KEY, KIND_KEY, _PANDAS_KEY)
+    metadata = {key: stated[key.encode()].decode() for key in keys if key.encode() in stated}
     plan = plan_columns(
         path,
         schema.names,
@@ -101,7 +153,7 @@ def open_parquet(path: Path, options: ReadOptions) -> TableReader:
         written=_written_names(path, metadata),
         options=options,
     )
-    batches = parquet_batches(path, None if options.keep else _leaves(schema, plan.used))
+    batches = batches_of(path, None if options.keep else _leaves(schema, plan.used))
     types = [schema.field(name).type for name in plan.scores]
     for name, kind in zip(plan.scores, types, strict=True):
         if not (plan.listed or _is_number(kind)):
@@ -112,7 +164,7 @@ def open_parquet(path: Path, options: ReadOptions) -> TableReader:
             )
     return TableReader(
         path=path,
-        format="parquet",
+        format=file_format,
         plan=plan,
         row_shape=_row_shape(path, plan, batches),
         dtype=_dtype(path, types),
@@ -135,7 +187,7 @@ def _leaves(schema: Any, names: list[str]) -> list[str]:
 def _row_shape(path: Path, plan: Any, batches: Callable[[int], Iterator[Any]]) -> tuple[int, ...]:
     if not plan.listed:
         return (len(plan.scores),) if len(plan.scores) > 1 else ()
-    for batch in batches(1024):
+    for batch in batches(_FIRST_ROWS):
         length = list_length(batch.column(plan.scores[0]))
         if length is not None:
             return (length,)
@@ -166,10 +218,8 @@ def _dtype(path: Path, types: list[Any]) -> np.dtype[Any]:
 
 def _pandas_index(metadata: dict[str, str]) -> set[str]:
     """Return the columns that pandas wrote as a frame's index."""
-    try:
-        columns = json.loads(metadata.get("pandas", "{}")).get("index_columns", [])
-    except (ValueError, AttributeError):
-        return set()
+    document = parse_json(metadata.get(_PANDAS_KEY, "{}"))
+    columns = document.get("index_columns", [])
     return {name for name in columns if isinstance(name, str)}
 
 
@@ -196,17 +246,20 @@ class ParquetWriter:
         """Append the posterior and the predicted class names of a chunk."""
         table = output_table(self._layout, chunk, posterior, prediction)
         if self._writer is None:
-            pq = require("pyarrow.parquet", extra="cli", purpose="To write parquet files")
             metadata = {KIND_KEY: "probs"}
             if self._layout.classes is not None and len(self._layout.score_columns) > 1:
                 metadata[CLASS_NAMES_KEY] = self._layout.classes_json
             self._schema = table.schema.with_metadata(metadata)
-            self._writer = pq.ParquetWriter(self._path, self._schema)
+            self._writer = self._open(self._schema)
         same = table.schema.equals(self._schema)
         self._waiting.append(table if same else table.cast(self._schema))
         self._held += table.num_rows * table.num_columns * 8
         if self._held >= _ROW_GROUP_BYTES:
             self._flush()
+
+    def _open(self, schema: Any) -> Any:
+        pq = require("pyarrow.parquet", extra="cli", purpose="To write parquet files")
+        return pq.ParquetWriter(self._path, schema)
 
     def _flush(self) -> None:
         """Write what waits as one row group."""
@@ -214,7 +267,7 @@ class ParquetWriter:
             pa = require("pyarrow", extra="cli", purpose="To write parquet files")
             whole = pa.concat_tables(self._waiting).replace_schema_metadata(self._schema.metadata)
             self._waiting, self._held = [], 0
-            self._writer.write_table(whole, row_group_size=whole.num_rows)
+            self._writer.write_table(whole, whole.num_rows)
 
     def close(self) -> None:
         """Write the footer."""

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprior.exceptions import LabelsError, RepriorError, ScoresError, Setting, require
+from reprior.exceptions import (
+    FileFormatError,
+    LabelsError,
+    RepriorError,
+    ScoresError,
+    Setting,
+    require,
+)
+from reprior.files.detect import TABLES
 from reprior.files.formats.array_files import ADDED_BY_APPLY
 from reprior.files.formats.interface import (
     Block,
@@ -39,6 +47,7 @@ __all__ = [
     "numbers_of",
     "output_table",
     "plan_columns",
+    "refuse_many_columns",
     "refuse_repeats",
 ]
 
@@ -47,6 +56,9 @@ PREDICTION = "prediction"
 
 SCORE_SUFFIX = ".score"
 """``apply --keep`` keeps the scores of class ``x`` as ``x.score``. They are no class either."""
+
+#: Columns of a table: measured, those of csv take 10 KB of memory each, whatever is in them.
+_MAX_COLUMNS = 1 << 15
 
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
 
@@ -112,8 +124,18 @@ def plan_columns(
 
 
 def _is_kept_score(name: str, columns: Collection[str]) -> bool:
-    """Tell whether a column is what ``apply --keep`` kept of the column of a class."""
+    """Return whether ``apply --keep`` wrote the column, with the scores of a class."""
     return name.endswith(SCORE_SUFFIX) and name.removesuffix(SCORE_SUFFIX) in columns
+
+
+def refuse_many_columns(path: Path, n_columns: int) -> None:
+    """Refuse a table whose columns alone would take a gigabyte of memory."""
+    if n_columns > _MAX_COLUMNS:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have at most {_MAX_COLUMNS:,} columns.",
+            got=f"{n_columns:,}",
+            remedy="Save scores of more classes as npy, npz or zarr, or in one list column.",
+        )
 
 
 def refuse_repeats(path: Path, columns: Sequence[str]) -> None:
@@ -170,7 +192,7 @@ def _single_column(
             return name
     if len(listed) == 1 and len(numbers) == 1:
         raise ColumnsError(
-            f"{os.fspath(path)!r} must have scores that can be told from other columns.",
+            f"{os.fspath(path)!r} must leave no doubt which column holds the scores.",
             got=f"the list column {listed[0]!r} and the number {numbers[0]!r}",
             remedy=[
                 "Say which one holds the scores: ",
@@ -412,13 +434,13 @@ def label_array(column: Any, where: Callable[[int], str]) -> Labels:
             remedy="Fill it in, or drop the row.",
         )
     kind = column.type
-    if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
-        return _coded(column)
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
         column = column.dictionary_decode()
         kind = column.type
     if _is_text(kind):
-        return _coded(column.dictionary_encode())
+        column = column.dictionary_encode()
+    if pa.types.is_dictionary(column.type):
+        return _coded(column, where)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     raise LabelsError(
@@ -443,9 +465,18 @@ def _is_text(kind: Any) -> bool:
     )
 
 
-def _coded(column: Any) -> NamedLabels:
+def _coded(column: Any, where: Callable[[int], str]) -> NamedLabels:
     codes = column.indices.to_numpy(zero_copy_only=False)
-    return NamedLabels(codes.astype(np.int64), tuple(column.dictionary.to_pylist()))
+    try:
+        values = column.dictionary.to_pylist()
+    except UnicodeDecodeError as error:
+        raise LabelsError(
+            argument="labels",
+            rule="must be UTF-8 text",
+            got=f"other bytes in the labels from {where(0)} on",
+            remedy="Write them again as UTF-8.",
+        ) from error
+    return NamedLabels(codes.astype(np.int64), tuple(values))
 
 
 def output_table(layout: Layout, chunk: Chunk, posterior: Any, prediction: Any) -> Any:
@@ -478,7 +509,7 @@ def output_table(layout: Layout, chunk: Chunk, posterior: Any, prediction: Any) 
 def note_dropped_arrays(layout: Layout) -> list[str]:
     """Return a sentence about arrays of the input that a table leaves out, where there are any."""
     reader = layout.inputs[0]
-    if not layout.keep or reader.format in ("csv", "parquet"):
+    if not layout.keep or reader.format in TABLES:
         return []
     kept = (reader.scores, reader.labels)
     arrays = [name for name, array in reader.arrays.items() if array not in kept]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprior.exceptions import RepriorError, require
+from reprior.exceptions import FileFormatError, RepriorError, require
 from reprior.files.formats.array_files import (
     ArrayReader,
     Stored,
@@ -31,6 +33,7 @@ from reprior.files.formats.interface import (
     Vector,
     damaged,
 )
+from reprior.files.zip_members import inflated_limit
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -102,9 +105,45 @@ class StoredZarr:
     def check(self) -> None:
         """Checksums of a store, where it has any, are of its chunks, compared as they come."""
 
+    def _refuse_huge_chunks(self) -> None:
+        """Refuse stored chunks, which are unpacked whole, that a small store cannot hold."""
+        n_bytes = math.prod(map(int, self.array.chunks)) * self.dtype.itemsize
+        if n_bytes <= inflated_limit(0):
+            return
+        limit = inflated_limit(sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file()))
+        if n_bytes > limit:
+            raise FileFormatError(
+                f"{os.fspath(self.path)!r} must have chunks of at most {limit:,} bytes.",
+                got=f"chunks of {n_bytes:,} bytes",
+                remedy="Write the array again, in chunks of some megabytes.",
+            )
+
+    def _check_blosc_headers(self) -> None:
+        """Refuse Blosc chunks whose headers are damaged: the library would leave its memory."""
+        array = self.array
+        is_blosc = any("blosc" in type(codec).__name__.lower() for codec in array.compressors)
+        if not is_blosc or getattr(array, "shards", None) is not None:
+            return
+        expected = math.prod(map(int, array.chunks)) * self.dtype.itemsize
+        for file in (self.path / array.path).rglob("*"):
+            if not file.is_file() or file.name.startswith(".") or file.name == "zarr.json":
+                continue
+            with file.open("rb") as opened:
+                header = opened.read(_BLOSC_HEADER.size).ljust(_BLOSC_HEADER.size, b"\0")
+            n_bytes, block, packed = _BLOSC_HEADER.unpack(header)
+            is_plain = not array.filters and self.dtype.kind in "biufUS"
+            if (
+                packed != file.stat().st_size
+                or not 0 < block <= n_bytes
+                or (is_plain and n_bytes != expected)
+            ):
+                raise damaged(self.path, "zarr", f"the header of the chunk {file.name!r}")
+
     def _runs(self, rows: int, first: int) -> Iterator[Vector]:
         n_rows = self.shape[0]
         stored_rows = int(self.array.chunks[0])
+        self._refuse_huge_chunks()
+        self._check_blosc_headers()
         run = max(stored_rows, rows // max(stored_rows, 1) * stored_rows, 1)
         for start in range(first // run * run, n_rows, run):
             with _refusing_damage(self.path):
@@ -136,6 +175,9 @@ def open_zarr(path: Path, options: ReadOptions) -> ArrayReader:
     arrays, small = read_store(path)
     return open_arrays(path, "zarr", arrays, small, options)
 
+
+#: Of a Blosc chunk: bytes unpacked, bytes of a block, bytes packed; four other bytes come before.
+_BLOSC_HEADER = struct.Struct("<4xIII")
 
 #: Bytes of a stored chunk before compression, about.
 _CHUNK_BYTES = 1 << 22

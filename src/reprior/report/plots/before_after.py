@@ -92,7 +92,7 @@ def profile_of(calibrator: PosteriorCalibrator, instead: str) -> StrengthProfile
 
 
 def _indices(calibrator: PosteriorCalibrator, values: Any) -> Vector:
-    """Predictions as indices, whatever the classes are called."""
+    """Return predictions as class indices, also where classes have names."""
     nameless = copy.copy(calibrator)
     nameless.classes_ = np.arange(calibrator.classes_.size)
     return to_numpy(nameless.predict(values))

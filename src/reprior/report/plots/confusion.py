@@ -284,7 +284,7 @@ def _normalised(matrix: Vector, normalize: str) -> Vector:
 
 
 def _pooled(labels: Vector, names: list[str], at_most: Any) -> tuple[Vector, list[str]]:
-    """Where every class goes, and the names: of too many classes, the rarer ones are one."""
+    """Return the row of every class, and the names; of too many, the rarer ones share a row."""
     if isinstance(at_most, bool) or not isinstance(at_most, int | np.integer) or at_most < 2:
         raise OptionError(
             argument="max_classes",

@@ -26,7 +26,7 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-# Okabe and Ito's colours, told apart by every kind of colour vision.
+# Okabe and Ito's colours, which every kind of colour vision distinguishes.
 BEFORE, AFTER, CHOSEN, FAINT = "#7a7a7a", "#0072B2", "#D55E00", "#b5b5b5"
 CYCLE = (AFTER, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 

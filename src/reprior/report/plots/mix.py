@@ -111,7 +111,7 @@ class PriorDisplay:
             As for :meth:`plot`.
         """
         if (scores is None) != (labels is None):
-            missing, there = ("scores", "labels") if scores is None else ("labels", "scores")
+            missing, given = ("scores", "labels") if scores is None else ("labels", "scores")
             raise OptionError(
                 [
                     Argument("scores"),
@@ -119,7 +119,7 @@ class PriorDisplay:
                     Argument("labels"),
                     (
                         f" must be given together. Got no {missing}. Pass both, or leave out the "
-                        f"{there}."
+                        f"{given}."
                     ),
                 ],
             )

@@ -121,15 +121,15 @@ class ParetoDisplay:
             As for :meth:`plot`.
         """
         a, b = find_metrics([metric_a, metric_b], profile, classes)
-        at = np.union1d(profile.curve(a)[0], profile.curve(b)[0])
-        if at.size > MOST_STEPS:
-            at = np.linspace(*profile.bounds, MOST_STEPS)
+        strengths = np.union1d(profile.curve(a)[0], profile.curve(b)[0])
+        if strengths.size > MOST_STEPS:
+            strengths = np.linspace(*profile.bounds, MOST_STEPS)
         chosen = None
         if strength is not None:
             chosen = (profile.evaluate(a, strength), profile.evaluate(b, strength))
         display = cls(
             front=profile.pareto(a, b),
-            path=(profile.evaluate(a, at), profile.evaluate(b, at)),
+            path=(profile.evaluate(a, strengths), profile.evaluate(b, strengths)),
             names=(a.name, b.name),
             baseline=(a(profile.baseline), b(profile.baseline)),
             chosen=chosen,
@@ -202,7 +202,7 @@ class ParetoDisplay:
                 "path_kw", path_kw, color=FAINT, linewidth=1, zorder=1, label="all strengths"
             ),
         )
-        # Between two neighbours nothing is to be had but the worse of both.
+        # Between neighbouring points no strength does better than the worse of both.
         front = {"color": AFTER, "linewidth": 2, "marker": ".", "drawstyle": "steps-post"}
         front["zorder"] = 2
         front["label"] = "Pareto front"

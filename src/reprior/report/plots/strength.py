@@ -116,10 +116,10 @@ class StrengthCurveDisplay:
         ax, line_kw, best_kw, interval_kw
             As for :meth:`plot`.
         """
-        found = find_metrics(metrics, profile, classes)
-        best = profile.best(found[0], subject_to=subject_to)
+        found_metrics = find_metrics(metrics, profile, classes)
+        best = profile.best(found_metrics[0], subject_to=subject_to)
         display = cls(
-            curves={metric.name: _curve(profile, metric) for metric in found},
+            curves={metric.name: _curve(profile, metric) for metric in found_metrics},
             bounds=profile.bounds,
             strength=best.strength,
             interval=best.interval,
@@ -151,15 +151,15 @@ class StrengthCurveDisplay:
         """
         profile = profile_of(calibrator, "Fit it here, or draw a profile with from_profile.")
         asked = calibrator.metric if metrics is None else metrics
-        found = find_metrics(asked, profile, names_of(calibrator))
+        found_metrics = find_metrics(asked, profile, names_of(calibrator))
         low, high = profile.bounds
         inside = low <= calibrator.strength_ <= high
         display = cls(
-            curves={metric.name: _curve(profile, metric) for metric in found},
+            curves={metric.name: _curve(profile, metric) for metric in found_metrics},
             bounds=profile.bounds,
             strength=calibrator.strength_,
             interval=calibrator.strength_interval_,
-            value=profile.evaluate(found[0], calibrator.strength_) if inside else None,
+            value=profile.evaluate(found_metrics[0], calibrator.strength_) if inside else None,
         )
         return display.plot(ax=ax, line_kw=line_kw, best_kw=best_kw, interval_kw=interval_kw)
 
@@ -242,7 +242,7 @@ class StrengthCurveDisplay:
 
 
 def _digits(width: float) -> int:
-    """As many decimals as it takes to tell the ends of an interval apart, within reason."""
+    """Return how many decimals distinguish the ends of an interval, within limits."""
     return int(np.clip(-np.floor(np.log10(max(width, 1e-7))), 3, 7))
 
 

@@ -17,31 +17,65 @@
   const ROUNDING = 1e-9;
   const cleaned = (values) => values.map((v) => (Math.abs(v) < ROUNDING ? 0 : v));
 
-  function ratio(metric, tp, predicted, support) {
+  // gain·TP / (a·S + b·P + c·TP) of a class or, for a complement, of all samples but the class's.
+  function ratio(metric, tp, predicted, support, total) {
+    if (metric.complement) {
+      tp = total - support - predicted + tp;
+      predicted = total - predicted;
+      support = total - support;
+    }
     const below = metric.support * support + metric.predicted * predicted + metric.truePositive * tp;
     return below > 0 ? (metric.gain * tp) / below : 0;
   }
 
+  // Matthews' correlation and Cohen's kappa; 0 where all labels or predictions are of one class.
+  const LEAST_DISAGREEMENT = 2 ** -40;
+  function agreement(metric, { tp, predicted, support }, total) {
+    let hits = 0, chance = 0, predictions = 1, labels = 1;
+    for (let k = 0; k < R.K; k++) {
+      const p = predicted[k] / total, s = support[k] / total;
+      hits += tp[k] / total;
+      chance += p * s;
+      predictions -= p * p;
+      labels -= s * s;
+    }
+    if (metric.mean === "kappa") {
+      return 1 - chance < LEAST_DISAGREEMENT ? 0 : (hits - chance) / (1 - chance);
+    }
+    if (labels < LEAST_DISAGREEMENT || predictions < LEAST_DISAGREEMENT) return 0;
+    return (hits - chance) / (Math.sqrt(labels) * Math.sqrt(predictions));
+  }
+
+  const MEANS = {
+    arithmetic: (values) => values.reduce((a, b) => a + b, 0) / values.length,
+    geometric: (values) => Math.exp(MEANS.arithmetic(values.map(Math.log))),
+    harmonic: (values) => 1 / MEANS.arithmetic(values.map((v) => 1 / v)),
+    least: (values) => values.reduce((a, b) => Math.min(a, b), Infinity),
+  };
+
   // A metric of counts, by the rules of reprior.metrics.CountMetric.
   R.metricValue = function (metric, counts) {
     const { tp, predicted, nPredicted, support, labelled } = counts;
-    if (metric.average === "one") {
-      const k = metric.ofClass;
-      return labelled[k] ? ratio(metric, tp[k], predicted[k], support[k]) : null;
+    let total = 0, hits = 0, all = 0;
+    for (let k = 0; k < R.K; k++) { total += support[k]; hits += tp[k]; all += predicted[k]; }
+    if (metric.mean === "mcc" || metric.mean === "kappa") {
+      return total > 0 ? agreement(metric, counts, total) : null;
     }
-    if (metric.average === "pooled") {
-      let a = 0, b = 0, c = 0;
-      for (let k = 0; k < R.K; k++) { a += tp[k]; b += predicted[k]; c += support[k]; }
-      return ratio(metric, a, b, c);
-    }
-    let sum = 0, n = 0;
+    if (metric.average === "pooled") return ratio(metric, hits, all, total, total);
+    const chosen = metric.average === "one" ? [metric.ofClass] : metric.classes;
+    const values = [];
+    let weight = 0, weighted = 0;
     for (let k = 0; k < R.K; k++) {
-      if (labelled[k] || (metric.average === "seen" && nPredicted[k] > 0)) {
-        sum += ratio(metric, tp[k], predicted[k], support[k]);
-        n += 1;
-      }
+      if (chosen && !chosen.includes(k)) continue;
+      if (!labelled[k] && !(metric.average === "seen" && nPredicted[k] > 0)) continue;
+      const value = ratio(metric, tp[k], predicted[k], support[k], total);
+      values.push(value);
+      weight += support[k];
+      weighted += support[k] * value;
     }
-    return n ? sum / n : null;
+    if (!values.length) return null;
+    const mean = metric.average === "weighted" ? weighted / weight : MEANS[metric.mean](values);
+    return (mean - metric.chance) / (1 - metric.chance);
   };
 
   // Recall, precision and IoU of one class; null where there is nothing to divide by.

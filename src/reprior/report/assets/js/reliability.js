@@ -57,7 +57,9 @@
       down(R.card({ key: "log_loss", label: "log-loss" }, grid.logLoss[g], before.logLoss[0], loss, signed, false)),
     );
     R.say("reliability-note", `Probabilities are judged on a grid: ${R.data.gridSize} even strengths, 0 and the chosen one. Shown at λ = ${R.strength(at)}, the nearest of them to λ = ${R.strength(strength)}.`,
-      R.data.temperature === 1 ? "" : `Before is the model as it is; at λ the temperature is ${R.strength(R.data.temperature)}.`,
+      R.data.temperature === 1 ? "" : (R.data.strength === 0 ? "Before is the uncorrected model, at temperature 1; at λ" : "Before and λ = 0 are the uncorrected model, at temperature 1; at any other λ")
+        + ` the temperature is ${R.strength(R.data.temperature)}.`,
+      set.raw.otherMix ? `These figures are measured on the ${set.name} set's own class mix, while the probabilities are made for the target prior.` : "",
       "Larger dots hold more samples; the dotted line is perfect calibration.");
     R.say("reliability-title", `At λ = ${R.strength(at)}`);
     diagram("reliability-before", before, 0, R.color("before"));
