@@ -169,14 +169,14 @@ def test_widening_ends(logits):
     z, y = logits
     hopeless = z + 12.0 * np.log(PRIOR)
     with pytest.warns(rp.RepriorWarning) as caught:
-        calibrator = rp.PosteriorCalibrator(PRIOR).fit(hopeless, y)
+        calibrator = rp.PosteriorCalibrator(PRIOR, bounds=(0.5, 2.0)).fit(hopeless, y)
     sentences = [str(warning.message) for warning in caught]
     assert [sentence.split(";")[0] for sentence in sentences] == [
         "The best strength lay at the upper bound 2: searching up to 4.",
         "The best strength lay at the upper bound 4: searching up to 8.",
         "The best strength lies at the upper bound 8",
     ]
-    assert calibrator.profile_.bounds == (0.0, 8.0)
+    assert calibrator.profile_.bounds == (0.5, 8.0)
 
 
 def test_a_negative_upper_bound_can_be_widened(logits):
@@ -195,19 +195,23 @@ def test_a_perfect_model_is_not_widened():
 def test_a_metric_that_no_strength_changes_stays_within_the_bounds_given():
     z = np.array([[50.0, 0.0], [50.0, 0.0]])
     with pytest.warns(rp.RepriorWarning) as caught:
-        calibrator = rp.PosteriorCalibrator([0.6, 0.4]).fit(z, [0, 1])
+        calibrator = rp.PosteriorCalibrator([0.6, 0.4], bounds=(0.5, 2.0)).fit(z, [0, 1])
     assert [str(w.message) for w in caught] == [
-        "No strength from 0 to 8 changes balanced_accuracy."
+        "No strength from 0.5 to 8 changes balanced_accuracy."
     ]
-    assert (calibrator.strength_, calibrator.strength_interval_) == (1.0, (0.0, 2.0))
+    assert (calibrator.strength_, calibrator.strength_interval_) == (1.25, (0.5, 2.0))
+    model = rp.PosteriorCalibrator([0.6, 0.4]).fit(z, [0, 1])
+    assert (model.strength_, model.strength_interval_) == (0.0, (0.0, 2.0))
 
 
 def test_a_model_that_never_says_a_rare_class_is_widened_until_it_does():
     z = np.array([[6.0, 0.0], [5.0, 0.0], [4.0, 0.0], [4.5, 0.0]])
     with pytest.warns(rp.RepriorWarning, match="searching up to 4"):
-        calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(z, [0, 0, 1, 1])
+        calibrator = rp.PosteriorCalibrator([0.8, 0.2], bounds=(0.5, 2.0)).fit(z, [0, 0, 1, 1])
     assert calibrator.best_score_ == 1.0
     np.testing.assert_array_equal(calibrator.predict(z), [0, 0, 1, 1])
+    # With 0 within the bounds, where nothing is better than the model, it is left as it is.
+    assert rp.PosteriorCalibrator([0.8, 0.2]).fit(z, [0, 0, 1, 1]).strength_ == 0.0
 
 
 def test_equal_priors_leave_the_strength_at_one(logits):
@@ -433,8 +437,10 @@ def test_equal_odds_divided_differently_are_one_switch():
     # 60:20 and 66:22 are both 3:1, and one rounding apart as logarithms: no strength parts them.
     p = np.array([[60, 20], [66, 22], [0, 0]]) / 100
     p = np.c_[p, 1 - p.sum(axis=1)]
-    calibrator = rp.PosteriorCalibrator([0.8, 0.1, 0.1], kind="probs", metric="accuracy")
-    with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 8 changes accuracy"):
+    calibrator = rp.PosteriorCalibrator(
+        [0.8, 0.1, 0.1], kind="probs", metric="accuracy", bounds=(0.25, 2.0)
+    )
+    with pytest.warns(rp.RepriorWarning, match=r"No strength from 0.25 to 8 changes accuracy"):
         calibrator.fit(p, [1, 0, 2])
     assert calibrator.best_score_ == np.mean(calibrator.predict(p) == [1, 0, 2]) == 2 / 3
 
@@ -452,8 +458,8 @@ def test_a_refit_that_fails_changes_nothing(logits):
 def test_a_temperature_can_be_fitted_with_a_class_out_of_play(logits):
     z, y = logits
     target = [0.0, 0.25, 0.25, 0.25, 0.25]
-    whole = rp.PosteriorCalibrator(PRIOR, target_prior=target, temperature="fit").fit(z, y)
-    assert 0 < whole.temperature_ < np.inf
+    full_map = rp.PosteriorCalibrator(PRIOR, target_prior=target, temperature="fit").fit(z, y)
+    assert 0 < full_map.temperature_ < np.inf
 
 
 @pytest.mark.parametrize("extreme", [40.0, 800.0])

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.child_processes import ended, started
+from tests.support.child_processes import ended, started
 
 #: Starts another process, names it, and sleeps, as that one does.
 PARENT = """
@@ -53,9 +53,10 @@ def test_a_process_that_hangs_is_a_failure():
 def test_the_suite_sets_the_signals_that_it_needs():
     # As `make test &` in a script: the shell ignores both signals for what it starts.
     line = "trap '' INT QUIT; exec \"$@\" < /dev/null"
-    tests = ["src/reprior/files/interrupts.py", "-q", "-p", "no:cacheprovider"]
+    tests = ["src/reprior/files/interrupts.py", "-q"]
+    plugins = ["-p", "no:cacheprovider", "-p", "pytest_timeout"]
     done = ended(
-        ["sh", "-c", line, "sh", sys.executable, "-m", "pytest", *tests],
+        ["sh", "-c", line, "sh", sys.executable, "-m", "pytest", *tests, *plugins],
         cwd=Path(__file__).parents[1],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # starts three times as fast
     )

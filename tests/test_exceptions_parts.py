@@ -8,10 +8,13 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import reprior as rp
+from reprior import InfeasibleError
 from reprior._warnings import collect_warnings, warn
-from reprior.exceptions import Argument, Element, InfeasibleError, Setting, Words
+from reprior.exceptions import Argument, Element, Setting, Words, printable
 
 
 class ShoutingFace:
@@ -134,3 +137,24 @@ def test_a_copy_of_a_plain_text_says_the_same():
     assert str(more) == "The file is too new. Pass kind='probs'."
     assert str(more.with_sentence("(In chunk 1.)")) == f"{more} (In chunk 1.)"
     assert str(error) == "The file is too new."
+
+
+@pytest.mark.parametrize("kind", [rp.RepriorError, rp.RepriorWarning])
+def test_text_of_files_cannot_write_to_the_terminal(kind):
+    title = "\x1b]0;owned\x07"
+    c1 = "\x9b2J\x85"
+    text = f"{title}a\nb\r\n\tc{c1}\x7f\u202ed\u2028e"
+    everywhere = kind(
+        argument=f"x{title}", rule=[f"must be {title}"], got=Element("x", (0,), text), remedy=title
+    )
+    for message in (kind(text), everywhere):
+        for sentence in (str(message), message.render(ShoutingFace())):
+            assert sentence.isprintable()
+    assert str(kind(text)) == r"\x1b]0;owned\x07a b c\x9b2J \x7f\u202ed e"
+
+
+@given(st.text())
+def test_printable_text_is_what_it_was(text):
+    assert printable(text).isprintable()
+    if text.isprintable():
+        assert printable(text) == text

@@ -8,8 +8,7 @@ from importlib.metadata import version
 import pytest
 
 import reprior as rp
-from reprior.core import kernels
-from reprior.core.threads import n_cores
+from reprior.core import kernels, n_cores
 
 
 def test_versions_say_what_computes(capsys, monkeypatch):

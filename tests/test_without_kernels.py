@@ -7,9 +7,8 @@ import pytest
 import torch
 
 import reprior as rp
+from reprior import ScoreMap, ScoresError
 from reprior.core import kernels
-from reprior.core.score_map import ScoreMap
-from reprior.exceptions import ScoresError
 
 #: The two differ by the order of their sums and by roundings of the exponential.
 ROUNDING = 1e-9
@@ -95,7 +94,7 @@ def test_a_score_that_is_nan_has_no_decision(both_ways):
     assert native == arrays
 
 
-def test_more_classes_than_are_remembered():
+def test_maps_of_more_classes_than_are_cached():
     rng = np.random.default_rng(3)
     prior = rp.prior_from_counts(rng.integers(1, 100, size=1100))
     rows = rng.normal(size=(4, 1100))

@@ -23,7 +23,7 @@ def case(seed=7, n=N, labels_prior=None):
 
 
 def fit(options, scores=None, labels=None, **more):
-    """A fitted calibrator; what is said of bounds and few labels is not looked at."""
+    """A fitted calibrator; warnings of bounds and few labels are ignored."""
     if scores is None:
         scores, labels = case()
     with warnings.catch_warnings():

@@ -12,9 +12,10 @@ from scipy.special import log_softmax
 from tests.calibrator.shared import PRIOR, K, case, fit
 
 import reprior as rp
-from reprior.calibrator import sources
-from reprior.tuning.problem import DEFAULT_SELECTION
-from reprior.tuning.selection import CURVE_RULES, select
+from reprior.calibrator import fitting
+from reprior.core import best_scaling
+from reprior.profile import Constraint
+from reprior.tuning import CURVE_RULES, DEFAULT_SELECTION, select
 
 W = np.log(1 / K) - np.log(PRIOR)
 
@@ -24,76 +25,83 @@ FITTED = 1e-5
 
 def loss_at(scores, labels, temperature, shifts, label_prior=None):
     """The log-loss of softmax((z + b) / T), the labels weighted to the uniform prior."""
-    own = np.bincount(labels, minlength=K) / labels.size if label_prior is None else label_prior
-    weight = (1 / K / own)[labels]
+    frequencies = (
+        np.bincount(labels, minlength=K) / labels.size if label_prior is None else label_prior
+    )
+    weight = (1 / K / frequencies)[labels]
     log_p = log_softmax((scores + shifts) / temperature, axis=1)
     return -(weight * log_p[np.arange(labels.size), labels]).sum() / weight.sum()
 
 
-@pytest.mark.parametrize("label_prior", [None, PRIOR], ids=["own", "declared"])
+@pytest.mark.parametrize("label_prior", [None, PRIOR], ids=["frequencies", "declared"])
 def test_log_loss_is_the_joint_optimum_of_a_generic_optimiser(label_prior):
     scores, labels = case()
-    found = fit({"metric": "log_loss", "label_prior": label_prior})
-    wanted = minimize(
+    fitted = fit({"metric": "log_loss", "label_prior": label_prior})
+    expected = minimize(
         lambda x: loss_at(scores, labels, 1 / x[0], x[1] / x[0] * W, label_prior), [1.0, 1.0],
         method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12},
     )  # fmt: skip
-    assert found.temperature_ == pytest.approx(1 / wanted.x[0], rel=FITTED)
-    assert found.strength_ == pytest.approx(wanted.x[1] / wanted.x[0], rel=FITTED)
-    assert found.best_score_ == pytest.approx(wanted.fun, rel=1e-9)
+    assert fitted.temperature_ == pytest.approx(1 / expected.x[0], rel=FITTED)
+    assert fitted.strength_ == pytest.approx(expected.x[1] / expected.x[0], rel=FITTED)
+    assert fitted.best_score_ == pytest.approx(expected.fun, rel=1e-9)
     before = loss_at(scores, labels, 1.0, 0.0, label_prior)
-    assert found.log_loss_ == pytest.approx((before, wanted.fun))
-    assert found.strength_interval_ == (found.strength_, found.strength_)
-    assert found.profile_.n_samples == labels.size
+    assert fitted.log_loss_ == pytest.approx((before, expected.fun))
+    assert fitted.strength_interval_ == (fitted.strength_, fitted.strength_)
+    assert fitted.profile_.n_samples == labels.size
 
 
 def test_log_loss_is_fit_log_loss():
     scores, labels = case()
-    found, same = fit({"metric": "log_loss"}), rp.fit_log_loss(scores, labels, source_prior=PRIOR)
-    assert (found.temperature_, found.strength_) == (same.temperature, same.decision_strength)
+    fitted, reference = (
+        fit({"metric": "log_loss"}),
+        rp.fit_log_loss(scores, labels, source_prior=PRIOR),
+    )
+    # The weights of the samples are summed in another order.
+    assert fitted.temperature_ == pytest.approx(reference.temperature, rel=1e-12)
+    assert fitted.strength_ == pytest.approx(reference.decision_strength, rel=1e-12)
 
 
 def test_a_temperature_that_is_given_stays_and_the_strength_is_fitted_at_it():
     scores, labels = case()
-    found = fit({"metric": "log_loss", "temperature": 2.5})
-    wanted = minimize_scalar(lambda s: loss_at(scores, labels, 2.5, s * W), bounds=(0, 5))
-    assert found.temperature_ == 2.5
-    assert found.strength_ == pytest.approx(wanted.x, rel=FITTED)
+    fitted = fit({"metric": "log_loss", "temperature": 2.5})
+    expected = minimize_scalar(lambda s: loss_at(scores, labels, 2.5, s * W), bounds=(0, 5))
+    assert fitted.temperature_ == 2.5
+    assert fitted.strength_ == pytest.approx(expected.x, rel=FITTED)
 
 
 @pytest.mark.parametrize("tune", ["strength", "per_class"])
 def test_the_temperature_is_the_best_one_at_the_decisions(tune):
     scores, labels = case()
-    found = fit({"tune": tune, "temperature": "fit"})
-    shifts = found.as_affine()[1] * found.temperature_
-    wanted = minimize_scalar(lambda t: loss_at(scores, labels, t, shifts), bounds=(0.2, 5))
-    assert found.temperature_ == pytest.approx(wanted.x, rel=FITTED)
+    fitted = fit({"tune": tune, "temperature": "fit"})
+    shifts = fitted.as_affine()[1] * fitted.temperature_
+    expected = minimize_scalar(lambda t: loss_at(scores, labels, t, shifts), bounds=(0.2, 5))
+    assert fitted.temperature_ == pytest.approx(expected.x, rel=FITTED)
     plain = fit({"tune": tune})
-    np.testing.assert_array_equal(found.predict(scores), plain.predict(scores))
+    np.testing.assert_array_equal(fitted.predict(scores), plain.predict(scores))
 
 
 @pytest.mark.parametrize("scaling", ["bcts", "vector"])
 def test_scalings_are_fit_scaling(scaling):
     scores, labels = case()
-    found = fit({"metric": "log_loss", "temperature": scaling})
-    same = rp.fit_scaling(scores, labels, scaling=scaling, source_prior=PRIOR)
-    scale, bias = found.as_affine()
-    np.testing.assert_allclose(scale * np.ones(K), same.scale)
-    np.testing.assert_allclose(bias, same.bias)
-    assert found.best_score_ == same.log_loss
-    assert (found.scales_ is None) == (scaling == "bcts")
+    fitted = fit({"metric": "log_loss", "temperature": scaling})
+    reference = rp.fit_scaling(scores, labels, scaling=scaling, source_prior=PRIOR)
+    scale, bias = fitted.as_affine()
+    np.testing.assert_allclose(scale * np.ones(K), reference.scale)
+    np.testing.assert_allclose(bias, reference.bias)
+    assert fitted.best_score_ == pytest.approx(reference.log_loss, rel=1e-12)
+    assert (fitted.scales_ is None) == (scaling == "bcts")
 
 
 def test_per_class_is_tune_per_class():
     scores, labels = case()
-    found = fit({"tune": "per_class", "metric": "macro_f1", "random_state": 3})
-    same = rp.tune_per_class(
+    fitted = fit({"tune": "per_class", "metric": "macro_f1", "random_state": 3})
+    reference = rp.tune_per_class(
         scores, labels, source_prior=PRIOR, metric="macro_f1", seed=3,
-        bounds=found.profile_.bounds,
+        bounds=fitted.profile_.bounds,
     )  # fmt: skip
-    np.testing.assert_array_equal(found.biases_, same.biases)
-    assert (found.best_score_, found.shrinkage_) == (same.value, same.shrinkage)
-    assert found.best_score_ >= fit({"metric": "macro_f1"}).best_score_
+    np.testing.assert_array_equal(fitted.biases_, reference.biases)
+    assert (fitted.best_score_, fitted.shrinkage_) == (reference.value, reference.shrinkage)
+    assert fitted.best_score_ >= fit({"metric": "macro_f1"}).best_score_
 
 
 def test_biases_keep_constraints_that_no_strength_keeps():
@@ -101,8 +109,8 @@ def test_biases_keep_constraints_that_no_strength_keeps():
     rules = ["recall[0] >= 0.62", "recall[1] >= 0.62", "recall[2] >= 0.6", "recall[3] >= 0.6"]
     with pytest.raises(rp.InfeasibleError):
         fit({"subject_to": rules})
-    found = fit({"subject_to": rules, "tune": "per_class"})
-    recall = [(found.predict(scores)[labels == k] == k).mean() for k in range(K)]
+    fitted = fit({"subject_to": rules, "tune": "per_class"})
+    recall = [(fitted.predict(scores)[labels == k] == k).mean() for k in range(K)]
     assert min(np.subtract(recall, [0.62, 0.62, 0.6, 0.6])) >= -1e-12
 
 
@@ -114,47 +122,49 @@ def test_biases_may_begin_beyond_the_bounds():
         fit({"subject_to": rules, "bounds": (0.0, 8.0)}, sure, labels)
     assert caught.value.strength > 2.0
     options = {"subject_to": rules, "tune": "per_class"}
-    found, said = said_by(options, sure, labels)
-    assert said == [
-        f"No strength up to 8 satisfies `subject_to`: biases begin at the nearest, "
-        f"{found.strength_:.3g}, beyond the upper bound 2."
+    fitted, messages = warnings_of(options, sure, labels)
+    assert messages == [
+        f"No strength up to 8 satisfies `subject_to`: biases start from the nearest, "
+        f"{fitted.strength_:.3g}, beyond the upper bound 2."
     ]
-    assert found.strength_ == caught.value.strength
-    assert found.profile_.bounds == (0.0, 4.0)
-    recall = [(found.predict(sure)[labels == k] == k).mean() for k in range(K)]
+    assert fitted.strength_ == caught.value.strength
+    assert fitted.profile_.bounds == (0.0, 4.0)
+    recall = [(fitted.predict(sure)[labels == k] == k).mean() for k in range(K)]
     assert min(recall) >= 0.6
-    assert found.best_score_ == pytest.approx(np.mean(recall))
-    flat, said = said_by({**options, "target_prior": PRIOR, "bounds": (0.0, 0.5)}, sure, labels)
-    assert (flat.strength_, said) == (1.0, [])
+    assert fitted.best_score_ == pytest.approx(np.mean(recall))
+    flat, messages = warnings_of(
+        {**options, "target_prior": PRIOR, "bounds": (0.0, 0.5)}, sure, labels
+    )
+    assert (flat.strength_, messages) == (1.0, [])
     assert fit({**options, "cv": 2}, sure, labels).cross_validation_.score > 0.6
 
 
 @pytest.mark.parametrize("rule", list(CURVE_RULES))
 def test_the_selection_is_the_rules(rule):
     scores, labels = case()
-    found = fit({"selection": rule})
-    wanted = select(found.profile_, "balanced_accuracy", rule)
-    assert found.strength_ == pytest.approx(wanted.strength, abs=1.01e-4)
-    low, high = wanted.interval
-    assert low <= found.strength_ <= high
-    assert found.best_score_ == wanted.value
-    assert (f"balanced_accuracy, by {rule}" in found.summary()) == (rule != DEFAULT_SELECTION)
-    assert rp.metrics.evaluate("balanced_accuracy", labels, found.predict(scores)) == pytest.approx(
-        wanted.value
-    )
+    fitted = fit({"selection": rule})
+    expected = select(fitted.profile_, "balanced_accuracy", rule)
+    assert fitted.strength_ == pytest.approx(expected.strength, abs=1.01e-4)
+    low, high = expected.interval
+    assert low <= fitted.strength_ <= high
+    assert fitted.best_score_ == expected.value
+    assert (f"balanced_accuracy, by {rule}" in fitted.summary()) == (rule != DEFAULT_SELECTION)
+    assert rp.metrics.evaluate(
+        "balanced_accuracy", labels, fitted.predict(scores)
+    ) == pytest.approx(expected.value)
 
 
 def test_folds_give_an_honest_score():
     scores, labels = case()
     folds = np.arange(labels.size) % 4
-    found = fit({"cv": folds, "selection": "smooth"})
-    same = rp.cross_validate(
-        scores, labels, source_prior=PRIOR, cv=folds, rule="smooth", bounds=found.profile_.bounds
+    fitted = fit({"cv": folds, "selection": "smooth"})
+    reference = rp.cross_validate(
+        scores, labels, source_prior=PRIOR, cv=folds, rule="smooth", bounds=fitted.profile_.bounds
     )
-    validated = found.cross_validation_
-    assert (validated.score, validated.strengths) == (same.score, same.strengths)
-    assert found.strength_ == pytest.approx(same.best.strength, abs=1.01e-4)
-    assert f"{validated.score:.4f}, {validated.baseline_score:.4f} before" in found.summary()
+    validated = fitted.cross_validation_
+    assert (validated.score, validated.strengths) == (reference.score, reference.strengths)
+    assert fitted.strength_ == pytest.approx(reference.best.strength, abs=1.01e-4)
+    assert f"{validated.score:.4f}, {validated.baseline_score:.4f} before" in fitted.summary()
 
 
 def test_folds_are_drawn_by_the_seed():
@@ -165,13 +175,13 @@ def test_folds_are_drawn_by_the_seed():
 
 def test_the_bootstrap_gives_intervals():
     scores, labels = case()
-    found = fit({"n_bootstrap": 60, "random_state": 2})
+    fitted = fit({"n_bootstrap": 60, "random_state": 2})
     bootstrap = rp.StrengthBootstrap.from_scores(
-        scores, labels, source_prior=PRIOR, bounds=found.profile_.bounds, n_replicates=60,
+        scores, labels, source_prior=PRIOR, bounds=fitted.profile_.bounds, n_replicates=60,
         random_state=2,
     )  # fmt: skip
-    assert found.uncertainty_ == rp.uncertainty(bootstrap, "balanced_accuracy")
-    text = found.summary()
+    assert fitted.uncertainty_ == rp.uncertainty(bootstrap, "balanced_accuracy")
+    text = fitted.summary()
     assert "90% sure     strength" in text
     assert "gain" in text
 
@@ -201,38 +211,38 @@ def test_doubts_are_said_where_the_user_calls():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(K), 5)
     noise = rng.normal(size=(labels.size, K))
-    with pytest.warns(rp.RepriorWarning) as said:
+    with pytest.warns(rp.RepriorWarning) as messages:
         rp.PosteriorCalibrator(PRIOR, n_bootstrap=50, bounds=(0, 8)).fit(noise, labels)
-    text = " ".join(str(each.message) for each in said)
+    text = " ".join(str(each.message) for each in messages)
     assert "fewer than 10 tuning labels" in text
-    assert all(each.filename == __file__ for each in said)
+    assert all(each.filename == __file__ for each in messages)
 
 
 def test_warnings_of_every_fit_name_the_users_line():
     scores, labels = case()
     cases = [
-        ({"target_prior": PRIOR, "metric": "log_loss"}, "the strength says nothing"),
+        ({"target_prior": PRIOR, "metric": "log_loss"}, "the strength has no effect"),
         ({"bounds": (0.0, 0.1)}, "searching up to"),
         ({"target_prior": PRIOR}, "no strength changes a decision"),
     ]
     for options, words in cases:
-        with pytest.warns(rp.RepriorWarning, match=words) as said:
+        with pytest.warns(rp.RepriorWarning, match=words) as messages:
             rp.PosteriorCalibrator(PRIOR, **options).fit(scores, labels)
-        assert all(each.filename == __file__ for each in said)
+        assert all(each.filename == __file__ for each in messages)
     perfect = 30.0 * np.eye(K)[labels]
     for options in ({"temperature": "fit"}, {"metric": "log_loss"}, {"separate": True}):
-        with pytest.warns(rp.RepriorWarning, match="log-loss still falls at the bound") as said:
+        with pytest.warns(rp.RepriorWarning, match="log-loss still falls at the bound") as messages:
             rp.PosteriorCalibrator(PRIOR, **options).fit(perfect, labels)
-        assert all(each.filename == __file__ for each in said)
+        assert all(each.filename == __file__ for each in messages)
 
 
-def said_by(options, scores, labels):
+def warnings_of(options, scores, labels):
     """The calibrator, and what is warned of."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always", rp.RepriorWarning)
-        found = rp.PosteriorCalibrator(PRIOR, **options).fit(scores, labels)
-    assert all(each.filename == __file__ for each in said)
-    return found, [str(each.message) for each in said]
+        fitted = rp.PosteriorCalibrator(PRIOR, **options).fit(scores, labels)
+    assert all(each.filename == __file__ for each in messages)
+    return fitted, [str(each.message) for each in messages]
 
 
 def widened(high, wider):
@@ -245,10 +255,10 @@ def widened(high, wider):
 def test_a_rule_that_knows_nothing_of_the_metric_says_so():
     options = {"selection": "balanced_log_loss"}
     scores, labels = case()
-    _, said = said_by({**options, "metric": "macro_f1"}, scores, labels)
-    assert any("knows nothing of macro_f1: it is made for balanced accuracy" in s for s in said)
-    _, said = said_by(options, scores, labels)
-    assert not any("knows nothing" in s for s in said)
+    _, messages = warnings_of({**options, "metric": "macro_f1"}, scores, labels)
+    assert any("does not consider macro_f1: it suits balanced accuracy" in s for s in messages)
+    _, messages = warnings_of(options, scores, labels)
+    assert not any("does not consider" in s for s in messages)
 
 
 @pytest.mark.parametrize("temperature", [1.0, "bcts"])
@@ -257,16 +267,17 @@ def test_a_strength_at_the_end_of_its_range_is_said(temperature):
     labels = rng.integers(K, size=400)
     wrong = rng.normal(size=(400, K)) + 2 * np.eye(K)[labels] - 30 * W
     options = {"metric": "log_loss", "temperature": temperature}
-    _, said = said_by({**options, "bounds": (0.0, 10.0)}, wrong, labels)
-    assert not any("searching" in each for each in said)
-    assert any("falls at the bound strength=10 of softmax" in each for each in said)
-    _, said = said_by(options, wrong, labels)
-    assert said[:2] == [
+    _, messages = warnings_of({**options, "bounds": (0.0, 10.0)}, wrong, labels)
+    assert not any("searching" in each for each in messages)
+    assert any("falls at the bound strength=10 of softmax" in each for each in messages)
+    _, messages = warnings_of(options, wrong, labels)
+    assert messages[:2] == [
         widened(2, 4),
         widened(4, 8),
     ]
     assert any(
-        "bound strength=8 of softmax(z/T + strength·w). The model does not" in each for each in said
+        "bound strength=8 of softmax(z/T + strength·w). The model does not" in each
+        for each in messages
     )
 
 
@@ -281,12 +292,14 @@ def test_a_strength_at_the_end_of_its_range_is_said(temperature):
 )
 def test_bounds_of_a_fit_by_log_loss_are_tried_first_and_widened_aloud(options):
     scores, labels = case()
-    wide, said = said_by({**options, "bounds": (0.0, 2.0)}, scores, labels)
-    assert not any("searching" in each for each in said)
+    wide, messages = warnings_of({**options, "bounds": (0.0, 2.0)}, scores, labels)
+    assert not any("searching" in each for each in messages)
     of_probabilities = {**options, "bounds": (0.0, 0.3)}
-    found, said = said_by(of_probabilities, scores, labels)
-    assert widened(0.3, 0.6) in said
-    np.testing.assert_allclose(found.predict_proba(scores), wide.predict_proba(scores), atol=FITTED)
+    fitted, messages = warnings_of(of_probabilities, scores, labels)
+    assert widened(0.3, 0.6) in messages
+    np.testing.assert_allclose(
+        fitted.predict_proba(scores), wide.predict_proba(scores), atol=FITTED
+    )
 
 
 @pytest.mark.parametrize("gone", range(K))
@@ -294,11 +307,11 @@ def test_bounds_of_a_fit_by_log_loss_are_tried_first_and_widened_aloud(options):
 def test_the_log_loss_is_that_of_the_posterior_whatever_class_is_gone(gone, scaling):
     scores, labels = case()
     target = np.where(np.arange(K) == gone, 0.0, 1 / (K - 1))
-    found = fit({"metric": "log_loss", "temperature": scaling, "target_prior": target})
+    fitted = fit({"metric": "log_loss", "temperature": scaling, "target_prior": target})
     kept = labels != gone
     weight = 1.0 / np.bincount(labels, minlength=K)[labels[kept]]
-    log_p = found.predict_log_proba(scores[kept])[np.arange(kept.sum()), labels[kept]]
-    assert -(weight @ log_p) / weight.sum() == pytest.approx(found.best_score_, rel=1e-9)
+    log_p = fitted.predict_log_proba(scores[kept])[np.arange(kept.sum()), labels[kept]]
+    assert -(weight @ log_p) / weight.sum() == pytest.approx(fitted.best_score_, rel=1e-9)
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.3}, {"separate": True}], ids=str)
@@ -307,21 +320,21 @@ def test_what_the_target_prior_lacks_is_impossible_at_strength_0_too(options, tm
     target = np.array([0.3, 0.4, 0.3, 0.0])
     gone = scores + 3.0 * W * (np.arange(K) < 3)  # rare classes are over-stated already
     metric = "accuracy" if "separate" in options else "log_loss"
-    found = fit({"metric": metric, "target_prior": target, **options}, gone, labels)
-    at = found.probability_map_ or found._decision
+    fitted = fit({"metric": metric, "target_prior": target, **options}, gone, labels)
+    at = fitted.probability_map_ or fitted._decision
     assert at.strength == 0.0
-    log_p = found.predict_log_proba(gone)
+    log_p = fitted.predict_log_proba(gone)
     assert np.isneginf(log_p[:, 3]).all()
     kept = labels < 3
     weight = (target / np.bincount(labels, minlength=K))[labels[kept]]
     after = -(weight @ log_p[kept, labels[kept]]) / weight.sum()
-    assert after == pytest.approx(found.log_loss_[1], rel=1e-9)
-    found.save(tmp_path / "cal.json")
+    assert after == pytest.approx(fitted.log_loss_[1], rel=1e-9)
+    fitted.save(tmp_path / "cal.json")
     np.testing.assert_array_equal(rp.load(tmp_path / "cal.json").predict_log_proba(gone), log_p)
     other = np.array([0.5, 0.3, 0.2, 0.0])
     by_bayes = np.exp(log_p[:, :3]) * (other / np.where(target > 0, target, 1.0))[:3]
     np.testing.assert_allclose(
-        found.retarget(other).predict_proba(gone)[:, :3],
+        fitted.retarget(other).predict_proba(gone)[:, :3],
         by_bayes / by_bayes.sum(axis=1, keepdims=True),
     )
 
@@ -329,80 +342,80 @@ def test_what_the_target_prior_lacks_is_impossible_at_strength_0_too(options, tm
 @pytest.mark.parametrize("temperature", ["fit", "bcts"])
 def test_labels_that_neither_target_nor_label_prior_has_count_nothing(temperature):
     scores, labels = case()
-    own = np.bincount(labels, minlength=K)
+    frequencies = np.bincount(labels, minlength=K)
     options = {"metric": "log_loss", "temperature": temperature, "bounds": (0.0, 8.0)}
     options["target_prior"] = [0.5, 0.3, 0.2, 0.0]
-    known = np.where(np.arange(K) < 3, own / own[:3].sum(), 0.0)
-    found, said = said_by({**options, "label_prior": known}, scores, labels)
-    assert len(said) == 1  # that they are left out
-    assert "tuning samples are left out" in said[0]
-    same = fit(options)
-    assert found.best_score_ == pytest.approx(same.best_score_, rel=1e-9)
-    assert (found.strength_, found.temperature_) == pytest.approx(
-        (same.strength_, same.temperature_), rel=FITTED
+    known = np.where(np.arange(K) < 3, frequencies / frequencies[:3].sum(), 0.0)
+    fitted, messages = warnings_of({**options, "label_prior": known}, scores, labels)
+    assert len(messages) == 1  # that they are left out
+    assert "tuning samples are left out" in messages[0]
+    reference = fit(options)
+    assert fitted.best_score_ == pytest.approx(reference.best_score_, rel=1e-9)
+    assert (fitted.strength_, fitted.temperature_) == pytest.approx(
+        (reference.strength_, reference.temperature_), rel=FITTED
     )
 
 
 def test_a_label_prior_is_that_of_the_selection_too():
     scores, labels = case()
     options = {"selection": "balanced_log_loss", "bounds": (0.0, 4.0)}
-    found = fit({**options, "label_prior": PRIOR})
-    wanted = minimize_scalar(
+    fitted = fit({**options, "label_prior": PRIOR})
+    expected = minimize_scalar(
         lambda s: loss_at(scores, labels, 1.0, s * W, PRIOR), bounds=(0.0, 4.0), method="bounded"
     )
     # A little away from a switch, so that rounding does not decide.
-    assert found.strength_ == pytest.approx(wanted.x, abs=2e-4)
-    assert abs(found.strength_ - fit(options).strength_) > 0.01
+    assert fitted.strength_ == pytest.approx(expected.x, abs=2e-4)
+    assert abs(fitted.strength_ - fit(options).strength_) > 0.01
 
 
 @pytest.mark.parametrize("tune", ["strength", "per_class"])
 def test_the_log_loss_is_known_where_the_temperature_was_fitted(tune):
     scores, labels = case()
-    found = fit({"tune": tune, "temperature": "fit"})
-    shifts = found.as_affine()[1] * found.temperature_
-    after = loss_at(scores, labels, found.temperature_, shifts)
-    assert found.log_loss_ == pytest.approx((loss_at(scores, labels, 1.0, 0.0), after))
-    assert "log_loss (target mix)" in found.summary()
+    fitted = fit({"tune": tune, "temperature": "fit"})
+    shifts = fitted.as_affine()[1] * fitted.temperature_
+    after = loss_at(scores, labels, fitted.temperature_, shifts)
+    assert fitted.log_loss_ == pytest.approx((loss_at(scores, labels, 1.0, 0.0), after))
+    assert "log_loss (target mix)" in fitted.summary()
     assert fit({"tune": tune}).log_loss_ is None
 
 
 @pytest.mark.parametrize("options", [{"metric": "log_loss"}, {"separate": True}])
 def test_a_fit_that_did_not_come_to_rest_is_said(monkeypatch, options):
     monkeypatch.setattr("reprior.core.minimise.MAX_PASSES", 2)
-    _, said = said_by(options, *case())
-    assert any("did not come to rest in 2 passes" in each for each in said)
+    _, messages = warnings_of(options, *case())
+    assert any("did not converge in 2 passes" in each for each in messages)
 
 
 def test_a_temperature_that_did_not_come_to_rest_is_said(monkeypatch):
     monkeypatch.setattr("reprior.core.temperature.MAX_ITERATIONS", 1)
-    _, said = said_by({"temperature": "fit"}, *case())
-    assert any("did not come to rest" in each for each in said)
+    _, messages = warnings_of({"temperature": "fit"}, *case())
+    assert any("did not converge" in each for each in messages)
 
 
 @pytest.mark.parametrize("category", [rp.RepriorWarning, RuntimeWarning])
 def test_what_a_scaling_warns_of_is_heard(monkeypatch, category):
     def warns(*args, **options):
-        warnings.warn("not at rest", category, stacklevel=1)
-        return rp.fit_scaling(*args, **options)
+        warnings.warn("not converged", category, stacklevel=1)
+        return best_scaling(*args, **options)
 
-    monkeypatch.setattr(sources, "fit_scaling", warns)
+    monkeypatch.setattr(fitting, "best_scaling", warns)
     calibrator = rp.PosteriorCalibrator(PRIOR, metric="log_loss", temperature="bcts")
-    with pytest.warns(category, match="not at rest") as said:
+    with pytest.warns(category, match="not converged") as messages:
         calibrator.fit(*case())
-    assert len(said) == 1
-    assert said[0].filename == __file__
+    assert len(messages) == 1
+    assert messages[0].filename == __file__
 
 
 def test_a_scale_below_0_is_no_temperature(monkeypatch):
     def upside_down(*args, **options):
-        found = rp.fit_scaling(*args, **options)
-        joint = replace(found.joint, at_bound=True)
-        return replace(found, scale=-found.scale, joint=joint)
+        fitted = best_scaling(*args, **options)
+        joint = replace(fitted.joint, at_bound=True)
+        return replace(fitted, scale=-fitted.scale, joint=joint)
 
-    monkeypatch.setattr(sources, "fit_scaling", upside_down)
-    found = fit({"metric": "log_loss", "temperature": "bcts"})
-    assert (found.temperature_, found.strength_) == (1.0, 1.0)
-    assert (found.scales_ < 0).all()
+    monkeypatch.setattr(fitting, "best_scaling", upside_down)
+    fitted = fit({"metric": "log_loss", "temperature": "bcts"})
+    assert (fitted.temperature_, fitted.strength_) == (1.0, 1.0)
+    assert (fitted.scales_ < 0).all()
 
 
 @pytest.mark.parametrize(
@@ -415,10 +428,10 @@ def test_a_scale_below_0_is_no_temperature(monkeypatch):
     ],
 )
 def test_where_the_priors_are_equal_strength_is_1(options):
-    found = fit({**options, "target_prior": PRIOR, "bounds": (0.0, 0.5)})
-    assert found.strength_ == 1.0
+    fitted = fit({**options, "target_prior": PRIOR, "bounds": (0.0, 0.5)})
+    assert fitted.strength_ == 1.0
     if options.get("tune"):
-        assert found.best_score_ > fit({"target_prior": PRIOR}).best_score_
+        assert fitted.best_score_ > fit({"target_prior": PRIOR}).best_score_
 
 
 def test_an_infeasible_fold_says_that_it_is_one():
@@ -440,19 +453,23 @@ def test_folds_may_lack_a_class_that_is_asked_for(options, tune, n_rare):
     rng = np.random.default_rng(1)
     labels = np.r_[np.repeat([0, 1, 3], [100, 60, 40]), np.full(n_rare, 2)]
     scores = rng.standard_normal((labels.size, K)) + 3 * np.eye(K)[labels] + np.log(PRIOR)
-    found = fit({**options, "tune": tune, "cv": 3}, scores, labels)
-    honest = found.cross_validation_
+    fitted = fit({**options, "tune": tune, "cv": 3}, scores, labels)
+    folds_result = fitted.cross_validation_
     lacking = 3 - n_rare  # folds are stratified
     if "metric" in options:
-        assert np.isnan(honest.scores).sum() == np.isnan(honest.baseline).sum() == lacking
-        own = np.array(honest.scores)[~np.isnan(honest.scores)]
-        assert honest.mean == pytest.approx(own.mean())
-        assert honest.score == pytest.approx(own.mean())  # one label in each of the others
-        assert np.isnan(honest.std) if n_rare == 1 else honest.std >= 0
+        assert (
+            np.isnan(folds_result.scores).sum() == np.isnan(folds_result.baseline).sum() == lacking
+        )
+        fold_scores = np.array(folds_result.scores)[~np.isnan(folds_result.scores)]
+        assert folds_result.mean == pytest.approx(fold_scores.mean())
+        assert folds_result.score == pytest.approx(
+            fold_scores.mean()
+        )  # one label in each of the others
+        assert np.isnan(folds_result.std) if n_rare == 1 else folds_result.std >= 0
     else:
-        assert not np.isnan(honest.scores).any()
+        assert not np.isnan(folds_result.scores).any()
     if n_rare == 1:  # what is judged on its fold could not be tuned without it
-        assert found.strength_ in honest.strengths
+        assert fitted.strength_ in folds_result.strengths
 
 
 def test_a_fit_that_fails_changes_nothing():
@@ -465,3 +482,12 @@ def test_a_fit_that_fails_changes_nothing():
     assert {name: vars(calibrator)[name] for name in before if name != "label_prior"} == {
         name: value for name, value in before.items() if name != "label_prior"
     }
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_summary_reads_constraints_as_they_are_written(several):
+    text = "accuracy >= baseline - 0.05"
+    rule = Constraint.parse(text)
+    fitted = fit({"subject_to": [rule, rule] if several else rule})
+    expected = f"subject to   {text}, {text}\n" if several else f"subject to   {text}\n"
+    assert expected in fitted.summary()

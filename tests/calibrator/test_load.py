@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import reprior as rp
-from reprior.calibrator.load import load, load_calibrator
 
 
 @pytest.fixture
@@ -17,14 +16,10 @@ def fitted():
     return rp.PosteriorCalibrator([0.75, 0.25]).fit(3 * np.eye(2), [0, 1])
 
 
-def test_the_public_name_is_this_one():
-    assert rp.load is load
-
-
-def test_what_was_fitted_comes_back(fitted, tmp_path):
+def test_fitted_attributes_are_loaded(fitted, tmp_path):
     fitted.provenance_ = {"digest": "ab12", "n_samples": 2}
     fitted.save(tmp_path / "cal.json")
-    loaded = load(tmp_path / "cal.json")
+    loaded = rp.load(tmp_path / "cal.json")
     for name in ("strength_", "strength_interval_", "temperature_", "best_score_", "provenance_"):
         assert getattr(loaded, name) == getattr(fitted, name)
     assert loaded.profile_ is None
@@ -37,7 +32,7 @@ def test_a_file_without_the_optional_fields(fitted, tmp_path):
     for name in ("provenance", "best_score", "class_axis", "strength_interval"):
         del fields[name]
     path.write_text(json.dumps(fields))
-    loaded = load(path)
+    loaded = rp.load(path)
     assert loaded.provenance_ is None
     assert math.isnan(loaded.best_score_)
 
@@ -52,19 +47,16 @@ def test_a_damaged_provenance_is_refused(fitted, tmp_path, provenance):
     fitted.save(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "provenance": provenance}))
     with pytest.raises(rp.FileFormatError, match="'digest' and the integer 'n_samples'"):
-        load(path)
+        rp.load(path)
 
 
-def test_the_file_tells_a_fusion_from_a_calibrator(fitted, tmp_path):
+def test_the_file_states_whether_it_is_a_fusion(fitted, tmp_path):
     scores = {"rgb": np.array([[3.0, 0.5], [0.2, 2.0]]), "depth": np.array([[2.0, 0.2], [0.1, 3]])}
     fusion = rp.ModalityFusion([0.75, 0.25]).fit(scores, [0, 1])
     fitted.save(tmp_path / "cal.json")
     fusion.save(tmp_path / "fusion.json")
-    assert type(load(tmp_path / "cal.json")) is rp.PosteriorCalibrator
-    assert type(load(tmp_path / "fusion.json")) is rp.ModalityFusion
-    assert load_calibrator(tmp_path / "cal.json").strength_ == fitted.strength_
-    with pytest.raises(rp.FileFormatError, match=r"one model. Got a fusion of several"):
-        load_calibrator(tmp_path / "fusion.json")
+    assert type(rp.load(tmp_path / "cal.json")) is rp.PosteriorCalibrator
+    assert type(rp.load(tmp_path / "fusion.json")) is rp.ModalityFusion
 
 
 def test_a_tracker_is_pointed_to_its_own_reader(tmp_path):
@@ -74,3 +66,24 @@ def test_a_tracker_is_pointed_to_its_own_reader(tmp_path):
         rp.FileFormatError, match=r"Got a prior tracker\. Read it with PriorTracker"
     ):
         rp.load(path)
+
+
+def test_a_metric_of_your_own_survives_two_round_trips(tmp_path):
+    metric = rp.CountMetric("macro_f2", gain=5, support=4, predicted=1)
+    fitted = rp.PosteriorCalibrator([0.75, 0.25], metric=metric).fit(3 * np.eye(2), [0, 1])
+    fitted.save(tmp_path / "cal.json")
+    rp.load(tmp_path / "cal.json").save(tmp_path / "again.json")
+    assert rp.load(tmp_path / "again.json").metric == "macro_f2"
+
+
+def test_a_strength_that_the_user_sets_survives_a_round_trip(fitted, tmp_path):
+    fitted.strength_ = 7.5
+    fitted.save(tmp_path / "cal.json")
+    assert rp.load(tmp_path / "cal.json").strength_ == 7.5
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(
+        rp.FileFormatError, match=r"must be a regular file\. Got a folder\. Name a file"
+    ):
+        rp.load(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask.array as da
 import numpy as np
 import pytest
-from tests.engines.shared import flat, images, quietly, weighted
+from tests.support.chunked_scores import flat, images, quietly, weighted
 
 import reprior as rp
 
@@ -27,14 +27,14 @@ OPTIONS = [
 def test_parts_are_as_good_as_the_whole(options, make):
     data = make()
     arrays = (data.scores, data.labels, data.weight)
-    whole, _ = quietly(data.calibrator(**options).fit, *arrays)
+    in_memory, _ = quietly(data.calibrator(**options).fit, *arrays)
     chunks = data.chunks([2, 3, 5])
     lazy = [None if a is None else da.from_array(a, chunks=(4, *a.shape[1:])) for a in arrays]
-    for found, _ in (
+    for fitted, _ in (
         quietly(rp.engines.fit, data.calibrator(**options), chunks),
         quietly(data.calibrator(**options).fit, *lazy),
     ):
-        for one, other in zip(found.as_affine(), whole.as_affine(), strict=True):
+        for one, other in zip(fitted.as_affine(), in_memory.as_affine(), strict=True):
             np.testing.assert_allclose(one, other, rtol=FITTED, atol=FITTED)
-        if whole.log_loss_ is not None:
-            assert found.log_loss_ == pytest.approx(whole.log_loss_, rel=FITTED)
+        if in_memory.log_loss_ is not None:
+            assert fitted.log_loss_ == pytest.approx(in_memory.log_loss_, rel=FITTED)

@@ -1,21 +1,12 @@
-"""What can be asked of a calibrator together, and the sentence where it cannot."""
+"""The options of a calibrator: which exclude each other, and the sentence that says so."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.calibrator.shared import PRIOR, VALID, case, fit
+from tests.calibrator.shared import PRIOR, case, fit
 
 import reprior as rp
-from reprior.calibrator.encoding import read_terms
-from reprior.calibrator.options import check_map, check_options, full_problem, seed_of
-from reprior.tuning.problem import DEFAULT_SELECTION
-
-
-@pytest.mark.parametrize("options", VALID.values(), ids=VALID)
-def test_these_go_together(options):
-    check_options(rp.PosteriorCalibrator(PRIOR, **options))
-
 
 LOG_LOSS = {"metric": "log_loss"}
 INVALID = [
@@ -23,7 +14,7 @@ INVALID = [
      "`subject_to` must be None with metric='log_loss'.*Tune a count metric.*temperature='fit'"),
     ({**LOG_LOSS, "tune": "per_class"}, "`tune` must be 'strength'.*Pass temperature='bcts'"),
     ({**LOG_LOSS, "selection": "one_se"}, "`selection` must be left out.*Got 'one_se'"),
-    ({**LOG_LOSS, "separate": True}, "`separate` must be False.*Name the metric of the decisions"),
+    ({**LOG_LOSS, "separate": True}, "`separate` must be False.*Pass the metric of the decisions"),
     ({**LOG_LOSS, "cv": 3}, "`cv` must be None.*Judge the calibrator on other data"),
     ({**LOG_LOSS, "n_bootstrap": 100}, "`n_bootstrap` must be 0.*Judge the calibrator"),
     ({"temperature": "bcts"}, "`separate` must be True with temperature='bcts' and a metric of "
@@ -32,7 +23,8 @@ INVALID = [
      "temperature='vector'"),
     ({"tune": "per_class", "n_bootstrap": 100}, "`n_bootstrap` must be 0 with tune='per_class'.*"
      "Pass cv=5"),
-    ({"selection": "balanced_log_loss", "cv": 3}, "`selection` must look at profiles alone"),
+    ({"selection": "balanced_log_loss", "cv": 3}, "`selection` must be a rule that needs profiles "
+     "only where `cv` is given"),
     ({"n_bootstrap": 5}, "`n_bootstrap` must be 0 or a whole number of at least 20. Got 5"),
     ({"n_bootstrap": True}, "`n_bootstrap` must be 0 or"),
     ({"n_bootstrap": 100.0}, "`n_bootstrap` must be 0 or"),
@@ -56,41 +48,35 @@ INVALID = [
 
 
 @pytest.mark.parametrize("options, words", INVALID)
-def test_what_does_not_go_together_is_answered_in_words(options, words):
+def test_options_that_exclude_each_other_are_refused(options, words):
     calibrator = rp.PosteriorCalibrator(PRIOR, **options)
     with pytest.raises(rp.OptionError, match=words):
         calibrator.fit(*case())
     assert not hasattr(calibrator, "strength_")
 
 
-def test_the_default_of_the_selection_is_said_in_one_place():
-    assert rp.PosteriorCalibrator(PRIOR).selection == DEFAULT_SELECTION
-
-
 def test_seeds():
-    assert seed_of(None) == 0
-    assert seed_of(np.int64(5)) == 5
-    same = [seed_of(np.random.default_rng(3)) for _ in range(2)]
-    assert same[0] == same[1]
-    assert seed_of(np.random.RandomState(3)) == seed_of(np.random.RandomState(3))
+    def strengths(random_state):
+        return fit({"cv": 3, "random_state": random_state}).cross_validation_.strengths
+
+    assert strengths(None) == strengths(0)
+    assert strengths(5) == strengths(np.int64(5))
+    for generator in (np.random.default_rng, np.random.RandomState):
+        assert strengths(generator(3)) == strengths(generator(3))
+        assert strengths(generator(3)) != strengths(generator(4))
 
 
-def test_probabilities_are_fitted_without_being_told():
-    for options in ({"metric": "log_loss"}, {"separate": True}):
-        calibrator = rp.PosteriorCalibrator(PRIOR, **options)
-        assert full_problem(calibrator, read_terms(calibrator, None)).temperature == "fit"
-    calibrator = rp.PosteriorCalibrator(PRIOR)
-    assert full_problem(calibrator, read_terms(calibrator, None)).temperature == 1.0
+@pytest.mark.parametrize("options", [{"metric": "log_loss"}, {"separate": True}], ids=str)
+def test_the_temperature_of_probabilities_is_fitted_by_default(options):
+    default, asked = fit(options), fit({**options, "temperature": "fit"})
+    scores = case()[0]
+    np.testing.assert_array_equal(default.predict_proba(scores), asked.predict_proba(scores))
+    assert fit({}).temperature_ == 1.0
 
 
-def test_which_map():
-    assert check_map(None, separate=False, needed=True) == "probability"
-    assert check_map(None, separate=True, needed=False) == "probability"
-    assert check_map("decision", separate=True, needed=True) == "decision"
-    with pytest.raises(rp.OptionError, match=r"`map` must say which is meant.*map='decision'"):
-        check_map(None, separate=True, needed=True)
+def test_a_map_that_does_not_exist():
     with pytest.raises(rp.OptionError, match="Did you mean 'decision'"):
-        check_map("decisions", separate=True, needed=True)
+        fit({"separate": True}).as_affine("decisions")
 
 
 def test_an_infeasible_constraint_names_the_nearest_strength():

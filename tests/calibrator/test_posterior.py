@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import warnings
@@ -196,15 +197,16 @@ def test_retargeted_probabilities_are_the_truth():
     evidence = 1.5 * (rng.normal(size=(labels.size, K)) + 1.5 * np.eye(K)[labels])
     scores = 2.0 * (evidence + np.log(PRIOR))
     said = PRIOR**2 / (PRIOR**2).sum()
-    found = rp.PosteriorCalibrator(said, metric="log_loss").fit(scores, labels)
-    assert found.strength_ / found.temperature_ == pytest.approx(0.5, abs=0.02)
+    result = rp.PosteriorCalibrator(said, metric="log_loss").fit(scores, labels)
+    assert result.strength_ / result.temperature_ == pytest.approx(0.5, abs=0.02)
     truth = softmax(evidence + np.log(OTHER), axis=1)
-    error = np.abs(found.retarget(OTHER).predict_proba(scores) - truth).max()
+    error = np.abs(result.retarget(OTHER).predict_proba(scores) - truth).max()
     assert error < 0.02  # what 40,000 labels leave; by the strength it would be 0.2
 
 
 def test_the_uncorrected_model_stays_so_for_any_target(fitted, fresh):
-    plain = fitted["log_loss"].uncorrected().retarget(OTHER)
+    with pytest.warns(rp.RepriorWarning, match="`retarget` changes nothing at strength 0"):
+        plain = fitted["log_loss"].uncorrected().retarget(OTHER)
     np.testing.assert_allclose(plain.predict_proba(fresh), softmax(fresh, 1), atol=ROUNDING)
 
 
@@ -349,14 +351,14 @@ def test_a_class_that_was_gone_gets_its_bias_back(options):
     rng, prior = np.random.default_rng(0), np.array([0.7, 0.2, 0.1])
     labels = rng.choice(3, 600, p=prior)
     scores = 2 * (rng.normal(size=(600, 3)) + 1.3 * np.eye(3)[labels]) + np.log(prior)
-    found = rp.PosteriorCalibrator(prior, **options).fit(scores, labels)
-    gone = found.retarget([0.5, 0.5, 0.0])
+    result = rp.PosteriorCalibrator(prior, **options).fit(scores, labels)
+    gone = result.retarget([0.5, 0.5, 0.0])
     assert (gone.predict_proba(scores)[:, 2] == 0).all()
     for back in (gone.retarget("uniform"), gone.retarget([0.0, 0.3, 0.7]).retarget("uniform")):
         for which in ("decision", "probability"):
             np.testing.assert_allclose(
                 back.predict_proba(scores, map=which),
-                found.predict_proba(scores, map=which),
+                result.predict_proba(scores, map=which),
                 atol=1e-12,
             )
     np.testing.assert_array_equal(gone.uncorrected().predict(scores), scores.argmax(axis=1))
@@ -366,23 +368,43 @@ def test_costs_of_a_frame_are_put_in_the_order_of_the_classes():
     rng, names = np.random.default_rng(1), ["ant", "bee", "cow"]
     labels = rng.choice(3, 300)
     scores = rng.normal(size=(300, 3)) + 2 * np.eye(3)[labels]
-    found = rp.PosteriorCalibrator([0.5, 0.3, 0.2], classes=names).fit(
+    result = rp.PosteriorCalibrator([0.5, 0.3, 0.2], classes=names).fit(
         scores, np.array(names)[labels]
     )
     costs = pd.DataFrame([[0, 1, 9], [5, 0, 1], [2, 7, 0]], index=names, columns=names)
-    known = found.predict(scores, costs=costs.to_numpy())
+    known = result.predict(scores, costs=costs.to_numpy())
     other = ["cow", "ant", "bee"]
     for frame in (costs, costs.loc[other, other], costs[other], costs.loc[other]):
-        np.testing.assert_array_equal(found.predict(scores, costs=frame), known)
+        np.testing.assert_array_equal(result.predict(scores, costs=frame), known)
     plain = costs.set_axis(["x", "y", "z"], axis=0).set_axis([10, 20, 30], axis=1)
-    np.testing.assert_array_equal(found.predict(scores, costs=plain), known)
+    np.testing.assert_array_equal(result.predict(scores, costs=plain), known)
     asked = costs.assign(ask=0.1)
     np.testing.assert_array_equal(
-        found.predict(scores, costs=asked.loc[other]), found.predict(scores, costs=asked.to_numpy())
+        result.predict(scores, costs=asked.loc[other]),
+        result.predict(scores, costs=asked.to_numpy()),
     )
     for axis, where in ((0, "index"), (1, "columns")):
         some = costs.set_axis(["ant", "bee", "cwo"], axis=axis)
         with pytest.raises(
             rp.OptionError, match=rf"the {where} of `costs` must .* Got 'cwo', which"
         ):
-            found.predict(scores, costs=some)
+            result.predict(scores, costs=some)
+
+
+def test_the_summary_says_what_the_tuned_metric_costs():
+    rng = np.random.default_rng(0)
+    mix = [0.9, 0.08, 0.02]
+    labels = rng.choice(3, size=2000, p=mix)
+    scores = rng.normal(size=(2000, 3)) + 1.2 * np.eye(3)[labels] + np.log(mix)
+    calibrator = rp.PosteriorCalibrator(mix).fit(scores, labels)
+    price = calibrator.summary().splitlines()[-1]
+    assert price.startswith("tuning for balanced_accuracy costs: accuracy 0.915 → 0.700, ")
+    rules = ast.literal_eval(price.partition("pass subject_to=")[2])
+    assert rules[0] == "accuracy >= baseline - 0.02"
+    limited = rp.PosteriorCalibrator(mix, subject_to=rules).fit(scores, labels)
+    assert "costs" not in limited.summary()
+    # A loss that was agreed is no news; another one is, beside the rule that stands.
+    agreed = rp.PosteriorCalibrator(mix, subject_to=rules[0]).fit(scores, labels)
+    price = agreed.summary().splitlines()[-1]
+    assert "costs: macro_precision" in price
+    assert ast.literal_eval(price.partition("pass subject_to=")[2])[0] == rules[0]

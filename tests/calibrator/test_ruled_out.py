@@ -1,4 +1,4 @@
-"""A class of target prior 0 is not to be: in no prediction, whatever is tuned and wherever."""
+"""A class of target prior 0 is never predicted, for every fit and engine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from itertools import pairwise
 import dask.array as da
 import numpy as np
 import pytest
-from tests import oracles
+from tests.support import oracles
 
 import reprior as rp
-from reprior.profile.constants import AFTER_ZERO, SMALLEST_STRENGTH
-from reprior.profile.passes import Table, run_parts
-from reprior.profile.samples import Priors, Samples
+from reprior.profile import AFTER_ZERO, SMALLEST_STRENGTH, Priors, Samples, Table, run_parts
 
 SOURCE = np.array([0.7, 0.2, 0.1])
 TARGET = [0.5, 0.5, 0.0]
@@ -29,17 +27,17 @@ def case(n=900, seed=0):
     return 2 * (noise + 1.3 * np.eye(SOURCE.size)[labels]) + np.log(SOURCE), labels
 
 
-def told(work):
-    """What came of some work, and what was said of samples that were left out."""
+def with_warnings(work):
+    """The result of a call, and its warnings of samples that are left out."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = work()
-    return found, [str(each.message) for each in caught if LEFT_OUT in str(each.message)]
+        fitted = work()
+    return fitted, [str(each.message) for each in caught if LEFT_OUT in str(each.message)]
 
 
 def fit(scores, labels, weight=None, **options):
     calibrator = rp.PosteriorCalibrator(SOURCE, **{"target_prior": TARGET, **options})
-    return told(lambda: calibrator.fit(scores, labels, sample_weight=weight))
+    return with_warnings(lambda: calibrator.fit(scores, labels, sample_weight=weight))
 
 
 def assert_ruled_out(calibrator, scores):
@@ -71,22 +69,22 @@ def assert_ruled_out(calibrator, scores):
 )
 def test_the_class_is_nowhere_predicted_and_that_is_said_once(options):
     scores, labels = case()
-    found, said = fit(scores, labels, **options)
-    assert_ruled_out(found, scores)
+    fitted, messages = fit(scores, labels, **options)
+    assert_ruled_out(fitted, scores)
     n = int((labels == GONE).sum())
     if "bounds" in options:
-        assert said == []
+        assert messages == []
         return
-    assert said == [
+    assert messages == [
         f"{n} of 900 tuning samples are left out: {n} of class 2. `target_prior` 0 rules the class "
         f"out, and no prediction could be right for them."
     ]
     kept = labels != GONE
-    assert found.profile_.n_samples == kept.sum()
-    assert found.profile_.baseline.support[GONE] == 0
+    assert fitted.profile_.n_samples == kept.sum()
+    assert fitted.profile_.baseline.support[GONE] == 0
     if "metric" not in options:
-        right = [(found.predict(scores)[labels == k] == k).mean() for k in (0, 1)]
-        assert found.best_score_ == pytest.approx(np.mean(right))
+        right = [(fitted.predict(scores)[labels == k] == k).mean() for k in (0, 1)]
+        assert fitted.best_score_ == pytest.approx(np.mean(right))
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "mean_iou", "macro_f1"])
@@ -94,17 +92,19 @@ def test_the_class_is_nowhere_predicted_and_that_is_said_once(options):
 def test_the_strength_is_the_best_above_0_for_all_others(metric, weighted):
     scores, labels = case(n=300)
     weight = np.random.default_rng(1).integers(0, 4, 300) if weighted else None
-    found, _ = fit(scores, labels, weight, metric=metric)
+    fitted, _ = fit(scores, labels, weight, metric=metric)
     kept = labels != GONE
     slopes = np.where(
         np.array(TARGET) > 0, np.log(np.array(TARGET) + 1e-300) - np.log(SOURCE), -1e6
     )
     at = np.linspace(1e-3, 2, 2000)
-    own = None if weight is None else weight[kept]
-    values = oracles.metrics_at(scores[kept], labels[kept], slopes, at, own)[metric]
-    assert found.best_score_ >= max(values) - 1e-12
-    there = oracles.metrics_at(scores[kept], labels[kept], slopes, [found.strength_], own)
-    assert found.best_score_ == pytest.approx(there[metric][0])
+    kept_weight = None if weight is None else weight[kept]
+    values = oracles.metrics_at(scores[kept], labels[kept], slopes, at, kept_weight)[metric]
+    assert fitted.best_score_ >= max(values) - 1e-12
+    at_strength = oracles.metrics_at(
+        scores[kept], labels[kept], slopes, [fitted.strength_], kept_weight
+    )
+    assert fitted.best_score_ == pytest.approx(at_strength[metric][0])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_every_engine_finds_the_same(options):
     scores, labels = case()
     order = np.argsort(labels == GONE, kind="stable")  # the last chunks have nothing else
     scores, labels = scores[order], labels[order]
-    found, (said,) = fit(scores, labels, **options)
+    fitted, (messages,) = fit(scores, labels, **options)
 
     def fresh():
         return rp.PosteriorCalibrator(SOURCE, target_prior=TARGET, **options)
@@ -135,13 +135,13 @@ def test_every_engine_finds_the_same(options):
         lambda: rp.engines.dask_fit(fresh(), lazy),
         online,
     ):
-        other, (again,) = told(work)
-        assert again == said
-        assert other.strength_ == found.strength_
-        assert other.strength_interval_ == found.strength_interval_
-        assert other.best_score_ == found.best_score_
-        assert other.temperature_ == pytest.approx(found.temperature_, rel=1e-6)
-        np.testing.assert_array_equal(other.counts_.predicted, found.counts_.predicted)
+        other, (again,) = with_warnings(work)
+        assert again == messages
+        assert other.strength_ == fitted.strength_
+        assert other.strength_interval_ == fitted.strength_interval_
+        assert other.best_score_ == fitted.best_score_
+        assert other.temperature_ == pytest.approx(fitted.temperature_, rel=1e-6)
+        np.testing.assert_array_equal(other.counts_.predicted, fitted.counts_.predicted)
 
 
 def test_the_meta_estimator_leaves_them_out_too():
@@ -151,9 +151,9 @@ def test_the_meta_estimator_leaves_them_out_too():
 
     scores, labels = case()
     model = RebalancedClassifierCV(LogisticRegression(), target_prior=TARGET, cv=3)
-    found, said = told(lambda: model.fit(scores, labels))
-    assert len(said) == 1
-    assert not (found.predict(scores) == GONE).any()
+    fitted, messages = with_warnings(lambda: model.fit(scores, labels))
+    assert len(messages) == 1
+    assert not (fitted.predict(scores) == GONE).any()
 
 
 @pytest.mark.parametrize("resolution", [None, 0.25, "refine"])
@@ -163,25 +163,27 @@ def test_where_no_correction_is_best_the_strength_is_just_above_0(options, resol
     labels = rng.choice(2, 400, p=[0.5, 0.5])
     scores = np.c_[np.eye(2)[labels] * 0.5, rng.choice([-1.0, 1.0], 400)]  # right as they are
     calibrator = rp.PosteriorCalibrator(SOURCE, target_prior=TARGET, **options)
-    found, said = told(
+    fitted, messages = with_warnings(
         lambda: rp.engines.fit(calibrator, [(scores, labels)], resolution=resolution)
     )
-    assert said == []
-    assert found.best_score_ == 1.0
-    assert found.strength_ >= SMALLEST_STRENGTH
-    assert found.strength_interval_[0] == 0.0
-    assert_ruled_out(found, scores)
-    np.testing.assert_array_equal(found.predict(scores), labels)
+    assert messages == []
+    assert fitted.best_score_ == 1.0
+    assert fitted.strength_ >= SMALLEST_STRENGTH
+    assert fitted.strength_interval_[0] == 0.0
+    assert_ruled_out(fitted, scores)
+    np.testing.assert_array_equal(fitted.predict(scores), labels)
 
 
 def test_an_interval_from_0_on_in_one_bin_rules_the_class_out():
     labels = np.array([0, 0, 0, 1, 1, 1] * 20)
     scores = np.tile([[0.1, 0.0, 1.0], [0.1, 0, 0], [0.1, 0, 0]] + [[0.0, 1.0, 0]] * 3, (20, 1))
     calibrator = rp.PosteriorCalibrator(SOURCE, target_prior=TARGET, temperature=20.0)
-    found, _ = told(lambda: rp.engines.fit(calibrator, [(scores, labels)], resolution=1.0))
-    assert found.strength_ == SMALLEST_STRENGTH
-    assert_ruled_out(found, scores)
-    np.testing.assert_array_equal(found.predict(scores), labels)
+    fitted, _ = with_warnings(
+        lambda: rp.engines.fit(calibrator, [(scores, labels)], resolution=1.0)
+    )
+    assert fitted.strength_ == SMALLEST_STRENGTH
+    assert_ruled_out(fitted, scores)
+    np.testing.assert_array_equal(fitted.predict(scores), labels)
 
 
 def test_a_profile_and_an_evaluation_have_all_samples():
@@ -191,8 +193,8 @@ def test_a_profile_and_an_evaluation_have_all_samples():
     )
     assert profile.n_samples == labels.size
     assert not profile.n_ruled_out.any()
-    found, _ = fit(scores, labels)
-    assert rp.engines.evaluate(found, [(scores, labels)]).n_samples == labels.size
+    fitted, _ = fit(scores, labels)
+    assert rp.engines.evaluate(fitted, [(scores, labels)]).n_samples == labels.size
 
 
 def test_labels_of_the_class_alone_are_refused():
@@ -214,19 +216,19 @@ def test_a_report_knows_the_tuning_data_again():
     from reprior.report.headline import alike
 
     scores, labels = case()
-    found, _ = fit(scores, labels)
+    fitted, _ = fit(scores, labels)
     priors = {"source_prior": SOURCE, "target_prior": TARGET}
-    whole = rp.StrengthProfile.from_scores(scores, labels, **priors)
-    assert alike(found.profile_, whole)
-    assert alike(whole, found.profile_)
-    assert alike(found.profile_, whole.binned(0.01))
+    full_profile = rp.StrengthProfile.from_scores(scores, labels, **priors)
+    assert alike(fitted.profile_, full_profile)
+    assert alike(full_profile, fitted.profile_)
+    assert alike(fitted.profile_, full_profile.binned(0.01))
     other = rp.StrengthProfile.from_scores(*case(seed=1), **priors)
-    assert not alike(found.profile_, other)
+    assert not alike(fitted.profile_, other)
     assert not alike(
-        found.profile_, rp.StrengthProfile.from_scores(scores[1:], labels[1:], **priors)
+        fitted.profile_, rp.StrengthProfile.from_scores(scores[1:], labels[1:], **priors)
     )
     with pytest.raises(rp.OptionError, match="bounds of the profile, above 0 to 2"):
-        found.profile_.evaluate("accuracy", 0.0)
+        fitted.profile_.evaluate("accuracy", 0.0)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import log_softmax, softmax
-from tests.core.backends import WIDE_BACKENDS
-from tests.core.shift.shifted import world
+from tests.support.backends import WIDE_BACKENDS
+from tests.support.label_shift import world
 
 import reprior as rp
-from reprior.core.shift.recalibration import every_second_label
+from reprior.core.shift import every_second_label
 
 EXACT = 1e-10
 """The same sums, cut in other places."""

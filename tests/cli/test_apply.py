@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli.shared import NAMES, data, installed, is_one_sentence, read_output, write
+from tests.support.command_line import NAMES, data, is_one_sentence, read_output, write
 
 import reprior as rp
 
@@ -14,10 +14,10 @@ CSV_DIGITS = 1e-6  # what is lost by writing scores as text is far less
 
 
 @pytest.mark.parametrize("extension", ["npz", "csv", "parquet", "zarr"])
-def test_every_format(fitted, extension):
+def test_every_format(fitted, run, extension):
     test = data(1)
     write(fitted / f"t.{extension}", test)
-    result = installed(
+    result = run(
         "apply", fitted / "cal.json", fitted / f"t.{extension}", "-o", fitted / f"out.{extension}"
     )
     assert result.code == 0, result.err
@@ -147,21 +147,6 @@ def test_both_files_of_npy_are_named(fitted, run):
     assert made == [str(fitted / "out.npy"), str(fitted / "out.prediction.npy")]
 
 
-def test_standard_output_is_no_output(fitted, run, monkeypatch):
-    monkeypatch.chdir(fitted)
-    cal, test = fitted / "cal.json", fitted / "test.csv"
-    for arguments in (
-        ["apply", cal, test],
-        ["report", cal, test],
-        ["prior", "--counts", fitted / "counts.json"],
-        ["demo"],
-    ):
-        result = run(*arguments, "-o", "-")
-        assert is_one_sentence(result)
-        assert "not written to standard output" in result.err
-    assert not (fitted / "-").exists()
-
-
 def test_what_another_format_does_not_keep_is_said(fitted, run):
     arguments = ["apply", fitted / "cal.json", fitted / "test.csv", "--keep"]
     result = run(*arguments, "-o", fitted / "out.npz")
@@ -184,3 +169,11 @@ def test_a_column_that_is_no_class_is_named(run, tmp_path, monkeypatch):
     (tmp_path / "names.json").write_text('["c0", "c1", "c2"]')
     found = run("apply", "cal.json", "test.parquet", "-o", "out.parquet", "--classes", "names.json")
     assert found.code == 0, found.err
+
+
+def test_a_fusion_is_no_calibrator(fitted, run):
+    scores = {"rgb": 3 * np.eye(2), "depth": 2 * np.eye(2)}
+    rp.ModalityFusion([0.75, 0.25]).fit(scores, [0, 1]).save(fitted / "fusion.json")
+    result = run("apply", fitted / "fusion.json", fitted / "test.csv", "-o", fitted / "out.csv")
+    assert result.code == 2
+    assert "must be a calibrator of one model. Got a fusion of several" in result.err

@@ -8,11 +8,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
-from tests.cli.shared import NAMES, data, is_one_sentence, read_output, write, write_counts
+from tests.support.command_line import (
+    NAMES,
+    data,
+    is_one_sentence,
+    read_output,
+    write,
+    write_counts,
+)
 
 import reprior as rp
 from reprior.files import atomic_paths
-from reprior.files.detect import is_store
 
 
 def test_a_folder_gets_a_file_each(fitted, run):
@@ -117,16 +123,18 @@ def test_looking_at_files_takes_as_many_steps_per_file_whatever_their_number(
     assert 0 < per_file[1] <= per_file[0]
 
 
-def test_a_store_without_an_extension_is_written_anew_by_the_same_command(fitted, run):
+def test_a_store_without_an_extension_is_written_again_by_the_same_command(fitted, run):
+    import zarr
+
     write(fitted / "test.zarr", data(1))
     for _ in range(2):
         result = run("apply", fitted / "cal.json", fitted / "test.zarr", "-o", fitted / "out")
         assert result.code == 0, result.err
-        assert is_store(fitted / "out")
+        assert zarr.open_group(str(fitted / "out"), mode="r")["posterior"].shape == (300, 3)
         assert not (fitted / "out" / "test.zarr").exists()
     result = run("apply", fitted / "cal.json", fitted / "test.zarr", "-o", f"{fitted / 'out'}/")
     assert is_one_sentence(result)
-    assert "to write the store anew" in result.err
+    assert "to overwrite the store" in result.err
     assert not (fitted / "out" / "test.zarr").exists()
 
 
@@ -177,7 +185,7 @@ def test_a_damaged_file_has_no_output_and_the_others_are_in_step(shards, run, da
     refused = apply(run, shards, f"{out}/")
     assert is_one_sentence(refused)
     assert "s1.parquet" in refused.err
-    assert refused.err.endswith("To go on without it, pass --skip-unreadable.\n")
+    assert refused.err.endswith("To continue without it, pass --skip-unreadable.\n")
     written = [] if damage is cut else ["s0.parquet"]  # a cut file is refused before the first
     assert sorted(path.name for path in out.glob("*")) == written
     for path in out.glob("*"):
@@ -273,7 +281,7 @@ def test_one_output_leaves_nothing_out(shards, run, damage):
     damage(shards / "s1.parquet")
     result = apply(run, shards, out)
     assert is_one_sentence(result)
-    assert "To go on without it, name a folder as OUT and pass --skip-unreadable" in result.err
+    assert "To continue without it, name a folder as OUT and pass --skip-unreadable" in result.err
     assert not out.exists()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import random
+import re
 
 import numpy as np
 import pytest
-from tests.cli.shared import data, installed, is_one_sentence, write
+from tests.support.command_line import COMMANDS_ON_FILES, data, is_one_sentence, write
 
 
 def truncated_npz(folder):
@@ -67,17 +70,13 @@ CASES = [
 ]  # fmt: skip
 
 
-#: The others differ in nothing that a process of their own would show.
-IN_A_SUBPROCESS = [truncated_npz, text_among_scores, pickled_npy]
-
-
 @pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_fit_refuses(job, make, run, monkeypatch):
     arguments, words = make(job)
     monkeypatch.chdir(job)
     before = sorted(path.name for path in job.iterdir())
     told = ["fit", *arguments, "--counts", "counts.json", "--kind", "logits", "-o", "cal.json"]
-    result = installed(*told) if make in IN_A_SUBPROCESS else run(*told)
+    result = run(*told)
     assert is_one_sentence(result), result
     for word in words:
         assert word in result.err
@@ -92,13 +91,62 @@ def test_a_calibrator_that_is_none_is_refused(job, run, text):
     assert "cal.json" in result.err
 
 
-def test_names_cannot_paint_the_terminal(job, run):
-    text = (job / "val.csv").read_text().replace("owl", "o\x1b[31mwl")
-    (job / "odd.csv").write_text(text)
-    result = run(
-        "fit", job / "odd.csv", "--counts", job / "counts.json", "--kind", "logits",
-        "-o", job / "cal.json",
-    )  # fmt: skip
-    assert result.code == 0, result.err
-    assert "\x1b" not in result.out + result.err
-    assert "o\\x1b[31mwl" in result.out
+#: Bytes that readers take for something else.
+INSERTED = [b"nan", b"1e999", b"-", b'"', b"\xff\xfe", b"\0"]
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """A file as a careless program, or a hostile one, would leave it."""
+    at = rng.randrange(len(content) + 1)
+    head, tail = content[:at], content[at:]
+    return rng.choice(
+        [
+            b"",
+            head,
+            head + tail[rng.randrange(1, 99) :],
+            head + content[at // 2 :],
+            head + rng.randbytes(1) + tail[1:],
+            head + rng.randbytes(rng.randrange(1, 9)) + tail,
+            head + rng.choice(INSERTED) + tail,
+        ]
+    )
+
+
+#: What is changed of each input of each command.
+N_MUTATIONS = 3
+
+
+@pytest.mark.parametrize("extension", ["csv", "npz", "parquet"])
+@pytest.mark.parametrize("text", COMMANDS_ON_FILES)
+def test_no_damage_ends_in_a_traceback(fused, run, monkeypatch, text, extension):
+    monkeypatch.chdir(fused)
+    for name, seed in (("val", 0), ("test", 1)):
+        write(fused / f"{name}.{extension}", data(seed))
+    words = text.replace(".csv", f".{extension}").split()
+    outputs = {words[-1]} if "-o" in words else set()
+    files = {re.sub(r"^\w=", "", word) for word in words if "." in word} - outputs
+    rng = random.Random(f"{text} {extension}")
+    for name in sorted(files):
+        content = (fused / name).read_bytes()
+        for _ in range(N_MUTATIONS):
+            (fused / name).write_bytes(mutated(content, rng))
+            result = run(*words)
+            assert result.code == 0 or is_one_sentence(result), (name, result)
+        (fused / name).write_bytes(content)
+    assert run(*words).code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
+@pytest.mark.timeout(60)  # a command that opens a pipe waits for ever
+@pytest.mark.parametrize("text", COMMANDS_ON_FILES)
+def test_a_pipe_is_no_input(fused, run, monkeypatch, text):
+    monkeypatch.chdir(fused)
+    words = text.split()
+    outputs = {words[-1]} if "-o" in words else set()
+    for name in {re.sub(r"^\w=", "", word) for word in words if "." in word} - outputs:
+        os.rename(name, "aside")
+        os.mkfifo(name)
+        result = run(*words)
+        assert is_one_sentence(result), (name, result)
+        assert "must be a regular file" in result.err
+        os.replace("aside", name)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.cli.shared import COUNTS, NAMES, data, is_one_sentence, write
+from tests.support.command_line import COUNTS, NAMES, data, is_one_sentence, write
 
 import reprior as rp
 

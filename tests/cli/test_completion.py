@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 
 import pytest
-from tests.cli.shared import COMMAND, is_one_sentence
+from tests.support.command_line import is_one_sentence
+
+from reprior.__main__ import main
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -25,14 +26,13 @@ def test_a_script_for_each_shell(run, shell):
     [("reprior ev", "evaluate"), ("reprior fit --met", "--metric"),
      ("reprior fit --metric mea", "mean_iou"), ("reprior fit --kind lo", "log_probs")],
 )  # fmt: skip
-def test_commands_options_and_metrics_are_completed(words, found):
-    done = subprocess.run(
-        [COMMAND],
-        env={**os.environ, "_REPRIOR_COMPLETE": "bash_complete", "COMP_WORDS": words,
-             "COMP_CWORD": str(len(words.split()) - 1)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert f"plain,{found}" in done.stdout.splitlines()
+def test_commands_options_and_metrics_are_completed(monkeypatch, capsys, words, found):
+    monkeypatch.setenv("_REPRIOR_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    assert f"plain,{found}" in capsys.readouterr().out.splitlines()
 
 
 def test_another_shell_is_refused(run):

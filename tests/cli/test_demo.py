@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from tests.cli.shared import COMMAND, installed
+from tests.support.command_line import COMMAND
 
 import reprior as rp
 from reprior.cli import demo
 from reprior.cli.demo import _program
 
 
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    """What the demo printed, and the folder it ran in."""
-    folder = tmp_path_factory.mktemp("demo")
-    result = installed("demo", "-o", "demo", cwd=folder)
-    assert result.code == 0, result.err
-    return folder, result.out
-
-
-def test_it_leaves_the_files_of_the_job(shown):
-    folder, out = shown
+def test_it_leaves_the_files_of_the_job(demo_run):
+    folder, out = demo_run
     names = {"val.csv", "test.csv", "counts.json", "cal.json", "report.html"}
     assert {path.name for path in (folder / "demo").iterdir()} == names
     assert "The page to look at: demo/report.html" in out
 
 
-def test_its_commands_can_be_repeated(shown):
-    folder, out = shown
+def test_its_commands_can_be_repeated(demo_run, run, monkeypatch):
+    folder, out = demo_run
     lines = [shlex.split(line[2:]) for line in out.splitlines() if line.startswith("$ ")]
     assert [line[1] for line in lines] == ["fit", "evaluate", "report"]
-    again = subprocess.run(lines[1], cwd=folder, capture_output=True, text=True, check=True)
-    assert again.stdout in out
+    monkeypatch.chdir(folder)
+    assert run(*lines[1][1:]).out in out
 
 
 @pytest.mark.parametrize(
@@ -53,12 +43,13 @@ def test_the_program_is_called_as_it_was(monkeypatch, found, started, program):
     assert _program() == program
 
 
-def test_its_numbers_are_those_of_the_readme(shown):
-    folder, _ = shown
+def test_its_numbers_are_those_of_the_readme(demo_run, run, monkeypatch):
+    folder, _ = demo_run
     table = demo.compare()
-    found = installed(
+    monkeypatch.chdir(folder)
+    found = run(
         "evaluate", "demo/cal.json", "demo/test.csv", "--counts", "demo/counts.json",
-        "--groups", "10", "40", "--json", cwd=folder,
+        "--groups", "10", "40", "--json",
     ).json  # fmt: skip
     for row, metric in (
         ("balanced accuracy", "balanced_accuracy"),

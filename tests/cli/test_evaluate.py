@@ -8,7 +8,14 @@ import json
 
 import numpy as np
 import pytest
-from tests.cli.shared import COUNTS, FORMATS, NAMES, data, installed, is_one_sentence, write
+from tests.support.command_line import (
+    COUNTS,
+    FORMATS,
+    NAMES,
+    data,
+    is_one_sentence,
+    write,
+)
 
 import reprior as rp
 
@@ -31,8 +38,7 @@ def expected(calibrator):
 @pytest.mark.parametrize("extension", FORMATS)
 def test_json_has_the_numbers_of_the_api(fitted, run, extension):
     more = write(fitted / f"t.{extension}", data(1))
-    how = installed if extension == "parquet" else run
-    result = how(
+    result = run(
         "evaluate", fitted / "cal.json", fitted / f"t.{extension}", *more, "--format", "json"
     )
     assert result.code == 0, result.err
@@ -55,7 +61,7 @@ def test_table(fitted, run):
     assert row.split() == [
         "balanced_accuracy", f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}"
     ]  # fmt: skip
-    assert "not recognised as the data it was tuned on (compared as a whole)" in result.out
+    assert "not the data it was tuned on (by digest)" in result.out
 
 
 def test_csv(fitted, run):
@@ -183,7 +189,7 @@ def test_an_empty_first_file_is_passed_by(shards, run):
     np.savez(shards / "s0.npz", scores=np.zeros((0, 3)), labels=np.zeros(0, int))
     result = run("evaluate", shards / "cal.json", shards / "s*.npz")
     assert result.code == 0, result.err
-    assert "s0.npz' has no rows, and is passed by." in result.err
+    assert "s0.npz' has no rows, and is skipped." in result.err
     assert "measured on 600 samples" in result.out
 
 
@@ -201,7 +207,7 @@ def test_costs_are_those_of_plain_arithmetic(fitted, run, n_decisions):
     posteriors = (plain, rp.load(fitted / "cal.json").predict_proba(test.scores))
     before, after = (costs[test.labels, (p @ costs).argmin(1)].mean() for p in posteriors)
     assert result.json["mean_cost"] == pytest.approx({"before": before, "after": after}, rel=1e-9)
-    assert "costs are weighed by the probabilities, which need not be honest" in result.err
+    assert "costs are weighed by the probabilities, which need not be calibrated" in result.err
     table = run(*arguments, fitted / "costs.json").out
     row = next(line for line in table.splitlines() if "mean_cost" in line)
     assert row.split() == [

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pytest
-from tests.cli.shared import (
+from tests.support.command_line import (
     COUNTS,
     FORMATS,
     NAMES,
@@ -27,9 +28,10 @@ def fitted_in_python(**options):
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_every_format_gives_the_numbers_of_the_api(tmp_path, extension):
+def test_every_format_gives_the_numbers_of_the_api(tmp_path, run, extension):
     more = write(tmp_path / f"val.{extension}", data(0))
-    result = installed(
+    program = installed if extension == "npz" else run  # one with warnings as errors everywhere
+    result = program(
         "fit", tmp_path / f"val.{extension}", *more, "--counts", write_counts(tmp_path),
         "--kind", "logits", "-o", tmp_path / "cal.json", "--json", "--quiet",
     )  # fmt: skip
@@ -255,3 +257,83 @@ def test_labels_of_each_file(run, tmp_path):
     refused = run("fit", files[0], *each, *common, "-o", tmp_path / "c.json")
     assert refused.code != 0
     assert "60 labels" in refused.err
+
+
+@pytest.fixture
+def rare(tmp_path):
+    """Scores of which balanced accuracy costs much accuracy."""
+    rng = np.random.default_rng(0)
+    mix = COUNTS / COUNTS.sum()
+    labels = rng.choice(3, size=2000, p=mix)
+    scores = rng.normal(size=(2000, 3)) + 1.2 * np.eye(3)[labels] + np.log(mix)
+    np.savez(tmp_path / "val.npz", scores=scores, labels=labels, kind=np.array("logits"))
+    write_counts(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("more", [[], ["--tune", "per_class"]], ids=["strength", "per_class"])
+def test_the_option_that_limits_the_price_works_as_it_is_printed(rare, run, more):
+    line = ["fit", rare / "val.npz", "--counts", rare / "counts.json", "-o", rare / "cal.json"]
+    first = run(*line, *more, "--json")
+    accuracy = first.json["metrics"]["accuracy"]
+    assert accuracy["before"] - accuracy["after"] > 0.1
+    note = next(note for note in first.json["notes"] if "costs" in note)
+    assert f"accuracy {accuracy['before']:.3f} → {accuracy['after']:.3f}" in note
+    options = note.partition("pass ")[2]
+    assert options.startswith("--subject-to 'accuracy >= baseline - 0.02'")
+    second = run(*line, *more, *shlex.split(options), "--json")
+    assert second.code == 0, second.err
+    assert not any("costs" in note for note in second.json["notes"])
+    for name, values in second.json["metrics"].items():
+        assert values["before"] - values["after"] <= 0.02 + 1e-12, name
+
+
+@pytest.mark.parametrize("more", [["--metric", "log_loss"], ["--bounds", "0.5", "1.5"]])
+def test_no_option_is_offered_that_would_be_refused(rare, run, more):
+    line = ["fit", rare / "val.npz", "--counts", rare / "counts.json", "-o", rare / "cal.json"]
+    result = run(*line, *more, "--json")
+    assert result.code == 0, result.err
+    (note,) = (note for note in result.json["notes"] if "costs" in note)
+    assert "accuracy 0." in note
+    assert "--subject-to" not in note
+
+
+def test_the_document_has_what_is_applied(job, run):
+    line = ["fit", job / "val.csv", "--counts", job / "counts.json", "--kind", "logits", "--json"]
+    plain = run(*line, "-o", job / "cal.json").json
+    assert "scales" not in plain
+    assert plain["strength"] == rp.load(job / "cal.json").strength_
+    result = run(
+        *line, "--metric", "log_loss", "--temperature", "vector", "-o", job / "cal.json"
+    ).json
+    np.testing.assert_allclose(result["scales"], rp.load(job / "cal.json").scales_)
+    assert result["metrics"]["log_loss"]["after"] == result["best_score"]
+
+
+def test_a_narrow_interval_is_shown_in_as_many_digits_as_it_takes(tmp_path, run):
+    logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.999999, 0.0], [0.0, 1.0]])
+    np.savez(tmp_path / "val.npz", scores=logits, labels=[0, 0, 1, 1], kind="logits")
+    (tmp_path / "counts.json").write_text("[80, 20]")
+    result = run("fit", tmp_path / "val.npz", "--counts", tmp_path / "counts.json",
+                 "-o", tmp_path / "cal.json")  # fmt: skip
+    line = result.out.splitlines()[0]
+    assert line == "strength     0.721347, and equally good from 0.721347 to 0.721348"
+    summary = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, [0, 0, 1, 1]).summary()
+    assert "(equally good: 0.721347 to 0.721348)" in summary
+
+
+def test_of_bins_the_best_point_is_shown_and_nothing_of_what_is_between(tmp_path, run):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=2000)
+    logits = rng.normal(size=(2000, 2)) + np.log([0.8, 0.2])
+    logits[np.arange(2000), labels] += 1.5
+    np.savez(tmp_path / "val.npz", scores=logits, labels=labels, kind="logits")
+    (tmp_path / "counts.json").write_text("[80, 20]")
+    result = run("fit", tmp_path / "val.npz", "--counts", tmp_path / "counts.json",
+                 "--resolution", "0.25", "-o", tmp_path / "cal.json")  # fmt: skip
+    calibrator = rp.PosteriorCalibrator([0.8, 0.2])
+    rp.engines.fit(calibrator, [(logits, labels)], resolution=0.25)
+    assert calibrator.strength_ == calibrator.strength_interval_[0]
+    line = result.out.splitlines()[0]
+    assert line == f"strength     {calibrator.strength_:.4f}, the best of a grid of 0.25"
+    assert "equally good" not in calibrator.summary()

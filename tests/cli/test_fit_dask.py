@@ -7,7 +7,7 @@ import sys
 import fsspec
 import numpy as np
 import pytest
-from tests.cli.shared import COUNTS, data, is_one_sentence, write, write_counts
+from tests.support.command_line import COUNTS, data, is_one_sentence, write, write_counts
 
 import reprior as rp
 
@@ -124,10 +124,13 @@ def test_options_of_dask_need_dask(tmp_path, run, shards, option):
     assert is_one_sentence(result)
 
 
-def test_what_needs_all_scores_is_refused(tmp_path, run, shards):
+def test_what_needs_all_scores_collects_them(tmp_path, run, shards):
     result = fit(run, tmp_path, shards[0], *DASK, "--cv", "3")
-    assert result.code != 0
-    assert "adds up over shards" in result.err
+    assert result.code == 0, result.err
+    assert (
+        result.json["cross_validation"]
+        == fit(run, tmp_path, shards[0], "--cv", "3").json["cross_validation"]
+    )
 
 
 def test_the_output_is_no_input(tmp_path, run, shards):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.cli.shared import COUNTS, Data, data, is_one_sentence, read_output, write
-from tests.fusion.shared import ORDERS, made
+from tests.support.command_line import COUNTS, Data, data, is_one_sentence, read_output, write
+from tests.support.fusions import ORDERS, made
 
 import reprior as rp
-from reprior.cli.fuse import aligned
-from reprior.core.flatten import EntropyReference
-from reprior.files.scores import open_scores
 
 TEXT_DIGITS = 1e-6
 
@@ -49,7 +46,7 @@ def test_flatten_and_calibrate_each_input(fitted, run):
     )  # fmt: skip
     assert result.code == 0, result.err
     calibrator = rp.load(fitted / "cal.json")
-    reference = EntropyReference.fit(data(0).scores)
+    reference = rp.EntropyReference.fit(data(0).scores)
     flat = rp.flatten(b.scores, reference)
     expected = rp.fuse([calibrator.predict_proba(a.scores), softmax(flat)])
     assert np.allclose(read_output(fitted / "out.csv")[0], expected, atol=TEXT_DIGITS)
@@ -85,7 +82,7 @@ class TestOrder:
             calibrator.fit(z, np.arange(z.size // z.shape[axis]).reshape(_of(z, axis)) % len(prior))
             calibrator.strength_ = strengths[name]
             calibrator.save(folder / f"{name}.json")
-            found = EntropyReference.fit(known[name], class_axis=axis)
+            found = rp.EntropyReference.fit(known[name], class_axis=axis)
             references[name] = (found.mean, found.std)
         return lambda order: made(prior, references, strengths, order=order, **options)
 
@@ -147,21 +144,6 @@ def test_biases_and_second_maps_are_applied(tmp_path, run, options):
     assert not np.allclose(found, plain, atol=1e-3)
 
 
-def test_rows_are_aligned_across_chunks(tmp_path):
-    a, b = data(0), data(1)
-    for name, values in (("a", a), ("b", b)):
-        for i, part in enumerate(np.array_split(np.arange(300), 3 if name == "a" else 4)):
-            write(tmp_path / f"{name}-{i}.parquet", Data(values.scores[part], values.labels[part]))
-    files = [open_scores(str(tmp_path / f"{name}-*.parquet")) for name in "ab"]
-    pieces = list(aligned(files))
-    assert len(pieces) > 4
-    assert np.array_equal(np.concatenate([p[0].scores for p in pieces]), a.scores)
-    assert np.array_equal(np.concatenate([p[1].scores for p in pieces]), b.scores)
-    assert [p[1].start for p in pieces] == np.cumsum([0, *(len(p[0]) for p in pieces)])[
-        :-1
-    ].tolist()
-
-
 @pytest.mark.parametrize("extension", ["csv", "parquet"])
 def test_files_of_other_length_are_refused(tmp_path, run, extension):
     write(tmp_path / f"a.{extension}", data(0))
@@ -202,14 +184,20 @@ def test_columns_in_another_order_are_put_in_order(job, run):
     assert np.allclose(read_output(job / "out.csv")[0], expected, atol=TEXT_DIGITS)
 
 
-def test_one_score_per_sample(tmp_path, run):
+@pytest.mark.parametrize("shape, axis", [((90, 3), -1), ((6, 3, 4, 5), 1), ((90,), -1),
+                                         ((90, 1), -1)])  # fmt: skip
+def test_the_prediction_is_the_class_of_the_largest_posterior(tmp_path, run, shape, axis):
     rng = np.random.default_rng(0)
     for name in "ab":
-        np.savez(tmp_path / f"{name}.npz", scores=rng.random(5), kind="probs")
-    result = run("fuse", tmp_path / "a.npz", tmp_path / "b.npz", "-o", tmp_path / "out.npz")
+        np.savez(tmp_path / f"{name}.npz", scores=rng.normal(size=shape), kind="logits")
+    result = run("fuse", tmp_path / "a.npz", tmp_path / "b.npz", "--class-axis", str(axis),
+                 "-o", tmp_path / "out.npz")  # fmt: skip
     assert result.code == 0, result.err
     with np.load(tmp_path / "out.npz") as file:
-        assert file["prediction"].shape == (5,)
+        posterior, prediction = file["posterior"], file["prediction"]
+    of_second = (posterior.reshape(-1) > 0.5).astype(int)  # where there is one score per sample
+    expected = posterior.argmax(axis) if 3 in shape else of_second
+    assert np.array_equal(prediction, expected)
 
 
 class TestCommandsBelow:
@@ -249,18 +237,6 @@ class TestCommandsBelow:
         result = run("fuse", "fit", "rgb=a.npz")
         assert is_one_sentence(result)
         assert "See reprior fuse fit --help." in result.err
-
-    @pytest.mark.parametrize("name", ["fit", "apply", "evaluate"])
-    def test_the_example_of_the_help_runs(self, tmp_path, run, monkeypatch, name):
-        from reprior.cli import app
-
-        monkeypatch.chdir(tmp_path)
-        group = app.app.get_command(None, "fuse")
-        lines = [line.strip() for line in group.commands[name].epilog.splitlines()[2:]]
-        script = " ".join(lines).replace("\\ ", "").split("$ ")[1:]
-        for line in script:
-            result = run(*line.partition("#")[0].split()[1:])
-            assert result.code == 0, result.err
 
 
 def test_numbers_of_classes_that_differ_are_named_without_empty_brackets(tmp_path, run):

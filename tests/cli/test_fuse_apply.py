@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.cli.fusing import TEXT_DIGITS, both, counts, maps, write_both, write_maps
-from tests.cli.shared import is_one_sentence, read_output
+from tests.support.command_line import is_one_sentence, read_output
+from tests.support.modalities import TEXT_DIGITS, both, counts, maps, write_both, write_maps
 
 import reprior as rp
 

@@ -9,13 +9,12 @@ import re
 import numpy as np
 import pytest
 from rich.console import Console
-from tests.cli.fusing import both, counts, maps, write_both, write_maps
-from tests.cli.shared import data, is_one_sentence
+from tests.support.command_line import data, is_one_sentence
+from tests.support.modalities import both, counts, maps, write_both, write_maps
 
 import reprior as rp
 from reprior.cli import fuse as own
-from reprior.metrics import ClassCounts
-from reprior.metrics.count_metrics import COUNT_METRICS
+from reprior.metrics import COUNT_METRICS, ClassCounts
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_what_is_said_of_the_data(tmp_path, run, fitted):
     assert "the tuning data" in same.out
     assert "tuned on: the result is optimistic" in same.err
     assert "calibrator" not in same.err
-    assert "not recognised as the data it was tuned on" in other.out
+    assert "not the data it was tuned on" in other.out
     assert not other.err
     fusion = rp.load(path)
     fusion.provenance_ = None
@@ -95,7 +94,7 @@ def test_a_part_of_the_tuning_data_is_recognised(tmp_path, run, fitted):
         assert "tuned on: the result is optimistic" in result.err
     for named in (test[:1], [f"depth={tmp_path}/new.npz"]):
         result = run("fuse", "evaluate", path, *named, "--missing", "leave_out")
-        assert "not recognised" in result.out
+        assert "not the data it was tuned on" in result.out
         assert "tuned on" not in result.err
 
 

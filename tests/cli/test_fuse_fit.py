@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
+
 import numpy as np
 import pytest
-from tests.cli.fusing import PRIOR, both, counts, maps, write_both, write_maps
-from tests.cli.shared import NAMES, data, is_one_sentence
+from tests.support.command_line import NAMES, data, is_one_sentence
+from tests.support.modalities import PRIOR, both, counts, maps, write_both, write_maps
 
 import reprior as rp
 
@@ -139,6 +142,70 @@ def test_a_correction_that_does_not_help_is_said(tmp_path, run):
                  "-o", tmp_path / "fusion.json")  # fmt: skip
     assert result.code == 0, result.err
     assert "no strength does better than 0" in result.err
+
+
+def write_rare(folder):
+    """Write scores of two models on a mix of which the last class is 2 %; return their names."""
+    rng = np.random.default_rng(0)
+    mix = [0.9, 0.08, 0.02]
+    labels = rng.choice(3, size=2000, p=mix)
+    scores = {}
+    for name in ("rgb", "depth"):
+        scores[name] = rng.normal(size=(2000, 3)) + 0.8 * np.eye(3)[labels] + np.log(mix)
+        np.savez(folder / f"{name}.npz", scores=scores[name], labels=labels, kind="logits")
+    return [f"{name}={folder}/{name}.npz" for name in scores], scores, labels
+
+
+def cost_note(result):
+    """Return the note on what the tuned metric costs; None if there is none."""
+    assert result.code == 0, result.err
+    return next((note for note in result.json["notes"] if "costs" in note), None)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["--rule", "product"],
+        ["--strengths", "per_modality"],
+        ["--bounds", "-0.7", "2"],
+        ["--metric", "recall[2]"],
+    ],
+    ids=["grid", "exact", "per_modality", "negative", "one_class"],
+)
+def test_the_option_that_limits_the_cost_works_as_it_is_printed(tmp_path, fit, more):
+    named, *_ = write_rare(tmp_path)
+    first, _ = fit(*named, *more, "--json")
+    accuracy = first.json["metrics"]["accuracy"]
+    assert accuracy["before"] - accuracy["after"] > 0.1
+    note = cost_note(first)
+    assert f"accuracy {accuracy['before']:.3f} → {accuracy['after']:.3f}" in note
+    options = note.partition("pass ")[2]
+    assert options.startswith("--subject-to 'accuracy >= baseline - 0.02'")
+    second, _ = fit(*named, *more, *shlex.split(options), "--json")
+    assert cost_note(second) is None
+    for name, values in second.json["metrics"].items():
+        assert values["before"] - values["after"] <= 0.02 + 1e-12, name
+
+
+def test_no_option_is_offered_that_would_be_refused(tmp_path, fit):
+    named, *_ = write_rare(tmp_path)
+    without_zero, _ = fit(*named, "--bounds", "0.5", "1.5", "--json")
+    assert "accuracy 0." in cost_note(without_zero)
+    assert "--subject-to" not in cost_note(without_zero)
+    given, _ = fit(*named, "--strength", "1", "--json")  # nothing is tuned
+    assert cost_note(given) is None
+
+
+def test_the_summary_names_the_cost_and_the_rules_that_limit_it(tmp_path):
+    _, scores, labels = write_rare(tmp_path)
+    prior = [0.9, 0.08, 0.02]
+    last_line = rp.ModalityFusion(prior).fit(scores, labels).summary().splitlines()[-1]
+    assert last_line.startswith("tuning for balanced_accuracy costs: accuracy 0.9")
+    rules = ast.literal_eval(last_line.partition("pass subject_to=")[2])
+    limited = rp.ModalityFusion(prior, subject_to=rules).fit(scores, labels)
+    assert "costs" not in limited.summary()
+    assert "costs" not in rp.ModalityFusion(prior, strength=1.0).fit(scores, labels).summary()
 
 
 @pytest.mark.parametrize(

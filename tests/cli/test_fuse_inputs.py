@@ -6,11 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from tests.cli.fusing import PRIOR, both, counts, maps, write_both, write_maps
-from tests.cli.shared import Data, data, is_one_sentence, write
+from tests.support.command_line import Data, data, is_one_sentence, write
+from tests.support.modalities import PRIOR, both, counts, maps, write_both, write_maps
 
 import reprior as rp
-from reprior.cli.fuse_inputs import as_calibrator, named_files
 
 
 @pytest.fixture
@@ -21,29 +20,30 @@ def fit(tmp_path, run):
     return fit
 
 
-def test_the_name_ends_at_the_first_sign():
-    assert named_files(["rgb=a=b.npz", "d=./x"]) == {"rgb": "a=b.npz", "d": "./x"}
+def test_the_name_ends_at_the_first_sign(tmp_path, fit):
+    scores = both(0)
+    np.savez(tmp_path / "a=b.npz", scores=scores["rgb"], labels=data(0).labels, kind="logits")
+    np.savez(tmp_path / "x.npz", scores=scores["depth"], kind="logits")
+    assert fit(f"rgb={tmp_path}/a=b.npz", f"d={tmp_path}/x.npz").code == 0
+    assert rp.load(tmp_path / "fusion.json").modalities_ == ("rgb", "d")
 
 
 @pytest.mark.parametrize(
-    "word, words",
+    "arguments, words",
     [
-        ("val.npz", "Got 'val.npz'. Write for example rgb=val.npz."),
-        ("=val.npz", "Write for example rgb=val.npz."),
-        ("rgb=", "Write for example rgb=val-rgb.npz."),
-        ("./a=b.npz", "NAME=FILE, a word and the file"),
-        ("*=b.npz", "NAME=FILE, a word and the file"),
+        (["val.npz"], "Got 'val.npz'. Write for example rgb=val.npz."),
+        (["=val.npz"], "Write for example rgb=val.npz."),
+        (["rgb="], "Write for example rgb=val-rgb.npz."),
+        (["./a=b.npz"], "NAME=FILE, a word and the file"),
+        (["*=b.npz"], "NAME=FILE, a word and the file"),
+        (["rgb=a", "rgb=b"], "Got 'rgb' twice: 'a' and 'b'."),
+        (["rgb=a", "rgb=b"], "'rgb=val-*"),
     ],
 )
-def test_what_is_no_name_and_file(word, words):
-    with pytest.raises(rp.OptionError) as caught:
-        named_files([word])
-    assert words in str(caught.value)
-
-
-def test_a_name_twice():
-    with pytest.raises(rp.OptionError, match=r"Got 'rgb' twice: 'a' and 'b'\. .* 'rgb=val-\*"):
-        named_files(["rgb=a", "rgb=b"])
+def test_what_is_no_name_and_file(fit, arguments, words):
+    result = fit(*arguments)
+    assert is_one_sentence(result)
+    assert words in result.err
 
 
 @pytest.mark.parametrize(
@@ -198,21 +198,6 @@ class TestKnown:
         assert is_one_sentence(result)
         assert "4" in result.err
         assert "calibrator" not in result.err
-
-
-def test_a_fusion_as_a_calibrator():
-    """What is asked of a calibrator before scores are read, and none of what it does to them."""
-    fusion = rp.ModalityFusion(PRIOR, classes=["cat", "dog", "owl"], class_axis=1, ignore_index=255)
-    scores, labels = maps(0)
-    names = np.array(["cat", "dog", "owl"], dtype=object)
-    fusion.fit(scores, np.where(labels == 255, 255, names[np.minimum(labels, 2)]))
-    found = as_calibrator(fusion)
-    assert (found.kind, found.class_axis, found.ignore_index) == ("logits", 1, 255)
-    assert found.classes_.tolist() == ["cat", "dog", "owl"]
-    assert np.array_equal(found.source_prior_, fusion.source_prior_)
-    assert np.array_equal(found.target_prior_, fusion.target_prior_)
-    with pytest.raises(rp.NotFittedError):
-        found.predict(scores["rgb"])
 
 
 def test_one_file_of_several(tmp_path, fit):

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.cli.shared import COUNTS, NAMES, data, is_one_sentence
+from tests.support.command_line import COUNTS, NAMES, data, is_one_sentence
 
 import reprior as rp
 

@@ -7,10 +7,7 @@ import stat
 
 import numpy as np
 import pytest
-from tests.cli.shared import data, is_one_sentence, write
-
-from reprior.cli.outputs import check_output
-from reprior.exceptions import OptionError
+from tests.support.command_line import data, is_one_sentence, write
 
 
 @pytest.fixture
@@ -58,11 +55,15 @@ def test_a_missing_folder_is_named(job, run):
     assert f"there is no '{job / 'nowhere'}'" in result.err
 
 
-def test_inside_a_store_is_inside_an_input(tmp_path):
+def test_inside_a_store_is_inside_an_input(job, run):
     pytest.importorskip("zarr", reason="zarr is not installed")
-    write(tmp_path / "val.zarr", data(0))
-    with pytest.raises(OptionError, match="inside"):
-        check_output(str(tmp_path / "val.zarr" / "cal.json"), [tmp_path / "val.zarr", None])
+    write(job / "val.zarr", data(0))
+    result = run(
+        "fit", job / "val.zarr", "--counts", job / "counts.json", "--kind", "logits",
+        "-o", job / "val.zarr" / "cal.json",
+    )  # fmt: skip
+    assert is_one_sentence(result)
+    assert "inside" in result.err
 
 
 def test_a_demo_does_not_replace_files_of_others(job, run):
@@ -95,7 +96,7 @@ def test_a_pipe_is_refused_before_anything_is_read(tmp_path, run, monkeypatch, l
     result = run(*line.split(), "out")
     assert is_one_sentence(result), result
     assert "--output must be a new name or a regular file. Got 'out'" in result.err
-    assert "which is a named pipe (FIFO). Choose another name." in result.err
+    assert "which is a named pipe (FIFO). Choose another name" in result.err
     assert os.listdir() == ["out"]
     assert stat.S_ISFIFO(os.lstat("out").st_mode)
 
@@ -145,3 +146,69 @@ def test_what_writes_a_folder_takes_no_file(run, tmp_path, line):
         assert "--output must be a new name or a folder" in result.err
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
     assert (tmp_path / "file").read_text() == "kept"
+
+
+TEXT = [
+    "fit val.csv --counts counts.json --kind logits -o",
+    "fuse test.csv test.csv --kind logits -o",
+    "fuse fit a=val.csv b=val.csv --counts counts.json --kind logits -o",
+    "fuse apply fusion.json a=test.csv b=test.csv -o",
+    "prior --counts counts.json -o",
+    "prior estimate test.csv --counts counts.json --kind logits -o",
+    "report cal.json val.csv -o",
+    "apply cal.json test.csv -o",
+]
+
+
+@pytest.mark.parametrize("line", TEXT)
+def test_text_goes_to_standard_output_and_messages_to_standard_error(fused, run, monkeypatch, line):
+    monkeypatch.chdir(fused)
+    before = set(os.listdir())
+    to_file = run(*line.split(), "./-")
+    assert to_file.code == 0, to_file.err
+    (written,) = set(os.listdir()) - before
+    text = (fused / written).read_text()
+    (fused / written).unlink()
+    streamed = run(*line.split(), "-")
+    assert streamed.code == 0, streamed.err
+    assert streamed.out == text
+    # What is said beside the output, but for the sentence that names its file.
+    said = [each for each in to_file.out.splitlines() if each and not each.startswith("Written:")]
+    assert all(each in streamed.err for each in said)
+    assert set(os.listdir()) == before
+    assert run(*line.split(), "-", "--quiet").out == text
+
+
+@pytest.mark.parametrize("line", TEXT)
+def test_two_documents_do_not_share_standard_output(tmp_path, run, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    result = run(*line.split(), "-", "--json")
+    assert is_one_sentence(result)
+    assert "--json must go with an output that is a file" in result.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fold cal.json model.onnx -o",
+        "apply cal.json test.npz -o",
+        "fuse test.npz test.npz --kind logits -o",
+        "fuse apply fusion.json a=test.npz b=test.npz -o",
+    ],
+)
+def test_what_is_no_text_is_not_written_to_standard_output(fused, run, monkeypatch, line):
+    monkeypatch.chdir(fused)
+    write(fused / "test.npz", data(1))
+    before = set(os.listdir())
+    result = run(*line.split(), "-")
+    assert is_one_sentence(result)
+    assert "Got '-': only text is written to standard output" in result.err
+    assert set(os.listdir()) == before
+
+
+def test_a_demo_needs_a_folder(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "-o", "-")
+    assert is_one_sentence(result)
+    assert "Got '-', and standard output is no folder" in result.err
+    assert os.listdir() == []

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.cli.shared import is_one_sentence
+from tests.support.command_line import is_one_sentence
 
 import reprior as rp
 
@@ -79,3 +79,36 @@ def test_a_long_table_shows_both_ends(run, tmp_path):
     out = run("prior", "--counts", tmp_path / "c.json").out
     assert "8,102 more" in out
     assert len(out.splitlines()) < 60
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("names", [None, ["cat", "dög"]])
+def test_the_file_is_by_name_where_there_are_names(run, tmp_path, names, form):
+    given = [25, 75] if names is None else dict(zip(names, [25, 75], strict=True))
+    (tmp_path / "c.json").write_text(json.dumps(given))
+    path = tmp_path / f"p.{form}"
+    assert run("prior", "--counts", tmp_path / "c.json", "-o", path).code == 0
+    text = path.read_text(encoding="utf-8")
+    if form == "csv":
+        first, second = names or (0, 1)
+        assert text == f"class,prior\n{first},0.25\n{second},0.75\n"
+    else:
+        assert json.loads(text) == ([0.25, 0.75] if names is None else {"cat": 0.25, "dög": 0.75})
+
+
+def class_rows(run, folder, counts):
+    """Return the lines of the table that begin with a class or say how many are left out."""
+    (folder / "c.json").write_text(json.dumps(counts))
+    _, _, table = run("prior", "--counts", folder / "c.json").out.partition("──\n")
+    return [line.strip() for line in table.splitlines() if "classes; " not in line]
+
+
+@pytest.mark.parametrize("n", [2, 40, 41, 42, 1000])
+def test_both_ends_are_shown(run, tmp_path, n):
+    rows = class_rows(run, tmp_path, [1] * n)
+    if n <= 41:
+        assert [row.split()[0] for row in rows] == [str(k) for k in range(n)]
+    else:
+        assert len(rows) == 41
+        assert rows[20].startswith(f"… {n - 40:,} more")
+        assert [rows[0].split()[0], rows[-1].split()[0]] == ["0", str(n - 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cli.shared import is_one_sentence
+from tests.support.command_line import is_one_sentence
 
 
 def test_a_page_with_test_data_and_counts(fitted, run):
@@ -23,13 +23,6 @@ def test_json(fitted, run):
     )
     assert result.json["output"] == str(fitted / "page.html")
     assert result.json["judged_on_test"] is False
-
-
-def test_an_input_is_not_overwritten(fitted, run):
-    before = (fitted / "cal.json").read_bytes()
-    result = run("report", fitted / "cal.json", fitted / "val.csv", "-o", fitted / "cal.json")
-    assert is_one_sentence(result)
-    assert (fitted / "cal.json").read_bytes() == before
 
 
 def test_labels_are_needed(fitted, run):

@@ -1,4 +1,4 @@
-"""What a command says, and where it says it."""
+"""What a command prints, and to which stream."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import warnings
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 
-from reprior.cli.session import Session, as_json, plain
-from reprior.exceptions import RepriorWarning
+import reprior as rp
+from reprior.cli import Session
 
 
 def test_notes_go_to_stderr_once(capsys):
@@ -47,21 +46,21 @@ def test_quiet_keeps_notes_for_the_json(capsys):
 def test_warnings_become_notes(capsys):
     session = Session()
     with session.warnings_as_notes():
-        warnings.warn("bounds were widened", RepriorWarning, stacklevel=1)
+        warnings.warn("bounds were widened", rp.RepriorWarning, stacklevel=1)
     session.show_notes()
     assert capsys.readouterr().err == "note: bounds were widened\n"
 
 
-def test_markup_in_names_is_text(capsys):
-    Session().say("[bold]cat[/bold] :smile:")
-    assert capsys.readouterr().out == "[bold]cat[/bold] :smile:\n"
+def test_markup_and_control_characters_in_names_are_text(capsys):
+    Session().say("[bold]cat[/bold] :smile:", "a\x1b]0;x\x07", "Übung 猫")
+    shown = capsys.readouterr().out
+    assert shown == "[bold]cat[/bold] :smile:\na\\x1b]0;x\\x07\nÜbung 猫\n"
 
 
 def test_no_bar_without_a_terminal(capsys):
     session = Session()
-    with session.progress("working", 10) as tell:
-        tell(7)
-    assert not session._bar_started.is_set()
+    with session.progress("working", 10) as step:
+        step(7)
     assert capsys.readouterr().err == ""
 
 
@@ -71,69 +70,45 @@ def on_a_terminal(session: Session) -> io.StringIO:
     return stream
 
 
-def test_a_bar_appears_after_a_while(monkeypatch):
-    monkeypatch.setattr("reprior.cli.session.PATIENCE", 0.0)
-    session = Session()
+def test_a_bar_appears_and_counts_readings():
+    session = Session(patience=0.0)
     stream = on_a_terminal(session)
-    with session.progress("working", 10) as tell:
-        assert session._bar_started.wait(timeout=600)  # ends a hang, measures nothing
-        tell(7)
-    assert "working" in stream.getvalue()
-
-
-def test_what_is_read_once_more_is_told_so_and_the_clock_goes_on(monkeypatch):
-    monkeypatch.setattr("reprior.cli.session.PATIENCE", 0.0)
-    session_bars, start = [], Progress.start
-
-    def noted(bar):
-        session_bars.append(bar)
-        start(bar)
-
-    monkeypatch.setattr(Progress, "start", noted)
-    session = Session()
-    stream = on_a_terminal(session)
-    with session.progress("working", 10) as tell:
+    with session.progress("working", 10) as step:
         assert session._bar_started.wait(timeout=600)  # ends a hang, measures nothing
         for n in (4, 10, 4, 10, 3):
-            tell(n)
-            assert not session_bars[0].finished
+            step(n)
     shown = stream.getvalue()
     assert "working, reading 3" in shown
     assert "3 samples" in shown
 
 
-def test_no_bar_for_what_is_quick(monkeypatch):
-    monkeypatch.setattr("reprior.cli.session.PATIENCE", 3600.0)
-    session = Session()
+def test_no_bar_for_what_is_quick():
+    session = Session(patience=3600.0)
     stream = on_a_terminal(session)
-    with session.progress("working", 10) as tell:
-        tell(7)
+    with session.progress("working", 10) as step:
+        step(7)
     assert stream.getvalue() == ""
 
 
 def test_quiet_shows_no_bar():
-    session = Session(quiet=True)
+    session = Session(quiet=True, patience=0.0)
     stream = on_a_terminal(session)
-    with session.progress("working", 10) as tell:
-        tell(7)
-    assert not session._bar_started.is_set()
+    with session.progress("working", 10) as step:
+        step(7)
     assert stream.getvalue() == ""
 
 
-def test_json_of_arrays_and_what_is_no_number():
+def test_json_of_arrays_and_what_is_no_number(capsys):
     document = {"a": np.array([1.5, np.nan]), "b": (np.int64(3),), "c": float("inf"), 4: "é"}
-    assert json.loads(as_json(document)) == {"a": [1.5, None], "b": [3], "c": None, "4": "é"}
+    Session(json=True).result(document, notes=False)
+    expected = {"a": [1.5, None], "b": [3], "c": None, "4": "é"}
+    assert json.loads(capsys.readouterr().out) == expected
 
 
-def test_plain_shows_control_characters():
-    assert plain("a\tb\x1b]0;x\x07") == "a\\tb\\x1b]0;x\\x07"
-    assert plain("Übung 猫") == "Übung 猫"
-
-
-def test_what_is_told_is_shown_at_once_and_other_notes_wait(capsys):
+def test_an_urgent_note_is_shown_at_once_and_other_notes_wait(capsys):
     session = Session()
     session.note("first")
-    session.tell("the fit goes on")
+    session.note_now("the fit goes on")
     assert capsys.readouterr().err == "note: the fit goes on\n"
     session.note("second")
     session.show_notes()
@@ -141,17 +116,17 @@ def test_what_is_told_is_shown_at_once_and_other_notes_wait(capsys):
     assert session.notes == ["the fit goes on", "first", "second"]
 
 
-def test_what_the_library_logs_is_told_as_long_as_the_block_lasts(capsys):
+def test_what_the_library_logs_is_a_note_as_long_as_the_block_lasts(capsys):
     logger = logging.getLogger("reprior.example")
     session, before = Session(), logger.level
-    with session.telling("reprior.example"):
+    with session.log_as_notes("reprior.example"):
         logger.info("%d rows", 7)
         logger.debug("no")
     logger.info("later")
     assert capsys.readouterr().err == "note: 7 rows\n"
     assert (logger.level, logger.handlers) == (before, [])
     quiet = Session(quiet=True)
-    with quiet.telling("reprior.example"):
+    with quiet.log_as_notes("reprior.example"):
         logger.info("kept for the JSON")
     assert capsys.readouterr().err == ""
     assert quiet.notes == ["kept for the JSON"]

@@ -7,7 +7,8 @@ import io
 
 from rich.console import Console
 
-from reprior.cli.tables import Grid, before_after, class_changes
+from reprior.cli import Grid
+from reprior.cli.tables import before_after, class_changes
 
 
 def shown(grid: Grid) -> str:

@@ -8,12 +8,18 @@ import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, log_softmax, softmax
-from tests.core.backends import BACKENDS, EPS, EXACT, library_of, problems
+from tests.support.backends import BACKENDS, EPS, EXACT, library_of, problems
 
 import reprior as rp
-from reprior.core.affine_map import AffineMap, affine_posterior, array_posterior, refuse_rows
-from reprior.core.arrays import namespace, to_numpy
-from reprior.exceptions import OptionError, RepriorError, ScoresError
+from reprior import OptionError, RepriorError, ScoresError
+from reprior.core import (
+    AffineMap,
+    affine_posterior,
+    array_posterior,
+    namespace,
+    refuse_rows,
+    to_numpy,
+)
 
 XP = namespace()
 
@@ -78,7 +84,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     scores, affine, words = WORDS[case]
     kind = "probs" if "probs" in case else "logits"
     with pytest.raises(ScoresError) as caught:
@@ -206,7 +212,7 @@ def test_it_can_be_traced(rng):
         (np.array([[1e308, 0.0, 0.0]]), 1e3, BIAS, ScoresError, "stay finite when scaled"),
     ],
 )  # fmt: skip
-def test_words_of_scales_and_biases(scores, scale, bias, error, words):
+def test_errors_about_scales_and_biases(scores, scale, bias, error, words):
     with np.errstate(over="ignore"), pytest.raises(error, match=words) as caught:
         affine_posterior(scores, scale, bias)
     assert isinstance(caught.value, RepriorError)

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tests.core.backends import EPS, EXACT, OPERATIONS, WIDE_BACKENDS, library_of, priors
+from tests.support.backends import EPS, EXACT, OPERATIONS, WIDE_BACKENDS, library_of, priors
 
-from reprior.core import binary
-from reprior.core.arrays import namespace, to_numpy
-from reprior.core.rebalance import log_rebalance, rebalance
-from reprior.exceptions import ScoresError
+from reprior import ScoresError, log_rebalance, rebalance
+from reprior.core import binary, namespace, to_numpy
 
 XP = namespace()
 
@@ -142,7 +140,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     scores, kind, words = WORDS[case]
     with pytest.raises(ScoresError) as caught:
         rebalance(np.array(scores), [0.9, 0.1], kind=kind)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from reprior import LabelsError, OptionError, RepriorError, ScoresError
 from reprior.core import checks
-from reprior.exceptions import Argument, LabelsError, OptionError, RepriorError, ScoresError
+from reprior.exceptions import Argument
 
 
 def test_good_arguments_pass():
@@ -22,19 +26,20 @@ def test_good_arguments_pass():
     checks.check_sample_weight([0, 1, 2.5], (3,))
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i8", ">i4", "u1", "u8"])
-@pytest.mark.parametrize("n_classes", [3, 127, 200])
-@pytest.mark.parametrize("value", [0, 2, 3, 126, 127, 128, 199, 200, 255, -1, -57, -128])
-def test_labels_of_any_width_and_sign(dtype, n_classes, value):
-    limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:
+@given(st.data())
+def test_labels_of_any_width_and_sign(data):
+    dtype = data.draw(st.sampled_from(["i1", "i2", "i8", ">i4", "u1", "u8"]))
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    any_label = st.integers(low, high) | st.integers(max(low, -3), min(high, 300))
+    values = data.draw(st.lists(any_label, min_size=1, max_size=5))
+    n_classes = data.draw(st.integers(2, 300))
+    labels = np.array(values, dtype)
+    bad = [i for i, value in enumerate(values) if not 0 <= value < n_classes]
+    if not bad:
+        checks.check_labels(labels, n_classes=n_classes, shape=labels.shape)
         return
-    labels = np.array([0, value, 1], dtype)
-    if 0 <= value < n_classes:
-        checks.check_labels(labels, n_classes=n_classes, shape=(3,))
-    else:
-        with pytest.raises(LabelsError, match=rf"labels\[1\]={value}\."):
-            checks.check_labels(labels, n_classes=n_classes, shape=(3,))
+    with pytest.raises(LabelsError, match=rf"labels\[{bad[0]}\]={values[bad[0]]}\."):
+        checks.check_labels(labels, n_classes=n_classes, shape=labels.shape)
 
 
 def labels(values, n_classes=3, **options):
@@ -173,6 +178,44 @@ WORDS = {
         LabelsError,
         "must be positive for at least one sample. Got zeros only.",
     ),
+    "weights whose sum overflows": (
+        lambda: checks.check_sample_weight(np.full(3, 1e308), (3,)),
+        LabelsError,
+        "`sample_weight` must sum to at most 1e+150: larger sums overflow. Got a sum of inf. "
+        "Divide all weights by the largest.",
+    ),
+    "weights whose squares overflow": (
+        lambda: checks.check_sample_weight([1.0, 2e150], (2,)),
+        LabelsError,
+        "Got a sum of 2e+150.",
+    ),
+    "labels missing": (
+        labels([0.0, np.nan, 1.0]),
+        LabelsError,
+        "`labels` must be integers (class indices). Got labels[1]=nan. Drop the samples without "
+        "a label, from the scores too.",
+    ),
+    "labels missing in a table": (
+        labels(np.array([0, 1, None], object)),
+        LabelsError,
+        "Got labels[2]=None. Drop the samples",
+    ),
+    "labels missing in a table of pandas": (
+        labels(np.array([0, pd.NA, 1], object)),
+        LabelsError,
+        "Got labels[1]=<NA>. Drop the samples",
+    ),
+    "labels from 1": (
+        labels([1, 3, 2, 3]),
+        LabelsError,
+        "`labels` must be class indices from 0 to 2. Got labels[1]=3. They are from 1 to 3: if "
+        "they count from 1, subtract 1. Map the labels to 0…2, or pass ignore_index=3",
+    ),
+    "labels from 1 beside ignored": (
+        labels([0, 1, 3, 0], ignore_index=0),
+        LabelsError,
+        "if they count from 1, subtract 1 from all that are not ignored. Map the labels",
+    ),
     "weights names": (
         lambda: checks.check_sample_weight(["a", "b"], (2,)),
         LabelsError,
@@ -181,8 +224,12 @@ WORDS = {
 }
 
 
+def test_weights_of_half_precision_may_be_many():
+    checks.check_sample_weight(np.ones(100_000, np.float16), (100_000,))
+
+
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     call, error, words = WORDS[case]
     with pytest.raises(error) as caught:
         call()

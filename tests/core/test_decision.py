@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.backends import EPS, WIDE_BACKENDS, library_of
+from tests.support.backends import EPS, WIDE_BACKENDS, library_of
 
-from reprior.core.decision import decide, expected_costs
-from reprior.exceptions import OptionError, RepriorError, ScoresError
+from reprior import OptionError, RepriorError, ScoresError, decide, expected_costs
 
 
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 6))
@@ -125,7 +124,7 @@ def test_array_libraries_agree(backend, rng):
         ([[0.2, 0.3, 0.5]], [[0, 1], [1, 0]], RepriorError, "classes"),
     ],
 )
-def test_words(posterior, costs, error, words):
+def test_error_sentences(posterior, costs, error, words):
     with pytest.raises(error, match=words) as caught:
         decide(np.array(posterior), costs)
     assert isinstance(caught.value, RepriorError)

@@ -9,17 +9,17 @@ import scipy.stats
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, library_of, logits
+from tests.support.backends import BACKENDS, EPS, EXACT, OPERATIONS, library_of, logits
 
-from reprior.core.arrays import namespace, to_numpy
-from reprior.core.flatten import (
+from reprior import (
     EntropyReference,
-    entropy,
+    OptionError,
+    RepriorError,
+    RepriorWarning,
+    ScoresError,
     flatten,
-    flattening_factor,
-    image_entropy,
 )
-from reprior.exceptions import OptionError, RepriorError, RepriorWarning, ScoresError
+from reprior.core import entropy, flattening_factor, image_entropy, namespace, to_numpy
 
 XP = namespace()
 
@@ -195,7 +195,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     call, error, words = WORDS[case]
     with pytest.raises(error) as caught:
         call()

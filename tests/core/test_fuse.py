@@ -11,11 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, library_of, priors
+from tests.support.backends import BACKENDS, EPS, EXACT, OPERATIONS, library_of, priors
 
-from reprior.core.arrays import to_numpy
-from reprior.core.fuse import RULES, fuse
-from reprior.exceptions import OptionError, RepriorError, ScoresError
+from reprior import OptionError, RepriorError, ScoresError, fuse
+from reprior.core import RULES, to_numpy
 
 
 @st.composite
@@ -219,7 +218,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     call, error, words = WORDS[case]
     with pytest.raises(error) as caught:
         call()

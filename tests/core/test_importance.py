@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprior.core.importance import importance_ratio, importance_weights
-from reprior.exceptions import LabelsError, PriorError, RepriorError
+from reprior import LabelsError, PriorError, RepriorError
+from reprior.core import importance_ratio, importance_weights
 
 TARGET = np.array([0.2, 0.3, 0.5])
 
@@ -80,7 +80,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     call, error, words = WORDS[case]
     with pytest.raises(error) as caught:
         call()

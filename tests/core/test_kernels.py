@@ -1,4 +1,4 @@
-"""The door to the compiled kernels: which environment variables open and close it."""
+"""Loading the compiled kernels, and the environment variables that control it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import reprior
+from reprior import OptionError, RepriorWarning
 from reprior.core import kernels
-from reprior.exceptions import OptionError, RepriorWarning
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_what_a_loaded_extension_lacks_is_no_missing_extension(monkeypatch, tmp_
         assert kernels._load() is None
 
 
-def test_a_missing_extension_is_told_with_its_remedy(tmp_path):
+def test_a_missing_extension_is_an_error_with_its_remedy(tmp_path):
     """In a copy of the package without it, as a pure wheel installs it."""
     source = Path(reprior.__file__).parent
     shutil.copytree(

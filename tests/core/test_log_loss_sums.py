@@ -6,20 +6,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
-from tests.core.backends import EPS, WIDE_BACKENDS
-from tests.core.drawn import labelled, log_loss
+from tests.support.backends import EPS, WIDE_BACKENDS
+from tests.support.miscalibrated import labelled, log_loss
 
-from reprior.core import threads
-from reprior.core import weighted_rows as rows_module
-from reprior.core.log_loss_sums import (
+from reprior.core import (
+    WeightedRows,
+    kernels,
     log_loss_moments,
+    log_loss_sums,
     posterior_curvature,
     posterior_sums,
     posterior_variances,
     sum_blocks,
     takes_native,
+    threads,
 )
-from reprior.core.weighted_rows import WeightedRows
 
 
 def problem(seed, n_classes=4):
@@ -207,7 +208,7 @@ def test_every_library_agrees_on_moments(backend):
 def test_every_row_is_counted_once(n_threads, items, rng, monkeypatch):
     monkeypatch.setenv("REPRIOR_NUM_THREADS", n_threads)
     monkeypatch.setattr(threads, "SCORES_PER_THREAD", 4)
-    monkeypatch.setattr(rows_module, "BLOCK_ITEMS", items)
+    monkeypatch.setattr(log_loss_sums, "BLOCK_ITEMS", items)
     data = labelled(rng.normal(size=(23, 4)), np.arange(23) % 4)
     counted = sum_blocks(data, lambda part: np.bincount(data.labels[part], minlength=4) * 1.0)
     assert counted.tolist() == [6.0, 6.0, 6.0, 5.0]
@@ -228,3 +229,11 @@ def test_what_the_kernels_take(rng):
         ignore_index=None,
     )
     assert not takes_native(made)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_part_without_rows_adds_nothing(native, monkeypatch):
+    if not native:
+        monkeypatch.setattr(kernels, "native", None)
+    data = labelled(np.zeros((0, 3)), np.zeros(0, int), np.zeros(0))
+    assert not log_loss_moments(data, 0.5, np.ones(3), np.ones(3)).any()

@@ -7,12 +7,11 @@ import pytest
 import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.backends import BACKENDS, EPS, EXACT, OPERATIONS, WIDE_BACKENDS, logits
+from tests.support.backends import BACKENDS, EPS, EXACT, OPERATIONS, WIDE_BACKENDS, logits
 
-from reprior.core import logspace
-from reprior.core.arrays import dtype_name, namespace, to_numpy
-from reprior.core.rebalance import rebalance
-from reprior.exceptions import RepriorWarning, ScoresError, render
+from reprior import RepriorWarning, ScoresError, rebalance
+from reprior.core import dtype_name, logspace, namespace, to_numpy
+from reprior.exceptions import render
 
 XP = namespace()
 
@@ -194,7 +193,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     scores, kind, words = WORDS[case]
     with pytest.raises(ScoresError) as caught:
         logspace.log_scores(np.asarray(scores), kind, axis=-1, xp=XP)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from reprior.core import minimise
-from reprior.core.minimise import Box, Quadratic, minimise_in_box, minimise_smooth
+from reprior.core import Box, Quadratic, minimise, minimise_in_box, minimise_smooth
 
 WIDE = Box(np.array([1e-3, -100.0]), np.array([1e3, 100.0]))
 
@@ -167,7 +166,7 @@ def test_passes_are_limited(monkeypatch):
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
-def test_a_fit_that_is_cut_short_at_a_bound_says_that_it_is_there(monkeypatch, end):
+def test_a_fit_that_is_cut_short_at_a_bound_is_at_the_bound(monkeypatch, end):
     monkeypatch.setattr(minimise, "MAX_PASSES", 1)
     sign = 1.0 if end == "low" else -1.0
 
@@ -239,8 +238,8 @@ def test_smooth_steps_that_rise_are_halved():
     np.testing.assert_allclose(found.point, 0.0, atol=1e-7)
 
 
-def test_where_no_step_brings_more_than_is_known():
-    # The gradient promises a little that the value, which is constant but for noise, never keeps.
+def test_it_ends_where_steps_gain_less_than_rounding():
+    # The gradient predicts a small descent, but the value is constant up to noise.
     def function(x):
         return (0.0 if not x.any() else 1e-9), np.full(2, -1e-5)
 
@@ -260,7 +259,7 @@ def test_smooth_passes_are_limited(limit, monkeypatch):
 
 
 def test_a_step_without_curvature_teaches_nothing():
-    # Linear between the two first points: there is no curvature to learn from.
+    # Linear between the first two points: they show no curvature.
     def function(x):
         value = abs(x[0] - 3) if abs(x[0] - 3) > 1 else 0.5 + 0.5 * (x[0] - 3) ** 2
         slope = np.sign(x[0] - 3) if abs(x[0] - 3) > 1 else x[0] - 3

@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tests.core.backends import EXACT, WIDE_BACKENDS, library_of, priors
+from tests.support.backends import EXACT, WIDE_BACKENDS, library_of, priors
 
-from reprior.core.prior import (
-    as_prior,
-    as_target_prior,
+from reprior import (
+    LabelsError,
+    OptionError,
+    PriorError,
+    RepriorError,
+    RepriorWarning,
     prior_from_counts,
     prior_from_labels,
-    slopes,
 )
-from reprior.exceptions import LabelsError, OptionError, PriorError, RepriorError
+from reprior.core import as_prior, as_target_prior, slopes
 
 COUNTS = hnp.arrays(np.int64, st.integers(2, 8), elements=st.integers(1, 10**9))
 
@@ -283,7 +285,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     call, error, words = WORDS[case]
     with pytest.raises(error) as caught:
         call()
@@ -328,6 +330,39 @@ def test_value_counts_in_the_order_of_the_classes():
         prior_from_counts([1, 2], weights=pd.Series([1.0, 2.0], index=[1, 0]))
 
 
-def test_a_mapping_without_classes_says_what_to_do():
+@pytest.mark.parametrize("lowest", [0, 1])
+def test_labels_in_the_place_of_counts_are_recognised(lowest, rng):
+    labels = lowest + np.concatenate([np.arange(60), rng.integers(60, size=5940)])
+    with pytest.warns(RepriorWarning, match="which look like labels") as caught:
+        prior_from_counts(labels, smoothing=1)
+    shown = "labels" if lowest == 0 else "labels - 1"
+    assert str(caught[0].message) == (
+        "`counts` must be the number of training samples of each class. Got 6000 integers that "
+        f"repeat all numbers from {lowest} to {lowest + 59}, which look like labels. If they are "
+        f"labels, pass prior_from_labels({shown})."
+    )
+
+
+def test_labels_with_class_0_in_the_place_of_counts_are_refused(rng):
+    with pytest.raises(PriorError, match=r"If they are labels, pass prior_from_labels\(labels\)"):
+        prior_from_counts(np.tile([0, 1, 2], 200))
+
+
+@given(st.integers(0, 10**6), st.floats(1.2, 3.0), st.integers(100, 9000))
+def test_counts_of_long_tails_are_no_labels(seed, exponent, n_classes):
+    """Many classes of few samples each, in any order, as of iNaturalist 2018: 2 to 1,000."""
+    rng = np.random.default_rng(seed)
+    counts = 2 + rng.zipf(exponent, size=n_classes).clip(max=1000)
+    prior_from_counts(counts)
+    prior_from_counts(np.full(n_classes, 3))
+    prior_from_counts(1 + np.arange(n_classes))
+
+
+def test_labels_from_1_say_so():
+    with pytest.raises(PriorError, match=r"Got no sample of class 0\..* Of labels from 1 to 3"):
+        prior_from_labels([1, 2, 3, 3])
+
+
+def test_a_mapping_without_classes_is_refused_with_a_remedy():
     with pytest.raises(PriorError, match="Pass a list of values, in the order of the scores' col"):
         as_prior({"a": 0.5, "b": 0.5}, name="source_prior")

@@ -14,7 +14,7 @@ import scipy.stats
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.backends import (
+from tests.support.backends import (
     BACKENDS,
     EPS,
     EXACT,
@@ -24,9 +24,17 @@ from tests.core.backends import (
     problems,
 )
 
-from reprior.core.arrays import to_numpy
-from reprior.core.rebalance import log_rebalance, odds_ratio, rebalance
-from reprior.exceptions import OptionError, PriorError, RepriorError, RepriorWarning, ScoresError
+from reprior import (
+    OptionError,
+    PriorError,
+    RepriorError,
+    RepriorWarning,
+    ScoresError,
+    log_rebalance,
+    odds_ratio,
+    rebalance,
+)
+from reprior.core import to_numpy
 
 STRENGTHS = st.floats(-1.0, 3.0)
 
@@ -55,7 +63,7 @@ def test_swapping_the_priors_inverts(problem, strength):
 
 
 @given(problems())
-def test_strength_zero_is_the_models_own_posterior(problem):
+def test_strength_zero_is_the_models_posterior(problem):
     z, source, target = problem
     target = target * np.r_[0, np.ones(target.size - 1)]  # 0·(−inf) counts as 0
     found = rebalance(z, source, target_prior=target / target.sum(), strength=0)
@@ -248,7 +256,7 @@ def test_huge_and_tiny_scores():
 
 AXES = [((40, 5), -1), ((40, 30), 1), ((5, 40), 0), ((2, 5, 6, 7), 1), ((6, 7, 5), -1), ((5,), 0)]
 
-# JAX compiles every shape anew, which is slow: its 16-bit types are tested on the first only.
+# JAX compiles every shape, which is slow: its 16-bit types are tested on the first only.
 CASES = [
     (backend, shape, axis)
     for backend, (shape, axis) in itertools.product(BACKENDS, AXES)
@@ -290,7 +298,7 @@ def test_every_library_takes_every_kind(backend, kind, rng):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
-def test_integers_come_out_as_float64(dtype):
+def test_integers_become_float64(dtype):
     found = rebalance(np.array([[3, 2, 4]], dtype=dtype), [0.2, 0.3, 0.5])
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, rebalance(np.array([[3.0, 2.0, 4.0]]), [0.2, 0.3, 0.5]))
@@ -571,7 +579,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", WORDS)
-def test_words(case):
+def test_error_sentences(case):
     call, error, words = WORDS[case]
     with pytest.raises(error) as caught:
         call()
@@ -588,7 +596,7 @@ def test_probabilities_declared_as_logits_bring_a_warning_at_the_callers_line(ma
 
 @given(st.data())
 def test_the_result_is_never_nan(data):
-    """Whatever finite scores, priors and strength: a posterior, or an error that says why."""
+    """Any finite scores, priors and strength give a posterior, or an error with the reason."""
     z, source, target = data.draw(problems(size=1e5))
     strength, t = data.draw(st.floats(-20, 20)), data.draw(st.floats(1e-3, 1e3))
     options = {"target_prior": target, "strength": strength, "temperature": t}

@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from tests.core.backends import EPS, WIDE_BACKENDS
-from tests.core.drawn import balanced, drawn, labelled, log_loss
+from tests.support.backends import EPS, WIDE_BACKENDS
+from tests.support.miscalibrated import balanced, draw_samples, labelled, log_loss
 
-from reprior.core import scaling
-from reprior.core.affine_map import affine_posterior
-from reprior.core.log_loss import fit_log_loss
-from reprior.core.scaling import SCALINGS, ScalingLoss, fit_scaling
-from reprior.exceptions import LabelsError, OptionError, PriorError, RepriorError, RepriorWarning
+from reprior import (
+    LabelsError,
+    OptionError,
+    PriorError,
+    RepriorError,
+    RepriorWarning,
+    fit_log_loss,
+    fit_scaling,
+)
+from reprior.core import SCALINGS, ScalingLoss, affine_posterior, scaling
 
 FIT = 1e-6
 """Of scales and biases; our fit ends where the loss can fall by 1e-14, scipy's about there."""
@@ -55,7 +60,7 @@ def oracle(z, y, v, joint, w, *, scaling, alpha=1.0):
 @pytest.mark.parametrize("n_classes", [2, 3, 8])
 @pytest.mark.parametrize("alpha", [1.0, 30.0])
 def test_it_is_the_optimum_of_a_plain_minimiser(how, n_classes, alpha, rng):
-    z, y, prior = drawn(rng, 500, n_classes)
+    z, y, prior = draw_samples(rng, 500, n_classes)
     z = z + np.linspace(-1, 1, n_classes)  # wrong in a way that no prior explains
     fit = fit_scaling(z, y, scaling=how, source_prior=prior, penalty=alpha)
     v, w = balanced(y, n_classes), -np.log(prior * n_classes)
@@ -70,7 +75,7 @@ def test_it_is_the_optimum_of_a_plain_minimiser(how, n_classes, alpha, rng):
 
 @pytest.mark.parametrize("how", SCALINGS)
 def test_without_a_source_prior_the_labels_count_as_they_come(how, rng):
-    z, y, _ = drawn(rng, 500)
+    z, y, _ = draw_samples(rng, 500)
     z = z + np.linspace(-1, 1, 4)
     fit = fit_scaling(z, y, scaling=how)
     scale, bias, loss = oracle(z, y, np.full(500, 1 / 500), fit.joint, np.zeros(4), scaling=how)
@@ -80,7 +85,7 @@ def test_without_a_source_prior_the_labels_count_as_they_come(how, rng):
 
 
 def test_without_penalty_it_is_the_plain_maximum_of_the_likelihood(rng):
-    z, y, _ = drawn(rng, 500)
+    z, y, _ = draw_samples(rng, 500)
     fit = fit_scaling(z, y, scaling="bcts", penalty=0)
     v = np.full(500, 1 / 500)
     scale, bias, loss = oracle(z, y, v, fit.joint, np.zeros(4), scaling="bcts", alpha=0.0)
@@ -90,7 +95,7 @@ def test_without_penalty_it_is_the_plain_maximum_of_the_likelihood(rng):
 
 
 def test_what_one_number_cannot_mend_a_bias_can(rng):
-    z, y, prior = drawn(rng, 5000)
+    z, y, prior = draw_samples(rng, 5000)
     wrong = z + np.array([0.0, 3.0, 0.0, 0.0])
     joint = fit_log_loss(wrong, y, source_prior=prior)
     bcts = fit_scaling(wrong, y, source_prior=prior)
@@ -103,7 +108,7 @@ def test_what_one_number_cannot_mend_a_bias_can(rng):
 
 
 def test_a_large_penalty_is_the_joint_fit(rng):
-    z, y, prior = drawn(rng, 500)
+    z, y, prior = draw_samples(rng, 500)
     fit = fit_scaling(z, y, scaling="vector", source_prior=prior, penalty=1e9)
     np.testing.assert_allclose(fit.scale, 1 / fit.joint.temperature, rtol=1e-5)
     expected = -fit.joint.strength * np.log(prior * 4)
@@ -112,7 +117,7 @@ def test_a_large_penalty_is_the_joint_fit(rng):
 
 @pytest.mark.parametrize("how", SCALINGS)
 def test_its_log_loss_is_that_of_the_posterior(how, rng):
-    z, y, prior = drawn(rng, 300)
+    z, y, prior = draw_samples(rng, 300)
     fit = fit_scaling(z, y, scaling=how, source_prior=prior)
     log_p = affine_posterior(z, fit.scale, fit.bias, log=True)
     assert fit.log_loss == pytest.approx(log_loss(log_p, y, balanced(y, 4)), abs=1e-10)
@@ -130,7 +135,7 @@ def assert_same(a, b, atol=FIT):
 @pytest.mark.parametrize("how", SCALINGS)
 @pytest.mark.parametrize("n_classes", [4, 36])
 def test_the_order_of_classes_does_not_matter(how, n_classes, rng):
-    z, y, prior = drawn(rng, 900, n_classes)
+    z, y, prior = draw_samples(rng, 900, n_classes)
     expected = fit_scaling(z, y, scaling=how, source_prior=prior)
     order = rng.permutation(n_classes)
     found = fit_scaling(z[:, order], np.argsort(order)[y], scaling=how, source_prior=prior[order])
@@ -139,7 +144,7 @@ def test_the_order_of_classes_does_not_matter(how, n_classes, rng):
 
 
 def test_numbers_added_to_rows_do_not_matter_to_bcts(rng):
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     moved = z + 10 * rng.normal(size=(400, 1))
     assert_same(fit_scaling(moved, y, source_prior=prior), fit_scaling(z, y, source_prior=prior))
 
@@ -147,7 +152,7 @@ def test_numbers_added_to_rows_do_not_matter_to_bcts(rng):
 @pytest.mark.parametrize("how", SCALINGS)
 def test_weights_are_repetition_but_for_the_number_of_samples(how, rng):
     # The penalty counts samples: n labels of weight 2 are n labels, and 2n are 2n.
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     twice = fit_scaling(
         np.repeat(z, 2, axis=0), np.repeat(y, 2), scaling=how, source_prior=prior, penalty=2.0
     )
@@ -159,7 +164,7 @@ def test_weights_are_repetition_but_for_the_number_of_samples(how, rng):
 
 
 def test_ignored_samples_do_not_count(rng):
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     expected = fit_scaling(z[20:], y[20:], source_prior=prior)
     z[:20], y[:20] = np.nan, 255
     assert_same(fit_scaling(z, y, source_prior=prior, ignore_index=255), expected)
@@ -168,7 +173,7 @@ def test_ignored_samples_do_not_count(rng):
 @pytest.mark.parametrize("how", SCALINGS)
 @pytest.mark.parametrize("backend", WIDE_BACKENDS, ids=str)
 def test_array_libraries_agree(backend, how, rng):
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     expected = fit_scaling(z, y, scaling=how, source_prior=prior)
     found = fit_scaling(backend.make(z), backend.make_integers(y), scaling=how, source_prior=prior)
     assert found.log_loss == pytest.approx(expected.log_loss, abs=100 * EPS[backend.dtype])
@@ -178,7 +183,7 @@ def test_array_libraries_agree(backend, how, rng):
 
 @pytest.mark.parametrize("how", SCALINGS)
 def test_a_sample_and_a_rough_preconditioner_end_at_the_same(how, rng, monkeypatch):
-    z, y, prior = drawn(rng, 3000, 5)
+    z, y, prior = draw_samples(rng, 3000, 5)
     expected = fit_scaling(z, y, scaling=how, source_prior=prior)
     monkeypatch.setattr(scaling, "SAMPLE_SCORES", 5000)
     assert_same(fit_scaling(z, y, scaling=how, source_prior=prior), expected)
@@ -190,7 +195,7 @@ def test_a_sample_and_a_rough_preconditioner_end_at_the_same(how, rng, monkeypat
 
 
 def test_a_class_that_the_target_does_not_have(rng):
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     fit = fit_scaling(z, y, source_prior=prior, target_prior=[0.5, 0.0, 0.25, 0.25])
     assert fit.bias[1] == -np.inf
     assert np.isfinite(np.delete(fit.bias, 1)).all()
@@ -202,7 +207,7 @@ def test_a_class_that_the_target_does_not_have(rng):
 
 @pytest.mark.parametrize("how", SCALINGS)
 def test_a_class_without_labels_keeps_what_the_priors_say(how, rng):
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     z[:, 2] = -1e3  # nor has it any probability, so that nothing pulls
     kept = y != 2
     fit = fit_scaling(z[kept], y[kept], scaling=how, source_prior=prior, penalty=1.0)
@@ -213,7 +218,7 @@ def test_a_class_without_labels_keeps_what_the_priors_say(how, rng):
 @pytest.mark.parametrize("target", ["uniform", [0.4, 0.1, 0.3, 0.2]])
 def test_nothing_is_learnt_of_a_class_without_labels(how, target, rng):
     """The fit is that of the other classes alone, and the prior's correction of this one."""
-    z, y, prior = drawn(rng)
+    z, y, prior = draw_samples(rng)
     kept, seen = y != 2, np.array([True, True, False, True])
     z, y = z[kept], y[kept]
     fit = fit_scaling(z, y, scaling=how, source_prior=prior, target_prior=target)
@@ -263,7 +268,7 @@ def test_separable_data_have_an_end(how):
 
 def test_without_a_penalty_they_have_none_and_a_warning_says_so():
     z, y = np.repeat(2 * np.eye(3), 5, axis=0), np.repeat(np.arange(3), 5)
-    with pytest.warns(RepriorWarning, match=r"did not come to rest.*\(it was 0\)") as caught:
+    with pytest.warns(RepriorWarning, match=r"did not converge.*\(it was 0\)") as caught:
         fit_scaling(z, y, penalty=0)
     assert caught[0].filename == __file__
 
@@ -298,7 +303,7 @@ def test_without_a_penalty_they_have_none_and_a_warning_says_so():
         ),
     ],
 )
-def test_words(options, error, words):
+def test_error_sentences(options, error, words):
     given_ = {"labels": np.array([0, 1]), "source_prior": [0.3, 0.7], **options}
     with pytest.raises(error, match=words) as caught:
         fit_scaling(np.array([[1.0, 2.0], [2.0, 1.0]]), given_.pop("labels"), **given_)
@@ -308,7 +313,7 @@ def test_words(options, error, words):
 @pytest.mark.parametrize("gone", range(4))
 def test_bcts_has_one_scale_whatever_class_is_gone(rng, gone):
     # Of four classes: of two, the joint fit is this one.
-    z, y, prior = drawn(rng, 400, 4, temperature=2.0, imbalance=10)
+    z, y, prior = draw_samples(rng, 400, 4, temperature=2.0, imbalance=10)
     target = np.where(np.arange(4) == gone, 0.0, 1 / 3)
     fit = fit_scaling(z, y, source_prior=prior, target_prior=target)
     assert np.unique(fit.scale).size == 1
@@ -321,7 +326,7 @@ def test_bcts_has_one_scale_whatever_class_is_gone(rng, gone):
 
 
 def test_bounds_are_those_of_the_joint_fit(rng):
-    z, y, prior = drawn(rng, 400, 3, temperature=2.0, imbalance=10)
+    z, y, prior = draw_samples(rng, 400, 3, temperature=2.0, imbalance=10)
     fit = fit_scaling(z, y, source_prior=prior, bounds=(0.0, 0.2))
     assert (fit.joint.strength, fit.joint.at_bound) == (0.2, True)
     with pytest.raises(PriorError, match="divide by 0"):
@@ -330,8 +335,8 @@ def test_bounds_are_those_of_the_joint_fit(rng):
 
 def test_a_joint_fit_that_does_not_come_to_rest_is_said(rng, monkeypatch):
     monkeypatch.setattr("reprior.core.minimise.MAX_PASSES", 2)
-    z, y, prior = drawn(rng, 400, 3, temperature=3.0, imbalance=20)
-    with pytest.warns(RepriorWarning, match="did not come to rest"):
+    z, y, prior = draw_samples(rng, 400, 3, temperature=3.0, imbalance=20)
+    with pytest.warns(RepriorWarning, match="did not converge"):
         assert not fit_scaling(z, y, source_prior=prior).joint.converged
 
 
@@ -340,7 +345,7 @@ PENALTY = 0.03
 
 def problem(seed, *, per_class, n=120, n_classes=4, penalty=PENALTY, dtype=np.float64):
     rng = np.random.default_rng(seed)
-    z, y, prior = drawn(rng, n, n_classes)
+    z, y, prior = draw_samples(rng, n, n_classes)
     v = balanced(y, n_classes)
     data, centre = labelled(z.astype(dtype), y, v), (0.6, -np.log(prior))
     loss = ScalingLoss(data, centre, penalty=penalty, per_class=per_class)
@@ -420,7 +425,7 @@ def test_of_many_numbers_it_inverts_those_of_each_class(per_class, monkeypatch):
 
 def test_a_class_without_curvature_can_be_solved_by():
     rng = np.random.default_rng(0)
-    z, y, _ = drawn(rng, 60, 4)
+    z, y, _ = draw_samples(rng, 60, 4)
     z[:, 3] = -1e4  # no mass, no labels, no penalty
     kept = y != 3
     data = labelled(z[kept], y[kept])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
 import reprior as rp
-from reprior.core.score_map import ScoreMap
+from reprior import ScoreMap
 
 SOURCE, TARGET = np.array([0.7, 0.2, 0.1]), np.array([0.2, 0.3, 0.5])
 W = np.log(TARGET) - np.log(SOURCE)
@@ -79,7 +79,7 @@ def test_biases_that_are_the_strengths_move_as_it_does(strength, temperature):
     assert plain.retargeted(SOURCE, TARGET, other) is plain
 
 
-def test_classes_that_come_and_go_with_the_target_prior():
+def test_classes_enter_and_leave_with_the_target_prior():
     old, new = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.4, 0.6])
     biased = ScoreMap(2.0, biases=np.array([1.0, 3.0, -np.inf]))
     moved = biased.retargeted(SOURCE, old, new).biases
@@ -89,7 +89,7 @@ def test_classes_that_come_and_go_with_the_target_prior():
 
 
 @given(st.floats(-1, 3), st.floats(0.2, 5))
-def test_honest_maps_move_by_the_rule_of_bayes(strength, temperature):
+def test_calibrated_maps_move_by_the_rule_of_bayes(strength, temperature):
     other, z = np.array([0.6, 0.4, 0.0]), np.array([[1.0, -2.0, 0.5]])
     at = ScoreMap(strength, temperature)
     moved = at.retargeted(SOURCE, TARGET, other, honest=True)
@@ -100,7 +100,7 @@ def test_honest_maps_move_by_the_rule_of_bayes(strength, temperature):
     assert at.retargeted(SOURCE, TARGET, TARGET, honest=True) is at
 
 
-def test_an_honest_map_knows_nothing_of_a_class_that_comes_but_the_priors():
+def test_a_class_that_enters_a_calibrated_map_gets_the_priors_bias():
     old, new = np.array([0.5, 0.5, 0.0]), np.array([0.2, 0.2, 0.6])
     moved = ScoreMap(2.0, 3.0).retargeted(SOURCE, old, new, honest=True).biases
     assert moved[0] == pytest.approx(2.0 * np.log(0.5 / 0.7) + 3.0 * np.log(0.2 / 0.5))

@@ -10,13 +10,12 @@ from functools import cache
 
 import pytest
 
-from reprior.core import threads
-from reprior.core.threads import prefetch
+from reprior.core import prefetch, threads
 
 
 @pytest.fixture
 def own_pool(monkeypatch, request):
-    """A pool of as many threads as the test says, ended with it."""
+    """A pool with the number of threads of the parameter, shut down with the test."""
     monkeypatch.setenv("REPRIOR_NUM_THREADS", str(request.param))
     monkeypatch.setattr(threads, "_pool", cache(threads._pool.__wrapped__))
     yield
@@ -59,7 +58,7 @@ def test_a_thread_that_never_wakes_is_not_waited_for(own_pool):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_an_error_ends_it_and_comes_through(n_threads):
+def test_an_error_ends_the_work_and_is_raised(n_threads):
     done = []
 
     def work(item):
@@ -73,7 +72,7 @@ def test_an_error_ends_it_and_comes_through(n_threads):
 
 
 @pool_of(2)
-def test_an_error_of_another_thread_comes_through(own_pool):
+def test_an_error_of_another_thread_is_raised(own_pool):
     here, failed = threading.get_ident(), threading.Event()
 
     def work(_):
@@ -84,6 +83,33 @@ def test_an_error_of_another_thread_comes_through(own_pool):
 
     with pytest.raises(ZeroDivisionError):
         threads.in_threads(work, range(100))
+
+
+@pool_of(2)
+@pytest.mark.parametrize("fails_here", [True, False])
+def test_an_error_ends_long_work_of_the_others(own_pool, fails_here):
+    here, both = threading.get_ident(), threading.Barrier(2, timeout=10)
+    ended = threading.Event()
+
+    def work(_):
+        both.wait()
+        if (threading.get_ident() == here) is fails_here:
+            raise ZeroDivisionError
+        try:
+            for _ in range(1000):
+                threads.in_threads(lambda _: threads.stop_if_ended(), [0])
+                time.sleep(0.01)
+        except BaseException:
+            ended.set()
+            raise
+
+    with pytest.raises(ZeroDivisionError):
+        threads.in_threads(work, range(2))
+    assert ended.wait(5)
+
+
+def test_work_of_no_other_thread_is_not_ended():
+    threads.stop_if_ended()
 
 
 def test_nothing_to_do():
@@ -117,7 +143,7 @@ def test_a_container_has_the_cores_of_its_quota(tmp_path, monkeypatch, files, ex
     assert threads.n_cores() == expected
 
 
-def test_cores_as_told_or_as_allowed(monkeypatch, tmp_path):
+def test_cores_of_the_setting_or_the_affinity_mask(monkeypatch, tmp_path):
     monkeypatch.setattr(threads, "CGROUP", str(tmp_path))
     monkeypatch.setenv("REPRIOR_NUM_THREADS", "3")
     assert threads.n_cores() == 3
@@ -134,7 +160,7 @@ def test_cores_as_told_or_as_allowed(monkeypatch, tmp_path):
 
 @pool_of(1)
 def test_an_error_here_takes_back_what_has_not_begun(own_pool):
-    # One thread, which is held until the error has come: the third item never begins.
+    # One thread, which waits until the error is raised: the third item never begins.
     begun, held, done = threading.Event(), threading.Event(), []
 
     def work(item):
@@ -191,7 +217,7 @@ def run(program: str) -> str:
     return done.stdout
 
 
-# In processes of their own: other libraries, such as JAX, warn of any fork once they are loaded,
+# In child processes: other libraries, such as JAX, warn of any fork once they are loaded,
 # and rightly so.
 
 
@@ -245,7 +271,7 @@ def test_where_threads_are_refused_everything_is_done_once(monkeypatch, own_pool
 
 @pytest.fixture
 def limited(monkeypatch):
-    """Let as many threads of the pool start as ``limited[0]`` says; then the system refuses."""
+    """Let ``limited[0]`` threads of the pool start; then the system refuses more."""
     start, left = threading.Thread.start, [0]
 
     def refusing(self):
@@ -309,7 +335,7 @@ def test_a_call_left_in_the_queue_is_made_once(own_pool, limited):
 
 
 @pool_of(2)
-def test_a_call_that_a_busy_thread_takes_up_is_its_own(own_pool, monkeypatch):
+def test_a_call_that_a_busy_thread_takes_runs_once(own_pool, monkeypatch):
     pool = threads._pool()
 
     class TakenUp:
@@ -372,7 +398,7 @@ def test_no_more_than_two_items_are_made_in_advance():
     assert not prefetchers()
 
 
-def test_an_error_comes_where_its_item_would():
+def test_an_error_is_raised_in_place_of_its_item():
     def items():
         yield 1
         yield 2

@@ -3,12 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.core.drawn import labelled
+from tests.support.miscalibrated import labelled
 
-from reprior.core import kernels
+from reprior import LabelsError, ScoresError
+from reprior.core import WeightedRows, kernels
 from reprior.core import weighted_rows as module
-from reprior.core.weighted_rows import WeightedRows
-from reprior.exceptions import LabelsError, ScoresError
 
 OPTIONS = {"sample_weight": None, "kind": "logits", "class_axis": -1, "ignore_index": None}
 
@@ -99,7 +98,7 @@ def test_a_sample_of_another_library(rng, monkeypatch):
 
 
 @pytest.mark.parametrize("n_classes, share", [(3, 3), (8, 4), (100, 12), (12, 12)])
-def test_classes_that_come_in_turns_are_all_in_a_sample(n_classes, share):
+def test_labels_in_a_regular_order_are_all_in_a_sample(n_classes, share):
     labels = np.arange(40 * n_classes * share) % n_classes
     few = labelled(np.zeros((labels.size, n_classes)), labels).every(share)
     counts = np.bincount(few.labels, minlength=n_classes)
@@ -107,15 +106,7 @@ def test_classes_that_come_in_turns_are_all_in_a_sample(n_classes, share):
     assert labelled(np.zeros((3, 2)), np.zeros(3, int)).every(1).labels.size == 3
 
 
-def test_blocks_cover_the_rows(rng, monkeypatch):
-    data = labelled(rng.normal(size=(10, 3)), np.zeros(10, int))
-    monkeypatch.setattr(module, "BLOCK_ITEMS", 12)
-    assert [(b.start, b.stop) for b in data.blocks(slice(1, 10))] == [(1, 5), (5, 9), (9, 10)]
-    monkeypatch.setattr(module, "BLOCK_ITEMS", 1)
-    assert len(list(data.blocks(slice(0, 10)))) == 10
-
-
-def test_words():
+def test_error_sentences():
     with pytest.raises(LabelsError, match="at least one sample of positive weight"):
         read(np.ones((2, 2)), np.array([7, 7]), ignore_index=7)
     with pytest.raises(ScoresError, match="Got probability 0 for class 1 of sample 2"):

@@ -1,24 +1,24 @@
-"""A fit that was ended goes on, and gives the same to the bit; another one is refused."""
+"""An interrupted fit continues and gives the same result to the bit; another fit is refused."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.child_processes import ended
-from tests.engines.shared import assert_same_fit, quietly
-from tests.engines.shared import flat as drawn
+from tests.support.child_processes import ended
+from tests.support.chunked_scores import assert_same_fit, quietly
+from tests.support.chunked_scores import flat as drawn
 
 import reprior as rp
-from reprior.engines import chunked, fit
-from reprior.engines.checkpoints import Checkpoint, _moment
+from reprior.engines import Checkpoint, chunked, fit
 from reprior.exceptions import FileFormatError, OptionError
+from reprior.files import open_scores
 from reprior.files import scores as score_files
-from reprior.files.scores import open_scores
 
 
 def flat(seed, n):
@@ -27,7 +27,7 @@ def flat(seed, n):
 
 
 class EndedError(Exception):
-    """What stands for the end of the process."""
+    """Stands for the end of the process."""
 
 
 def ends_at(n):
@@ -60,14 +60,22 @@ def test_goes_on_to_the_bit(tmp_path, monkeypatch, make, resolution, most):
     for n in (10, 60, 120):  # each run gets a little further
         with pytest.raises(EndedError):
             quietly(
-                fit, data.calibrator(), chunks, resolution=resolution,
-                checkpoint=often(tmp_path), progress=ends_at(n),
-            )  # fmt: skip
+                fit,
+                data.calibrator(),
+                chunks,
+                resolution=resolution,
+                checkpoint=often(tmp_path),
+                progress=ends_at(n),
+            )
     read = []
     resumed, again = quietly(
-        fit, data.calibrator(), chunks, resolution=resolution, checkpoint=often(tmp_path),
+        fit,
+        data.calibrator(),
+        chunks,
+        resolution=resolution,
+        checkpoint=often(tmp_path),
         progress=read.append,
-    )  # fmt: skip
+    )
     assert_same_fit(resumed, whole)
     np.testing.assert_array_equal(resumed.profile_._table, whole.profile_._table)
     assert resumed.provenance_ == whole.provenance_
@@ -75,7 +83,7 @@ def test_goes_on_to_the_bit(tmp_path, monkeypatch, make, resolution, most):
     assert read[0] > 110  # what was counted was not counted again
 
 
-def test_a_finished_fit_is_at_hand_until_it_is_removed(tmp_path):
+def test_a_finished_fit_is_loaded_until_it_is_removed(tmp_path):
     data = flat(0, 60)
     folder = tmp_path / "new" / "folder"
     first = fit(data.calibrator(), data.chunks([30]), checkpoint=folder)
@@ -93,9 +101,11 @@ def test_files_are_not_read_again_for_a_finished_fit(tmp_path, shards):
     first = fit(flat(2, 90).calibrator(), opened(shards), checkpoint=tmp_path / "saved")
     read = []
     again = fit(
-        flat(2, 90).calibrator(), opened(shards), checkpoint=tmp_path / "saved",
+        flat(2, 90).calibrator(),
+        opened(shards),
+        checkpoint=tmp_path / "saved",
         progress=read.append,
-    )  # fmt: skip
+    )
     assert read == []
     assert_same_fit(again, first)
     assert again.provenance_ == first.provenance_
@@ -110,7 +120,7 @@ def test_removing_leaves_what_is_not_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["removing", "beginning"])
-def test_what_a_saving_left_that_was_killed_is_cleared_away(tmp_path, how):
+def test_partial_files_of_killed_processes_are_removed(tmp_path, how):
     data, folder = flat(0, 60), tmp_path / "saved"
     fit(data.calibrator(), data.chunks([30]), checkpoint=folder)
     (folder / ".pass-0.0-to-2.0.npz.k3jd8s_a").write_bytes(b"half of it")
@@ -153,9 +163,11 @@ def test_other_chunks_are_refused(tmp_path, others):
     data = flat(0, 60)
     with pytest.raises(EndedError):
         fit(
-            data.calibrator(), data.chunks([20, 40]), checkpoint=often(tmp_path),
+            data.calibrator(),
+            data.chunks([20, 40]),
+            checkpoint=often(tmp_path),
             progress=ends_at(60),
-        )  # fmt: skip
+        )
     with pytest.raises(OptionError, match="must be of the same data"):
         fit(data.calibrator(), others(), checkpoint=often(tmp_path))
 
@@ -179,7 +191,7 @@ def opened(folder):
     )
 
 
-def test_files_are_entered_where_the_fit_was(tmp_path, shards):
+def test_reading_files_continues_where_the_fit_was(tmp_path, shards):
     data, saved = flat(2, 90), tmp_path / "saved"
     whole = fit(data.calibrator(), opened(shards))
     for n in (8, 30, 46, 90):
@@ -211,7 +223,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(FileFormatError, match="is truncated, damaged") as caught:
         fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
-    assert f"Delete the folder {str(tmp_path)!r} to begin anew" in str(caught.value)
+    assert f"Delete the folder {str(tmp_path)!r} to start again" in str(caught.value)
 
 
 def test_a_full_disk_ends_the_fit_and_leaves_what_was_saved(tmp_path, monkeypatch):
@@ -224,7 +236,7 @@ def test_a_full_disk_ends_the_fit_and_leaves_what_was_saved(tmp_path, monkeypatc
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez_compressed", full)
+    monkeypatch.setattr(np.lib.format, "write_array", full)
     with pytest.raises(OSError, match="No space left"):
         fit(data.calibrator(), chunks, checkpoint=often(tmp_path))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -252,7 +264,7 @@ def test_savings_are_apart_by_time_and_by_what_they_cost(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 import reprior as rp
-from reprior.engines.checkpoints import Checkpoint
+from reprior.engines import Checkpoint
 from reprior.files import scores as score_files
 from reprior.files.scores import open_scores
 score_files.MAX_ROWS = 8
@@ -274,16 +286,22 @@ def test_a_process_that_was_killed(tmp_path, shards):
     assert len(list(saved.glob("pass-*.npz"))) == 1
     read = []
     found = fit(
-        rp.PosteriorCalibrator([0.6, 0.25, 0.1, 0.05]), opened(shards), checkpoint=saved,
+        rp.PosteriorCalibrator([0.6, 0.25, 0.1, 0.05]),
+        opened(shards),
+        checkpoint=saved,
         progress=read.append,
-    )  # fmt: skip
+    )
     whole = fit(rp.PosteriorCalibrator([0.6, 0.25, 0.1, 0.05]), opened(shards))
     assert_same_fit(found, whole)
     assert found.provenance_ == whole.provenance_
     assert min(read) > 46
 
 
-def test_a_touched_file_is_told_by_its_time_and_goes_on_once_it_has_it_again(tmp_path, shards):
+def moment(nanoseconds):
+    return f"{np.datetime64(nanoseconds, 'ns')} UTC".replace("T", " ", 1)
+
+
+def test_a_touched_file_is_refused_until_it_has_its_time_again(tmp_path, shards):
     data, saved = flat(2, 90), tmp_path / "saved"
     first = fit(data.calibrator(), opened(shards), checkpoint=saved)
     path = shards / "scores-1.npy"
@@ -293,14 +311,14 @@ def test_a_touched_file_is_told_by_its_time_and_goes_on_once_it_has_it_again(tmp
         OptionError, match=r"scores-1\.npy', which has the same \d+ bytes"
     ) as caught:
         fit(data.calibrator(), opened(shards), checkpoint=saved)
-    said = f"changed last at {_moment(before)} and now at {_moment(before + 1)}"
+    said = f"changed last at {moment(before)} and now at {moment(before + 1)}"
     assert said in str(caught.value)
     assert "was 0" not in str(caught.value)
     os.utime(path, ns=(before, before))
     assert_same_fit(fit(data.calibrator(), opened(shards), checkpoint=saved), first)
 
 
-def test_sizes_that_differ_are_told_by_sizes(tmp_path, shards):
+def test_files_of_another_size_are_named_with_both_sizes(tmp_path, shards):
     data, saved = flat(2, 90), tmp_path / "saved"
     fit(data.calibrator(), opened(shards), checkpoint=saved)
     path = shards / "scores-1.npy"
@@ -311,3 +329,63 @@ def test_sizes_that_differ_are_told_by_sizes(tmp_path, shards):
     ) as caught:
         fit(data.calibrator(), opened(shards), checkpoint=saved)
     assert "changed last" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------- one fit
+
+
+def test_a_second_fit_is_refused_while_the_first_one_runs(tmp_path):
+    data = flat(0, 60)
+    chunks, refusals = data.chunks([20, 40]), []
+
+    def another(_done):
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        for use in (
+            lambda: fit(data.calibrator(), chunks, checkpoint=tmp_path),
+            Checkpoint(tmp_path).remove,
+        ):
+            with pytest.raises(OptionError, match="one fit at a time") as caught:
+                use()
+            refusals.append(str(caught.value))
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    found = fit(data.calibrator(), chunks, checkpoint=often(tmp_path), progress=another)
+    assert refusals[0] == (
+        f"`checkpoint` must be used by one fit at a time. Got the folder {str(tmp_path)!r}, which "
+        f"another fit is using. Wait until that fit ends, or name another folder."
+    )
+    assert_same_fit(found, fit(data.calibrator(), chunks))
+    assert_same_fit(fit(data.calibrator(), chunks, checkpoint=tmp_path), found)
+    assert [path.name for path in tmp_path.iterdir()] == ["pass-0.0-to-2.0.npz"]
+
+
+HOLDS = """
+import sys, time
+from reprior.engines import Checkpoint
+with Checkpoint(sys.argv[1]):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SKIPPED: no SIGKILL here")
+def test_the_lock_of_a_killed_process_does_not_block(tmp_path):
+    data, folder = flat(0, 60), tmp_path / "saved"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, os.fspath(folder)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(OptionError, match="one fit at a time"):
+            fit(data.calibrator(), data.chunks([30]), checkpoint=folder)
+        holder.kill()
+    found = fit(data.calibrator(), data.chunks([30]), checkpoint=folder)
+    assert_same_fit(found, fit(data.calibrator(), data.chunks([30])))
+    Checkpoint(folder).remove()
+    assert not folder.exists()
+
+
+def test_a_fit_that_saves_nothing_leaves_no_folder(tmp_path):
+    data = flat(0, 60)
+    with pytest.raises(EndedError):
+        fit(data.calibrator(), data.chunks([]), checkpoint=tmp_path / "new", progress=ends_at(1))
+    assert not (tmp_path / "new").exists()

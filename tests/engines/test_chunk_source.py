@@ -6,14 +6,15 @@ import os
 
 import numpy as np
 import pytest
-from tests.engines.shared import PRIOR, flat, quietly
 from tests.files.shared import write
+from tests.support.chunked_scores import PRIOR, flat, quietly
 
 import reprior as rp
-from reprior.engines import chunked, target_prior
+from reprior.engines import target_prior
 from reprior.engines.chunk_source import sources_of
 from reprior.exceptions import OptionError
-from reprior.files.scores import ScoreFile, open_scores
+from reprior.files import ScoreFile, open_scores
+from reprior.profile import source
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def changing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("metric", ["balanced_accuracy", "log_loss"])
 def test_other_scores_in_a_file_of_the_same_size(changing, monkeypatch, metric):
-    monkeypatch.setattr(chunked, "KEPT_SCORES", 0)
+    monkeypatch.setattr(source, "HELD_SCORES", 0)
     calibrator = rp.PosteriorCalibrator(PRIOR, temperature="fit", metric=metric)
     with pytest.raises(OptionError) as raised:
         quietly(rp.engines.fit, calibrator, changing())
@@ -56,7 +57,7 @@ def test_other_scores_in_a_file_of_the_same_size(changing, monkeypatch, metric):
 
 
 def test_a_file_that_grew_and_labels_that_were_changed(changing, monkeypatch):
-    monkeypatch.setattr(chunked, "KEPT_SCORES", 0)
+    monkeypatch.setattr(source, "HELD_SCORES", 0)
     calibrator = rp.PosteriorCalibrator(PRIOR, temperature="fit")
     with pytest.raises(OptionError, match=r"a\.npz', which was \d+ bytes and is \d+ now"):
         quietly(rp.engines.fit, calibrator, changing(b"more"))
@@ -65,7 +66,7 @@ def test_a_file_that_grew_and_labels_that_were_changed(changing, monkeypatch):
 
 
 def test_scores_of_an_estimate_that_were_changed(changing, monkeypatch):
-    monkeypatch.setattr(target_prior, "KEPT_SCORES", 0)
+    monkeypatch.setattr(target_prior, "HELD_SCORES", 0)
     with pytest.raises(OptionError, match=r"a\.npz', which was changed since"):
         rp.engines.estimate_target_prior(changing(), source_prior=PRIOR)
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from reprior.core.threads import one_thread
-from reprior.engines.concurrency import OrderedThreads
+from reprior.core import one_thread
+from reprior.engines import OrderedThreads
 
 
 @pytest.fixture(autouse=True)

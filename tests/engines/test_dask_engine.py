@@ -13,18 +13,14 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from tests.engines.dask_files import NAMES, in_memory, named, npz_shards, write_shards
-from tests.engines.shared import Data, assert_same_fit, flat, images, quietly, weighted
+from tests.support.chunked_scores import Data, assert_same_fit, flat, images, quietly, weighted
+from tests.support.shards import NAMES, in_memory, named, npz_shards, write_shards
 
 import reprior as rp
-from reprior.calibrator import lazy_source
-from reprior.engines import dask_engine
-from reprior.engines.dask_engine import dask_fit, dask_profiles
-from reprior.engines.dask_shards import ShardOptions
-from reprior.exceptions import LabelsError, OptionError, RepriorWarning
+from reprior.engines import ShardOptions, dask_engine, dask_fit, dask_profiles
+from reprior.exceptions import LabelsError, OptionError, RepriorWarning, ScoresError
 from reprior.profile.dask_arrays import Bins
-from reprior.tuning.bootstrap import bootstrap_profiles
-from reprior.tuning.crossval import nested
+from reprior.tuning import bootstrap_profiles, nested
 
 
 def known(data: Data, **options: Any) -> Any:
@@ -96,7 +92,7 @@ def test_what_is_fitted_by_log_loss(tmp_path, options):
 
 
 def test_bounds_are_widened_over_shards(tmp_path):
-    data = flat(3, shift=2.5).with_options(bounds=(0.0, 0.25))
+    data = flat(3, shift=2.5).with_options(bounds=(0.1, 0.25))
     found, said = quietly(dask_fit, data.calibrator(), npz_shards(tmp_path, data, 5))
     want, words = known(data)
     assert found.profile_.bounds[1] > 0.25
@@ -281,27 +277,16 @@ def test_a_cluster_is_started_on_request(tmp_path):
         {"selection": "balanced_log_loss"},
         {"temperature": "vector", "metric": "log_loss"},
     ],
+    ids=str,
 )
-def test_what_needs_all_scores_is_refused_for_files(tmp_path, options):
+def test_what_needs_all_scores_collects_them(tmp_path, options):
     data = flat(0)
-    calibrator = data.calibrator(**options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RepriorWarning)
-        with pytest.raises(OptionError, match=r"must ask for what adds up over shards"):
-            dask_fit(calibrator, npz_shards(tmp_path, data, 2))
-    assert not hasattr(calibrator, "strength_")
-
-
-def test_what_needs_all_scores_gathers_arrays_that_are_small(monkeypatch):
-    data = flat(0, n=200)
-    found, _ = quietly(dask_fit, data.calibrator(cv=3), lazy(data))
-    want, _ = known(data, cv=3)
-    assert found.cross_validation_.scores == want.cross_validation_.scores
-    monkeypatch.setattr(lazy_source, "GATHERED_SCORES", 100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RepriorWarning)
-        with pytest.raises(OptionError, match=r"at most 100\. Got 800\. Pass a sample"):
-            dask_fit(data.calibrator(cv=3), lazy(data))
+    shards = npz_shards(tmp_path, data, 2)
+    found, _ = quietly(dask_fit, data.calibrator(**options), shards, scheduler="synchronous")
+    want, _ = known(data, **options)
+    for mine, theirs in zip(found.as_affine(), want.as_affine(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    assert found.best_score_ == pytest.approx(want.best_score_)
 
 
 @pytest.mark.parametrize(
@@ -384,6 +369,25 @@ def test_dataframes_of_dask():
     assert_same_fit(found, known_by_name(data)[0])
     found, _ = quietly(dask_fit, named(data), (*given, frame["weight"]), scheduler="synchronous")
     assert found.strength_ == known_by_name(data)[0].strength_
+
+
+def test_a_dataframe_with_a_renamed_column_is_refused():
+    frames, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    data = flat(5)
+    labels = pd.Series(np.array(NAMES)[data.labels])
+
+    def fitted(columns, scores):
+        table = pd.DataFrame(scores, columns=columns)
+        lazy = frames.from_pandas(table, npartitions=3), frames.from_pandas(labels, npartitions=3)
+        return quietly(dask_fit, named(data), lazy, scheduler="synchronous")[0]
+
+    words = r"columns of `scores` must be the classes.* Got 'wasp', which .*to_dask_array"
+    with pytest.raises(ScoresError, match=words):
+        fitted(["wasp", *NAMES[1:]], data.scores)
+    with pytest.raises(ScoresError, match="Got no 'dog'"):
+        fitted(NAMES[:-1], data.scores[:, :-1])
+    assert_same_fit(fitted(NAMES[::-1], data.scores[:, ::-1]), known_by_name(data)[0])
+    assert_same_fit(fitted(list("abcd"), data.scores), known_by_name(data)[0])  # by position
 
 
 @pytest.mark.parametrize("wrong", [np.eye(3), (np.eye(3), np.arange(3)), da.ones((3, 3)), 5])

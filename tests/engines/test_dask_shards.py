@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 
 import fsspec
 import numpy as np
 import pytest
-from tests.engines.dask_files import in_memory, npz_shards, parquet_bytes
-from tests.engines.shared import flat
+from tests.support.chunked_scores import flat
+from tests.support.shards import in_memory, npz_shards, parquet_bytes
 
-from reprior.engines.dask_shards import (
+from reprior.engines import (
     FileState,
     Head,
+    RemoteFileError,
     Shard,
     ShardOptions,
     UnlikeShardError,
+    dask_fit,
     expand_urls,
+    nearby,
     open_shard,
     pair_labels,
     read_head,
@@ -87,7 +91,7 @@ def test_a_far_shard_that_is_gone():
         open_shard(Shard("memory://gone/one.npz"), ShardOptions()),
     ):
         pass
-    assert raised.value.filename == "memory://gone/one.npz"
+    assert isinstance(raised.value, RemoteFileError)
 
 
 def test_labels_of_a_far_shard():
@@ -215,3 +219,83 @@ def test_classes_that_only_one_shard_has_are_named():
     order = one._replace(path="b.csv", class_names=("dog", "cat", "owl"))
     with pytest.raises(UnlikeShardError, match=r"class names, in one order\. Got 'cat', 'dog'"):
         one.check(order)
+
+
+# ------------------------------------------------------------------------------- remote errors
+
+
+class StoreError(Exception):
+    """What a client of a cloud store raises, which is no OSError."""
+
+
+class FailingStore(fsspec.AbstractFileSystem):
+    """A store that lists one file, and fails at one of its methods."""
+
+    protocol = "failing"
+    cachable = False
+
+    def __init__(self, fails_at="", error=StoreError, **options):
+        super().__init__(**options)
+        self.fails_at, self.error = fails_at, error
+
+    def _fail(self, name):
+        if name == self.fails_at:
+            raise self.error("SignatureDoesNotMatch\n\x1b]0;title\x07 (403): not you")
+
+    def glob(self, path, **_options):
+        self._fail("glob")
+        return ["bucket/0.parquet"]
+
+    def isdir(self, path):
+        self._fail("isdir")
+        return False
+
+    def get(self, *_arguments, **_options):
+        self._fail("get")
+
+    def info(self, path, **_options):
+        raise self.error("no information")
+
+
+@pytest.fixture
+def failing_store():
+    fsspec.register_implementation("failing", FailingStore, clobber=True)
+
+
+SENTENCE = (
+    "'failing://bucket/0.parquet' must be readable by its file system. Got {}: "
+    "SignatureDoesNotMatch \\x1b]0;title\\x07 (403): not you. Check the URL, the credentials, the "
+    "network and the options in `storage`."
+)
+
+
+@pytest.mark.parametrize("error", [StoreError, ValueError, TimeoutError, PermissionError])
+@pytest.mark.parametrize("fails_at", ["isdir", "get"])
+def test_any_error_of_a_store_is_a_sentence_with_the_url(failing_store, fails_at, error):
+    options = ShardOptions(storage={"fails_at": fails_at, "error": error})
+    shard = Shard("failing://bucket/0.parquet")
+    with pytest.raises(RemoteFileError) as caught, open_shard(shard, options):
+        pass
+    assert str(caught.value) == SENTENCE.format(error.__name__)
+    with pytest.raises(RemoteFileError), nearby(shard.url, options.storage):
+        pass
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # from a worker
+    assert isinstance(caught.value, OSError)
+
+
+def test_a_store_that_cannot_list_is_a_sentence(failing_store):
+    with pytest.raises(RemoteFileError, match=r"'failing://bucket/\*' must be readable by"):
+        expand_urls("failing://bucket/*", "scores", {"fails_at": "glob"})
+
+
+def test_a_fit_says_which_store_fails(failing_store):
+    reading = ShardOptions(storage={"fails_at": "get"})
+    for how in ("raise", "skip"):
+        with pytest.raises(FileFormatError, match=r"'failing://bucket/0\.parquet'"):
+            dask_fit(
+                flat().calibrator(),
+                "failing://bucket/*",
+                reading=reading,
+                on_error=how,
+                scheduler="synchronous",
+            )

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.shared import PRIOR, Data, cuts, flat, images, quietly, weighted
+from tests.support.chunked_scores import PRIOR, Data, cuts, flat, images, quietly, weighted
 
 import reprior as rp
-from reprior.files.scores import open_scores
+from reprior.files import open_scores
 
 SUMS = 1e-10
 """Means of float64 terms, summed in another order."""
@@ -45,9 +45,13 @@ def in_memory(calibrator, data):
         }
         for name in ("accuracy", "balanced_accuracy", "mean_iou", "macro_precision", "macro_f1"):
             values[name] = m.evaluate(
-                name, data.labels, side.predict(scores), n_classes=side.classes_.size,
-                sample_weight=data.weight, ignore_index=calibrator.ignore_index,
-            )  # fmt: skip
+                name,
+                data.labels,
+                side.predict(scores),
+                n_classes=side.classes_.size,
+                sample_weight=data.weight,
+                ignore_index=calibrator.ignore_index,
+            )
         for name, value in values.items():
             found.setdefault(name, []).append(value)
     return found
@@ -302,3 +306,15 @@ def test_kernels_and_array_code_evaluate_to_the_same(request):
     for name, pair in wanted.items():
         exact = name in ("accuracy", "balanced_accuracy", "mean_iou", "macro_f1")
         assert found[name] == (pair if exact else pytest.approx(pair, rel=1e-12)), name
+
+
+def test_a_file_of_a_metric_of_a_group_is_evaluated_without_that_metric(tmp_path):
+    data = flat(3)
+    metric = rp.metrics.find_metric(
+        "worst_recall[rare]", n_classes=len(PRIOR), class_groups={"rare": [2, 3]}
+    )
+    fitted(data, metric=metric).save(tmp_path / "cal.json")
+    calibrator = rp.load(tmp_path / "cal.json")
+    metrics = rp.engines.evaluate(calibrator, data.chunks([])).metrics
+    assert "balanced_accuracy" in metrics
+    assert metric.name not in metrics

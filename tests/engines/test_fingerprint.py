@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import torch
 from hypothesis import given
-from tests.engines.shared import cuts, flat, images
+from tests.support.chunked_scores import cuts, flat, images
 
 import reprior as rp
-from reprior.engines import fingerprint
-from reprior.engines.fingerprint import BLOCK, Digest
-from reprior.files.chunks import Chunk
+from reprior.engines import Digest, fingerprint
+from reprior.engines.fingerprint import BLOCK
+from reprior.files import Chunk
 
 
 @given(cuts(6))

@@ -10,7 +10,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.shared import PRIOR, Data, assert_same_fit, cuts, flat, images, quietly, weighted
+from tests.support.chunked_scores import (
+    PRIOR,
+    Data,
+    assert_same_fit,
+    cuts,
+    flat,
+    images,
+    quietly,
+    weighted,
+)
 
 import reprior as rp
 from reprior.engines import OnlineFit, online
@@ -22,8 +31,11 @@ SAMPLE_TOLERANCE = 0.1
 
 
 def streamed(data, where, make=np.asarray, **options):
-    settings = {name: options.pop(name) for name in ("resolution", "exact_up_to", "again", "seed")
-                if name in options}  # fmt: skip
+    settings = {
+        name: options.pop(name)
+        for name in ("resolution", "exact_up_to", "again", "seed")
+        if name in options
+    }
     fit = OnlineFit(data.calibrator(**options), **settings)
     for chunk in data.chunks(where):
         weight = None if chunk.weight is None else make(chunk.weight)
@@ -95,7 +107,7 @@ def test_one_coarse_and_one_exact_process():
 
 
 def test_bounds_are_widened_where_the_scores_can_be_read_again():
-    data = flat(3, shift=2.5).with_options(bounds=(0.0, 0.25))
+    data = flat(3, shift=2.5).with_options(bounds=(0.1, 0.25))
     again = lambda: data.chunks([7])  # noqa: E731 - as users write it
     fitted, said = quietly(streamed(data, [30], again=again).finish)
     assert_same_fit(fitted, in_memory(data))
@@ -103,17 +115,17 @@ def test_bounds_are_widened_where_the_scores_can_be_read_again():
 
 
 def test_bounds_stay_where_they_cannot():
-    data = flat(3, shift=2.5).with_options(bounds=(0.0, 0.25))
+    data = flat(3, shift=2.5).with_options(bounds=(0.1, 0.25))
     fit = streamed(data, [30])
     with pytest.warns(rp.RepriorWarning, match="and the scores cannot be read again") as caught:
         fitted = fit.finish()
     assert [warning.filename for warning in caught] == [__file__]
-    assert fitted.profile_.bounds == (0.0, 0.25)
+    assert fitted.profile_.bounds == (0.1, 0.25)
     assert fitted.strength_ <= 0.25
 
 
 def test_again_must_give_the_same_samples():
-    data = flat(3, shift=2.5).with_options(bounds=(0.0, 0.25))
+    data = flat(3, shift=2.5).with_options(bounds=(0.1, 0.25))
     fit = streamed(data, [30], again=lambda: data.chunks([7])[:1])
     with pytest.raises(rp.OptionError, match="Got 7 instead of 60"):
         quietly(fit.finish)

@@ -7,19 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.engines.shared import assert_same_fit, flat, quietly, weighted
+from tests.support.chunked_scores import assert_same_fit, flat, quietly, weighted
 
 import reprior as rp
 from reprior.core.threads import _pool
-from reprior.engines import chunked, fit
-from reprior.engines.checkpoints import Checkpoint
-from reprior.engines.chunk_source import Stream, settle_terms
-from reprior.engines.chunked import PreallocatedSum, profile_sum
-from reprior.engines.fingerprint import Digest
-from reprior.engines.profiling import Profiler
+from reprior.engines import (
+    Checkpoint,
+    Digest,
+    PreallocatedSum,
+    Profiler,
+    Stream,
+    chunked,
+    fit,
+    profile_sum,
+    settle_terms,
+)
 from reprior.exceptions import FileFormatError, RepriorWarning
-from reprior.files.scores import open_scores
-from reprior.profile.merging import ProfileSum
+from reprior.files import open_scores
+from reprior.profile import Priors, ProfileSum
 
 
 class Counted(list):
@@ -42,14 +47,19 @@ def profiler_of(chunks, **how):
     return Profiler(stream, lambda: profile_sum(how.pop("resolution", "auto"), 10**7), **how)
 
 
+def priors(bounds):
+    prior = np.asarray(data().prior)
+    return Priors.of(prior, np.full(prior.size, 1 / prior.size), bounds)
+
+
 def test_one_pass_per_bounds_and_the_digest_with_the_first():
     chunks = Counted(data().chunks([30, 60]))
     profiler = profiler_of(chunks)
     before = chunks.passes
-    first = profiler.profile((0.0, 2.0))
+    first = profiler.profile(priors((0.0, 2.0)))
     assert chunks.passes == before + 1
     assert profiler.digest.value == rp.engines.digest(data().chunks([17]))
-    wider = profiler.profile((0.0, 4.0))
+    wider = profiler.profile(priors((0.0, 4.0)))
     assert chunks.passes == before + 2
     assert profiler.digest.n_samples == 90
     assert (first.bounds, wider.bounds) == ((0.0, 2.0), (0.0, 4.0))
@@ -61,7 +71,7 @@ def test_an_error_in_the_digest_is_not_lost(monkeypatch):
 
     monkeypatch.setattr("reprior.engines.fingerprint.Digest.update", broken)
     with pytest.raises(ValueError, match="no digest"):
-        profiler_of(data().chunks([30])).profile((0.0, 2.0))
+        profiler_of(data().chunks([30])).profile(priors((0.0, 2.0)))
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 5, 9, 30, 90])
@@ -70,9 +80,7 @@ def test_files_in_chunks_of_any_size_are_as_in_memory(tmp_path, monkeypatch, n_p
     whole = data()
     np.save(tmp_path / "scores.npy", whole.scores.astype(np.float32))
     np.save(tmp_path / "labels.npy", whole.labels)
-    file = open_scores(
-        tmp_path / "scores.npy", labels=tmp_path / "labels.npy", kind="logits"
-    )  # fmt: skip
+    file = open_scores(tmp_path / "scores.npy", labels=tmp_path / "labels.npy", kind="logits")
     assert len(list(file)) == n_parts
     found = fit(whole.calibrator(), file)
     assert_same_fit(found, whole.calibrator().fit(whole.scores.astype(np.float32), whole.labels))
@@ -333,9 +341,12 @@ def test_bins_that_were_asked_for_stay_where_nothing_switches(tmp_path):
     whole = replace(whole, scores=100.0 * np.eye(4)[whole.labels])
     read = []
     found, _ = quietly(
-        fit, whole.calibrator(bounds=(0.0, 2.0)), in_a_file(tmp_path, whole), resolution=0.5,
+        fit,
+        whole.calibrator(bounds=(0.0, 2.0)),
+        in_a_file(tmp_path, whole),
+        resolution=0.5,
         progress=read.append,
-    )  # fmt: skip
+    )
     assert (found.profile_.n_switches, found.profile_.resolution) == (0, 0.5)
     assert len(read) == 1
 
@@ -356,7 +367,7 @@ def test_a_fit_ended_there_goes_on(tmp_path, monkeypatch, caplog, ended):
     assert_same_fit(found, fit(whole.calibrator(), whole.chunks([]), resolution=None))
     assert found.profile_.resolution is None
     said = " ".join(caplog.messages)
-    if ended == (2, 300):  # the second reading goes on, and is not begun anew
+    if ended == (2, 300):  # the second reading resumes and does not restart
         assert 280 <= resumed[0] <= 310
         assert resumed.n == 0
         assert "in another reading of the same files" in said

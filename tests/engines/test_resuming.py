@@ -1,4 +1,4 @@
-"""What is taken up again is the same data, read in the same way, and each row counts once."""
+"""A fit continues with the same data only, read in the same way, and each row counts once."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.engines.shared import assert_same_fit, flat, quietly
+from tests.support.chunked_scores import assert_same_fit, flat, quietly
 
-from reprior.engines import fit
-from reprior.engines.checkpoints import Checkpoint
+from reprior.engines import Checkpoint, fit
 from reprior.exceptions import OptionError, ScoresError
+from reprior.files import open_scores, read_archive, write_archive
 from reprior.files import scores as score_files
-from reprior.files.archive import read_archive, write_archive
-from reprior.files.scores import open_scores
 
 ROWS = 40
 
 
 class EndedError(Exception):
-    """What stands for the end of the process."""
+    """Stands for the end of the process."""
 
 
 def ends_after(n):
@@ -43,7 +41,7 @@ def often(folder):
 
 def widened():
     """Scores whose best strength is far above the bounds, so that there are several passes."""
-    return flat(3, 3 * ROWS, shift=2.5).with_options(bounds=(0.0, 0.5))
+    return flat(3, 3 * ROWS, shift=2.5).with_options(bounds=(0.1, 0.5))
 
 
 def damage(path, row):
@@ -93,9 +91,12 @@ def test_a_fit_of_broken_shards_goes_on_from_any_chunk_of_any_pass(tmp_path, sha
         saved = tmp_path / f"saved-{n}"
         with pytest.raises(EndedError):
             quietly(
-                fit, widened().calibrator(), opened(shards), checkpoint=often(saved),
+                fit,
+                widened().calibrator(),
+                opened(shards),
+                checkpoint=often(saved),
                 progress=ends_after(n),
-            )  # fmt: skip
+            )
         found, again = quietly(fit, widened().calibrator(), opened(shards), checkpoint=often(saved))
         assert_same_fit(found, whole)
         assert found.provenance_ == whole.provenance_
@@ -109,9 +110,12 @@ def test_what_was_left_out_is_known_without_reading(tmp_path, shards):
     )
     read = []
     again, words = quietly(
-        fit, widened().calibrator(), opened(shards), checkpoint=tmp_path / "saved",
+        fit,
+        widened().calibrator(),
+        opened(shards),
+        checkpoint=tmp_path / "saved",
         progress=read.append,
-    )  # fmt: skip
+    )
     assert read == []
     assert_same_fit(again, first)
     assert again.provenance_ == first.provenance_
@@ -122,14 +126,18 @@ def test_what_was_left_out_is_known_without_reading(tmp_path, shards):
 def test_a_shard_that_breaks_between_two_runs_is_noticed(tmp_path, shards, monkeypatch):
     with pytest.raises(EndedError):  # in the second pass, which files are entered in
         quietly(
-            fit, widened().calibrator(), opened(shards), checkpoint=often(tmp_path / "saved"),
+            fit,
+            widened().calibrator(),
+            opened(shards),
+            checkpoint=often(tmp_path / "saved"),
             progress=ends_after(15),
-        )  # fmt: skip
+        )
     # By size and time of change the files are as they were.
     monkeypatch.setattr("reprior.engines.profiling.sources_of", lambda _: None)
     for path in (tmp_path / "saved").glob("pass-*.npz"):
-        header, arrays = read_archive(path, format_name="reprior checkpoint", version=2)
-        write_archive(path, {**header, "sources": None}, arrays)
+        header, arrays = read_archive(path, format_name="reprior checkpoint", version=3)
+        del header["checksum"]
+        write_archive(path, {**header, "format_version": 2, "sources": None}, arrays)
     damage(shards / "2.parquet", 20)
     with pytest.raises(OptionError, match="Got 120 samples, and then 100"):
         quietly(fit, widened().calibrator(), opened(shards), checkpoint=often(tmp_path / "saved"))
@@ -169,18 +177,18 @@ def test_other_weights_are_refused_in_the_middle(tmp_path, n):
     data = ones(flat(0, 60, shift=0.4))
     with pytest.raises(EndedError):
         fit(
-            data.calibrator(), data.chunks([20, 40]), checkpoint=often(tmp_path),
+            data.calibrator(),
+            data.chunks([20, 40]),
+            checkpoint=often(tmp_path),
             progress=ends_after(n - 1),
-        )  # fmt: skip
+        )
     with pytest.raises(OptionError, match="their weights are others"):
-        fit(
-            data.calibrator(), other_weights(data).chunks([20, 40]), checkpoint=often(tmp_path)
-        )  # fmt: skip
+        fit(data.calibrator(), other_weights(data).chunks([20, 40]), checkpoint=often(tmp_path))
     found = fit(data.calibrator(), data.chunks([20, 40]), checkpoint=often(tmp_path))
     assert_same_fit(found, data.calibrator().fit(data.scores, data.labels, data.weight))
 
 
-def test_passes_of_two_data_in_one_folder_are_told_apart(tmp_path):
+def test_passes_of_two_datasets_in_one_folder_are_refused(tmp_path):
     one = widened()
     other = replace(one, scores=one.scores[::-1].copy(), labels=one.labels[::-1].copy())
     first, _ = quietly(fit, one.calibrator(), one.chunks([50]))
@@ -205,10 +213,13 @@ def test_an_unfinished_wider_pass_is_taken_up_by_a_fit_that_begins_with_it(tmp_p
     data = widened()
     with pytest.raises(EndedError):  # in the second pass
         quietly(
-            fit, data.calibrator(), data.chunks([40, 80]), checkpoint=often(tmp_path),
+            fit,
+            data.calibrator(),
+            data.chunks([40, 80]),
+            checkpoint=often(tmp_path),
             progress=ends_after(5),
-        )  # fmt: skip
-    wide = data.with_options(bounds=(0.0, 1.0))
+        )
+    wide = data.with_options(bounds=(0.1, 1.0))
     if not same:
         wide = replace(wide, scores=wide.scores + np.arange(4.0))
         with pytest.raises(OptionError, match="they are others"):
@@ -227,7 +238,7 @@ def test_an_unfinished_first_pass_is_taken_up_as_a_wider_one(tmp_path, shards):
         with pytest.raises(EndedError):
             quietly(
                 fit, wide, chunks(), checkpoint=often(tmp_path / folder), progress=ends_after(2)
-            )  # fmt: skip
+            )
         again = data.calibrator()
         found, said = quietly(fit, again, chunks(), checkpoint=often(tmp_path / folder))
         want, words = quietly(fit, data.calibrator(), chunks())
@@ -263,7 +274,7 @@ def test_files_that_are_read_in_another_way_are_refused(tmp_path):
         "classes": ["a", "b", "c", "d"],
     }.items():
         said = {"ignore_index": "ignored label", "classes": "class_names"}.get(name, name)
-        with pytest.raises(OptionError, match=f"was begun with another {said}"):
+        with pytest.raises(OptionError, match=f"was started with another {said}"):
             run(**{name: value})
     assert_same_fit(run(), first)
 
@@ -272,33 +283,33 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path):
     data = flat(0, 60, shift=0.4)
     fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
     (path,) = tmp_path.glob("*.npz")
-    header, arrays = read_archive(path, format_name="reprior checkpoint", version=2)
+    header, arrays = read_archive(path, format_name="reprior checkpoint", version=3)
     write_archive(path, {**header, "format_version": 1}, arrays)
-    with pytest.raises(OptionError, match=r"begun by an earlier one.* Delete the folder"):
+    with pytest.raises(OptionError, match=r"is of an earlier one.* Delete the folder"):
         fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
 
 
-def told(caplog):
+def logged(caplog):
     return [each.message for each in caplog.records if each.name == "reprior.engines.resuming"]
 
 
-def test_what_was_counted_before_is_logged(tmp_path, shards, caplog):
+def test_resuming_logs_what_was_counted_before(tmp_path, shards, caplog):
     caplog.set_level("INFO", logger="reprior.engines.resuming")
     data = flat(3, 3 * ROWS, shift=0.4)
     saved = tmp_path / "saved"
     with pytest.raises(EndedError):  # eight chunks are read, and seven saved
         fit(data.calibrator(), opened(shards), checkpoint=often(saved), progress=ends_after(7))
-    assert told(caplog) == []
+    assert logged(caplog) == []
     quietly(fit, data.calibrator(), opened(shards), checkpoint=saved)
-    where = f"The fit goes on from the checkpoint in '{saved}': "
-    first, *_ = told(caplog)
+    where = f"The fit resumes from the checkpoint in '{saved}': "
+    first, *_ = logged(caplog)
     assert first == (
         f"{where}60 samples (1 of 3 files, and 20 rows of '1.parquet') were counted before, for "
         f"strengths from 0 to 2."
     )
     caplog.clear()
     quietly(fit, data.calibrator(), opened(shards), checkpoint=saved)
-    assert told(caplog)[0].startswith(f"{where}120 samples (3 of 3 files) were counted before")
+    assert logged(caplog)[0].startswith(f"{where}120 samples (3 of 3 files) were counted before")
 
 
 def test_chunks_have_no_files_to_name(tmp_path, caplog):
@@ -306,11 +317,11 @@ def test_chunks_have_no_files_to_name(tmp_path, caplog):
     data = flat(0, 60, shift=0.4)
     for _ in range(2):
         quietly(fit, data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
-    (said,) = told(caplog)
+    (said,) = logged(caplog)
     assert "': 60 samples were counted before, for strengths from 0 to 2." in said
 
 
-def test_other_content_of_the_same_size_and_time_is_told_so(tmp_path, monkeypatch):
+def test_other_content_of_the_same_size_and_time_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(score_files, "MAX_ROWS", 10)
     data = flat(3, 3 * ROWS, shift=0.4)
     path, saved = tmp_path / "a.npz", tmp_path / "saved"
@@ -318,9 +329,11 @@ def test_other_content_of_the_same_size_and_time_is_told_so(tmp_path, monkeypatc
     state = path.stat()
     with pytest.raises(EndedError):
         fit(
-            data.calibrator(), open_scores(path, kind="logits"), checkpoint=often(saved),
+            data.calibrator(),
+            open_scores(path, kind="logits"),
+            checkpoint=often(saved),
             progress=ends_after(7),
-        )  # fmt: skip
+        )
     np.savez(path, scores=data.scores[::-1], labels=data.labels)
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert path.stat().st_size == state.st_size

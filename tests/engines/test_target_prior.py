@@ -10,15 +10,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.shared import cuts, quietly
+from tests.support.chunked_scores import cuts, quietly
 
 import reprior as rp
-from reprior.core.shift import newton
-from reprior.core.shift.estimate import METHODS
+from reprior.core.shift import METHODS, newton
 from reprior.engines import estimate_target_prior, target_prior
 from reprior.exceptions import FileFormatError, RepriorWarning
-from reprior.files.chunks import Chunk
-from reprior.files.scores import open_scores
+from reprior.files import Chunk, open_scores
 
 TOLERANCE = 1e-9
 """Sums over other chunks round differently, and EM ends where 1e-9 is left."""
@@ -49,12 +47,12 @@ def test_any_chunking_is_the_whole(seed, where, method, keeps, short):
     scores, validation = world(seed)
     scores = scores.astype(np.float32) if short else scores
     how = {"source_prior": SOURCE, "method": method, "validation": validation}
-    kept = target_prior.KEPT_SCORES
-    target_prior.KEPT_SCORES = kept if keeps else 10
+    kept = target_prior.HELD_SCORES
+    target_prior.HELD_SCORES = kept if keeps else 10
     try:
         found, said = quietly(estimate_target_prior, cut(scores, where), **how)
     finally:
-        target_prior.KEPT_SCORES = kept
+        target_prior.HELD_SCORES = kept
     known, words = quietly(rp.estimate_target_prior, scores, **how)
     np.testing.assert_allclose(found, known, rtol=0, atol=TOLERANCE)
     assert said == words
@@ -63,7 +61,7 @@ def test_any_chunking_is_the_whole(seed, where, method, keeps, short):
 @pytest.mark.parametrize("keeps", [True, False])
 def test_newtons_method_over_chunks(monkeypatch, keeps):
     monkeypatch.setattr(newton, "EM_PATIENCE", 3)
-    monkeypatch.setattr(target_prior, "KEPT_SCORES", 1 << 20 if keeps else 10)
+    monkeypatch.setattr(target_prior, "HELD_SCORES", 1 << 20 if keeps else 10)
     scores, _ = world(3, 500, gap=0.6)
     found, said = quietly(estimate_target_prior, cut(scores, [7, 100]), source_prior=SOURCE)
     known, words = quietly(rp.estimate_target_prior, scores, source_prior=SOURCE)
@@ -73,7 +71,7 @@ def test_newtons_method_over_chunks(monkeypatch, keeps):
 
 def test_blocks_of_the_core_cut_through_chunks(monkeypatch):
     monkeypatch.setattr("reprior.core.shift.em.BLOCK_ITEMS", 4 * 17)
-    monkeypatch.setattr(target_prior, "KEPT_SCORES", 10)
+    monkeypatch.setattr(target_prior, "HELD_SCORES", 10)
     scores, _ = world(3, 500)
     found = estimate_target_prior(cut(scores, [3, 17, 18, 99, 300]), source_prior=SOURCE)
     known = rp.estimate_target_prior(scores, source_prior=SOURCE)
@@ -89,9 +87,12 @@ def test_kinds_calibrations_and_single_scores(kind, method):
     given_as = p if kind == "probs" else [np.log(each) for each in p]
     for calibration in (None, (0.7, [0.1, 0.0]), lambda rows: 0.5 * rows):
         how = {
-            "source_prior": [0.8, 0.2], "method": method, "kind": kind,
-            "validation": (given_as[1], labels), "calibration": calibration,
-        }  # fmt: skip
+            "source_prior": [0.8, 0.2],
+            "method": method,
+            "kind": kind,
+            "validation": (given_as[1], labels),
+            "calibration": calibration,
+        }
         known, _ = quietly(rp.estimate_target_prior, given_as[0], **how)
         found, _ = quietly(estimate_target_prior, cut(given_as[0], [5, 90]), **how)
         np.testing.assert_allclose(found, known, rtol=0, atol=TOLERANCE)
@@ -106,8 +107,11 @@ def test_images_and_classes_first(axis, method):
     labels = labels[:144].reshape(12, 12).copy()
     labels[3, 5:] = 9
     how = {
-        "source_prior": SOURCE, "method": method, "class_axis": axis, "ignore_index": 9,
-    }  # fmt: skip
+        "source_prior": SOURCE,
+        "method": method,
+        "class_axis": axis,
+        "ignore_index": 9,
+    }
     want, _ = quietly(rp.estimate_target_prior, target, validation=(known, labels), **how)
     samples = 1 if axis == 0 else 0
     chunks = np.split(target, [4, 11], axis=samples)
@@ -119,7 +123,7 @@ def test_images_and_classes_first(axis, method):
 @pytest.mark.parametrize("method", ["em", "bbse"])
 def test_files_are_chunks(tmp_path, monkeypatch, method):
     monkeypatch.setattr("reprior.files.scores.MAX_ROWS", 30)
-    monkeypatch.setattr(target_prior, "KEPT_SCORES", 10)
+    monkeypatch.setattr(target_prior, "HELD_SCORES", 10)
     scores, (seen, labels) = world(4)
     for i, part in enumerate(cut(scores, [80])):
         np.save(tmp_path / f"target-{i}.npy", part)
@@ -179,7 +183,7 @@ def test_chunks_may_reuse_their_arrays(monkeypatch, method):
         return Refilled()
 
     for most in (10, 1 << 20):
-        monkeypatch.setattr(target_prior, "KEPT_SCORES", most)
+        monkeypatch.setattr(target_prior, "HELD_SCORES", most)
         how = {"source_prior": SOURCE, "method": method}
         found, _ = quietly(
             estimate_target_prior, refilled(scores), validation=refilled(seen, labels), **how
@@ -190,7 +194,7 @@ def test_chunks_may_reuse_their_arrays(monkeypatch, method):
 
 @pytest.mark.parametrize("method", ["em", "rlls_soft"])
 def test_memory_does_not_grow_with_the_chunks(monkeypatch, method):
-    monkeypatch.setattr(target_prior, "KEPT_SCORES", 10)
+    monkeypatch.setattr(target_prior, "HELD_SCORES", 10)
     scores, validation = world(7, 10_000)
 
     class Many:
@@ -204,9 +208,12 @@ def test_memory_does_not_grow_with_the_chunks(monkeypatch, method):
         tracemalloc.start()
         try:
             quietly(
-                estimate_target_prior, Many(n), source_prior=SOURCE, method=method,
+                estimate_target_prior,
+                Many(n),
+                source_prior=SOURCE,
+                method=method,
                 validation=validation,
-            )  # fmt: skip
+            )
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -246,7 +253,7 @@ def changing(scores):
 
 @pytest.mark.parametrize("by, words", [(5, "Got 250 rows, and then more"), (-5, "and then 245")])
 def test_samples_that_change_between_passes_are_noticed(monkeypatch, by, words):
-    monkeypatch.setattr(target_prior, "KEPT_SCORES", 10)
+    monkeypatch.setattr(target_prior, "HELD_SCORES", 10)
     chunks = changing(world(0)[0])()
     chunks.by = by
     with pytest.raises(rp.OptionError, match=words):
@@ -283,7 +290,7 @@ def test_words(chunks, how, words):
 
 
 def test_too_much_validation_is_refused(monkeypatch):
-    monkeypatch.setattr(target_prior, "GATHERED_SCORES", 100)
+    monkeypatch.setattr(target_prior, "MOST_COLLECTED", 100)
     with pytest.raises(rp.OptionError, match="`validation` must fit into memory: at most 100"):
         estimate_target_prior([Z], source_prior=SOURCE, validation=[(SEEN, LABELS)])
 
@@ -294,6 +301,8 @@ def test_files_of_another_kind_are_refused(tmp_path, name):
     file = open_scores(tmp_path / "a.npz")
     with pytest.raises(rp.OptionError, match=rf"Got 'probs', and `{name}` are 'logits'"):
         estimate_target_prior(
-            file if name == "chunks" else [Z], source_prior=SOURCE, kind="probs",
+            file if name == "chunks" else [Z],
+            source_prior=SOURCE,
+            kind="probs",
             validation=file,
-        )  # fmt: skip
+        )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import FileFormatError
-from reprior.files.archive import read_archive, write_archive
+from reprior.files import read_archive, write_archive
 
 NAME = "reprior test"
 HEADER = {"format": NAME, "format_version": 1, "note": "λ"}
@@ -23,6 +23,19 @@ def test_round_trip(tmp_path):
     assert back.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(back[name], array, strict=True)
+
+
+def test_an_archive_holds_the_header_and_its_arrays(tmp_path):
+    path = tmp_path / "a.npz"
+    write_archive(path, HEADER, {"x": np.arange(3)})
+    with np.load(path) as file:
+        assert sorted(file.files) == ["header", "x"]
+
+
+def test_an_array_that_an_older_numpy_added_is_left_out(tmp_path):
+    path = tmp_path / "a.npz"
+    write_archive(path, HEADER, {"x": np.arange(3), "allow_pickle": np.array(False)})
+    assert list(read(path)[1]) == ["x"]
 
 
 def test_every_truncation_is_refused(tmp_path):
@@ -65,3 +78,14 @@ def test_pickled_objects_are_neither_written_nor_read(tmp_path):
 def test_a_file_that_is_not_there_is_not_a_damaged_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "nothing.npz")
+
+
+def test_a_list_that_claims_more_bytes_than_the_file_has_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    write_archive(path, HEADER, {"x": np.zeros(1000)})
+    content = bytearray(path.read_bytes())
+    packed_size = content.rfind(b"PK\x01\x02") + 20  # the limit of what is unpacked depends on it
+    content[packed_size : packed_size + 4] = (1 << 30).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="truncated, damaged"):
+        read(path)

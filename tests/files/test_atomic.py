@@ -1,5 +1,6 @@
 """A file is there whole, or as it was before."""
 
+import io
 import os
 import shutil
 import signal
@@ -8,12 +9,11 @@ import sys
 
 import numpy as np
 import pytest
-from tests.child_processes import ended
+from tests.support.child_processes import ended
 
 import reprior as rp
 from reprior.exceptions import OptionError
-from reprior.files.atomic import atomic_paths, atomic_write, remove_stale_staging
-from reprior.files.chunks import Chunk
+from reprior.files import Chunk, atomic_paths, atomic_write, remove_stale_staging
 from reprior.report import write_report
 
 
@@ -306,6 +306,62 @@ SAVERS = {
 }
 
 
+TEXT_SAVERS = ("calibrator", "tracker", "report")
+
+
+@pytest.mark.parametrize("name", TEXT_SAVERS)
+def test_text_goes_to_standard_output_where_that_is_asked_for(tmp_path, monkeypatch, capfd, name):
+    monkeypatch.chdir(tmp_path)
+    SAVERS[name]("-")
+    SAVERS[name]("./-")
+    assert capfd.readouterr().out == (tmp_path / "-").read_text(encoding="utf-8")
+    assert os.listdir(tmp_path) == ["-"]
+
+
+def test_what_is_no_text_is_not_written_to_standard_output(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    for write in (SAVERS["profile"], write_whole):
+        with pytest.raises(OptionError, match=r"Got '-': only text.* write \./-\."):
+            write("-")
+    assert not os.listdir(tmp_path)
+    assert capfd.readouterr().out == ""
+
+
+def test_trouble_shows_nothing_on_standard_output(tmp_path, capfd):
+    def interrupted():
+        with atomic_write("-", text=True) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with atomic_paths(tmp_path / "a.txt", "-", text=True) as (path, stream):
+        path.write_text("one")
+        stream.write_text("two")
+    assert capfd.readouterr().out == "two"
+    assert contents(tmp_path) == {"a.txt": "one"}
+
+
+def test_standard_output_that_takes_no_bytes(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    with atomic_write("-", text=True) as file:
+        file.write("élan\n".encode())
+    assert shown.getvalue() == "élan\n"
+
+
+def test_a_target_that_becomes_a_pipe_meanwhile_is_refused(tmp_path):
+    def overtaken():
+        with atomic_write(tmp_path / "a.txt") as file:
+            file.write(b"new")
+            os.mkfifo(tmp_path / "a.txt")
+
+    with pytest.raises(OptionError, match="FIFO"):
+        overtaken()
+    assert stat.S_ISFIFO((tmp_path / "a.txt").lstat().st_mode)
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
 @pytest.mark.parametrize("through_a_link", [False, True])
 @pytest.mark.parametrize("write", [*WRITERS, *(pytest.param(w, id=n) for n, w in SAVERS.items())])
@@ -319,11 +375,19 @@ def test_a_pipe_is_refused_and_stays(tmp_path, write, through_a_link):
     with pytest.raises(
         OptionError,
         match=rf"`path` must be a new name or a regular file. Got '.*{path.name}', which is a "
-        r"named pipe \(FIFO\). Choose another name.",
+        r"named pipe \(FIFO\). Choose another name",
     ):
         write(path)
     assert stat.S_ISFIFO(fifo.lstat().st_mode)
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("write", [write_whole, *SAVERS.values()], ids=["whole", *SAVERS])
+def test_no_name_is_refused(tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=r"`path` must be a new name or a regular file. Got no "):
+        write("")
+    assert os.listdir() == []
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -378,11 +442,12 @@ def test_links_that_lead_in_a_circle(tmp_path):
 
 
 def killed(path):
-    """Let a process die while it writes an output."""
+    """Let a process die while it writes two outputs."""
     script = (
         "import os, signal, sys\n"
-        "from reprior.files import atomic_paths\n"
-        "with atomic_paths(sys.argv[1]) as (path,):\n"
+        "from reprior.files import atomic_paths, atomic_write\n"
+        "with atomic_write(sys.argv[1]) as file, atomic_paths(sys.argv[1]) as (path,):\n"
+        "    file.write(b'half')\n"
         "    path.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -392,9 +457,16 @@ def killed(path):
 
 def test_what_a_killed_process_leaves_is_removed(tmp_path):
     killed(tmp_path / "a.txt")
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == 2
     remove_stale_staging(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_the_next_output_into_the_folder_removes_it_too(tmp_path, write):
+    killed(tmp_path / "a.txt")
+    write(tmp_path / "b.txt")
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
 @pytest.mark.parametrize("replaced", [False, True])

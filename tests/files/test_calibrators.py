@@ -6,7 +6,8 @@ import json
 import pytest
 
 from reprior.exceptions import FileFormatError
-from reprior.files.documents import PROMISED, read_calibrator, write_calibrator
+from reprior.files import read_calibrator, write_calibrator
+from reprior.files.documents import PROMISED
 
 FIELDS = {
     "strength": 1.25,
@@ -22,8 +23,15 @@ FIELDS = {
     "provenance": None,
 }
 
-#: What only files of version 2 have.
-NOT_THERE = {"biases": None, "scales": None, "probability_map": None, "temperature_option": None}
+#: The defaults of the fields that FIELDS leaves out.
+NOT_THERE = {
+    "biases": None,
+    "scales": None,
+    "probability_map": None,
+    "temperature_option": None,
+    "custom_metric": None,
+    "strength_outside_interval": None,
+}
 
 
 def test_round_trip(tmp_path):
@@ -78,6 +86,75 @@ def test_damaged_maps_are_refused(tmp_path, more):
         read_calibrator(path)
 
 
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            {"strength": 1.6, "strength_outside_interval": False},
+            "inside of 'strength_interval'",
+        ),
+        (
+            {"metric": "balanced_acuracy", "custom_metric": False},
+            "a metric that reprior knows",
+        ),
+        ({"metric": "recall[bird]", "custom_metric": False}, "a metric that reprior knows"),
+        (
+            {"metric": "log_loss", "probability_map": MAP},
+            "null, because 'metric' is 'log_loss'",
+        ),
+        ({"biases": [None, 1.0]}, "of positive 'target_prior' as 'biases'"),
+        ({"probability_map": {**MAP, "biases": [None, 1.0]}}, "of positive 'target_prior'"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(tmp_path, change, words):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, **change})
+    with pytest.raises(FileFormatError, match=words):
+        read_calibrator(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"strength": 1.6, "strength_outside_interval": True},
+        {"strength": 1.6},  # as reprior 0.1 wrote it
+        {"metric": "macro_f2"},
+        {"strength": 1.6, "target_prior": FIELDS["source_prior"]},  # no strength matters
+        {"metric": "macro_f2", "custom_metric": True},
+        {"metric": "log_loss"},
+        {"metric": "recall[cat]"},
+    ],
+)
+def test_exceptions_that_a_file_may_state(tmp_path, change):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, **change})
+    assert read_calibrator(path).items() >= change.items()
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"strenght": 1.0}, "no fields that its format_version does not know. Got 'strenght'"),
+        ({str(i): 0 for i in range(9)}, "Got '0', '1', '2', '3', '4', …"),
+        ({"probability_map": {**MAP, "bias": [0, 1]}}, "inside of 'probability_map'.*Got 'bias'"),
+        ({"provenance": {"digest": "a", "n_samples": 1, "by": "me"}}, "inside of 'provenance'"),
+    ],
+)
+def test_unknown_fields_are_refused_by_name(tmp_path, change, words):
+    path = tmp_path / "cal.json"
+    write_calibrator(path, {**FIELDS, **change})
+    with pytest.raises(FileFormatError, match=words):
+        read_calibrator(path)
+
+
+def test_a_field_of_a_newer_version_is_refused_in_an_older_one(tmp_path):
+    path = tmp_path / "cal.json"
+    document = {"format": "reprior calibrator", "format_version": 1, **FIELDS}
+    path.write_text(json.dumps({**document, "biases": [1.0, None]}))
+    with pytest.raises(FileFormatError, match=r"does not know\. Got 'biases'"):
+        read_calibrator(path)
+
+
 def test_every_truncation_is_refused(tmp_path):
     path = tmp_path / "cal.json"
     write_calibrator(path, FIELDS)
@@ -104,6 +181,7 @@ BAD = [
     ("kind", "logit"),
     ("metric", None),
     ("class_axis", 1.0),
+    ("class_axis", 10**400),
     ("source_prior", [10**400, 1.0]),
     ("source_prior", [1.7e308, 1.7e308]),
     ("classes", ["cat"]),
@@ -115,6 +193,9 @@ BAD = [
     ("classes", "ab"),
     ("strength_interval", [1.0]),
     ("strength_interval", [1.0, None]),
+    ("strength_interval", [1.5, 1.0]),
+    ("custom_metric", 1),
+    ("strength_outside_interval", None),
     ("best_score", "good"),
 ]
 

@@ -12,9 +12,8 @@ import pytest
 from tests.files.shared import FORMATS, write
 
 from reprior.exceptions import FileFormatError, LabelsError, ScoresError
+from reprior.files import LeftOut, describe_left_out, open_scores
 from reprior.files import scores as score_files
-from reprior.files.chunks import LeftOut, describe_left_out
-from reprior.files.scores import open_scores
 
 ROWS, CLASSES = 50, 3
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.costs import read_costs
+from reprior.files import read_costs
 
 NAMES = ["cat", "dog", "owl"]
 COSTS = np.array([[0.0, 1.0, -2.0], [3.0, 0.0, 4.0], [5.5, 6.0, 0.0]])

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, PriorError
-from reprior.files.count_files import counts_from_labels, read_counts, read_prior
+from reprior.files import counts_from_labels, read_counts, read_prior
 
 GOOD = {
     "list": ("[1, 2.5, 3]", [1, 2.5, 3], None),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import FileFormatError
-from reprior.files.detect import FORMATS, detect_format
+from reprior.files import FORMATS, detect_format
 
 
 def test_contents_decide_where_the_extension_is_unknown(tmp_path):

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reprior.files.output import open_output, output_paths
-from reprior.files.scores import open_scores
+from reprior.files import open_output, open_scores, output_paths
 
 resource = pytest.importorskip("resource")
 ROWS, CLASSES = 4000, 5

@@ -8,14 +8,8 @@ import pytest
 
 import reprior as rp
 from reprior.exceptions import FileFormatError
-from reprior.files.documents import (
-    FUSION_CHOICES,
-    FUSION_FORMAT,
-    fusion_document,
-    is_fusion,
-    parsed,
-    write_fusion,
-)
+from reprior.files import fusion_document, is_fusion, parsed, write_fusion
+from reprior.files.documents import FUSION_CHOICES, FUSION_FORMAT
 
 REFERENCE = {"mean": 0.5, "std": 0.1}
 FIELDS = {

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from reprior.files.atomic import atomic_paths, atomic_write
-from reprior.files.interrupts import raise_if_interrupted, record_interrupts
+from reprior.files import atomic_paths, atomic_write, raise_if_interrupted, record_interrupts
 
 
 def swallowed():

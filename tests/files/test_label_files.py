@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import LabelsError
-from reprior.files.scores import open_scores
+from reprior.files import open_scores
 
 
 def shards(folder, rows, stem, form="npy"):

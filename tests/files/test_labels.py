@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprior.exceptions import LabelsError
-from reprior.files.formats.array_files import as_raw_labels
-from reprior.files.labels import IGNORED, LabelCoder
+from reprior.files import IGNORED, LabelCoder, as_raw_labels
 
 
 def encode(labels, names, **options):

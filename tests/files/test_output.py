@@ -10,8 +10,7 @@ import pytest
 from tests.files.shared import FORMATS, NAMES, data, table, whole, write, zarr_store
 
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files.output import open_output
-from reprior.files.scores import open_scores
+from reprior.files import open_output, open_scores
 
 ROW = 8 * len(NAMES)
 TABLES = ("csv", "parquet")
@@ -119,6 +118,7 @@ def test_a_kept_list_column_is_not_read_again(tmp_path):
     np.testing.assert_array_equal(whole(open_scores(tmp_path / "b.parquet")), posterior)
 
 
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="needs NumPy 2")
 @pytest.mark.parametrize("version", [2, 3])
 def test_names_as_labels_of_zarr_are_kept(tmp_path, version):
     scores, labels, posterior = data()
@@ -432,3 +432,24 @@ def test_decisions_have_names_of_their_own(tmp_path):
             writer.write(chunk, chunk.scores, np.array([4, 0, 4, 1, 2]))
     found = pq.read_table(tmp_path / "out.parquet")["prediction"].to_pylist()
     assert found == [decisions[k] for k in (4, 0, 4, 1, 2)]
+
+
+def test_csv_to_standard_output(tmp_path, monkeypatch, capfd):
+    path, _ = write(tmp_path, "csv")
+    monkeypatch.chdir(tmp_path)
+    run(open_scores(path), "out.csv")
+    run(open_scores(path), "-")
+    assert capfd.readouterr().out == (tmp_path / "out.csv").read_text()
+    with pytest.raises(KeyboardInterrupt):
+        run(open_scores(path), "-", fail_at=100)
+    assert capfd.readouterr().out == ""
+    assert sorted(os.listdir()) == ["out.csv", "scores.csv"]
+
+
+def test_other_formats_are_not_written_to_standard_output(tmp_path, monkeypatch):
+    path, how = write(tmp_path, "npz")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="Got '-': only text"):
+        run(open_scores(path, **how), "-")
+    run(open_scores(path, **how), "./-")
+    assert sorted(os.listdir()) == ["-", "scores.npz"]

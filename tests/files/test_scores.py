@@ -10,9 +10,7 @@ import pytest
 from tests.files.shared import FORMATS, NAMES, N, data, table, whole, write, zarr_store
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError
-from reprior.files.formats.interface import DamagedError, NoRowsError
-from reprior.files.formats.npy import StoredNpy
-from reprior.files.scores import expand_paths, open_scores
+from reprior.files import DamagedError, NoRowsError, StoredNpy, expand_paths, open_scores
 
 every_format = pytest.mark.parametrize("form", FORMATS)
 ROW = 8 * len(NAMES)

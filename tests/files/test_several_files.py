@@ -1,4 +1,4 @@
-"""Several files: an empty one is passed by with a note, all empty ones are refused."""
+"""Several files: an empty one is skipped with a note, all empty ones are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv
 
 from reprior.exceptions import FileFormatError, LabelsError, OptionError
-from reprior.files.scores import open_scores
+from reprior.files import open_scores
 
 SCORES, LABELS = np.arange(12.0).reshape(4, 3), np.array([0, 1, 2, 0])
 
@@ -58,7 +58,7 @@ def test_an_empty_shard(tmp_path, name, place):
         put(tmp_path / f"{i}.{suffix}", 0 if i == place else 4)
     file = open_scores(str(tmp_path / f"*.{suffix}"), kind="logits")
     assert sum(len(chunk) for chunk in file) == file.n_samples == 8
-    assert f"'{tmp_path / str(place)}.{suffix}' has no rows, and is passed by." in file.notes
+    assert f"'{tmp_path / str(place)}.{suffix}' has no rows, and is skipped." in file.notes
     assert not file.left_out
 
 

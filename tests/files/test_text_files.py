@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprior.exceptions import FileFormatError, OptionError, PriorError
-from reprior.files.text_files import (
-    as_class_names,
-    csv_rows,
-    is_json,
-    json_of,
-    order_of,
-    read_class_names,
-    text_of,
-)
+from reprior.files import as_class_names, csv_rows, is_json, json_of, order_of, text_of
+from reprior.files.text_files import read_class_names
 
 PATH = Path("small.txt")
 

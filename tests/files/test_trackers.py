@@ -8,7 +8,8 @@ import pytest
 
 import reprior as rp
 from reprior.exceptions import FileFormatError
-from reprior.files.documents import TRACKER_FORMAT, read_tracker, write_tracker
+from reprior.files import read_tracker, write_tracker
+from reprior.files.documents import TRACKER_FORMAT
 
 FIELDS = {
     "source_prior": [0.75, 0.25],
@@ -31,7 +32,8 @@ FIELDS = {
 def test_round_trip(tmp_path):
     path = tmp_path / "tracker.json"
     write_tracker(path, FIELDS)
-    assert read_tracker(path) == {"format": TRACKER_FORMAT, "format_version": 1, **FIELDS}
+    header = {"format": TRACKER_FORMAT, "format_version": 1, "fitted": False}
+    assert read_tracker(path) == {**header, **FIELDS}
     assert rp.PriorTracker.load(path).n_samples == 1003
 
 
@@ -57,6 +59,7 @@ BAD = [
     ("false_alarm_rate", 0),
     ("kind", "logit"),
     ("class_axis", 0.5),
+    ("class_axis", 10**30),
     ("calibration", [0.5]),
     ("calibration", [0.0, 0.0]),
     ("calibration", [[1.0, -1.0], 0.0]),
@@ -68,16 +71,23 @@ BAD = [
     ("ratios", {"mean": [1.0, -1.0], "covariance": [[0.1, 0.0], [0.0, 0.1]]}),
     ("ratios", {"mean": [1.0, 1.0], "covariance": [[0.1, 0.0]]}),
     ("ratios", {"mean": [1.0, 1.0], "covariance": [[0.1, 0.0], [0.0, "0.1"]]}),
+    ("ratios", {"mean": [1.0, 1.0], "covariance": [[0.1, 0.1], [0.0, 0.1]]}),
+    ("ratios", {"mean": [1.0, 1.0], "covariance": [[0.1, 0.0], [0.0, -0.1]]}),
+    ("fitted", "yes"),
     ("prior", [0.6, 0.6]),
     ("mass", [1.0, -1.0]),
     ("mass", 3.0),
+    ("mass", [2.0, 2.0]),
+    ("mass", [1e308, 1e308]),
     ("n_samples", -1),
     ("n_samples", 3.5),
     ("waiting", 10),
     ("waiting", -1),
     ("waiting", True),
+    ("waiting", 4),
     ("log_evidence", -1.0),
     ("alarm_at", 0),
+    ("alarm_at", "late"),
     ("alarm_at", 2000),
 ]
 
@@ -110,8 +120,17 @@ def test_other_files_are_refused(tmp_path):
             read_tracker(path)
 
 
-def test_more_waiting_than_seen(tmp_path):
+def test_an_alarm_that_is_missing(tmp_path):
     path = tmp_path / "tracker.json"
-    write_tracker(path, {**FIELDS, "n_samples": 2})
-    with pytest.raises(FileFormatError, match="not above 'n_samples'"):
+    write_tracker(path, {**FIELDS, "log_evidence": 20.0})
+    with pytest.raises(FileFormatError, match="which 'log_evidence' has reached, as 'alarm_at'"):
+        read_tracker(path)
+    write_tracker(path, {**FIELDS, "log_evidence": 20.0, "alarm_at": 1000})
+    assert read_tracker(path)["alarm_at"] == 1000
+
+
+def test_unknown_fields_are_refused_by_name(tmp_path):
+    path = tmp_path / "tracker.json"
+    write_tracker(path, {**FIELDS, "halflife": 10.0})
+    with pytest.raises(FileFormatError, match=r"does not know\. Got 'halflife'"):
         read_tracker(path)

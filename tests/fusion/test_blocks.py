@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fusion.shared import PRIOR, RULES, K, fused_by_hand
+from tests.support.fusions import PRIOR, RULES, K, fused_by_hand
 
-from reprior.core import kernels, threads
-from reprior.core.flatten import EntropyReference, image_entropy
+from reprior import EntropyReference
+from reprior.core import image_entropy, kernels, threads
 from reprior.fusion import blocks as module
 from reprior.fusion.blocks import Batch, Moments, Tally, merged
 from reprior.fusion.fused import NoPosteriorError, Recipe, References
@@ -62,9 +62,13 @@ def test_any_cut_gives_the_posterior_by_hand(rng, cut, pixels, by, rule):
     arrays = 2 * rng.standard_normal((2, 7, K, pixels))
     batch = batch_of(arrays, by=by, rule=rule)
     expected = fused_by_hand(
-        dict(zip(KNOWN, arrays, strict=True)), slopes=W, references=KNOWN, rule=rule, by=by,
+        dict(zip(KNOWN, arrays, strict=True)),
+        slopes=W,
+        references=KNOWN,
+        rule=rule,
+        by=by,
         strengths={"rgb": 0.4, "depth": 0.7},
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(posterior(batch), expected, rtol=1e-9)
     np.testing.assert_allclose(np.exp(posterior(batch, log=True)), expected, rtol=1e-9)
     index = np.empty((7, pixels), np.int64)

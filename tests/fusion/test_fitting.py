@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fusion.shared import PRIOR, modalities
+from tests.support.fusions import PRIOR, modalities
 
 import reprior as rp
+from reprior import ClassCounts
 from reprior.exceptions import InfeasibleError
 from reprior.fusion import fitting as module
 from reprior.fusion.fitting import COARSE, Grid, Tuner
 from reprior.fusion.stream import stream_of_chunks
-from reprior.metrics.count_metrics import COUNT_METRICS
-from reprior.metrics.counts import ClassCounts
-from reprior.profile.objective import Constraint
+from reprior.metrics import COUNT_METRICS
+from reprior.profile import Constraint
 
 
 @pytest.fixture
@@ -76,8 +76,9 @@ def test_the_baseline_is_the_fusion_without_a_correction(data):
     for options in ({}, {"rule": "product"}, {"bounds": (0.5, 2.0)}):
         tuner, _ = tuner_of(data, **options)
         found = tuner.found(*tuner.problem.search(tuner.profile))
-        plain = rp.ModalityFusion(PRIOR, class_axis=1, strength=0,
-                                  **{k: v for k, v in options.items() if k == "rule"})  # fmt: skip
+        plain = rp.ModalityFusion(
+            PRIOR, class_axis=1, strength=0, **{k: v for k, v in options.items() if k == "rule"}
+        )
         plain.fit(scores, labels)
         before = COUNT_METRICS["balanced_accuracy"](found.before)
         assert before == pytest.approx(plain.best_score_, abs=1e-12)
@@ -89,8 +90,9 @@ def test_an_exact_search_beats_any_grid(data):
         fusion = rp.ModalityFusion(PRIOR, class_axis=1, rule="product", order=order)
         fusion.fit(scores, labels)
         for strength in np.linspace(0, 2, 81):
-            other = rp.ModalityFusion(PRIOR, class_axis=1, rule="product", order=order,
-                                      strength=strength).fit(scores, labels)  # fmt: skip
+            other = rp.ModalityFusion(
+                PRIOR, class_axis=1, rule="product", order=order, strength=strength
+            ).fit(scores, labels)
             assert other.best_score_ <= fusion.best_score_ + 1e-12
 
 
@@ -227,8 +229,9 @@ def test_constraints_limit_the_choice():
     recall = COUNT_METRICS["accuracy"].__class__("r", support=1, average="one", of_class=0)
     rule = Constraint(rule.text, recall, rule.relation, rule.factor, rule.offset)
     best = curve.grid().best(ACCURACY, subject_to=[rule])
-    allowed = [s for s in np.linspace(0, 2, 2001)
-               if recall(curve([s])[0]) >= recall(curve([0.0])[0]) - 0.1]  # fmt: skip
+    allowed = [
+        s for s in np.linspace(0, 2, 2001) if recall(curve([s])[0]) >= recall(curve([0.0])[0]) - 0.1
+    ]
     assert best.strength == pytest.approx(max(allowed), abs=1e-3)
     never = Constraint("accuracy >= 2", ACCURACY, ">=", 0.0, 2.0)
     with pytest.raises(InfeasibleError, match="the nearest is"):

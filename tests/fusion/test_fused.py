@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.backends import BACKENDS, EPS, OPERATIONS, library_of
-from tests.fusion.shared import ORDERS, PRIOR, RULES, delta, made, modalities
+from tests.support.backends import BACKENDS, EPS, OPERATIONS, library_of
+from tests.support.fusions import ORDERS, PRIOR, RULES, delta, made, modalities
 
-from reprior.core.arrays import to_numpy
-from reprior.core.flatten import EntropyReference
+from reprior import EntropyReference
+from reprior.core import to_numpy
 from reprior.exceptions import ScoresError
 from reprior.fusion import fused as module
 from reprior.fusion.fused import Recipe, References, Uncertainty
@@ -120,9 +120,14 @@ def test_torch_is_numpy_without_flattening(scores, rule, strength, names):
         np.testing.assert_allclose(use(tensors).numpy(), use(some), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind, row", [("probs", [0.5, 0.6, 0.2, 0.1]),
-                                       ("probs", [-0.5, 1.0, 0.5, 0.0]),
-                                       ("log_probs", [0.0, 0.0, -1.0, -1.0])])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, row",
+    [
+        ("probs", [0.5, 0.6, 0.2, 0.1]),
+        ("probs", [-0.5, 1.0, 0.5, 0.0]),
+        ("log_probs", [0.0, 0.0, -1.0, -1.0]),
+    ],
+)
 def test_rows_that_are_no_distribution_are_refused_in_torch(kind, row):
     fusion = made(PRIOR, None, {"rgb": 0.0}, kind=kind)
     with pytest.raises(ScoresError, match=r"`scores\['rgb'\]` must"):
@@ -140,8 +145,9 @@ def test_passes_in_torch(scores, rng):
     passes = {n: z + rng.standard_normal((4, *z.shape)) for n, z in scores.items()}
     for uncertainty, by in (("mutual_information", "image"), ("smaller", "pixel")):
         fusion = made(PRIOR, KNOWN, STRENGTHS, uncertainty=uncertainty, flatten_by=by, class_axis=1)
-        fusion.information_references_ = {n: type(r)(0.05, 0.01) for n, r in
-                                          fusion.references_.items()}  # fmt: skip
+        fusion.information_references_ = {
+            n: type(r)(0.05, 0.01) for n, r in fusion.references_.items()
+        }
         found = fusion.predict_proba({n: torch.tensor(z) for n, z in passes.items()})
         np.testing.assert_allclose(found.numpy(), fusion.predict_proba(passes), rtol=1e-9)
     plain = made(PRIOR, None, STRENGTHS, uncertainty="smaller", class_axis=1)
@@ -166,8 +172,7 @@ def test_some_images_at_a_time(scores, monkeypatch):
 def test_gradients_flow(rule, log):
     fusion = made(PRIOR, KNOWN, STRENGTHS, rule=rule)
     rng = np.random.default_rng(1)
-    tensors = [torch.tensor(2 * rng.standard_normal((3, 4)) + 2, requires_grad=True)
-               for _ in KNOWN]  # fmt: skip
+    tensors = [torch.tensor(2 * rng.standard_normal((3, 4)) + 2, requires_grad=True) for _ in KNOWN]
     use = fusion.predict_log_proba if log else fusion.predict_proba
     assert torch.autograd.gradcheck(lambda a, b: use({"rgb": a, "depth": b}), tensors)
 

@@ -35,8 +35,9 @@ def test_what_is_missing_is_left_out_only_where_that_is_allowed():
         named_scores({"rgb": 1, "lidar": None}, ("rgb",), missing="leave_out")
 
 
-@pytest.mark.parametrize("axis, shape", [(1, (5, 3, 2, 4)), (0, (3, 5, 2, 4)), (-1, (5, 2, 4, 3)),
-                                         (2, (5, 2, 3, 4))])  # fmt: skip
+@pytest.mark.parametrize(
+    "axis, shape", [(1, (5, 3, 2, 4)), (0, (3, 5, 2, 4)), (-1, (5, 2, 4, 3)), (2, (5, 2, 3, 4))]
+)
 def test_views_have_images_and_classes_first(axis, shape):
     z = np.arange(120.0).reshape(shape)
     inputs = read({"a": z}, class_axis=axis)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fusion.shared import (
+from tests.support.fusions import (
     COUNTS,
     ORDERS,
     PRIOR,
@@ -54,9 +54,14 @@ def fitted(data):
 @given(problems())
 def test_the_posterior_is_algorithm_1_by_hand(problem):
     fusion = made(
-        problem["prior"], problem["references"], problem["strengths"],
-        rule=problem["rule"], order=problem["order"], flatten_by=problem["by"], class_axis=1,
-    )  # fmt: skip
+        problem["prior"],
+        problem["references"],
+        problem["strengths"],
+        rule=problem["rule"],
+        order=problem["order"],
+        flatten_by=problem["by"],
+        class_axis=1,
+    )
     found = fusion.predict_proba(problem["scores"])
     expected = fused_by_hand(
         problem["scores"],
@@ -398,9 +403,15 @@ def test_best_score_is_the_metric_of_predict_and_no_strength_tried_beats_it(data
     strengths, values = fusion.curve_
     assert fusion.best_score_ == pytest.approx(values.max(), abs=ROUNDING)
     for strength in np.linspace(0, 2, 41):
-        other = made(PRIOR, {n: (r.mean, r.std) for n, r in fusion.references_.items()},
-                     dict.fromkeys(scores, float(strength)), rule=rule, order=order,
-                     flatten_by=by, class_axis=1)  # fmt: skip
+        other = made(
+            PRIOR,
+            {n: (r.mean, r.std) for n, r in fusion.references_.items()},
+            dict.fromkeys(scores, float(strength)),
+            rule=rule,
+            order=order,
+            flatten_by=by,
+            class_axis=1,
+        )
         score = rp.metrics.evaluate("balanced_accuracy", labels, other.predict(scores))
         margin = ROUNDING if rule == "product" or np.isclose(strengths, strength).any() else 0.02
         assert score <= fusion.best_score_ + margin
@@ -574,8 +585,13 @@ def test_a_missing_modality_is_left_out_where_that_is_allowed(data, rule):
     fusion = rp.ModalityFusion(PRIOR, class_axis=1, rule=rule, missing="leave_out")
     fusion.fit(scores, labels)
     known = fusion.references_["depth"]
-    alone = made(PRIOR, {"depth": (known.mean, known.std)}, {"depth": fusion.strength_},
-                 rule=rule, class_axis=1)  # fmt: skip
+    alone = made(
+        PRIOR,
+        {"depth": (known.mean, known.std)},
+        {"depth": fusion.strength_},
+        rule=rule,
+        class_axis=1,
+    )
     expected = alone.predict_proba({"depth": scores["depth"]})
     for there in ({"depth": scores["depth"]}, {"rgb": None, "depth": scores["depth"]}):
         np.testing.assert_allclose(fusion.predict_proba(there), expected, rtol=ROUNDING)
@@ -603,8 +619,9 @@ def test_passes_of_dropout(rng, uncertainty, by, order):
         name: z + rng.uniform(0.2, 2.0, (1, 12, 1, 1)) * rng.standard_normal((5, *z.shape))
         for name, z in scores.items()
     }
-    fusion = rp.ModalityFusion(PRIOR, class_axis=1, uncertainty=uncertainty, flatten_by=by,
-                               order=order, strength=0.4).fit(passes, labels)  # fmt: skip
+    fusion = rp.ModalityFusion(
+        PRIOR, class_axis=1, uncertainty=uncertainty, flatten_by=by, order=order, strength=0.4
+    ).fit(passes, labels)
     expected = {}
     for name, z in passes.items():
         mean, *measures = passes_by_hand(z)
@@ -631,8 +648,12 @@ def test_passes_that_are_alike_are_one(rng):
     scores, labels = modalities(rng, n=20, pixels=(3,))
     noisy = {n: z + rng.standard_normal((4, *z.shape)) for n, z in scores.items()}
     fusion = rp.ModalityFusion(PRIOR, class_axis=1, uncertainty="smaller").fit(noisy, labels)
-    one = made(PRIOR, {n: (r.mean, r.std) for n, r in fusion.references_.items()},
-               fusion.strengths_, class_axis=1)  # fmt: skip
+    one = made(
+        PRIOR,
+        {n: (r.mean, r.std) for n, r in fusion.references_.items()},
+        fusion.strengths_,
+        class_axis=1,
+    )
     same = {n: np.stack([z] * 3) for n, z in scores.items()}
     np.testing.assert_allclose(
         fusion.predict_proba(same), one.predict_proba(scores), rtol=1e-9, atol=ROUNDING
@@ -675,11 +696,18 @@ def test_mixed_libraries_are_refused(data):
 # ----------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"flatten": False}, {"strengths": "per_modality"}, {"order": "flatten_first"},
-    {"rule": "product", "flatten_by": "pixel"}, {"strength": {"rgb": 1.0, "depth": 0.5}},
-    {"missing": "leave_out", "rule": "mean", "target_prior": [0.4, 0.3, 0.2, 0.1]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"flatten": False},
+        {"strengths": "per_modality"},
+        {"order": "flatten_first"},
+        {"rule": "product", "flatten_by": "pixel"},
+        {"strength": {"rgb": 1.0, "depth": 0.5}},
+        {"missing": "leave_out", "rule": "mean", "target_prior": [0.4, 0.3, 0.2, 0.1]},
+    ],
+)
 def test_save_and_load_round_trip(data, tmp_path, options):
     scores, labels = data
     fusion = rp.ModalityFusion(PRIOR, class_axis=1, **options).fit(scores, labels)
@@ -687,8 +715,18 @@ def test_save_and_load_round_trip(data, tmp_path, options):
     loaded = rp.load(tmp_path / "fusion.json")
     assert isinstance(loaded, rp.ModalityFusion)
     np.testing.assert_array_equal(loaded.predict_proba(scores), fusion.predict_proba(scores))
-    for name in ("strength_", "strengths_", "references_", "information_references_",
-                 "modalities_", "best_score_", "search_", "missing", "rule", "order"):  # fmt: skip
+    for name in (
+        "strength_",
+        "strengths_",
+        "references_",
+        "information_references_",
+        "modalities_",
+        "best_score_",
+        "search_",
+        "missing",
+        "rule",
+        "order",
+    ):
         assert getattr(loaded, name) == getattr(fusion, name)
     assert loaded.curve_ is None
     loaded.save(tmp_path / "again.json")
@@ -752,112 +790,184 @@ _ONE[:, 2] = 1.0
 
 FIT_WORDS = {
     "not a mapping": (
-        {}, [1, 2], _LABELS, rp.ScoresError,
+        {},
+        [1, 2],
+        _LABELS,
+        rp.ScoresError,
         "`scores` must be a mapping from modality to scores. Got list. Pass for example",
     ),
     "no modality": (
-        {}, {}, _LABELS, rp.ScoresError,
+        {},
+        {},
+        _LABELS,
+        rp.ScoresError,
         "`scores` must hold the scores of at least one modality. Got none.",
     ),
     "a number for a name": (
-        {}, {1: np.ones((6, K, 2))}, _LABELS, rp.OptionError,
+        {},
+        {1: np.ones((6, K, 2))},
+        _LABELS,
+        rp.OptionError,
         "`scores` must name its modalities by words. Got 1.",
     ),
     "None": (
-        {}, _scores(depth=None), _LABELS, rp.ScoresError,
+        {},
+        _scores(depth=None),
+        _LABELS,
+        rp.ScoresError,
         "Got none for 'depth'. Pass its scores, or leave its name out to fit without it",
     ),
     "shapes": (
-        {}, _scores(depth=np.ones((5, K, 2))), _LABELS, rp.ScoresError,
+        {},
+        _scores(depth=np.ones((5, K, 2))),
+        _LABELS,
+        rp.ScoresError,
         "`scores` must have one shape, with the same classes. Got (6, 4, 2) for 'rgb' and "
         "(5, 4, 2) for 'depth'. Resize or align them before fusing.",
     ),
     "class counts": (
-        {}, _scores(depth=np.ones((6, 3, 2))), _LABELS, rp.ScoresError,
+        {},
+        _scores(depth=np.ones((6, 3, 2))),
+        _LABELS,
+        rp.ScoresError,
         "with the same classes. Got (6, 4, 2) for 'rgb' and (6, 3, 2) for 'depth'.",
     ),
     "other classes than the prior": (
-        {}, {"rgb": np.ones((6, 3, 2))}, _LABELS, rp.ScoresError,
+        {},
+        {"rgb": np.ones((6, 3, 2))},
+        _LABELS,
+        rp.ScoresError,
         "`scores` must have one entry per class on the class axis. Got 3",
     ),
     "a vector": (
-        {"class_axis": -1}, {"rgb": np.ones(4)}, [1], rp.ScoresError,
+        {"class_axis": -1},
+        {"rgb": np.ones(4)},
+        [1],
+        rp.ScoresError,
         "`scores` must have an axis of images and one of classes. Got shape (4,). Pass shape",
     ),
     "NaN": (
-        {}, _scores(depth=_NAN), _LABELS, rp.ScoresError,
+        {},
+        _scores(depth=_NAN),
+        _LABELS,
+        rp.ScoresError,
         "`scores['depth']` must not contain NaN or +inf. Got scores['depth'][2, 1, 0]=nan.",
     ),
     "NaN, exactly": (
-        {}, {"depth": _NAN}, _LABELS, rp.ScoresError, "Got scores['depth'][2, 1, 0]=nan.",
+        {},
+        {"depth": _NAN},
+        _LABELS,
+        rp.ScoresError,
+        "Got scores['depth'][2, 1, 0]=nan.",
     ),
     "NaN, unflattened": (
-        {"flatten": False}, _scores(depth=_NAN), _LABELS, rp.ScoresError,
+        {"flatten": False},
+        _scores(depth=_NAN),
+        _LABELS,
+        rp.ScoresError,
         "Got scores['depth'][2, 1, 0]=nan.",
     ),
     "zero entropy": (
-        {"kind": "probs"}, {"rgb": _SURE, "depth": _SURE}, _LABELS, rp.ScoresError,
+        {"kind": "probs"},
+        {"rgb": _SURE, "depth": _SURE},
+        _LABELS,
+        rp.ScoresError,
         "`scores['rgb']` must have some entropy on the images it is fitted on, or there is nothing "
         "to refer to. Got a mean entropy of 0. Pass scores of a calibrated model, or "
         "flatten=False.",
     ),
     "no dropout": (
         {"uncertainty": "mutual_information"},
-        {"rgb": np.stack([_scores()["rgb"]] * 2)}, _LABELS, rp.ScoresError,
+        {"rgb": np.stack([_scores()["rgb"]] * 2)},
+        _LABELS,
+        rp.ScoresError,
         "must have some mutual information on the images it is fitted on",
     ),
     "no passes": (
-        {"uncertainty": "smaller", "class_axis": -1}, {"rgb": np.ones((6, K))}, _LABELS,
-        rp.ScoresError, "`scores` must have a leading axis of passes",
+        {"uncertainty": "smaller", "class_axis": -1},
+        {"rgb": np.ones((6, K))},
+        _LABELS,
+        rp.ScoresError,
+        "`scores` must have a leading axis of passes",
     ),
     "all ignored": (
-        {"ignore_index": 255}, _scores(), np.full((6, 2), 255), rp.LabelsError,
+        {"ignore_index": 255},
+        _scores(),
+        np.full((6, 2), 255),
+        rp.LabelsError,
         "`labels` must leave at least one sample to count. Got 12 samples, all of them ignored or "
         "of weight 0.",
     ),
     "labels of another shape": (
-        {}, _scores(), _LABELS[:5], rp.LabelsError, "`labels` must have one entry per sample.",
+        {},
+        _scores(),
+        _LABELS[:5],
+        rp.LabelsError,
+        "`labels` must have one entry per sample.",
     ),
     "a label too large": (
-        {}, _scores(), _LABELS + 1, rp.LabelsError, "`labels` must be class indices from 0 to 3.",
+        {},
+        _scores(),
+        _LABELS + 1,
+        rp.LabelsError,
+        "`labels` must be class indices from 0 to 3.",
     ),
     "nothing in common": (
         {"kind": "probs", "rule": "product", "flatten": False},
-        {"rgb": _SURE, "depth": _ONE}, _LABELS, rp.ScoresError,
+        {"rgb": _SURE, "depth": _ONE},
+        _LABELS,
+        rp.ScoresError,
         "`scores` must leave some class possible in every row under rule='product'.",
     ),
     "only impossible classes": (
         {"kind": "probs", "flatten": False, "target_prior": [0.5, 0.0, 0.25, 0.25]},
-        {"rgb": _SURE, "depth": _ONE}, _LABELS, rp.ScoresError,
+        {"rgb": _SURE, "depth": _ONE},
+        _LABELS,
+        rp.ScoresError,
         "`scores['rgb']` must leave some class of positive `target_prior` possible in every row. "
         "Got scores['rgb'][0, :, 0], whose every possible class has target prior 0.",
     ),
     "rows that are no distributions": (
-        {"kind": "probs"}, _scores(rgb=np.full((6, K, 2), 0.3)), _LABELS, rp.ScoresError,
+        {"kind": "probs"},
+        _scores(rgb=np.full((6, K, 2), 0.3)),
+        _LABELS,
+        rp.ScoresError,
         "`scores['rgb']` must sum to 1 over the class axis under kind='probs'",
     ),
     "rule": (
-        {"rule": "noisyor"}, _scores(), _LABELS, rp.OptionError,
+        {"rule": "noisyor"},
+        _scores(),
+        _LABELS,
+        rp.OptionError,
         "`rule` must be one of 'noisy_or', 'mean', 'product'. Got 'noisyor'. Did you mean",
     ),
     "order": (
-        {"order": "flatten"}, _scores(), _LABELS, rp.OptionError,
+        {"order": "flatten"},
+        _scores(),
+        _LABELS,
+        rp.OptionError,
         "`order` must be one of 'rebalance_first', 'flatten_first'. Got 'flatten'. Did you mean "
         "'flatten_first'?",
     ),
     "bounds": ({"bounds": (2, 0)}, _scores(), _LABELS, rp.OptionError, "bounds reversed"),
     "negative bounds": (
-        {"bounds": (-1, 1), "target_prior": [0.5, 0.5, 0, 0]}, _scores(), _LABELS, rp.OptionError,
+        {"bounds": (-1, 1), "target_prior": [0.5, 0.5, 0, 0]},
+        _scores(),
+        _LABELS,
+        rp.OptionError,
         "Strengths must not reach below 0 where `target_prior` has a 0. Got -1 and "
         "target_prior[2]=0.",
     ),
     "strength of others": (
-        {"strength": {"rgb": 1.0}}, _scores(), _LABELS, rp.OptionError,
+        {"strength": {"rgb": 1.0}},
+        _scores(),
+        _LABELS,
+        rp.OptionError,
         "`strength` must have one number for every modality, 'rgb', 'depth'. Got 'rgb'.",
     ),
     "metric": ({"metric": "auc"}, _scores(), _LABELS, rp.OptionError, "must be decided by hard"),
     "prior": ({"target_prior": [1.0]}, _scores(), _LABELS, rp.PriorError, "`target_prior`"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FIT_WORDS)
@@ -1074,6 +1184,7 @@ def test_fields_are_plain(rng):
     assert json.loads(json.dumps(fields)) == fields
     assert fields["strengths"] == "shared"
     assert fields["modalities"][1]["entropy"] == {
-        "mean": fusion.references_["depth"].mean, "std": fusion.references_["depth"].std,
-    }  # fmt: skip
+        "mean": fusion.references_["depth"].mean,
+        "std": fusion.references_["depth"].std,
+    }
     assert fields["modalities"][0]["mutual_information"] is None

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from tests.fusion.shared import PRIOR, RULES, modalities
+from tests.support.fusions import PRIOR, RULES, modalities
 
 import reprior as rp
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
@@ -26,8 +26,16 @@ def chunks(scores, labels, size, weight=None):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("options", [{}, {"flatten_by": "pixel"}, {"strengths": "per_modality"},
-                                     {"strength": 0.5}, {"flatten": False}])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"flatten_by": "pixel"},
+        {"strengths": "per_modality"},
+        {"strength": 0.5},
+        {"flatten": False},
+    ],
+)
 def test_chunks_are_the_whole(data, rule, options):
     scores, labels = data
     options = {"class_axis": 1, "rule": rule, **options}

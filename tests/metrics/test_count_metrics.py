@@ -11,8 +11,14 @@ from sklearn import metrics as sk
 from tests.metrics.shared import ROUNDING, predicted_samples
 
 from reprior.exceptions import LabelsError, OptionError, RepriorError
-from reprior.metrics import COUNT_METRICS, ClassCounts, CountMetric
-from reprior.metrics.count_metrics import evaluate, find_metric
+from reprior.metrics import (
+    COUNT_METRICS,
+    METRIC_NAMES,
+    ClassCounts,
+    CountMetric,
+    evaluate,
+    find_metric,
+)
 
 
 def sklearn_macro(function):
@@ -39,6 +45,54 @@ def sklearn_balanced(labels, predictions, weight):
         return sk.balanced_accuracy_score(labels, predictions, sample_weight=weight)
 
 
+def sklearn_average(function, average, **options):
+    """Return the oracle: an average of scikit-learn's."""
+
+    def oracle(labels, predictions, weight):
+        return function(
+            labels,
+            predictions,
+            average=average,
+            sample_weight=weight,
+            zero_division=0,
+            **options,
+        )
+
+    return oracle
+
+
+def recalls(labels, predictions, weight):
+    """Return the recalls of the classes that have labels."""
+    present = np.unique(
+        np.asarray(labels)[np.asarray(weight) > 0] if weight is not None else labels
+    )
+    return sk.recall_score(
+        labels, predictions, labels=present, average=None, sample_weight=weight, zero_division=0
+    )
+
+
+def mean_of_recalls(mean):
+    return lambda labels, predictions, weight: mean(recalls(labels, predictions, weight))
+
+
+def geometric(values):
+    return 0.0 if 0 in values else math.exp(np.mean(np.log(values)))
+
+
+def harmonic(values):
+    return 0.0 if 0 in values else 1 / np.mean(1 / values)
+
+
+def sklearn_agreement(function):
+    def oracle(labels, predictions, weight):
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            # scikit-learn warns of a single class, where the coefficient is not defined: 0 for us.
+            warnings.simplefilter("ignore")
+            return np.nan_to_num(function(labels, predictions, sample_weight=weight))
+
+    return oracle
+
+
 ORACLES = {
     "accuracy": lambda y, p, w: sk.accuracy_score(y, p, sample_weight=w),
     "balanced_accuracy": sklearn_balanced,
@@ -47,13 +101,43 @@ ORACLES = {
     "mean_iou": sklearn_macro(sk.jaccard_score),
     "macro_precision": sklearn_macro(sk.precision_score),
     "macro_f1": sklearn_macro(sk.f1_score),
+    "macro_fbeta(2)": sklearn_average(sk.fbeta_score, "macro", beta=2),
+    "weighted_fbeta(0.5)": sklearn_average(sk.fbeta_score, "weighted", beta=0.5),
+    "mcc": sklearn_agreement(sk.matthews_corrcoef),
+    "cohen_kappa": sklearn_agreement(sk.cohen_kappa_score),
+    "gmean": mean_of_recalls(geometric),
+    "hmean": mean_of_recalls(harmonic),
+    "worst_recall": mean_of_recalls(min),
+    "weighted_f1": sklearn_average(sk.f1_score, "weighted"),
+    "weighted_precision": sklearn_average(sk.precision_score, "weighted"),
+    "weighted_iou": sklearn_average(sk.jaccard_score, "weighted"),
+    "matthews_corrcoef": sklearn_agreement(sk.matthews_corrcoef),
+    **{
+        f"{name}_{average}": sklearn_average(function, average)
+        for name, function in {
+            "f1": sk.f1_score,
+            "precision": sk.precision_score,
+            "recall": sk.recall_score,
+            "jaccard": sk.jaccard_score,
+        }.items()
+        for average in ("macro", "weighted", "micro")
+    },
 }
+
+
+def specificity(true, predicted, *, labels, sample_weight, **_):
+    """Return the recall of all classes but one."""
+    others = (np.asarray(each) != labels[0] for each in (true, predicted))
+    return sk.recall_score(*others, sample_weight=sample_weight, zero_division=0)
+
 
 ONE_CLASS = {
     "recall": sk.recall_score,
     "precision": sk.precision_score,
     "iou": sk.jaccard_score,
     "f1": sk.f1_score,
+    "fbeta(2)": lambda y, p, **options: sk.fbeta_score(y, p, beta=2, **options),
+    "specificity": specificity,
 }
 
 
@@ -72,7 +156,14 @@ def value(name: str, counts: ClassCounts) -> float:
 
 
 def test_every_metric_has_an_oracle():
-    assert set(ORACLES) >= set(COUNT_METRICS)
+    assert {*ORACLES, "informedness"} >= set(METRIC_NAMES)
+
+
+@given(samples=predicted_samples())
+def test_informedness_rescales_balanced_accuracy(samples):
+    n_classes = samples[0]
+    expected = (n_classes * sklearn_balanced(*samples[1:]) - 1) / (n_classes - 1)
+    assert value("informedness", count(samples)) == pytest.approx(expected, abs=ROUNDING)
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -210,7 +301,7 @@ def test_one_class_by_index_or_name(name, classes, k):
         ("acuracy", None, OptionError, r"Got 'acuracy'\. Did you mean 'accuracy'\?"),
         ("mIoU", None, OptionError, r"`metric` must be one of 'accuracy', .* Got 'mIoU'\."),
         ("Mean_IoU", None, OptionError, r"Did you mean 'mean_iou'\?"),
-        (None, None, OptionError, r"`metric` must be one of .* Got None\."),
+        (None, None, OptionError, r"`metric` must be one metric: .* Got None\."),
         (
             "roc_auc",
             None,
@@ -222,7 +313,7 @@ def test_one_class_by_index_or_name(name, classes, k):
         ("nll", None, OptionError, r"Pass metric='log_loss' to a PosteriorCalibrator"),
         ("brier", None, OptionError, r"Got 'brier', a metric of probabilities"),
         ("ece", None, OptionError, r"Got 'ece', a metric of probabilities"),
-        ("mIoU", None, OptionError, r"such as 'recall\[2\]'\. .* also takes 'log_loss'"),
+        ("mIoU", None, OptionError, r"such as 'recall\[2\]'\. .* also takes metric='log_loss'"),
         ("recall", None, OptionError, r"Name the class, as in 'recall\[2\]'"),
         ("AUC", None, OptionError, r"decided by hard labels\. Got 'AUC'"),
         ("AUROC", None, OptionError, r"decided by hard labels\. Got 'AUROC'"),
@@ -306,3 +397,9 @@ def test_evaluate_of_names_or_floats_says_what_is_wrong(values):
         evaluate("accuracy", values, [0, 1])
     with pytest.raises(LabelsError, match="`predictions` must be integers"):
         evaluate("accuracy", [0, 1], values)
+
+
+@pytest.mark.parametrize("beta", ["1e200", "1e7", "0", "-1", "inf", "nan", "two", ""])
+def test_a_beta_that_weighs_nothing_is_refused(beta):
+    with pytest.raises(OptionError, match="above 0 and at most 1e\\+06"):
+        find_metric(f"macro_fbeta({beta})", n_classes=3)

@@ -43,19 +43,19 @@ def test_equals_the_confusion_matrix(samples):
 def test_chunks_add_up(samples, cut):
     n_classes, labels, predictions, weight = samples
     cut = 1 + cut % labels.size
-    whole = ClassCounts.from_predictions(
+    total = ClassCounts.from_predictions(
         labels, predictions, n_classes=n_classes, sample_weight=weight
     )
     head = ClassCounts.from_predictions(
         labels[:cut], predictions[:cut], n_classes=n_classes, sample_weight=weight[:cut]
     )
     if cut == labels.size:
-        assert_same(head, whole)
+        assert_same(head, total)
         return
     tail = ClassCounts.from_predictions(
         labels[cut:], predictions[cut:], n_classes=n_classes, sample_weight=weight[cut:]
     )
-    assert_same(head + tail, whole)
+    assert_same(head + tail, total)
 
 
 @given(predicted_samples())

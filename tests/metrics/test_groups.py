@@ -37,7 +37,7 @@ def test_every_library(library):
 @pytest.mark.parametrize(
     "counts, options, error, sentence",
     [
-        ([5, -1], {}, PriorError, r"not negative\. Got train_counts\[1\]=-1\. Check how"),
+        ([5, -1], {}, PriorError, r"not negative\. Got train_counts\[1\]=-1\. Count the"),
         ([5, math.nan], {}, PriorError, r"must be finite .* Got train_counts\[1\]=nan\."),
         ([[5, 1]], {}, PriorError, r"one number per class\. Got dtype int64 and shape \(1, 2\)"),
         (["5"], {}, PriorError, r"one number per class\. Got dtype <U1"),

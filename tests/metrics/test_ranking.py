@@ -40,8 +40,8 @@ def test_equals_scikit_learn_without_ties(k, seed):
     scores, labels = random_samples(rng, n=300, n_classes=10)
     weight = rng.uniform(size=300)
     expected = top_k_accuracy_score(labels, scores, k=k, sample_weight=weight)
-    found = top_k_accuracy(scores, labels, k=k, sample_weight=weight)
-    assert found == pytest.approx(expected, rel=ROUNDING)
+    value = top_k_accuracy(scores, labels, k=k, sample_weight=weight)
+    assert value == pytest.approx(expected, rel=ROUNDING)
 
 
 # --------------------------------------------------------------------------------- identities
@@ -117,17 +117,17 @@ def test_every_library(library, dtype):
     scores, labels = random_samples(np.random.default_rng(0))
     scores, labels = scores.astype(dtype), labels.astype(np.int32)
     expected = slow_top_k(scores.tolist(), labels, 2)
-    found = top_k_accuracy(array(scores), array(labels), k=2)
-    assert type(found) is float
-    assert found == pytest.approx(expected, rel=ROUNDING)
+    value = top_k_accuracy(array(scores), array(labels), k=2)
+    assert type(value) is float
+    assert value == pytest.approx(expected, rel=ROUNDING)
 
 
 def test_bfloat16():
     scores, labels = random_samples(np.random.default_rng(0))
     rounded = torch.as_tensor(scores).to(torch.bfloat16)
     expected = slow_top_k(rounded.tolist(), labels, 2)
-    found = top_k_accuracy(rounded, torch.as_tensor(labels), k=2)
-    assert found == pytest.approx(expected, rel=ROUNDING)
+    value = top_k_accuracy(rounded, torch.as_tensor(labels), k=2)
+    assert value == pytest.approx(expected, rel=ROUNDING)
 
 
 # -------------------------------------------------------------------------------------- words

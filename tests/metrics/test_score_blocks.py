@@ -5,8 +5,7 @@ import pytest
 from tests.metrics.shared import LIBRARIES, random_samples, softmax
 
 from reprior.exceptions import ScoresError
-from reprior.metrics import log_loss, score_blocks
-from reprior.metrics.score_blocks import ScoreBlocks
+from reprior.metrics import ScoreBlocks, log_loss, score_blocks
 
 
 def read(scores, labels, **options) -> ScoreBlocks:

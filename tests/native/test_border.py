@@ -1,4 +1,4 @@
-"""What the binding refuses, and what does not depend on the thread that calls it."""
+"""Arguments that the binding refuses, and results that do not depend on the calling thread."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from reprior.core import kernels
+from reprior.metrics import COUNT_METRICS, ClassCounts, FixedPointMetric
 
 native = kernels.native
 N, K = 6, 3
@@ -31,7 +32,8 @@ def calls():
     places |= {"top": np.zeros(N), "following": np.zeros(N)}
     switches = {"position": np.zeros(N)} | dict.fromkeys(("label", "loser", "winner"), classes)
     start = {"tallies": np.zeros((2, K)), "plain": np.zeros(K, np.int64), "support": ones}
-    metric = native.Metric(np.ones(K, bool), False, False, 1.0, 1.0, 0.0, 0.0, 2.0**40)
+    labelled = ClassCounts(np.zeros(K), np.zeros(K), ones)
+    metric = FixedPointMetric(COUNT_METRICS["balanced_accuracy"], labelled).native(native)
     labelled = {"rows": rows, "labels": classes, "weights": weights}
     search = {**labelled, "biases": np.zeros(K), **places, **start, "metric": metric}
     search |= {"home": np.zeros(K), "order": np.arange(K), "value": 0.0}
@@ -251,7 +253,7 @@ def test_misaligned_modalities_are_refused(kernel):
 
 @pytest.mark.parametrize("kernel, name", sorted(set(arrays(*OUTPUTS)) - READ_IN))
 def test_no_output_is_converted(kernel, name):
-    """What is written would be lost with the copy."""
+    """Results written into a converted copy would be lost."""
     good = calls()[kernel][name]
     others = [good.astype("f4" if good.dtype != np.float32 else "i8")]
     if sum(n > 1 for n in good.shape) > 1 and name != "out":  # posteriors have strides

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fusion.shared import ORDERS, RULES, fused_by_hand
+from tests.support.fusions import ORDERS, RULES, fused_by_hand
 
-from reprior.core import kernels
-from reprior.core.flatten import EntropyReference, entropy
-from reprior.core.logspace import log_softmax
+from reprior import EntropyReference
+from reprior.core import entropy, kernels, log_softmax
 from reprior.fusion.fused import (
     NoPosteriorError,
     Recipe,
@@ -95,34 +94,34 @@ def assert_near(found, expected, dtype, size=1.0):
     )
 
 
-@pytest.mark.parametrize("n_classes", CLASSES)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_entropies_for_any_number_of_classes(rng, n_classes, dtype, kind):
-    z = of_kind(3 * rng.standard_normal((3, n_classes, 7)), kind, dtype)
-    found = native_uncertainty(recipe_of(n_classes, kind=kind), 0, z, 1e-2)
-    with np.errstate(divide="ignore"):
-        wide = np.log(z.astype(float)) if kind == "probs" else z.astype(float)
-    expected = entropy(log_softmax(wide, axis=1, xp=np), axis=1, xp=np)
-    assert found.information is None
-    assert_near(found.entropy, expected, dtype, size=10)
+def test_entropies_for_any_number_of_classes(rng, dtype, kind):
+    for n_classes in CLASSES:
+        z = of_kind(3 * rng.standard_normal((3, n_classes, 7)), kind, dtype)
+        found = native_uncertainty(recipe_of(n_classes, kind=kind), 0, z, 1e-2)
+        with np.errstate(divide="ignore"):
+            wide = np.log(z.astype(float)) if kind == "probs" else z.astype(float)
+        expected = entropy(log_softmax(wide, axis=1, xp=np), axis=1, xp=np)
+        assert found.information is None
+        assert_near(found.entropy, expected, dtype, size=10)
 
 
-@pytest.mark.parametrize("n_classes", CLASSES)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rule", RULES)
-def test_fusion_for_any_number_of_classes(rng, n_classes, dtype, form, rule):
-    parts = [(3 * rng.standard_normal((3, n_classes, 6))).astype(dtype) for _ in range(2)]
-    deltas = [rng.uniform(0.2, 1.0, (3, 1)), None]
-    recipe = recipe_of(n_classes, rule=rule)
-    found = fused(recipe, parts, [0.4, 0.9], form, deltas)
-    assert_near(found, in_arrays(recipe, parts, [0.4, 0.9], form, deltas), dtype, size=20)
-    settings = [[0.4, 0.9], [0.0, 0.0], [0.4, 0.0]]
-    classes = native_classes(recipe, parts, (0.0, 0.0), deltas, settings)
-    for strengths, of_setting in zip(settings, classes, strict=True):
-        p = fused(recipe, parts, strengths, "posterior", deltas, dtype=dtype)
-        np.testing.assert_array_equal(of_setting, p.argmax(axis=1))
+def test_fusion_for_any_number_of_classes(rng, dtype, form, rule):
+    for n_classes in CLASSES:
+        parts = [(3 * rng.standard_normal((3, n_classes, 6))).astype(dtype) for _ in range(2)]
+        deltas = [rng.uniform(0.2, 1.0, (3, 1)), None]
+        recipe = recipe_of(n_classes, rule=rule)
+        found = fused(recipe, parts, [0.4, 0.9], form, deltas)
+        assert_near(found, in_arrays(recipe, parts, [0.4, 0.9], form, deltas), dtype, size=20)
+        settings = [[0.4, 0.9], [0.0, 0.0], [0.4, 0.0]]
+        classes = native_classes(recipe, parts, (0.0, 0.0), deltas, settings)
+        for strengths, of_setting in zip(settings, classes, strict=True):
+            p = fused(recipe, parts, strengths, "posterior", deltas, dtype=dtype)
+            np.testing.assert_array_equal(of_setting, p.argmax(axis=1))
 
 
 @settings(max_examples=60, suppress_health_check=LEVELS_SHARE_A_FIXTURE, deadline=None)
@@ -294,7 +293,7 @@ def test_passes(rng, kind, dtype, n_passes):
 @pytest.mark.parametrize("place", [0, 15, 16, 40])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_scores_are_told_by_their_modality(rng, place, bad, kind):
+def test_bad_scores_name_their_modality(rng, place, bad, kind):
     parts = [of_kind(rng.standard_normal((1, 3, 41)), kind, "f4") for _ in range(2)]
     parts[1][0, 2, place] = bad
     recipe = recipe_of(3, kind=kind)
@@ -375,3 +374,36 @@ def test_sizes_are_checked_at_the_border(rng):
             kernels.native.entropies(z, "logits", 0.0, bad)
     with pytest.raises(ValueError, match="must"):
         kernels.native.entropies(z[:0], "logits", 0.0, np.zeros((1, 10)))
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 20_000), (4000, 40, 9)], ids=["long", "many"])
+@pytest.mark.parametrize("by", ["image", "pixel"])
+def test_pieces_between_pauses_change_no_bit(rng, shape, by, level):
+    """Many samples are computed in pieces, so that Ctrl-C is answered: images, or parts of one."""
+    if level != kernels.native.levels()[-1]:
+        pytest.skip("pieces are cut in the same way at every level")
+    n_images, n_classes, n_pixels = shape
+    parts = [rng.standard_normal(shape).astype("f4") for _ in range(2)]
+    deltas = [rng.uniform(0.1, 1.0, (n_images, n_pixels if by == "pixel" else 1))] * 2
+    recipe = recipe_of(n_classes)
+    whole = everything(parts, recipe, deltas)
+    images = np.array_split(np.arange(n_images), 3 if n_images < 10 else 11)
+    for pixels in np.array_split(np.arange(n_pixels), 2):
+        for some in images:
+            few = [part[some][:, :, pixels] for part in parts]
+            of_few = [delta[some][:, pixels] if by == "pixel" else delta[some] for delta in deltas]
+            for result, expected in zip(everything(few, recipe, of_few), whole, strict=True):
+                axis = 1 if result.ndim == 3 and result.shape[0] == 2 else 0
+                picked = np.take(np.take(expected, some, axis=axis), pixels, axis=-1)
+                np.testing.assert_array_equal(result, picked)
+
+
+@pytest.mark.parametrize("n_passes", [1, 3])
+def test_entropies_of_many_samples_are_those_of_few(rng, n_passes):
+    z = rng.standard_normal((n_passes, 1, 50, 30_000)).astype("f4")
+    recipe = recipe_of(50, passes=True)
+    whole = native_uncertainty(recipe, 0, z, 0.0)
+    for pixels in np.array_split(np.arange(30_000), 3):
+        part = native_uncertainty(recipe, 0, z[..., pixels], 0.0)
+        np.testing.assert_array_equal(part.entropy, whole.entropy[:, pixels])
+        np.testing.assert_array_equal(part.information, whole.information[:, pixels])

@@ -1,4 +1,4 @@
-"""Arrays of PyTorch and JAX go through the kernels in place, and come out as they went in."""
+"""Kernels read arrays of PyTorch and JAX in place, and results are returned as the same type."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from tests.core.backends import BACKENDS, EPS, library_of
+from tests.support.backends import BACKENDS, EPS, library_of
 
 import reprior as rp
-from reprior.core import kernels
-from reprior.core.arrays import to_numpy
+from reprior.core import kernels, to_numpy
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 HOSTED = [b for b in BACKENDS if b.library != "array_api_strict"]
@@ -129,31 +128,34 @@ def test_without_the_private_names_of_pytorch_array_code_computes(z, monkeypatch
     np.testing.assert_allclose(rp.rebalance(scores, PRIOR), rp.rebalance(z, PRIOR), rtol=1e-12)
 
 
+@pytest.mark.heavy  # imports PyTorch's compiler
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call:UserWarning")  # of array_api_compat's
 @pytest.mark.filterwarnings(
     "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
 )  # PyTorch's own
-def test_what_is_compiled_transformed_or_derived_takes_array_code(z):
+def test_compiled_code_takes_array_code(z):
     scores = torch.tensor(z, dtype=torch.float32)
-    plain = rp.rebalance(scores, PRIOR)
+    compiled = torch.compile(lambda x: rp.rebalance(x, PRIOR), backend="eager")(scores)
+    torch.testing.assert_close(compiled, rp.rebalance(scores, PRIOR))
 
-    def correct(x):
-        return rp.rebalance(x, PRIOR)
 
-    compiled = torch.compile(correct, backend="eager")(scores)
-    torch.testing.assert_close(compiled, plain)
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
+)  # PyTorch's own
+def test_transformed_tensors_and_subclasses_take_array_code(z):
+    scores = torch.tensor(z, dtype=torch.float32)
     assert kernels.host_view(torch.nn.Parameter(scores, requires_grad=False)) is None
     assert kernels.host_view(scores.to("meta")) is None
     assert kernels.host_view(scores.to_sparse()) is None
-    seen = []
+    views = []
 
-    def look(row):
-        seen.append(kernels.host_view(row))
+    def view(row):
+        views.append(kernels.host_view(row))
         return row
 
-    torch.vmap(look)(scores)
-    torch.func.jvp(look, (scores,), (scores,))
-    assert seen == [None, None]
+    torch.vmap(view)(scores)
+    torch.func.jvp(view, (scores,), (scores,))
+    assert views == [None, None]
 
 
 def test_jax_under_jit_and_grad(z):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from tests.core.drawn import labelled, log_loss
+from tests.support.miscalibrated import labelled, log_loss
 
-from reprior.core import kernels, threads
-from reprior.core.log_loss_sums import log_loss_moments, posterior_sums
+from reprior.core import kernels, log_loss_moments, posterior_sums, threads
 
 EQUAL = 1e-12
 """Relative; sums of 40 terms in another order, of exponentials known to 2^-52."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tuning.shared import BOUNDS, cases, exact_cases, random_case, rows_of, switch_multiset
 
+from reprior import ScoresError
 from reprior.core import kernels
-from reprior.exceptions import ScoresError
-from reprior.profile import passes
-from reprior.profile.constants import AFTER_ZERO
+from reprior.profile import AFTER_ZERO, passes
 
 
 @pytest.fixture(autouse=True, params=kernels.native.levels())
@@ -65,14 +66,12 @@ def test_equals_the_array_pass_with_weights(case):
     assert_equal(*both(case.scores, case.labels, case.slopes, case.bounds, case.weights))
 
 
-@pytest.mark.parametrize(
-    "n_classes", [1, 2, 3, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 256, 257, 1000]
-)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_equals_the_array_pass_for_any_number_of_classes(rng, n_classes, dtype):
-    for bounds in BOUNDS:
-        case = random_case(rng, 40, n_classes, dtype=dtype)
-        assert_equal(*both(case.scores, case.labels, case.slopes, bounds))
+def test_equals_the_array_pass_for_any_number_of_classes(rng, dtype):
+    for n_classes in [1, 2, 3, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 256, 257, 1000]:
+        for bounds in BOUNDS:
+            case = random_case(rng, 40, n_classes, dtype=dtype)
+            assert_equal(*both(case.scores, case.labels, case.slopes, bounds))
 
 
 @pytest.mark.parametrize("n_classes", [130, 300])
@@ -135,69 +134,65 @@ def test_any_memory_layout(rng, layout):
     assert_equal(passes.run_pass(rows_of(laid_out, case.labels), case.slopes, (0.0, 2.0)), want)
 
 
-@pytest.mark.parametrize("n_classes", [2, 5, 14, 100])
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 50])
-def test_rows_do_not_see_the_next_one(rng, n_classes, n_rows):
-    # What is in the next row is better than anything in this one.
-    scores = np.arange(n_rows)[:, None] * 100.0 + rng.normal(size=(n_rows, n_classes))
-    labels, slopes = rng.integers(n_classes, size=n_rows), rng.normal(size=n_classes)
-    assert_equal(*both(scores.astype("f4"), labels, slopes, (0.0, 2.0)))
+def test_rows_do_not_see_the_next_one(rng):
+    for n_classes, n_rows in itertools.product([2, 5, 14, 100], [1, 2, 3, 50]):
+        # What is in the next row is better than anything in this one.
+        scores = np.arange(n_rows)[:, None] * 100.0 + rng.normal(size=(n_rows, n_classes))
+        labels, slopes = rng.integers(n_classes, size=n_rows), rng.normal(size=n_classes)
+        assert_equal(*both(scores.astype("f4"), labels, slopes, (0.0, 2.0)))
 
 
 # Shorter than a vector, one block of classes, several.
 SIZES = [3, 14, 31, 32, 100, 128, 129, 300]
 
 
-@pytest.mark.parametrize("n_classes", SIZES)
-@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf])
 @pytest.mark.parametrize("bounds", [(0.0, 2.0), (-1.0, 0.0), (0.5, 3.0)])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_nan_of_either_sign_and_infinity_are_found_wherever_they_are(
-    rng, n_classes, bad, bounds, dtype
-):
-    case = random_case(rng, 20, n_classes, dtype=dtype)
-    for place in {0, 1, n_classes // 2, n_classes - 1}:
-        scores = case.scores.copy()
-        scores[13, place] = bad
-        with pytest.raises(ScoresError, match=rf"NaN or \+inf. Got scores\[13, {place}\]"):
-            passes.run_pass(rows_of(scores, case.labels), case.slopes, bounds)
+def test_nan_of_either_sign_and_infinity_are_refused_at_any_place(rng, bounds, dtype):
+    for n_classes, bad in itertools.product(SIZES, [np.nan, -np.nan, np.inf]):
+        case = random_case(rng, 20, n_classes, dtype=dtype)
+        for place in {0, 1, n_classes // 2, n_classes - 1}:
+            scores = case.scores.copy()
+            scores[13, place] = bad
+            with pytest.raises(ScoresError, match=rf"NaN or \+inf. Got scores\[13, {place}\]"):
+                passes.run_pass(rows_of(scores, case.labels), case.slopes, bounds)
 
 
-@pytest.mark.parametrize("n_classes", SIZES)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_zeros_of_either_sign_are_equal(rng, n_classes, dtype):
-    # The larger of the two as bits, 0.0, must not win over an earlier -0.0.
-    scores = rng.choice(np.array([0.0, -0.0, -1.0], dtype), (60, n_classes))
-    scores[:, rng.integers(n_classes)] = 0.0
-    slopes = rng.integers(-1, 2, n_classes)
-    for bounds in BOUNDS:
-        native, arrays = both(scores, rng.integers(n_classes, size=60), slopes, bounds)
-        assert_equal(native, arrays)
-        want = np.bincount(scores.argmax(axis=1), minlength=n_classes)
-        np.testing.assert_array_equal(native[0][passes.Table.PREDICTED_AT_0], want)
-
-
-@pytest.mark.parametrize("n_classes", SIZES)
-@pytest.mark.parametrize("size", [1e-42, 1e-30, 1.0, 1e30, 1.7e38])
-def test_float32_scores_of_any_size(rng, n_classes, size):
-    # Products of the smallest ones are no normal float32, in which rows are looked at first.
-    scores = (rng.uniform(-2, 2, (40, n_classes)) * size).astype("f4")
-    labels = rng.integers(n_classes, size=40)
-    for scale in (1.0, min(size, 1e30)):
-        slopes = rng.normal(size=n_classes) * scale
+def test_zeros_of_either_sign_are_equal(rng, dtype):
+    for n_classes in SIZES:
+        # The larger of the two as bits, 0.0, must not win over an earlier -0.0.
+        scores = rng.choice(np.array([0.0, -0.0, -1.0], dtype), (60, n_classes))
+        scores[:, rng.integers(n_classes)] = 0.0
+        slopes = rng.integers(-1, 2, n_classes)
         for bounds in BOUNDS:
-            assert_equal(*both(scores, labels, slopes, bounds))
+            native, arrays = both(scores, rng.integers(n_classes, size=60), slopes, bounds)
+            assert_equal(native, arrays)
+            want = np.bincount(scores.argmax(axis=1), minlength=n_classes)
+            np.testing.assert_array_equal(native[0][passes.Table.PREDICTED_AT_0], want)
 
 
-@pytest.mark.parametrize("n_classes", [2, 14, 40])
+@pytest.mark.parametrize("size", [1e-42, 1e-30, 1.0, 1e30, 1.7e38])
+def test_float32_scores_of_any_size(rng, size):
+    for n_classes in SIZES:
+        # Products of the smallest ones are no normal float32, in which rows are screened first.
+        scores = (rng.uniform(-2, 2, (40, n_classes)) * size).astype("f4")
+        labels = rng.integers(n_classes, size=40)
+        for scale in (1.0, min(size, 1e30)):
+            slopes = rng.normal(size=n_classes) * scale
+            for bounds in BOUNDS:
+                assert_equal(*both(scores, labels, slopes, bounds))
+
+
 @pytest.mark.parametrize("bounds", [(0.0, 2.0), (0.5, 3.0), (AFTER_ZERO, 1.0)])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_classes_that_are_ruled_out_win_at_zero_alone(rng, n_classes, bounds, dtype):
-    case = random_case(rng, 60, n_classes, dtype=dtype)
-    scores = np.round(case.scores * 2) / 2
-    slopes = case.slopes.copy()
-    slopes[: n_classes // 2] = -np.inf
-    assert_equal(*both(scores.astype(dtype), case.labels, slopes, bounds))
+def test_classes_that_are_ruled_out_win_at_zero_alone(rng, bounds, dtype):
+    for n_classes in [2, 14, 40]:
+        case = random_case(rng, 60, n_classes, dtype=dtype)
+        scores = np.round(case.scores * 2) / 2
+        slopes = case.slopes.copy()
+        slopes[: n_classes // 2] = -np.inf
+        assert_equal(*both(scores.astype(dtype), case.labels, slopes, bounds))
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 5, 7), (4, 3, 5, 6), (2, 2, 2, 17, 3)])

@@ -9,7 +9,7 @@ import onnx
 import pytest
 import skl2onnx
 from sklearn.datasets import make_classification
-from tests.onnx.shared import POSTERIOR, assert_follows, run
+from tests.support.onnx_models import POSTERIOR, assert_follows, run
 
 from reprior.onnx import fold, fold_report
 from reprior.sklearn import RebalancedClassifierCV

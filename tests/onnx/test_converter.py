@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.onnx.shared import assert_follows, run
 from tests.sklearn.shared import three_classes, two_classes
+from tests.support.onnx_models import assert_follows, run
 
 import reprior as rp
 from reprior.onnx import FoldError

@@ -15,7 +15,8 @@ from sklearn.ensemble import StackingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from tests.onnx.shared import (
+from tests.sklearn.shared import three_classes
+from tests.support.onnx_models import (
     FLOAT,
     calibrator,
     exported,
@@ -26,11 +27,9 @@ from tests.onnx.shared import (
     samples,
     text,
 )
-from tests.sklearn.shared import three_classes
 
 import reprior as rp
 from reprior.onnx import FoldError, calibrator_of, fold, verify
-from reprior.onnx.files import KEY
 from reprior.sklearn import RebalancedClassifierCV
 
 
@@ -238,7 +237,7 @@ def test_the_original_is_not_overwritten(tmp_path):
 
 def test_damaged_metadata():
     folded = fold(gemm_model(), calibrator())
-    assert [entry.key for entry in folded.metadata_props] == [KEY]
+    assert [entry.key for entry in folded.metadata_props] == ["reprior.calibrator"]
     folded.metadata_props[0].value = folded.metadata_props[0].value.replace("strength", "x")
     with pytest.raises(rp.FileFormatError, match=r"metadata_props.*fold the original again"):
         calibrator_of(folded)
@@ -306,6 +305,7 @@ def test_added_nodes_tell_where_metadata_are_lost():
         fold(folded, calibrator(kind="probs"))
 
 
+@pytest.mark.heavy
 def test_a_torch_layer():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from tests.onnx.shared import (
+from tests.support.onnx_models import (
     FLOAT,
     INT64,
     LOGITS,
@@ -446,7 +446,7 @@ def test_inputs_that_tell_nothing_bring_a_warning():
         [node("Gemm", ["x", "w", "b"], ["z"]), node("Softmax", ["z"], ["p"], axis=1)],
         {"p": (FLOAT, ["N", 5])}, more={"b": np.array([900, 0, 0, 0, 0], np.float32)},
     )  # fmt: skip
-    with pytest.warns(rp.RepriorWarning, match="do not tell the folded model"):
+    with pytest.warns(rp.RepriorWarning, match="do not distinguish the folded model"):
         fold(model, calibrator(), inputs=x)
 
 
@@ -476,7 +476,7 @@ def test_verify_sees_labels_that_stayed_behind():
 def test_verify_sees_another_task_that_changed(two_tasks):
     cal = calibrator()
     wrong = fold(fold_without_stamp(two_tasks, cal, "z1"), cal, scores="z2")
-    with pytest.raises(FoldError, match=r"must stay. It changed"):
+    with pytest.raises(FoldError, match=r"does not depend on the scores, but changed"):
         verify(two_tasks, wrong, cal, scores="z2")
 
 

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import RidgeClassifier
 from sklearn.svm import SVC
-from tests.onnx.shared import (
+from tests.sklearn.shared import three_classes, two_classes
+from tests.support.onnx_models import (
     FLOAT,
     INT64,
     LOGITS,
@@ -21,7 +22,6 @@ from tests.onnx.shared import (
     run,
     samples,
 )
-from tests.sklearn.shared import three_classes, two_classes
 
 import reprior as rp
 from reprior.onnx import FoldError, fold, fold_report, verify
@@ -219,7 +219,7 @@ def test_scores_that_the_labels_contradict():
     X = X.astype(np.float32)
     model = SVC(probability=True, random_state=0).fit(X, y)
     export = skl2onnx.to_onnx(model, X[:1], options={"zipmap": False, "raw_scores": True})
-    with pytest.raises(FoldError, match="must be what the labels are decided by"):
+    with pytest.raises(FoldError, match="must be the scores that decide the labels"):
         fold(export, calibrator(2))
 
 

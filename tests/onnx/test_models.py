@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
-from tests.onnx.shared import POSTERIOR, TIE, assert_follows, calibrator, exported, run
+from tests.support.onnx_models import POSTERIOR, TIE, assert_follows, calibrator, exported, run
 
 import reprior as rp
 from reprior.onnx import fold, fold_report
@@ -117,7 +117,7 @@ def test_torch_cnn():
     assert folded.added == []
 
 
-@pytest.mark.parametrize("upsampled", [False, True])
+@pytest.mark.parametrize("upsampled", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_segmentation(upsampled):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from torch import nn

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
-from reprior.profile.binning import BinTable, GainTable, PackedBins, narrowed
-from reprior.profile.profile import StrengthProfile
-from reprior.profile.switches import Switches
+from reprior.metrics import METRIC_NAMES, CountMetric, find_metric
+from reprior.profile import BinTable, GainTable, PackedBins, StrengthProfile, Switches, narrowed
 
 BOUNDS, WIDTH, N_CLASSES = (-0.3, 2.0), 0.1, 4
 
@@ -150,8 +148,14 @@ def test_packed_bins_are_no_larger_than_all_cells_or_the_taken_ones(rng, weighte
 
 
 METRICS = [
-    *COUNT_METRICS.values(),
-    *(find_metric(name, n_classes=4) for name in ("iou[0]", "precision[1]", "recall[0]")),
+    *(find_metric(name, n_classes=4) for name in (*METRIC_NAMES, "macro_fbeta(2)")),
+    *(find_metric(f"{ratio}[0]", n_classes=4) for ratio in ("iou", "recall", "specificity")),
+    find_metric("precision[1]", n_classes=4),
+    CountMetric("least_iou", support=1, predicted=1, true_positive=-1, mean="least"),
+    CountMetric("geometric_f1", gain=2, support=1, predicted=1, mean="geometric"),
+    CountMetric(
+        "some_weighted_f1", gain=2, support=1, predicted=1, average="weighted", classes=(0, 1)
+    ),
     CountMetric("odd", gain=2, support=1, predicted=0.5, true_positive=1, average="seen"),
     CountMetric("pooled_iou", support=1, predicted=1, true_positive=-1, average="pooled"),
 ]
@@ -193,10 +197,30 @@ def test_every_value_is_within_reach(seed, width, bounds, weighted):
         assert (values >= reach.least[bins] - ROUNDING).all(), metric
 
 
+def test_samples_gained_and_lost_in_one_bin_stay_within_reach():
+    """A class gains a sample and loses it again: it never holds fewer than none."""
+    for seed in (0, 241):
+        rng = np.random.default_rng(seed)
+        scores, labels = rng.normal(size=(40, 4)).round(1), rng.integers(3, size=40)
+        profile = StrengthProfile.from_scores(
+            scores, labels, source_prior=[0.5, 0.3, 0.15, 0.05], bounds=(0.0, 2.0)
+        )
+        table = gain_table_of(profile, 0.7)
+        for name in ("precision[1]", "gmean", "macro_precision"):
+            metric = find_metric(name, n_classes=4)
+            reach = table.reach(profile.binned(0.7), metric)
+            at = profile._switches.position
+            values, bins = profile.evaluate(metric, at), table.bins_of(at)
+            assert (values <= reach.largest[bins] + ROUNDING).all()
+            assert (values >= reach.least[bins] - ROUNDING).all()
+
+
 def test_it_is_tight_where_nothing_happens():
     scores, labels = np.array([[3.0, 0.0], [0.0, 3.0]]), np.array([0, 1])
     profile = StrengthProfile.from_scores(
         scores, labels, source_prior=[0.6, 0.4], bounds=(0.0, 1.0)
     )
-    reach = gain_table_of(profile, 0.5).reach(profile.binned(0.5), COUNT_METRICS["mean_iou"])
+    reach = gain_table_of(profile, 0.5).reach(
+        profile.binned(0.5), find_metric("mean_iou", n_classes=2)
+    )
     assert reach.least.tolist() == reach.largest.tolist() == pytest.approx([1.0] * 3)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reprior.profile.constants import AFTER_ZERO, EQUAL_VALUES, fraction_bits
+from reprior.metrics.fixed_point import fraction_bits
+from reprior.profile import AFTER_ZERO, EQUAL_VALUES
 
 
 def test_after_zero_is_the_next_number():

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.tuning.shared import assert_same_counts, random_case, switch_multiset
 
 import reprior as rp
+from reprior.core import shares_out
 from reprior.core.logspace import FEW_SCORES
-from reprior.core.threads import shares_out
 from reprior.exceptions import (
     LabelsError,
     ProfileMismatchError,
@@ -25,10 +25,11 @@ from reprior.exceptions import (
     RepriorWarning,
     ScoresError,
 )
-from reprior.profile.dask_arrays import (
-    FAN_IN,
+from reprior.profile import (
     Bins,
     DaskArrays,
+    PackedProfile,
+    StrengthProfile,
     is_lazy_frame,
     join_profiles,
     lazy_column,
@@ -38,8 +39,7 @@ from reprior.profile.dask_arrays import (
     same_partitions,
     tree,
 )
-from reprior.profile.merging import PackedProfile
-from reprior.profile.profile import StrengthProfile
+from reprior.profile.dask_arrays import FAN_IN
 
 METRICS = ("accuracy", "balanced_accuracy", "mean_iou")
 

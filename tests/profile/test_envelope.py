@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.shared import BOUNDS, cases, exact_cases, random_case
 
-from reprior.core.arrays import namespace
-from reprior.profile.constants import AFTER_ZERO
+from reprior.core import namespace
+from reprior.profile import AFTER_ZERO
 from reprior.profile.envelope import envelope
 
 LIBRARIES = {"torch": torch.as_tensor, "strict": array_api_strict.asarray}

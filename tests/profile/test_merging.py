@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.shared import ROUNDING, assert_same_counts, cases, exact_cases, random_case
 
 from reprior.exceptions import ProfileMismatchError
-from reprior.profile import merging
-from reprior.profile.merging import ProfileSum, merged
-from reprior.profile.profile import StrengthProfile
+from reprior.profile import ProfileSum, StrengthProfile, merged, merging
 
 RESOLUTIONS = [0.05, 0.3, 0.7, 3.0]
 

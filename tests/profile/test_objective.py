@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from reprior.exceptions import InfeasibleError, LabelsError, OptionError, RepriorError
-from reprior.profile.constants import EQUAL_VALUES
-from reprior.profile.objective import (
+from reprior.profile import (
+    EQUAL_VALUES,
     Constraint,
+    Steps,
     best_interval,
+    best_of_steps,
     feasible_steps,
     middle,
     pareto_front,
+    widest_best,
 )
-from reprior.profile.sweep import Steps
 
 
 def steps(start, value):
@@ -274,3 +276,53 @@ def test_two_metrics_may_have_steps_of_their_own():
     assert front.strengths.tolist() == [0.75, 1.75]
     assert front.values_a.tolist() == [2, 1]
     assert front.values_b.tolist() == [1, 3]
+
+
+# ---------------------------------------------------------------- ties and switches
+
+
+def test_strength_0_needs_no_place_in_the_widest_interval():
+    curve = steps([-1, -0.5, 0.5, 1, 2], [0.9, 0.8, 0.9, 0.8, 0.9])
+    assert best_of_steps(curve, (-1.0, 9.0)).strength == 5.5
+    near = steps([-1, -0.5, 0.5, 1, 2], [0.8, 0.9 - EQUAL_VALUES / 2, 0.8, 0.8, 0.9])
+    best = best_of_steps(near, (-1.0, 9.0))
+    assert (best.strength, best.interval, best.at_bound) == (0.0, (-0.5, 0.5), False)
+    assert best.value == 0.9 - EQUAL_VALUES / 2
+    assert widest_best(near, (-1.0, 9.0)).interval == (2.0, 9.0)
+
+
+def test_the_interval_of_strength_0_joins_equally_good_steps():
+    curve = steps([-3, -2, -1, 0, 1, 2], [0.5, 0.9, 0.9 + EQUAL_VALUES / 4, 0.9, 0.9, 0.1])
+    assert best_of_steps(curve, (-3.0, 3.0)).interval == (-2.0, 2.0)
+    assert best_of_steps(curve, (-3.0, 1.5)).interval == (-2.0, 2.0)
+    flat = steps([-1.0], [0.5])
+    assert best_of_steps(flat, (-1.0, 0.0)).interval == (-1.0, 0.0)
+
+
+@pytest.mark.parametrize("bounds", [(0.5, 2.0), (-2.0, -0.5), (5e-324, 2.0)])
+def test_strength_0_outside_the_bounds_is_not_chosen(bounds):
+    curve = steps([bounds[0]], [0.5])
+    assert best_of_steps(curve, bounds) == widest_best(curve, bounds)
+    assert best_of_steps(curve, bounds).at_bound
+
+
+def test_strength_0_must_satisfy_the_constraints():
+    curve, feasible = steps([0, 1, 2], [0.9, 0.5, 0.9]), np.array([False, True, True])
+    assert best_of_steps(curve, (0.0, 3.0), feasible).strength == 2.5
+    assert best_of_steps(curve, (0.0, 3.0), ~feasible).strength == 0.0
+
+
+def test_a_switch_in_the_middle_moves_the_strength_to_the_widest_gap():
+    curve = steps([0, 1, 3], [0.5, 0.9, 0.5])
+
+    def strength(*switches):
+        return widest_best(curve, (0.0, 4.0), switches=np.array(switches, float)).strength
+
+    assert strength() == strength(1.2, 2.5) == 2.0
+    assert strength(0.1, 3.5, 2.0) == 1.5  # of two gaps the one nearest 0
+    assert strength(2.0 + 5e-10, 1.5) == pytest.approx(2.5)
+    assert strength(2.0 + 5e-9) == 2.0
+    assert strength(2.0, 2.0, 1.25, 2.2) == 2.6
+    assert widest_best(steps([0, 2], [0.1, 0.5]), (0.0, 2.0), switches=np.array([2.0])) == (
+        widest_best(steps([0, 2], [0.1, 0.5]), (0.0, 2.0))
+    )

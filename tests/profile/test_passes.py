@@ -10,15 +10,20 @@ import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.shared import cases, random_case, rows_of, switch_multiset
 
-from reprior.core import threads
-from reprior.core.arrays import namespace
+from reprior.core import namespace, threads
 from reprior.exceptions import ScoresError
-from reprior.profile import passes
-from reprior.profile.passes import Table, run_parts, run_pass
-from reprior.profile.switches import Switches
+from reprior.profile import Switches, Table, passes, run_parts, run_pass
+
+
+def assert_same_bits(a, b):
+    (counts, sums, switches), (counts_too, sums_too, switches_too) = a, b
+    np.testing.assert_array_equal(counts, counts_too)
+    np.testing.assert_array_equal(sums, sums_too)
+    for name, column in switches.arrays().items():
+        np.testing.assert_array_equal(column, switches_too.arrays()[name])
 
 
 def assert_equal(a, b):
@@ -37,14 +42,10 @@ def either_path(request):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Make many blocks and threads of few samples."""
-    for name in (
-        "HOST_BLOCK",
-        "HOST_BLOCK",
-        "DEVICE_BLOCK",
-        "FIRST_CAPACITY",
-    ):
+    """Make many blocks, groups and threads of few samples."""
+    for name in ("HOST_BLOCK", "DEVICE_BLOCK", "FIRST_CAPACITY"):
         monkeypatch.setattr(passes, name, 64)
+    monkeypatch.setattr(passes, "GROUP_ROWS", 20)
     monkeypatch.setattr(threads, "SCORES_PER_THREAD", 64)
 
 
@@ -86,17 +87,16 @@ def test_blocks_and_threads_change_nothing(
     labels[:40] = 9  # whole blocks with nothing to count
     rows = rows_of(case.scores.reshape(*shape, 5), labels.reshape(shape), weights, ignore_index=9)
     found = []
-    for n_threads in ("1", "4"):
+    for n_threads in ("1", "2", "3", "4"):
         monkeypatch.setenv("REPRIOR_NUM_THREADS", n_threads)
         found.append(run_pass(rows, case.slopes, (0.0, 2.0)))
+        assert_same_bits(found[-1], found[0])
     whole = rows_of(case.scores[40:], labels[40:], None if weights is None else case.weights[40:])
     with monkeypatch.context() as patch:
-        for name in ("HOST_BLOCK", "HOST_BLOCK"):
-            patch.setattr(passes, name, 1 << 20)
+        patch.setattr(passes, "HOST_BLOCK", 1 << 20)
         patch.setattr(threads, "SCORES_PER_THREAD", 1 << 20)
         want = run_pass(whole, case.slopes, (0.0, 2.0))
-    for each in found:
-        assert_equal(each, want)
+    assert_equal(found[0], want)
 
 
 def copied(counted):
@@ -116,9 +116,9 @@ def test_parts_are_the_whole_pass(
     rows = rows_of(case.scores, case.labels, case.weights)
     want = run_pass(rows, case.slopes, bounds)
     monkeypatch.setenv("REPRIOR_NUM_THREADS", n_threads)
-    monkeypatch.setattr(passes, "BLOCKS_PER_PART", 4)
+    monkeypatch.setattr(passes, "GROUPS_PER_PART", 4)
     found = [copied(part) for part in run_parts(rows, case.slopes, bounds)]
-    assert len(found) >= 300 * 5 // (4 * 64)
+    assert len(found) >= 300 * 5 // (4 * 2 * 64)  # 4 groups of 1 or 2 blocks
     counts, sums, switches = zip(*found, strict=True)
     total = np.sum(sums, axis=0) if weighted else None
     assert_equal((np.sum(counts, axis=0), total, Switches.concatenate(switches)), want)
@@ -195,6 +195,7 @@ FORKED = """
     os.environ["REPRIOR_NUM_THREADS"] = "2"
     threads.SCORES_PER_THREAD = 64
     passes.HOST_BLOCK = 64
+    passes.GROUP_ROWS = 20
     if not {native}:
         kernels.native = None
     rng = np.random.default_rng(0)

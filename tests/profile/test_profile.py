@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.shared import (
     BESIDE,
     MARGIN,
@@ -19,19 +19,24 @@ from tests.tuning.shared import (
     random_case,
 )
 
-from reprior.exceptions import InfeasibleError, OptionError
-from reprior.metrics.count_metrics import CountMetric
-from reprior.profile import passes
+from reprior import CountMetric
+from reprior.exceptions import InfeasibleError, LabelsError, OptionError
+from reprior.metrics import find_metric
+from reprior.profile import AFTER_ZERO, StrengthProfile, passes
 from reprior.profile import profile as profile_module
-from reprior.profile.constants import AFTER_ZERO
-from reprior.profile.profile import StrengthProfile
 
 GRID = 20_001
+NEAR = 1e-9
 SIZES = [(2, "f8"), (3, "f2"), (14, "f4"), (127, "f4"), (128, "f2"), (129, "f8"), (300, "f4")]
 
 
 def uniform(n_classes):
     return np.full(n_classes, 1 / n_classes)
+
+
+def is_switch(position, strength):
+    """Whether a switch lies too near a strength."""
+    return bool((np.abs(position - strength) <= NEAR).any())
 
 
 def brute_force(case, at):
@@ -147,8 +152,9 @@ def test_equal_slopes_never_switch(rng, bounds):
     profile = StrengthProfile.from_scores(scores, labels, source_prior=uniform(4), bounds=bounds)
     assert profile.n_switches == 0
     best = profile.best("accuracy")
-    assert (best.interval, best.at_bound) == (bounds, True)
-    assert best.strength == sum(bounds) / 2
+    assert best.interval == bounds
+    with_model = bounds[0] <= 0.0
+    assert (best.strength, best.at_bound) == ((0.0, False) if with_model else (2.0, True))
 
 
 def test_a_class_without_target_prior_is_in_play_at_0_alone():
@@ -234,7 +240,7 @@ def test_best_is_at_least_the_best_of_a_fine_grid(case):
 def test_best_beats_a_fine_grid_with_many_classes(rng, n_classes, dtype):
     case = random_case(rng, 40 if n_classes < 100 else 12, n_classes, dtype=dtype)
     profile = case.profile()
-    at = np.linspace(*case.bounds, GRID)
+    at = np.linspace(*case.bounds, GRID if n_classes < 100 else GRID // 10)
     for name, values in brute_force(case, at).items():
         assert profile.best(name).value >= values.max() - ROUNDING
 
@@ -257,7 +263,39 @@ def test_best_is_the_best_and_its_interval_is_right(case):
             assert profile.evaluate(name, np.nextafter(a, -np.inf)) < best.value
         if b < high:
             assert profile.evaluate(name, b) < best.value
-        assert best.at_bound == (a == low or b == high)
+        assert best.at_bound == (best.strength != 0.0 and (a == low or b == high))
+
+
+@settings(max_examples=100)
+@given(exact_cases())
+def test_best_is_0_where_nothing_is_better(case):
+    profile, (low, high) = case.profile(), case.bounds
+    for name in ("accuracy", "mean_iou"):
+        best = profile.best(name)
+        within = low <= 0.0 <= high
+        gains = within and best.value > profile.evaluate(name, 0.0) + ROUNDING
+        assert (best.strength == 0.0) == (within and not gains)
+
+
+@settings(max_examples=100)
+@given(exact_cases())
+def test_best_keeps_away_from_switches(case):
+    profile = case.profile()
+    for name in ("accuracy", "mean_iou"):
+        best = profile.best(name)
+        a, b = best.interval
+        position = profile.switches.position
+        if best.strength == 0.0 or a == b:
+            continue
+        edges = np.unique([a, b, *position[(position > a) & (position < b)]])
+        gap = np.searchsorted(edges, best.strength, side="right") - 1
+        width = edges[gap + 1] - edges[gap]
+        assert best.strength == edges[gap] + width / 2 or not is_switch(position, (a + b) / 2)
+        assert not is_switch(position, best.strength) or width <= 2 * NEAR
+        if is_switch(position, (a + b) / 2):
+            assert width == pytest.approx(np.diff(edges).max(), abs=NEAR)
+        else:
+            assert best.strength == (a + b) / 2
 
 
 @settings(max_examples=100)
@@ -268,6 +306,8 @@ def test_best_takes_the_widest_interval_then_the_one_nearest_0(case):
         strengths, values = profile.curve(name)
         ends = np.append(strengths[1:], case.bounds[1])
         best = profile.best(name)
+        if best.strength == 0.0:  # the model as it is, however narrow
+            continue
         rivals = [
             (b - a, 0.0 if a <= 0.0 <= b else min(abs(a), abs(b)))
             for a, b, value in zip(strengths, ends, values, strict=True)
@@ -486,7 +526,7 @@ def test_counts_outside_the_bounds_are_refused(rng):
         ("recall[9]", "must name a class that exists, 0 to 2"),
         ("recal[1]", "Did you mean 'recall'"),
         ("recall[2]", "no sample of class 2"),
-        (3, "must be one of"),
+        (3, "must be one metric"),
     ],
 )
 def test_metrics_that_cannot_be_tuned(metric, sentence):
@@ -502,10 +542,50 @@ def test_small_and_large_sets_have_the_same_bins(rng, monkeypatch):
     scores, labels = rng.normal(size=(500, 4)), rng.integers(4, size=500)
     options = {"source_prior": [0.4, 0.3, 0.2, 0.1], "resolution": 0.01}
     small = StrengthProfile.from_scores(scores, labels, **options)
-    for name, value in (("HOST_BLOCK", 64), ("HOST_BLOCK", 64), ("BLOCKS_PER_PART", 2)):
+    for name, value in (("HOST_BLOCK", 64), ("GROUPS_PER_PART", 2)):
         monkeypatch.setattr(passes, name, value)
     monkeypatch.setattr(profile_module, "PART_SCORES", 128)
     large = StrengthProfile.from_scores(scores, labels, **options)
     for name, column in small._switches.arrays().items():
         np.testing.assert_array_equal(large._switches.arrays()[name], column)
     np.testing.assert_array_equal(large._counts, small._counts)
+
+
+def test_weights_beside_which_a_class_disappears_are_refused(rng):
+    scores, labels = rng.normal(size=(50, 3)), np.arange(50) % 3
+    weight = np.ones(50)
+    weight[0] = 1e17
+    profile = StrengthProfile.from_scores(
+        scores, labels, source_prior=[0.5, 0.3, 0.2], sample_weight=weight
+    )
+    with pytest.raises(LabelsError, match="`sample_weight` must give every class with labels"):
+        profile.best("macro_precision")
+
+
+@pytest.mark.parametrize("metric", ["gmean", "hmean", "worst_recall"])
+def test_a_class_that_lost_its_hits_makes_means_0_whatever_the_weights(metric):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        scores, labels = rng.normal(size=(12, 3)), np.arange(12) % 3
+        profile = StrengthProfile.from_scores(
+            scores,
+            labels,
+            source_prior=[0.8, 0.15, 0.05],
+            sample_weight=rng.random(12) + 0.1,
+            bounds=(0.0, 8.0),
+        )
+        plain = StrengthProfile.from_scores(
+            scores, labels, source_prior=[0.8, 0.15, 0.05], bounds=(0.0, 8.0)
+        )
+        at = np.linspace(0, 8, 50)
+        zero = [bool((plain.counts(x).true_positive == 0).any()) for x in at]
+        assert (profile.evaluate(metric, at) == 0).tolist() == zero
+
+
+def test_a_group_without_labels_is_refused(rng):
+    profile = StrengthProfile.from_scores(
+        rng.normal(size=(9, 4)), np.arange(9) % 2, source_prior=[0.4, 0.3, 0.2, 0.1]
+    )
+    rare = find_metric("recall[rare]", n_classes=4, class_groups={"rare": [2, 3]})
+    with pytest.raises(OptionError, match=r"'recall\[rare\]', and no sample of classes 2, 3"):
+        profile.best(rare)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.shared import ROUNDING, assert_same_counts, random_case
 
 from reprior.exceptions import (
@@ -17,7 +17,7 @@ from reprior.exceptions import (
     RepriorWarning,
     ScoresError,
 )
-from reprior.profile.profile import StrengthProfile
+from reprior.profile import StrengthProfile
 
 PRIOR = [0.5, 0.3, 0.2]
 LIBRARIES = {

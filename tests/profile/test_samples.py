@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from math import prod
 
 import array_api_strict
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tuning.shared import rows_of
 
-from reprior.core.arrays import namespace
-from reprior.exceptions import ScoresError
+import reprior as rp
+from reprior.core import class_importance, importance_weights, namespace
+from reprior.exceptions import LabelsError, RepriorWarning, ScoresError
+from reprior.profile import ProbabilityDetector, Samples, StrengthProfile
 
 
 def collected(rows, n_scores):
@@ -124,3 +127,105 @@ def test_a_single_sample_is_named_without_an_axis_of_samples():
     )
     with pytest.raises(ScoresError, match=r"Got scores\[:\], whose every possible class"):
         rows.refuse(np.array([False, True]))
+
+
+@pytest.mark.parametrize("label_prior", [None, np.array([0.2, 0.3, 0.5])])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_importance_makes_the_mix_of_the_labels_that_of_the_target(rng, label_prior, weighted):
+    labels = rng.integers(-1, 3, size=50)  # -1 is ignored
+    weights = rng.random(50) if weighted else None
+    target = np.array([0.5, 0.25, 0.25])
+    samples = Samples.of(
+        rng.normal(size=(50, 3)), labels, weights, n_classes=3, ignore_index=-1, part=True
+    )
+    counted = labels >= 0
+    given = (np.ones(50) if weights is None else weights)[counted]
+    support = np.bincount(labels[counted], given, minlength=3)
+    expected = importance_weights(
+        labels[counted], given, target_prior=target, label_prior=label_prior
+    )
+    ratio = class_importance(support, target_prior=target, label_prior=label_prior)
+    importance = samples.importance(ratio)
+    assert (importance[~counted] == 0.0).all()
+    importance = importance[counted]
+    np.testing.assert_allclose(importance / importance.sum(), expected / expected.sum())
+    if label_prior is None:
+        mix = np.bincount(labels[counted], importance) / importance.sum()
+        np.testing.assert_allclose(mix, target)
+
+
+# ------------------------------------------------------------------------ likely mistakes
+
+Y = np.arange(60) % 3
+Z = np.random.default_rng(0).normal(size=(60, 3))
+TWO_WAYS = [
+    lambda scores, labels, prior, **options: StrengthProfile.from_scores(
+        scores, labels, source_prior=prior, **options
+    ),
+    lambda scores, labels, prior, **options: rp.PosteriorCalibrator(prior, **options).fit(
+        scores, labels
+    ),
+]
+PRIOR = [0.5, 0.3, 0.2]
+
+
+@pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
+@pytest.mark.parametrize(
+    "scores, labels, prior",
+    [(Y, Z, PRIOR), (Y % 2, Z[:, :2], [0.8, 0.2]), (Y % 2, Z[:, 0], [0.8, 0.2])],
+)
+def test_scores_and_labels_in_the_wrong_order(use, scores, labels, prior):
+    with pytest.raises(ScoresError, match=r"must come before `labels`\. Got integers of"):
+        use(scores, labels, prior)
+
+
+@pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
+def test_predicted_labels_in_the_place_of_scores(use):
+    with pytest.raises(ScoresError, match="for every sample, not the predicted label"):
+        use(Y, Y, PRIOR)
+    images = Y.reshape(15, 2, 2)
+    with pytest.raises(ScoresError, match=r"integers of the labels' shape, \(15, 2, 2\)"):
+        use(images, images, PRIOR, class_axis=1)
+
+
+@pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
+@pytest.mark.parametrize("dtype", ["i8", "f4", "f8"])
+def test_one_hot_predictions_declared_as_logits(use, dtype):
+    for scores, prior, words in (
+        (np.eye(3, dtype=dtype)[Y], PRIOR, "every row is a single 1 among 0s"),
+        ((Y % 2).astype(dtype), [0.8, 0.2], "every one of them is 0 or 1"),
+    ):
+        with pytest.warns(RepriorWarning, match=f"look like predicted labels: {words}") as caught:
+            use(scores, Y % len(prior), prior)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_one_hot_predictions_in_every_part():
+    eye = np.eye(3)
+    for parts, words in (
+        ([eye, eye[::-1]], "predicted labels"),
+        ([eye, np.full((3, 3), 1 / 3)], "every row lies in"),
+    ):
+        detector, other = ProbabilityDetector(), ProbabilityDetector()
+        for each, scores in zip((detector, other), parts, strict=True):
+            each.add(Samples.of(scores, np.arange(3), n_classes=3, part=True))
+        detector.merge(other)
+        with pytest.warns(RepriorWarning, match=words):
+            detector.warn()
+
+
+@pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
+def test_features_in_the_place_of_scores(use):
+    features = np.random.default_rng(0).normal(size=(60, 20))
+    with pytest.raises(ScoresError, match="these are the model's outputs, not the features"):
+        use(features, Y, PRIOR)
+
+
+def test_integer_scores_and_missing_labels_are_no_mistake_of_order():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Samples.of(Y - 5, Y % 2, n_classes=2)
+        Samples.of(np.arange(180).reshape(60, 3), Y, n_classes=3)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(LabelsError, match="`labels` must be integers"):
+            Samples.of(Y - 5, np.where(Y == 0, bad, Y % 2), n_classes=2)

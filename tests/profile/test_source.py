@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 from tests.tuning.shared import assert_same_counts, checked, random_case
 
-from reprior.core.score_map import ScoreMap
-from reprior.exceptions import LabelsError
-from reprior.profile.dask_arrays import DaskArrays
-from reprior.profile.samples import Samples
-from reprior.profile.source import CountPass, InMemory, LogLossPass, LogLossRows, ProfilePass
+from reprior import ScoreMap
+from reprior.exceptions import LabelsError, OptionError
+from reprior.profile import (
+    CollectPass,
+    CountPass,
+    DaskArrays,
+    InMemory,
+    MomentsPass,
+    ProfilePass,
+    RowReader,
+    Samples,
+)
+from reprior.profile.source import collected
 
 
 @pytest.fixture
@@ -38,18 +46,32 @@ def test_counts_are_equal(both):
     assert_same_counts(a, one.run(ProfilePass(priors)).profile.counts(1.0))
 
 
-def test_log_losses_are_equal(both):
+def moments_pass(support, priors):
+    reader = RowReader.of(support, priors.target, None)
+    every = np.arange(priors.n_classes)
+    return MomentsPass(reader, every, np.zeros(every.size), 1.0, 0.5 * priors.slopes, priors.slopes)
+
+
+def test_moments_are_equal(both):
     one, many, priors = both
-    support = np.bincount(one.samples.labels, minlength=3).astype(np.float64)
-    rows = LogLossRows.of(
-        support,
-        target_prior=priors.target,
-        label_prior=None,
-        kept=np.ones(3, bool),
-        shifts=np.zeros(3),
-    )
-    a, b = (source.run(LogLossPass(rows, priors.slopes, 1.0, 0.5)) for source in (one, many))
-    np.testing.assert_allclose(a, b, rtol=1e-12)
+    step = moments_pass(np.bincount(one.samples.labels, minlength=3).astype(np.float64), priors)
+    np.testing.assert_allclose(one.run(step), many.run(step), rtol=1e-12)
+    rows = step.reader.read_all(one.samples)
+    np.testing.assert_allclose(rows.moments(1.0, step.bias, step.slopes), one.run(step), rtol=1e-12)
+
+
+def test_collecting_gives_all_samples(both):
+    one, many, _ = both
+    samples = many.run(CollectPass(most=180))
+    np.testing.assert_array_equal(samples.scores, one.samples.scores)
+    np.testing.assert_array_equal(samples.labels, one.samples.labels)
+    assert one.run(CollectPass(most=180)) is one.samples
+
+
+def test_too_many_scores_are_not_collected(both):
+    for source in both[:2]:
+        with pytest.raises(OptionError, match=r"at most 179\. Got more\."):
+            source.run(CollectPass(most=179))
 
 
 def test_a_block_where_nothing_counts_gives_nothing(both):
@@ -57,9 +79,21 @@ def test_a_block_where_nothing_counts_gives_nothing(both):
     ignored = Samples.of(np.zeros((2, 3)), np.array([9, 9]), n_classes=3, ignore_index=9, part=True)
     source = InMemory(ignored)
     assert source.run(CountPass(ScoreMap(1.0, 1.0), priors)) is None
+    assert source.run(CollectPass(most=180)) is None
     profiled = source.run(ProfilePass(priors))
     assert profiled.profile is None
     with pytest.raises(LabelsError, match="Got 2 samples, all of them ignored"):
         profiled.required()
-    rows = LogLossRows(priors.target, priors.target, 1.0, np.ones(3, bool), np.zeros(3))
-    assert not source.run(LogLossPass(rows, priors.slopes, 1.0, 0.5)).any()
+    assert not source.run(moments_pass(np.ones(3), priors)).any()
+    step = moments_pass(np.ones(3), priors)
+    with pytest.raises(LabelsError, match="Got 2 samples, all of them ignored"):
+        step.reader.read_all(ignored)
+
+
+def test_a_source_without_samples_is_refused():
+    class Nothing:
+        def run(self, pass_):
+            return pass_.merge([None])
+
+    with pytest.raises(LabelsError, match="Got 0 samples, all of them ignored"):
+        collected(Nothing())

@@ -5,14 +5,23 @@ import pytest
 from hypothesis import given, settings
 from tests.tuning.shared import ROUNDING, cases, exact_cases, random_case, rows_of
 
+from reprior import ClassCounts, CountMetric
 from reprior.core import kernels
-from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
-from reprior.metrics.counts import ClassCounts
-from reprior.profile.passes import Table, run_pass
-from reprior.profile.sweep import Steps, sweep, value_of
-from reprior.profile.switches import Switches
+from reprior.metrics import COUNT_METRICS, METRIC_NAMES, find_metric
+from reprior.profile import Steps, Switches, Table, run_pass, value_of
+from reprior.profile.sweep import sweep
 
-METRICS = [*COUNT_METRICS.values(), CountMetric("macro_f2", gain=5, support=4, predicted=1)]
+NAMES = [*METRIC_NAMES, "macro_fbeta(2)", "weighted_fbeta(0.5)"]
+ODD = [
+    CountMetric("macro_f2", gain=5, support=4, predicted=1),
+    CountMetric("macro_specificity", support=1, complement=True),
+    CountMetric("worst_iou", support=1, predicted=1, true_positive=-1, mean="least"),
+    CountMetric("geometric_f1", gain=2, support=1, predicted=1, mean="geometric"),
+    CountMetric("some_precision", predicted=1, classes=(0, 1)),
+    CountMetric(
+        "some_weighted_f1", gain=2, support=1, predicted=1, average="weighted", classes=(0, 1)
+    ),
+]
 
 
 def prepared(scores, labels, slopes, bounds, weights=None):
@@ -40,8 +49,9 @@ def both(start, switches, low, metric):
 
 def metrics_of(start):
     labelled = np.flatnonzero(start.labelled)[0]
-    one = [find_metric(f"{r}[{labelled}]", n_classes=start.n_classes) for r in ("f1", "precision")]
-    return [*METRICS, *one]
+    one = [f"{ratio}[{labelled}]" for ratio in ("f1", "precision", "specificity", "fbeta(2)")]
+    named = [find_metric(name, n_classes=start.n_classes) for name in (*NAMES, *one)]
+    return [*named, *ODD]
 
 
 @settings(max_examples=120)
@@ -69,7 +79,7 @@ def test_the_native_sweep_equals_the_array_sweep_with_weights(case):
 def test_every_step_is_the_metric_of_its_counts(rng, n_classes, weighted):
     case = random_case(rng, 80, n_classes, weighted=weighted)
     profile = case.profile()
-    for metric in METRICS:
+    for metric in metrics_of(profile.baseline):
         strengths, values = profile.curve(metric)
         want = [metric(profile.counts(x)) for x in strengths]
         np.testing.assert_allclose(values, want, rtol=0, atol=ROUNDING)
@@ -81,7 +91,7 @@ def test_counted_switches_weigh_as_much_as_they_count(rng):
     whole = part + case.rows(slice(20, None)).profile()
     left = whole - case.rows(slice(20, None)).profile()
     assert left._switches.count is not None
-    for metric in METRICS:
+    for metric in metrics_of(left.baseline):
         a, b = both(
             left._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED), left._switches, 0.0, metric
         )
@@ -132,9 +142,10 @@ def test_a_switch_at_the_lower_bound_itself_holds_there(request, native):
     assert steps.value.tolist() == [0.5, 1.0]
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
-def test_without_switches_the_value_is_that_of_the_counts(metric):
+@pytest.mark.parametrize("name", NAMES)
+def test_without_switches_the_value_is_that_of_the_counts(name):
     counts = ClassCounts(np.array([3, 1, 0]), np.array([4, 2, 0]), np.array([3, 3, 0]))
+    metric = find_metric(name, n_classes=3)
     assert value_of(counts, metric) == pytest.approx(metric(counts), abs=ROUNDING)
     nobody = np.empty(0, np.int32)
     for steps in both(counts, Switches(np.empty(0), nobody, nobody, nobody), 0.5, metric):
@@ -152,7 +163,7 @@ def test_equal_counts_give_equal_values_by_any_path(rng):
           ((label, label), (loser, winner), (winner, loser))),
     )  # fmt: skip
     start = ClassCounts(*(np.full(9, c) for c in (100, 500, 300)))
-    for metric in METRICS:
+    for metric in metrics_of(start):
         for steps in both(start, switches, 0.0, metric):
             assert steps.value[-1] == value_of(start, metric)
 
@@ -173,3 +184,17 @@ def test_classes_beyond_16_bits():
     )
     for steps in both(start, switches, 0.0, COUNT_METRICS["balanced_accuracy"]):
         assert steps.value.tolist() == [0.0, 1.0]
+
+
+def test_a_class_may_lose_before_it_gains_at_one_position():
+    """A sample of class 1 goes from 0 over 1 to 2 at one strength, in either order of the rows."""
+    start = ClassCounts(np.array([0, 0, 0]), np.array([1, 1, 0]), np.array([1, 1, 0]))
+    after = ClassCounts(np.array([0, 0, 0]), np.array([0, 1, 1]), start.support)
+    label, loser, winner = np.array([1, 1]), np.array([1, 0]), np.array([2, 1])
+    for order in ([0, 1], [1, 0]):
+        columns = (column[order].astype(np.int32) for column in (label, loser, winner))
+        switches = Switches(np.full(2, 0.5), *columns)
+        for name in NAMES:
+            metric = find_metric(name, n_classes=3)
+            for steps in both(start, switches, 0.0, metric):
+                assert steps.at(1.0) == value_of(after, metric), name

@@ -14,11 +14,8 @@ from tests.tuning.shared import cases, random_case, switch_multiset
 
 import reprior as rp
 from reprior.exceptions import ProfileMismatchError
-from reprior.profile import binning
+from reprior.profile import AFTER_ZERO, BinnedSwitches, ClassEvents, Switches, binning, grouped
 from reprior.profile import switches as switches_module
-from reprior.profile.binning import BinnedSwitches
-from reprior.profile.constants import AFTER_ZERO
-from reprior.profile.switches import ClassEvents, Switches, grouped
 
 N_CLASSES = 4
 HIGH = 2.0

@@ -9,29 +9,33 @@ import re
 
 import numpy as np
 import pytest
-from tests.report.shared import (
+from tests.support.report_pages import (
     brute_joint,
     chunked,
     fitted,
     make_scores,
     page_json,
     replay,
+    slopes_of,
     unpack,
 )
 
 import reprior as rp
-from reprior.core.prior import slopes
-from reprior.exceptions import LabelsError, NotFittedError, OptionError, PriorError
 from reprior.files.chunks import Chunk
 from reprior.report import write_report
-from reprior.report.headline import (
-    JUDGED_ELSEWHERE,
-    NOT_RECOGNISED,
-    TUNED_HERE,
-    TUNED_ON_TEST,
-    UNKNOWN,
-)
 from reprior.report.payload import SizeLimits
+
+TUNED_HERE = "On the labels it was tuned on: expect less on others."
+TUNED_ON_TEST = "The test set is what it was tuned on."
+JUDGED_ELSEWHERE = "Predictions on other data than it was tuned on."
+NOT_RECOGNISED = (
+    "This is not the file it was tuned on, by its digest. The same samples in another order or "
+    "number format would not be recognised."
+)
+UNKNOWN = (
+    "Whether this is other data than it was tuned on is not known: the calibrator does not say "
+    "what it was tuned on."
+)
 
 NASTY = '</script><script>alert("x")</script>'
 
@@ -49,7 +53,7 @@ def headline(path):
 
 def check_everywhere(data, log_scores, labels, calibrator, rng, weight=None):
     """The embedded switches give the joint table of brute force, at many strengths."""
-    w = slopes(calibrator.source_prior_, calibrator.target_prior_)
+    w = slopes_of(calibrator)
     low, high = data["bounds"]
     one_set, k = data["sets"][0], w.size
     assert one_set["resolution"] is None
@@ -104,8 +108,8 @@ def test_curves_and_optima_are_the_profiles(tmp_path, rng):
 
 
 def test_long_curves_are_thinned_and_marked_so(tmp_path, rng, monkeypatch):
-    rooms = (SizeLimits(curve_points=21, front_points=3),)
-    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", rooms)
+    limits = (SizeLimits(curve_points=21, front_points=3),)
+    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", limits)
     logits, labels, counts = make_scores(rng)
     calibrator = fitted(logits, labels, counts)
     one_set = page_json(write_report(tmp_path / "r.html", calibrator, [(logits, labels)]))["sets"][
@@ -198,7 +202,7 @@ def test_negative_strengths(tmp_path, rng):
     data = page_json(write_report(tmp_path / "r.html", calibrator, chunked(logits, labels)))
     assert data["bounds"] == [-1.0, 2.0]
     check_everywhere(data, logits, labels, calibrator, rng)
-    w = slopes(calibrator.source_prior_, calibrator.target_prior_)
+    w = slopes_of(calibrator)
     found = replay(data["sets"][0], -0.6, 5)[:5, :5]
     assert np.array_equal(found, brute_joint(logits, labels, w, -0.6))
 
@@ -289,7 +293,7 @@ def test_headline_of_a_class_without_labels(tmp_path, rng):
             tmp_path / "r.html", calibrator, [(logits, labels)], test=[(logits[rest], labels[rest])]
         )
     )
-    assert "recall[4] is not defined, for want of labels of that class" in change
+    assert "recall[4] is not defined without labels of that class" in change
     assert "nan" not in change
 
 
@@ -334,7 +338,7 @@ def test_what_cannot_fit_is_refused(tmp_path, rng, monkeypatch):
     logits, labels, counts = make_scores(rng)
     calibrator = fitted(logits, labels, counts)
     monkeypatch.setattr("reprior.report.page.MOST_BYTES", 1000)
-    with pytest.raises(OptionError, match=r"a page of 15 MB can hold them\. Got 5\. Merge rare"):
+    with pytest.raises(rp.OptionError, match=r"a page of 15 MB can hold them\. Got 5\. Merge rare"):
         write_report(tmp_path / "r.html", calibrator, [(logits, labels)])
     assert list(tmp_path.iterdir()) == []
 
@@ -398,14 +402,18 @@ def test_a_test_set_brings_a_toggle(tmp_path, rng):
 def test_errors_are_sentences(tmp_path, rng):
     logits, labels, counts = make_scores(rng)
     path, chunks = tmp_path / "r.html", [(logits, labels)]
-    with pytest.raises(NotFittedError, match=r"`calibrator` must be fitted\. Got one that is not"):
+    with pytest.raises(
+        rp.NotFittedError, match=r"`calibrator` must be fitted\. Got one that is not"
+    ):
         write_report(path, rp.PosteriorCalibrator([0.5, 0.5]), chunks)
     calibrator = fitted(logits, labels, counts)
-    with pytest.raises(LabelsError, match=r"chunk without labels.*This is about `test`\."):
+    with pytest.raises(rp.LabelsError, match=r"chunk without labels.*This is about `test`\."):
         write_report(path, calibrator, chunks, test=[Chunk(logits)])
-    with pytest.raises(PriorError, match=r"`counts` must have one number per class. Got shape"):
+    with pytest.raises(rp.PriorError, match=r"`counts` must have one number per class. Got shape"):
         write_report(path, calibrator, chunks, counts=[1, 2])
-    with pytest.raises(PriorError, match=r"`counts` must have a number for every class. Got none"):
+    with pytest.raises(
+        rp.PriorError, match=r"`counts` must have a number for every class. Got none"
+    ):
         write_report(path, calibrator, chunks, counts={0: 1, 1: 2})
     assert list(tmp_path.iterdir()) == []
 
@@ -415,7 +423,11 @@ def test_an_old_page_stays_when_writing_fails(tmp_path, rng, monkeypatch):
     calibrator = fitted(logits, labels, counts)
     path = tmp_path / "r.html"
     path.write_text("old")
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+
+    def fail(*_paths):
+        raise OSError("full")
+
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="full"):
         write_report(path, calibrator, [(logits, labels)])
     assert path.read_text() == "old"
@@ -445,6 +457,34 @@ def test_more_than_a_strength_is_refused(tmp_path, options, words):
     labels = rng.integers(0, 3, 300)
     scores = 2 * np.eye(3)[labels] + rng.normal(size=(300, 3)) + np.log([0.7, 0.2, 0.1])
     calibrator = rp.PosteriorCalibrator([0.7, 0.2, 0.1], **options).fit(scores, labels)
-    with pytest.raises(OptionError, match=f"Got one with {words}"):
-        write_report(tmp_path / "report.html", calibrator, [Chunk(scores, labels)])
+    with pytest.raises(rp.OptionError, match=f"Got one with {words}"):
+        write_report(tmp_path / "report.html", calibrator, [(scores, labels)])
     assert not (tmp_path / "report.html").exists()
+
+
+def test_uncorrected_is_the_model_before_in_every_figure(tmp_path, rng):
+    logits, labels, counts = make_scores(rng)
+    calibrator = fitted(3 * logits, labels, counts, temperature="fit", bounds=(0.0, 8.0))
+    assert calibrator.temperature_ > 1.5
+    page = page_json(
+        write_report(tmp_path / "r.html", calibrator, chunked(3 * logits, labels), counts=counts)
+    )
+    (one_set,) = page["sets"]
+    grid, before = one_set["reliability"], one_set["reliabilityBefore"]
+    (g,) = np.flatnonzero(unpack(grid["strengths"]) == 0.0)
+    for name in ("ece", "logLoss", "weight", "confidence", "hits"):
+        rows = unpack(grid[name]).reshape(len(unpack(grid["strengths"])), -1)
+        np.testing.assert_array_equal(rows[g], unpack(before[name]))
+
+
+@pytest.mark.parametrize("rare", [True, False])
+def test_another_class_mix_than_the_target_prior_is_said(tmp_path, rng, rare):
+    logits, labels, counts = make_scores(rng, n=600)
+    kept = labels > 0 if rare else slice(None)
+    calibrator = fitted(logits, labels, counts)
+    path = write_report(
+        tmp_path / "r.html", calibrator, chunked(logits, labels),
+        test=chunked(logits[kept], labels[kept]),
+    )  # fmt: skip
+    assert [each["otherMix"] for each in page_json(path)["sets"]] == [False, rare]
+    assert "set's own class mix, while the probabilities are made for" in path.read_text()

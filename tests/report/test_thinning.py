@@ -8,12 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.report.shared import chunked, fitted, make_scores, page_json, replay, unpack
+from tests.support.report_pages import chunked, fitted, make_scores, page_json, replay, unpack
 
-from reprior.report import thinning
+from reprior.report import thinning, write_report
 from reprior.report.classes import describe_classes
 from reprior.report.measure import measure
-from reprior.report.page import write_report
 from reprior.report.payload import MOST_BYTES, SizeLimits, _rows, script_json
 from reprior.report.thinning import RowBuffer, SwitchRows, grid_points, grouped, thinned
 
@@ -99,8 +98,8 @@ def test_a_full_buffer_sums_up(monkeypatch):
 @pytest.mark.parametrize("limits", [(150, 10**6), (40, 10**6), (10**6, 10)])
 def test_a_thinned_page_is_exact_where_it_says(tmp_path, monkeypatch, limits):
     most_rows, most_cells = limits
-    rooms = (SizeLimits(rows=most_rows, pairs=most_cells),)
-    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", rooms)
+    limits_of_page = (SizeLimits(rows=most_rows, pairs=most_cells),)
+    monkeypatch.setattr("reprior.report.payload.SIZE_LIMITS", limits_of_page)
     rng = np.random.default_rng(4)
     k = 40
     logits, labels, counts = make_scores(rng, n=400, k=k)

@@ -12,7 +12,7 @@ from tests.sklearn.shared import NAMES, three_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV, fold_into
-from reprior.sklearn.rebalanced import FOUND, for_batch
+from reprior.sklearn.rebalanced import for_batch
 
 X, Y = three_classes(900)
 MODEL = LogisticRegression()
@@ -151,7 +151,8 @@ def test_an_estimate_that_trusts_the_model_says_so():
 
 def test_what_the_calibrator_knows_is_shown():
     meta = fitted(separate=True, temperature="vector", n_bootstrap=20)
-    for name in FOUND:
+    names = "strength_ temperature_ scales_ probability_map_ best_score_ log_loss_ profile_"
+    for name in (*names.split(), "uncertainty_", "source_prior_", "target_prior_"):
         assert getattr(meta, name) is getattr(meta.calibrator_, name)
     assert meta.probability_map_.scales.shape == (3,)
     assert meta.log_loss_[1] < meta.log_loss_[0]
@@ -199,7 +200,7 @@ def test_folding_asks_which_map():
 def test_an_estimate_of_few_samples_says_so_where_it_is_called():
     meta = fitted(metric="log_loss")
     for name in ("predict", "predict_proba"):
-        with pytest.warns(rp.RepriorWarning, match="5 samples are too few to tell") as caught:
+        with pytest.warns(rp.RepriorWarning, match="5 samples are too few to estimate") as caught:
             getattr(meta, name)(X[:5], target_prior="estimate")
         assert [w.filename for w in caught] == [__file__]
 

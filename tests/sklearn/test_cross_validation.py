@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
@@ -11,40 +12,59 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils import Bunch
 from tests.sklearn.shared import NAMES, three_classes, two_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.cross_validation import class_columns, cross_validated, out_of_fold
 
 X, y = three_classes(n=300)
 names = NAMES[y]
+UNIFORM = np.full(3, 1 / 3)
 
 
+@pytest.mark.filterwarnings("ignore:The target prior is the source prior")
 @pytest.mark.parametrize("method", ["predict_log_proba", "predict_proba", "decision_function"])
-def test_columns_of_a_model_that_lacks_a_class(method):
-    some = names != "bee"
-    model = LogisticRegression().fit(X[some], names[some])
-    columns = class_columns(model, X, method=method, classes=NAMES)
-    kind = {"p": "probs", "l": "log_probs", "d": "logits"}[method.removeprefix("predict_")[0]]
-    posterior = rp.rebalance(columns, np.full(3, 1 / 3), kind=kind)
-    np.testing.assert_allclose(posterior[:, [0, 2]], model.predict_proba(X), rtol=1e-9)
+def test_a_class_that_the_model_lacks_has_probability_0(method):
+    lacking = np.flatnonzero(names[:200] != "bee")
+    classifier = RebalancedClassifierCV(
+        LogisticRegression(), cv=[(lacking, np.arange(200, 300))], refit=False,
+        response_method=method, source_prior=UNIFORM,
+    )  # fmt: skip
+    with pytest.warns(rp.RepriorWarning, match="Fold 0 of 1 trains without class 'bee'"):
+        classifier.fit(X, names)
+    posterior = classifier.predict_proba(X)
+    expected = classifier.estimator_.predict_proba(X)
+    np.testing.assert_allclose(posterior[:, [0, 2]], expected, rtol=1e-9)
     assert (posterior[:, 1] == 0).all()
 
 
-def test_one_decision_per_sample_becomes_two_columns():
-    X, y = two_classes()
-    model = LogisticRegression().fit(X, y)
-    columns = class_columns(model, X, method="decision_function", classes=model.classes_)
-    np.testing.assert_array_equal(columns[:, 0], 0)
-    np.testing.assert_array_equal(columns[:, 1], model.decision_function(X))
+def test_one_decision_value_per_sample_is_the_log_odds_of_the_second_class():
+    data = two_classes()
+    by_decision, by_posterior = (
+        RebalancedClassifierCV(LogisticRegression(), response_method=method).fit(*data)
+        for method in ("decision_function", "predict_log_proba")
+    )
+    assert by_decision.strength_ == pytest.approx(by_posterior.strength_, rel=1e-6)
+    np.testing.assert_allclose(by_decision.predict_proba(data[0]).sum(axis=1), 1.0)
 
 
-def test_columns_in_the_order_asked_for():
-    model = GaussianNB().fit(X, names)
-    columns = class_columns(model, X, method="predict_proba", classes=NAMES[::-1])
-    np.testing.assert_array_equal(columns, model.predict_proba(X)[:, ::-1])
+class Backwards(ClassifierMixin, BaseEstimator):
+    """A classifier whose classes are not sorted."""
+
+    def fit(self, X, y):
+        self.model_ = GaussianNB().fit(X, y)
+        self.classes_ = self.model_.classes_[::-1]
+        return self
+
+    def predict_proba(self, X):
+        return self.model_.predict_proba(X)[:, ::-1]
+
+
+def test_columns_are_put_in_the_order_of_the_classes():
+    plain = RebalancedClassifierCV(GaussianNB(), response_method="predict_proba").fit(X, names)
+    other = RebalancedClassifierCV(Backwards()).fit(X, names)
+    assert other.strength_ == plain.strength_
+    np.testing.assert_array_equal(other.predict_proba(X), plain.predict_proba(X))
 
 
 @pytest.mark.parametrize(
@@ -93,15 +113,13 @@ def test_a_fold_without_a_class_warns(method):
     assert (classifier.predict(X) == "cow").any()  # the model that stays knows it
 
 
-def test_several_classes_missing_are_counted():
+@pytest.mark.filterwarnings("ignore:.*(worse than chance|no tuning labels)")
+def test_several_missing_classes_are_counted():
     four = np.where(np.arange(300) % 50 == 0, "dog", names)
     rare = np.isin(four, ["cow", "dog"])
     splits = [(np.flatnonzero(~rare), np.flatnonzero(rare))]
     with pytest.warns(rp.RepriorWarning, match="without class 'cow' and 1 more"):
-        out_of_fold(
-            GaussianNB(), X, four, splits=splits, classes=np.unique(four),
-            method="predict_proba", fit_params={}, n_jobs=None,
-        )  # fmt: skip
+        RebalancedClassifierCV(GaussianNB(), cv=splits).fit(X, four)
 
 
 def test_groups_go_to_the_splitter():
@@ -112,30 +130,8 @@ def test_groups_go_to_the_splitter():
         classifier.fit(X, y)
 
 
-X_FEW, Y_FEW = three_classes(200)
-ROUTED = Bunch(splitter=Bunch(split={}), estimator=Bunch(fit={}))
-
-
-def trained(**options):
-    meta = RebalancedClassifierCV(LogisticRegression(), random_state=0, **options)
-    return cross_validated(
-        meta, X_FEW, Y_FEW, routed=ROUTED, classes=np.arange(3), method="predict_proba"
-    )
-
-
-def test_every_sample_is_scored_by_a_model_that_did_not_see_it():
-    model, tuning = trained(cv=4)
-    assert sorted(tuning.index.tolist()) == list(range(200))
-    assert tuning.scores.shape == (200, 3)
-    assert model.model.classes_.tolist() == [0, 1, 2]
-
-
 def test_a_single_split_may_stay_as_it_is():
-    model, tuning = trained(cv=0.25, refit=False)
-    assert tuning.scores.shape == (50, 3)
-    np.testing.assert_allclose(model.model.predict_proba(X_FEW[tuning.index]), tuning.scores)
-
-
-def test_several_folds_must_be_refitted():
-    with pytest.raises(rp.OptionError, match="`refit` must be True where there are several folds"):
-        trained(cv=3, refit=False)
+    classifier = RebalancedClassifierCV(GaussianNB(), cv=0.25, refit=False, random_state=0)
+    classifier.fit(X, y)
+    assert classifier.profile_.n_samples == 75
+    assert classifier.estimator_.class_count_.sum() == 225

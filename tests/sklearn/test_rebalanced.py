@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import io
 import pickle
-import warnings
 
 import joblib
 import numpy as np
@@ -39,13 +38,6 @@ from tests.sklearn.shared import NAMES, ROUNDING, long_tailed_digits, three_clas
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.rebalanced import (
-    find_classes,
-    make_calibrator,
-    plain,
-    rehearse,
-)
-from reprior.sklearn.source_prior import class_index, class_mass
 
 X, y = three_classes()
 names = NAMES[y]
@@ -173,7 +165,7 @@ def test_options_reach_the_calibrator():
 def test_the_upper_bound_is_widened_and_said():
     with pytest.warns(rp.RepriorWarning, match="searching up to"):
         classifier = RebalancedClassifierCV(
-            LogisticRegression(), bounds=(0.0, 0.05), metric="balanced_accuracy"
+            LogisticRegression(), bounds=(0.01, 0.05), metric="balanced_accuracy"
         ).fit(X, y)
     assert classifier.profile_.bounds[1] > 0.05
 
@@ -252,7 +244,8 @@ def test_any_splitter_pools_the_test_parts(cv, n_tuned):
 
 def test_folds_in_parallel_are_the_same():
     one = RebalancedClassifierCV(GaussianNB()).fit(X, names)
-    two = RebalancedClassifierCV(GaussianNB(), n_jobs=2).fit(X, names)
+    with joblib.parallel_config("threading"):  # no processes to start
+        two = RebalancedClassifierCV(GaussianNB(), n_jobs=2).fit(X, names)
     assert one.strength_ == two.strength_
 
 
@@ -472,6 +465,7 @@ wine = load_wine(return_X_y=True)
         ({"target_prior": [0.5, 0.5]}, rp.PriorError, "one value per class"),
         ({"metric": "roc_auc"}, rp.OptionError, "hard labels"),
         ({"metric": "balanced"}, rp.OptionError, "Did you mean"),
+        ({"metric": ["accuracy", "mean_iou"]}, rp.OptionError, "`metric` must be one metric"),
         ({"metric": "recall[7]"}, rp.LabelsError, "a class that exists"),
         ({"subject_to": "accuracy is good"}, rp.OptionError, "subject_to"),
         ({"subject_to": "accuracy >= 1.01"}, rp.InfeasibleError, "accuracy"),
@@ -485,6 +479,26 @@ wine = load_wine(return_X_y=True)
 def test_options_are_refused_with_the_remedy(options, error, words):
     with pytest.raises(error, match=words.replace("[", r"\[")):
         RebalancedClassifierCV(**{"estimator": GaussianNB(), **options}).fit(*wine)
+
+
+@pytest.mark.parametrize(
+    "module, classifier",
+    [("xgboost.core", "xgboost.XGBClassifier"), ("lightgbm.basic", "lightgbm.LGBMClassifier")],
+)
+@pytest.mark.parametrize("wrapped", [lambda booster: booster, FrozenEstimator])
+def test_a_booster_is_pointed_to_its_classifier(module, classifier, wrapped):
+    booster = type("Booster", (), {"__module__": module, "predict": lambda self, X: X})()
+    with pytest.raises(rp.OptionError, match=f"A Booster has neither: pass {classifier}"):
+        RebalancedClassifierCV(wrapped(booster)).fit(*wine)
+
+
+@pytest.mark.parametrize("labels", [y.astype(float), names.astype(object)], ids=["float", "names"])
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_label_is_named(labels, missing):
+    labels = labels.copy()
+    labels[5] = missing
+    with pytest.raises(rp.LabelsError, match=r"`y` must name a class .* Got y\[5\]=(None|nan)"):
+        RebalancedClassifierCV(GaussianNB()).fit(X, labels)
 
 
 def test_a_wrong_option_is_refused_before_training():
@@ -558,52 +572,18 @@ def test_every_option_of_the_calibrator_is_one_of_the_classifier():
 
 
 def test_options_are_handed_on():
-    options = RebalancedClassifierCV(
-        GaussianNB(), metric="accuracy", bounds=(0, 1), temperature="fit", random_state=3
+    classifier = RebalancedClassifierCV(
+        GaussianNB(), metric="accuracy", bounds=(0, 8), temperature="fit", random_state=3
     )
-    calibrator = make_calibrator(options, [0.2, 0.3, 0.5], NAMES.astype(object), "probs")
-    assert (calibrator.metric, calibrator.bounds, calibrator.kind) == ("accuracy", (0, 1), "probs")
+    calibrator = classifier.fit(X, names.astype(object)).calibrator_
+    assert (calibrator.metric, calibrator.bounds) == ("accuracy", (0, 8))
+    assert calibrator.kind == "log_probs"
     assert calibrator.temperature == "fit"
     assert calibrator.random_state == 3
     assert calibrator.classes.tolist() == NAMES.tolist()
+    assert calibrator.classes.dtype.kind == "U"  # objects of one type get its dtype
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"temperature": "fit"},
-        {"temperature": 2.0},
-        {"subject_to": "accuracy <= 0.0"},
-        {"metric": "recall[bee]"},
-        {"source_prior": [0.2, 0.3, 0.5], "target_prior": [0.2, 0.3, 0.5]},
-    ],
-)
-def test_a_rehearsal_is_silent(options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        rehearse(RebalancedClassifierCV(GaussianNB(), **options), NAMES)
-
-
-def test_a_rehearsal_of_thousands_of_classes_is_cheap():
-    rehearse(RebalancedClassifierCV(GaussianNB()), np.arange(2000))
-
-
-@pytest.mark.parametrize("classes", [NAMES, NAMES[::-1], NAMES.astype(object)])
-def test_index_and_mass(classes):
-    y = np.array(["cow", "ant", "cow", "cow"])
-    assert (classes[class_index(y, classes)] == y).all()
-    assert dict(zip(classes, class_mass(y, classes), strict=True)) == {"ant": 1, "bee": 0, "cow": 3}
-    weight = np.array([1.0, 2.0, 0.5, 0.5])
-    assert class_mass(y, classes, weight)[class_index(np.array(["cow"]), classes)] == 2
-
-
-@pytest.mark.parametrize("y, got", [([3, 3], "1 class, 3"), ([], "no samples")])
-def test_fewer_than_two_classes(y, got):
-    with pytest.raises(rp.LabelsError, match=f"at least two classes. Got {got}"):
-        find_classes(GaussianNB(), np.array(y))
-
-
-def test_objects_of_one_type_become_plain():
-    assert plain(NAMES.astype(object)).dtype.kind == "U"
-    assert plain(np.array([1, 2], dtype=object)).dtype.kind == "i"
+def test_fewer_than_two_classes():
+    with pytest.raises(rp.LabelsError, match=r"at least two classes\. Got 1 class, 3"):
+        RebalancedClassifierCV(GaussianNB()).fit(X, np.full(len(X), 3))

@@ -17,7 +17,6 @@ from tests.sklearn.shared import three_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.routing import training_weight
 
 X, y = three_classes(n=300)
 WEIGHT = np.where(y == 2, 6.0, 1.0)
@@ -87,8 +86,10 @@ def test_a_pipeline_takes_weights_by_the_name_of_its_step():
     np.testing.assert_allclose(both.estimator_[-1].class_prior_, WEIGHTED)
     nested = make_pipeline(StandardScaler(), make_pipeline(GaussianNB()))
     inner = {"pipeline__gaussiannb__sample_weight": WEIGHT}
-    assert training_weight(nested, inner) is WEIGHT
-    assert training_weight(nested, {"standardscaler__sample_weight": WEIGHT}) is None
+    reached = RebalancedClassifierCV(nested).fit(X, y, **inner)
+    np.testing.assert_allclose(reached.source_prior_, WEIGHTED)
+    missed = RebalancedClassifierCV(nested).fit(X, y, standardscaler__sample_weight=WEIGHT)
+    np.testing.assert_allclose(missed.source_prior_, PLAIN)
 
 
 @pytest.mark.parametrize(

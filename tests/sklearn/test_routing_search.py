@@ -24,7 +24,6 @@ from tests.sklearn.shared import three_classes
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.sklearn.routing import training_weight
 
 X, y = three_classes(n=300)
 WEIGHT = np.where(y == 2, 6.0, 1.0)
@@ -81,8 +80,9 @@ def test_weights_by_the_name_of_the_step_reach_it_through_a_search(search):
 
 
 def test_weights_of_another_step_do_not_count():
-    fit_params = {"standardscaler__sample_weight": WEIGHT}
-    assert training_weight(SEARCHES[0], fit_params) is None
+    classifier = RebalancedClassifierCV(SEARCHES[0], cv=2)
+    classifier.fit(X, y, standardscaler__sample_weight=WEIGHT)
+    np.testing.assert_allclose(classifier.source_prior_, PLAIN)
 
 
 def test_a_search_hands_weights_on():
@@ -107,7 +107,7 @@ def test_a_search_over_a_pipeline_names_the_step():
 )
 def test_doubt_brings_a_warning_unless_the_prior_is_given(inner, name):
     model = Wrapper(inner) if name.startswith("g") else make_pipeline(Wrapper(inner))
-    with pytest.warns(rp.RepriorWarning, match="cannot be told.*as an array") as caught:
+    with pytest.warns(rp.RepriorWarning, match="It is unknown whether.*as an array") as caught:
         RebalancedClassifierCV(model, cv=2).fit(X, y, **{name: WEIGHT})
     assert __file__ in {warning.filename for warning in caught}
     classifier = RebalancedClassifierCV(model, cv=2, source_prior=WEIGHTED)
@@ -127,19 +127,28 @@ def test_routed_through_a_search(scaler, model, prior):
     np.testing.assert_allclose(classifier.estimator_.best_estimator_[-1].class_prior_, prior)
 
 
+@pytest.mark.filterwarnings("ignore:The best strength l")
 @pytest.mark.usefixtures("routing")
 def test_routed_by_another_name_or_to_none():
-    search = GridSearchCV(asking(False, "mass"), STEP, cv=2)
-    assert training_weight(search, {"mass": WEIGHT}) is WEIGHT
+    scorer = get_scorer("accuracy").set_score_request(sample_weight=False)
+    search = GridSearchCV(asking(False, "mass"), STEP, cv=2, scoring=scorer)
+    classifier = RebalancedClassifierCV(search, cv=2).fit(X, y, mass=WEIGHT)
+    np.testing.assert_allclose(classifier.source_prior_, WEIGHTED)
     scaler = StandardScaler().set_fit_request(sample_weight=True)
     neighbours = make_pipeline(scaler, KNeighborsClassifier())
-    assert training_weight(neighbours, {"sample_weight": WEIGHT}) is None
+    classifier = RebalancedClassifierCV(neighbours, cv=2)
+    classifier.fit(X, y, sample_weight=WEIGHT)
+    np.testing.assert_allclose(classifier.source_prior_, PLAIN)
 
 
+@pytest.mark.filterwarnings("ignore:The best strength l")
 @pytest.mark.usefixtures("routing")
 def test_routed_through_a_choice_of_threshold():
-    tuned = TunedThresholdClassifierCV(asking(True, False))
-    assert training_weight(tuned, {"sample_weight": WEIGHT}) is None
+    scorer = get_scorer("balanced_accuracy").set_score_request(sample_weight=False)
+    tuned = TunedThresholdClassifierCV(asking(True, False), scoring=scorer, cv=2)
+    is_first = y == 0
+    classifier = RebalancedClassifierCV(tuned, cv=2).fit(X, is_first, sample_weight=WEIGHT)
+    np.testing.assert_allclose(classifier.source_prior_, [1 - PLAIN[0], PLAIN[0]])
 
 
 @pytest.mark.usefixtures("routing")
@@ -152,5 +161,5 @@ def test_members_that_disagree_are_in_doubt(second, recwarn):
     vote = VotingClassifier(members, voting="soft")
     classifier = RebalancedClassifierCV(vote, cv=2).fit(X, y, sample_weight=WEIGHT)
     np.testing.assert_allclose(classifier.source_prior_, WEIGHTED)
-    doubts = [w for w in recwarn if "cannot be told" in str(w.message)]
+    doubts = [w for w in recwarn if "It is unknown whether" in str(w.message)]
     assert len(doubts) == (not second)

@@ -15,8 +15,8 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from tests.child_processes import started
-from tests.torch.shared import PRIOR, logits_and_labels, network
+from tests.support.child_processes import started
+from tests.support.torch_networks import PRIOR, logits_and_labels, network
 from torch import distributed, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -345,7 +345,7 @@ def test_fits_of_probabilities_are_logged(tmp_path, options):
 
 
 def test_what_needs_all_scores_is_refused_before_the_training():
-    with pytest.raises(rp.OptionError, match="must do without all scores at once"):
+    with pytest.raises(rp.OptionError, match="must not need all scores at once"):
         callback(selection="balanced_log_loss")
 
 

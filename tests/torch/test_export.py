@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.fusion.shared import PRIOR, K, made, modalities
+from tests.support.fusions import PRIOR, K, made, modalities
 from torch import nn
 
 import reprior as rp
@@ -15,6 +15,9 @@ from reprior.torch.export import Exported
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
+
+#: The exporter of PyTorch takes seconds to import, and as long for each graph.
+exports = pytest.mark.heavy
 
 KNOWN = {"rgb": (0.3, 0.05), "depth": (0.5, 0.1)}
 FREE = {0: "batch", 2: "height", 3: "width"}
@@ -64,6 +67,7 @@ def wanted(fusion, nets, inputs):
     return fusion.predict_proba(scores)
 
 
+@exports
 def test_two_networks_in_one_graph(tmp_path):
     fusion, nets = fusion_of(), networks()
     module = ModalityFusion(fusion, nets).train()
@@ -103,6 +107,7 @@ def agrees(path, fusion, tensors):
     np.testing.assert_allclose(run(path, two), expected, rtol=0, atol=SINGLE)
 
 
+@exports
 def test_scores_as_inputs(tmp_path, exported_once):
     fusion, module, tensors = exported_once
     made_ = export_fusion(module, tensors, tmp_path / "fusion.onnx")
@@ -112,6 +117,7 @@ def test_scores_as_inputs(tmp_path, exported_once):
     assert (bare.samples, bare.posterior_error) == (None, None)
 
 
+@exports
 def test_large_weights_have_a_file_of_their_own(tmp_path, exported_once, monkeypatch):
     monkeypatch.setattr(own, "LARGE", 0)
     fusion, module, tensors = exported_once
@@ -121,6 +127,7 @@ def test_large_weights_have_a_file_of_their_own(tmp_path, exported_once, monkeyp
     agrees(tmp_path / "fusion.onnx", fusion, tensors)
 
 
+@exports
 def test_what_disagrees_is_refused_and_nothing_is_left(tmp_path, exported_once, monkeypatch):
     """The oracle is another fusion: as if the graph were wrong."""
     _, module, tensors = exported_once
@@ -145,6 +152,7 @@ def test_other_shapes_and_no_numbers_are_refused(found, words):
         own._difference(np.full((2, 2), 0.5), found, 1e-5)
 
 
+@exports
 def test_a_graph_that_holds_an_axis_is_refused():
     class Held(nn.Module):
         def forward(self, x):
@@ -175,6 +183,7 @@ def test_inputs_that_the_exporter_renamed_are_refused(names, got):
         own._refuse_held(values, scores, {n: {0: "batch"} for n in scores})
 
 
+@exports
 class TestDtypesWithoutNumpy:
     def test_of_inputs(self, tmp_path, exported_once):
         """Nothing is exported first; without a comparison it is."""

@@ -27,6 +27,7 @@ def test_unknown_name_is_an_attribute_error():
         _ = reprior.torch.rebalance_all
 
 
+@pytest.mark.heavy
 def test_lightning_is_loaded_with_the_callback_only():
     result = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=True)
     torch_there, lightning_there, *_ = json.loads(result.stdout)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from tests.fusion.shared import ORDERS, PRIOR, RULES, K, made, modalities, problems
+from tests.support.fusions import ORDERS, PRIOR, RULES, K, made, modalities, problems
 from torch import nn
 
 import reprior as rp
@@ -363,6 +363,27 @@ class TestState:
             module.load_state_dict(theirs.state_dict())
         assert torch.equal(module.strengths, before)
 
+    @pytest.mark.parametrize(
+        "extra",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"\xff",
+            b'{"rule": "mean", "rule": "noisy_or"}',
+            torch.ones(2),
+            torch.tensor([300]),
+            "text",
+        ],
+    )
+    def test_whose_options_are_damaged_is_refused(self, extra):
+        module = ModalityFusion(fusion_of())
+        if isinstance(extra, bytes):
+            extra = torch.tensor(list(extra), dtype=torch.uint8)
+        state = {**module.state_dict(), "_extra_state": extra}
+        with pytest.raises(rp.OptionError, match="`state_dict` must have the options of a Modal"):
+            module.load_state_dict(state)
+
     def test_of_other_modalities_is_refused(self):
         known = dict.fromkeys(("rgb", "lidar"), (0.3, 0.1))
         theirs = made(PRIOR, known, dict.fromkeys(known, 1.0), class_axis=1)
@@ -402,6 +423,7 @@ class TestSurroundings:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             torch.testing.assert_close(ModalityFusion(fusion_of())(scores), wanted)
 
+    @pytest.mark.heavy
     def test_compile_without_a_break(self, scores, wanted):
         module = torch.compile(
             ModalityFusion(fusion_of()), fullgraph=True, backend="eager", dynamic=True
@@ -409,6 +431,7 @@ class TestSurroundings:
         torch.testing.assert_close(module(scores), wanted)
         assert module({n: z[:2, :, :2] for n, z in scores.items()}).shape == (2, K, 2, 5)
 
+    @pytest.mark.heavy
     @pytest.mark.parametrize("by", ["image", "pixel"])
     def test_export_with_a_dynamic_batch_and_size(self, scores, by):
         module = ModalityFusion(fusion_of(flatten_by=by))

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tests.torch.shared import PRIOR, logits_and_labels, network
+from tests.support.torch_networks import PRIOR, logits_and_labels, network
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 

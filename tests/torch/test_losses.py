@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.torch.shared import EXACT, logits_and_labels
+from tests.support.torch_networks import EXACT, logits_and_labels
 from torch import nn
 
 import reprior as rp

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tests.fusion.shared import made
-from tests.torch.shared import CLOSE, EXACT, PRIOR, fitted, logits_and_labels
+from tests.support.fusions import made
+from tests.support.torch_networks import CLOSE, EXACT, PRIOR, fitted, logits_and_labels
 from torch import nn
 
 import reprior as rp
@@ -181,11 +181,13 @@ class TestSurroundings:
         assert low.dtype == dtype
         self.close(low, CLOSE[dtype])
 
+    @pytest.mark.heavy
     def test_compile_without_a_break(self):
         compiled = torch.compile(self.layer, fullgraph=True, backend="eager", dynamic=True)
         self.close(compiled(self.scores))
         assert compiled(self.scores[:2]).shape == (2, 3)
 
+    @pytest.mark.heavy
     def test_export_with_a_dynamic_batch(self):
         batch = torch.export.Dim("batch", min=2, max=64)
         program = torch.export.export(self.layer, (self.scores,), dynamic_shapes=({0: batch},))

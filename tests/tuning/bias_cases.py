@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.shared import rows_of
 
+from reprior import CountMetric
 from reprior.core import kernels
-from reprior.metrics.count_metrics import CountMetric, find_metric
-from reprior.profile.objective import Constraint
-from reprior.tuning.bias_search import Ascent, Columns, Goal
+from reprior.metrics import find_metric
+from reprior.profile import Constraint
+from reprior.tuning import Ascent, Columns, Goal
 
 UNIT = 0.75
 """Scores are multiples of this, and so are the biases at which anything changes."""

@@ -10,10 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from reprior.core.prior import slopes as slopes_of
-from reprior.profile.constants import AFTER_ZERO
-from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, Samples
+from reprior.core import slopes as slopes_of
+from reprior.profile import AFTER_ZERO, Priors, Samples, StrengthProfile
 
 ROUNDING = 1e-12
 """Values are means of ratios in float64 and 2**-50 fixed point: off by some 1e-15."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import oracles
+from tests.support import oracles
 from tests.tuning.bias_cases import (
     F2,
     METRICS,
@@ -22,20 +22,20 @@ from tests.tuning.bias_cases import (
 )
 from tests.tuning.shared import assert_same_counts, rows_of
 
-from reprior.metrics.count_metrics import COUNT_METRICS
-from reprior.metrics.counts import ClassCounts
-from reprior.tuning import bias_search
-from reprior.tuning.bias_search import (
-    OUTSIDE,
+from reprior import ClassCounts
+from reprior.metrics import COUNT_METRICS
+from reprior.tuning import (
     Ascent,
     Columns,
     Goal,
     TopTwo,
     best_pair,
+    bias_search,
     line_of,
     pairs_worth_trying,
     tallies_of,
 )
+from reprior.tuning.bias_search import OUTSIDE
 
 
 def run(case, metric, *rules, cycles=50):

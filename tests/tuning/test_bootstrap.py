@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.tuning.shared import ROUNDING, assert_same_counts, random_case
 
 import reprior as rp
+from reprior import StrengthBootstrap, uncertainty
 from reprior.exceptions import OptionError, ProfileMismatchError
-from reprior.profile.profile import StrengthProfile
+from reprior.profile import StrengthProfile
 from reprior.tuning import bootstrap as bootstrap_module
-from reprior.tuning.bootstrap import CHUNK, GRID, StrengthBootstrap, _Blocks, bootstrap_profiles
-from reprior.tuning.selection import select
-from reprior.tuning.uncertainty import uncertainty
+from reprior.tuning import bootstrap_profiles, select
+from reprior.tuning.bootstrap import CHUNK, GRID, _Blocks
 
 METRICS = ("balanced_accuracy", "macro_f1")
 

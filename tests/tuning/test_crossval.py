@@ -14,19 +14,19 @@ from tests.tuning.shared import ROUNDING, random_case
 from tests.tuning.test_resampling import arguments_of
 
 import reprior as rp
+from reprior import cross_validate
 from reprior.exceptions import OptionError
 from reprior.metrics import evaluate
-from reprior.profile.samples import Samples
-from reprior.tuning.crossval import (
+from reprior.profile import Samples
+from reprior.tuning import (
     counted_images,
-    cross_validate,
     fold_numbers,
     folds_of,
     images_of,
     nested,
+    select,
     stratified_folds,
 )
-from reprior.tuning.selection import select
 
 METRIC = "balanced_accuracy"
 

@@ -8,9 +8,10 @@ from tests.tuning.shared import random_case
 
 import reprior as rp
 from reprior.calibrator.encoding import read_terms, state_problem
-from reprior.metrics.count_metrics import find_metric
-from reprior.profile.objective import Constraint
-from reprior.tuning.problem import best_widened, best_within
+from reprior.calibrator.options import full_problem
+from reprior.metrics import find_metric
+from reprior.profile import Constraint
+from reprior.tuning import best_widened, best_within
 
 
 def problem_of(case, **options):
@@ -116,7 +117,7 @@ def test_a_best_inside_the_bounds_needs_one_profile():
 
 
 def test_the_bound_is_doubled_until_the_best_lies_inside():
-    profile_of, seen = profiles_of([4.0, 7.0, 5.0], [1, 0, 1])
+    profile_of, seen = profiles_of([0.5, 4.0, 7.0, 5.0], [1, 1, 0, 1])
     with pytest.warns(rp.RepriorWarning) as caught:
         best, profile = best_widened(profile_of, (0.0, 1.0), ACCURACY, [])
     assert seen == [(0.0, 1.0), (0.0, 2.0), (0.0, 4.0)]
@@ -175,7 +176,7 @@ def test_models_that_are_three_times_too_sure(seed):
 
 
 def test_it_ends_at_8_and_asks_about_the_prior():
-    profile_of, seen = profiles_of([9.0, 50.0, 60.0], [1, 0, 1])
+    profile_of, seen = profiles_of([0.5, 9.0, 50.0, 60.0], [1, 1, 0, 1])
     with pytest.warns(rp.RepriorWarning) as caught:
         best, _ = best_widened(profile_of, (0.0, 3.0), ACCURACY, [])
     assert seen == [(0.0, 3.0), (0.0, 6.0), (0.0, 8.0)]
@@ -196,9 +197,30 @@ def test_a_best_just_before_8_is_taken_as_it_is():
 
 def test_where_nothing_changes_the_bounds_stay_as_given():
     profile_of, _ = profiles_of([50.0, 50.0], [0, 1])
-    with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 8 changes accuracy"):
-        best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
-    assert (best.interval, profile.bounds) == ((0.0, 2.0), (0.0, 2.0))
+    with pytest.warns(rp.RepriorWarning, match=r"No strength from 0.5 to 8 changes accuracy"):
+        best, profile = best_widened(profile_of, (0.5, 2.0), ACCURACY, [])
+    assert (best.interval, profile.bounds) == ((0.5, 2.0), (0.5, 2.0))
+
+
+def test_where_nothing_is_better_than_the_model_no_bound_is_widened():
+    profile_of, seen = profiles_of([4.0, 7.0, 5.0], [1, 0, 1])
+    best, _ = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])
+    assert (best.strength, best.at_bound, seen) == (0.0, False, [(0.0, 2.0)])
+    assert best_within(profile_of((0.0, 2.0)), ACCURACY, []) == best
+
+
+@pytest.mark.parametrize("options", [{"tune": "per_class"}, {"selection": "smooth"}])
+@pytest.mark.parametrize("widen", [True, False])
+def test_only_the_raw_maximum_of_the_strength_prefers_0(options, widen):
+    profile_of, _ = profiles_of([0.5, 0.6, 6.0], [0, 1, 0])
+    calibrator = rp.PosteriorCalibrator(PRIOR, metric="accuracy", bounds=(0.0, 2.0), **options)
+    problem = full_problem(calibrator, read_terms(calibrator, None))
+    with pytest.warns(rp.RepriorWarning, match="upper bound"):
+        best, _ = problem.search(profile_of, widen=widen)
+    assert best.strength > 1.0
+    plain = rp.PosteriorCalibrator(PRIOR, metric="accuracy", bounds=(0.0, 2.0))
+    problem = full_problem(plain, read_terms(plain, None))
+    assert problem.search(profile_of, widen=widen)[0].strength == 0.0
 
 
 def test_a_bound_below_0_jumps_to_the_widest():
@@ -209,7 +231,7 @@ def test_a_bound_below_0_jumps_to_the_widest():
 
 
 def test_constraints_are_kept_while_widening():
-    profile_of, _ = profiles_of([4.0, 4.2, 5.0], [1, 0, 1])
+    profile_of, _ = profiles_of([0.5, 4.0, 4.2, 5.0], [1, 1, 0, 1])
     rule = Constraint.parse("recall[0] >= 0.9")
     with pytest.warns(rp.RepriorWarning):
         best, profile = best_widened(profile_of, (0.0, 2.0), ACCURACY, [rule])
@@ -253,7 +275,7 @@ def test_scores_that_cannot_be_read_again_keep_their_bounds():
         best = best_within(profile_of((0.0, 1.0)), ACCURACY, [])
     assert caught[0].filename == __file__
     assert best.interval[1] == 1.0
-    with pytest.warns(rp.RepriorWarning, match="No strength from 0 to 0.25 changes accuracy, and"):
-        best_within(profile_of((0.0, 0.25)), ACCURACY, [])
+    with pytest.warns(rp.RepriorWarning, match=r"from 0.1 to 0.25 changes accuracy, and"):
+        best_within(profile_of((0.1, 0.25)), ACCURACY, [])
     assert best_within(profile_of((0.0, 4.5)), ACCURACY, []).value == 1.0
-    assert seen == [(0.0, 1.0), (0.0, 0.25), (0.0, 4.5)]
+    assert seen == [(0.0, 1.0), (0.1, 0.25), (0.0, 4.5)]

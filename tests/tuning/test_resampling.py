@@ -20,8 +20,8 @@ from tests.tuning.shared import (
 )
 
 import reprior as rp
-from reprior.profile.samples import Priors
-from reprior.tuning.resampling import sample_paths
+from reprior.profile import Priors
+from reprior.tuning import sample_paths
 
 METRICS = ("accuracy", "balanced_accuracy", "mean_iou", "macro_f1")
 

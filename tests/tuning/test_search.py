@@ -18,9 +18,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from reprior import SearchResult, search_strength
 from reprior.exceptions import OptionError, RepriorError
-from reprior.profile.profile import StrengthProfile
-from reprior.tuning.search import METHODS, SearchResult, search_strength
+from reprior.profile import StrengthProfile
+from reprior.tuning import METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 N_DEFAULT = 21

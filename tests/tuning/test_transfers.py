@@ -1,8 +1,8 @@
-"""What leaves a device: counted by tensors that say they are on one.
+"""Count transfers from a device to the host, with tensors that pretend to be on a device.
 
-A tensor of :class:`OnDevice` lies in the host's memory and says that it is on a CUDA device; every
-way by which its numbers can come to the host is counted. So the array code for devices runs here
-as it would there, on a machine that has none. That it also runs on a real one is not tested here.
+An :class:`OnDevice` tensor is in host memory but reports a CUDA device. Every operation that would
+copy its values to the host is counted. So the array code for devices runs on a machine without a
+GPU. These tests do not show that it runs on a real GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEVICE = torch.device("cuda", 0)
 HOST = torch.device("cpu")
 T = torch.Tensor
 
-#: Ways to the host, and under which name they are counted.
+#: Operations that copy to the host, and the name under which they are counted.
 LEAVING = {
     T.cpu: "cpu", T.numpy: "numpy", T.item: "item", T.tolist: "tolist", T.__array__: "array",
     T.__float__: "item", T.__int__: "item", T.__bool__: "item", T.__index__: "item",
@@ -30,12 +30,12 @@ LEAVING = {
 
 
 class OnDevice(torch.Tensor):
-    """A tensor that says it is on a device."""
+    """A tensor in host memory that reports a CUDA device."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        if getattr(func, "__self__", None) is T.device:  # the property is asked for
+        if getattr(func, "__self__", None) is T.device:  # the property is read
             return DEVICE
         with torch._C.DisableTorchFunctionSubclass():
             if func in LEAVING or (func is T.to and _to_host(args, kwargs)):
@@ -46,7 +46,7 @@ class OnDevice(torch.Tensor):
 
 
 class Watch(TorchFunctionMode):
-    """Puts new tensors on the device where that is asked for, and counts what leaves it."""
+    """Put new tensors on the device if requested, and count copies to the host."""
 
     seen: ClassVar[Counter[str]] = Counter()
     numbers: ClassVar[Counter[str]] = Counter()
@@ -62,9 +62,9 @@ class Watch(TorchFunctionMode):
         return func(*args, **kwargs)
 
     @classmethod
-    def note(cls, way, tensor):
-        cls.seen[way] += 1
-        cls.numbers[way] += tensor.numel()
+    def note(cls, operation, tensor):
+        cls.seen[operation] += 1
+        cls.numbers[operation] += tensor.numel()
 
     @property
     def total(self) -> int:
@@ -107,7 +107,7 @@ def on_device(array):
     return torch.from_numpy(np.array(array)).as_subclass(OnDevice)
 
 
-def test_the_double_counts():
+def test_the_fake_device_counts_copies():
     with Watch() as watch:
         scores = on_device(np.zeros((4, 3)))
         assert scores.device.type == "cuda"
@@ -121,31 +121,31 @@ def test_the_double_counts():
 
 
 @pytest.mark.parametrize("kind", ["logits", "probs"])
-def test_a_profile_takes_counts_and_switches_off_the_device_and_no_scores(kind):
+def test_a_profile_copies_counts_and_switches_to_the_host_but_no_scores(kind):
     scores, labels = data()
     if kind == "probs":
         scores = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     host = rp.StrengthProfile.from_scores(scores, labels, source_prior=PRIOR, kind=kind)
     with Watch() as watch:
-        found = rp.StrengthProfile.from_scores(
+        profile = rp.StrengthProfile.from_scores(
             on_device(scores), on_device(labels), source_prior=PRIOR, kind=kind
         )
-    assert found.n_switches == host.n_switches
-    assert found.best("balanced_accuracy").value == host.best("balanced_accuracy").value
-    # Labels, and the winners at 0 and at the lower bound; a few numbers per switch; a few for
-    # checks. The scores, which are CLASSES times as many as the labels, stay.
+    assert profile.n_switches == host.n_switches
+    assert profile.best("balanced_accuracy").value == host.best("balanced_accuracy").value
+    # Copied: the labels, the winners at 0 and at the lower bound, a few numbers per switch and a
+    # few for checks. The scores, CLASSES times as many as the labels, stay on the device.
     assert watch.total <= 3 * N + 10 * host.n_switches + 50
     assert watch.total < scores.size / 3
     assert "tolist" not in watch.seen
 
 
-def test_rebalance_takes_nothing_of_the_size_of_the_scores_off_the_device():
+def test_rebalance_copies_only_a_few_numbers_to_the_host():
     scores, _ = data()
     expected = rp.rebalance(scores, PRIOR, strength=0.7)
     with Watch() as watch:
         posterior = rp.rebalance(on_device(scores), PRIOR, strength=0.7)
         assert isinstance(posterior, OnDevice)
-        assert set(watch.seen) <= {"item"}  # looks for NaN, a number each
+        assert set(watch.seen) <= {"item"}  # the checks for NaN, one number each
         assert watch.total <= 10
     np.testing.assert_allclose(
         posterior.as_subclass(torch.Tensor).numpy(), expected, rtol=1e-5, atol=1e-7

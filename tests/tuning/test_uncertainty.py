@@ -10,12 +10,10 @@ import pytest
 from tests.tuning.shared import random_case
 
 import reprior as rp
-from reprior.metrics.count_metrics import COUNT_METRICS
-from reprior.profile.sweep import value_of
-from reprior.tuning.bootstrap import StrengthBootstrap
-from reprior.tuning.crossval import cross_validate
-from reprior.tuning.selection import CURVE_RULES, select
-from reprior.tuning.uncertainty import FEW_LABELS, Uncertainty, doubts, uncertainty
+from reprior import StrengthBootstrap, Uncertainty, cross_validate, uncertainty
+from reprior.metrics import COUNT_METRICS
+from reprior.profile import value_of
+from reprior.tuning import CURVE_RULES, FEW_LABELS, doubts, select
 
 METRIC = "balanced_accuracy"
 NINE_IN_TEN = (0.85, 0.95)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from tests.core.shift.shifted import world
+from tests.support.label_shift import world
 
-from reprior.core.shift import em
-from reprior.core.shift.em import Likelihood, run_em
+from reprior.core.shift import Likelihood, em, run_em
 
 CLOSE = 1e-8
-"""EM ends where less than 1e-9 is to come, by an estimate of what is to come."""
+"""EM ends where the estimate of all further steps is below 1e-9."""
 
 
 def plain_em(posterior, source, counts, n=200_000):
-    """The definition, one replicate after the other, until nothing moves."""
+    """Plain EM by its definition, one replicate after the other, until the prior is constant."""
     prior = source
     for _ in range(n):
         mixed = posterior * prior / source
@@ -51,7 +50,7 @@ def test_counts_of_one_are_no_counts():
     np.testing.assert_allclose(run_em(ones, here.source[None]).priors, whole.priors, atol=CLOSE)
 
 
-def test_a_slow_direction_is_not_overlooked():
+def test_slow_directions_converge_too():
     # A rare class that is hard to tell: right after a step that skips ahead, all that is seen are
     # steps of the other classes. The estimate of what is to come must remember.
     rng = np.random.default_rng(18)

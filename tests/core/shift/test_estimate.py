@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit, logsumexp, softmax
-from tests.core.backends import EPS, WIDE_BACKENDS
-from tests.core.shift.shifted import world
+from tests.support.backends import EPS, WIDE_BACKENDS
+from tests.support.label_shift import world
+from tests.support.properties import FEWER_EXAMPLES
 
 import reprior as rp
-from reprior.core.shift import em, newton
-from reprior.core.shift.estimate import METHODS
+from reprior.core.shift import METHODS, em, newton
 
 CLOSE = 3e-5
 """Where the likelihood is flat, scipy stops within its own tolerance of the gradient."""
@@ -52,6 +52,7 @@ def brute_force(scores, source):
     return softmax(found.x)
 
 
+@FEWER_EXAMPLES
 @given(st.integers(0, 500), st.integers(2, 4), st.sampled_from([0.7, 1.5, 4.0]))
 @example(64, 4, 0.7)  # EM's own steps do not end within three thousand
 def test_it_is_the_maximum_of_the_likelihood(seed, n_classes, separation):
@@ -75,7 +76,7 @@ def test_the_mix_is_found(seed):
     assert found.shape == (4,)
 
 
-def test_plain_em_comes_to_the_same():
+def test_plain_em_agrees():
     scores, source, _, _ = drawn(1, 300, 3, 2.0)
     posterior, prior = softmax(scores, axis=1), source
     for _ in range(3000):
@@ -85,14 +86,14 @@ def test_plain_em_comes_to_the_same():
     np.testing.assert_allclose(found, prior, atol=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
+@pytest.mark.filterwarnings("ignore:.* too few to estimate the mix")
 def test_an_informative_model_just_counts():
     scores = 100.0 * np.eye(3)[[0, 0, 0, 1, 2, 2]]
     found = rp.estimate_target_prior(scores, source_prior=[0.2, 0.5, 0.3])
     np.testing.assert_allclose(found, [1 / 2, 1 / 6, 1 / 3])
 
 
-@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
+@pytest.mark.filterwarnings("ignore:.* too few to estimate the mix")
 def test_a_model_that_knows_nothing_keeps_the_source_prior():
     source = np.array([0.2, 0.5, 0.3])
     scores = np.tile(np.log(source), (7, 1))
@@ -100,13 +101,13 @@ def test_a_model_that_knows_nothing_keeps_the_source_prior():
     np.testing.assert_allclose(found, source, atol=1e-12)
 
 
-def test_a_class_that_is_not_there_gets_nothing():
+def test_an_absent_class_gets_the_prior_0():
     scores, source, _, _ = drawn(2, 500, 3, 6.0)
     scores = scores[scores.argmax(axis=1) != 0]
     assert rp.estimate_target_prior(scores, source_prior=source)[0] < 1e-6
 
 
-@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
+@pytest.mark.filterwarnings("ignore:.* too few to estimate the mix")
 def test_scores_far_apart_do_not_overflow():
     scores = np.array([[2000.0, 0.0], [0.0, 3000.0], [-np.inf, 0.0], [0.0, 0.0]])
     found = rp.estimate_target_prior(scores, source_prior=[0.5, 0.5])
@@ -141,7 +142,7 @@ def test_single_scores_of_two_classes(kind):
         np.testing.assert_allclose(found, known, atol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:.* too few to tell the mix")
+@pytest.mark.filterwarnings("ignore:.* too few to estimate the mix")
 def test_one_sample_of_many_classes():
     found = rp.estimate_target_prior([5.0, 0.0, 0.0], source_prior=[0.4, 0.3, 0.3])
     np.testing.assert_allclose(found, [1, 0, 0], atol=1e-6)
@@ -154,21 +155,21 @@ def test_nothing_is_mutated():
     np.testing.assert_array_equal(scores, before)
 
 
-def test_where_it_does_not_come_to_rest_it_says_so(monkeypatch):
+def test_it_warns_where_em_does_not_converge(monkeypatch):
     scores, source, _, _ = drawn(5, 300, 4, 0.5)
     monkeypatch.setattr(em, "MAX_ITERATIONS", 3)
     monkeypatch.setattr(newton, "MAX_CLASSES", 3)
-    words = "has not come to rest after 3 passes of EM over the scores: it may still move"
+    words = "did not converge in 3 passes of EM over the scores: it may still move"
     with pytest.warns(rp.RepriorWarning, match=words) as caught:
         rp.estimate_target_prior(scores, source_prior=source)
     assert caught[0].filename == __file__
 
 
-def test_where_newton_takes_over_and_does_not_come_to_rest_either_it_says_that(monkeypatch):
+def test_it_warns_where_newton_does_not_converge_either(monkeypatch):
     scores, source, _, _ = drawn(0, 60, 4, 0.7)
     monkeypatch.setattr(newton, "EM_PATIENCE", 6)
     monkeypatch.setattr(newton, "MAX_STEPS", 1)
-    words = "not come to rest after 8 passes of EM and Newton's method over the scores"
+    words = "did not converge in 8 passes of EM and Newton's method over the scores"
     with pytest.warns(rp.RepriorWarning, match=words):
         rp.estimate_target_prior(scores, source_prior=source)
 
@@ -214,7 +215,7 @@ Z = [[1.0, 2.0], [2.0, 0.5]]
         (Z, {"class_axis": 3}, rp.OptionError, "`class_axis` must be an axis"),
     ],
 )
-def test_words(scores, options, error, words):
+def test_error_sentences(scores, options, error, words):
     with pytest.raises(error, match=words):
         rp.estimate_target_prior(scores, **{"source_prior": [0.5, 0.5], **options})
 
@@ -260,6 +261,7 @@ def test_it_is_a_prior(method, seed, n_classes):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@FEWER_EXAMPLES
 @given(st.integers(0, 100), st.randoms(use_true_random=False))
 def test_the_order_of_the_classes_makes_no_difference(method, seed, shuffler):
     here, scores, (seen, labels) = labelled(seed, 80, 300, 4, 5.0)
@@ -378,14 +380,14 @@ def test_a_near_singular_confusion_matrix_brings_a_warning(method):
     scores = scores + rng.normal(size=scores.shape)
     seen, labels = here.validation(rng, 100)
     seen = seen + rng.normal(size=seen.shape)
-    with pytest.warns(rp.RepriorWarning, match="singular for all that their labels say") as caught:
+    with pytest.warns(rp.RepriorWarning, match="validation samples may be singular") as caught:
         found = estimate(method, scores, here.source, (seen, labels))
     assert found.sum() == pytest.approx(1)
     assert len(caught) == 1
 
 
 def test_predictions_that_no_validation_sample_had():
-    # Class 0 is all that was ever predicted, and class 1 all that is now: nothing can be learnt.
+    # Class 0 alone was predicted in validation, and class 1 alone on the target: no information.
     seen, target = np.tile([5.0, 0.0], (20, 1)), np.tile([0.0, 5.0], (20, 1))
     with pytest.warns(rp.RepriorWarning, match="never predicted"):
         found = estimate("bbse", target, np.array([0.7, 0.3]), (seen, np.arange(20) % 2))
@@ -418,7 +420,7 @@ class TestReport:
         assert 0 <= report.last_change < 1e-6
         monkeypatch.setattr(em, "MAX_ITERATIONS", 3)
         monkeypatch.setattr(newton, "MAX_CLASSES", 2)
-        with pytest.warns(rp.RepriorWarning, match="not come to rest") as caught:
+        with pytest.warns(rp.RepriorWarning, match="did not converge") as caught:
             report = rp.estimate_target_prior_report(
                 scores, source_prior=here.source, n_replicates=2
             )
@@ -426,7 +428,7 @@ class TestReport:
         assert report.iterations == 3
         assert caught[0].filename == __file__
 
-    def test_what_was_negative_is_told(self):
+    def test_the_negative_mass_is_reported(self):
         # Predicted less often than it is for samples of either class.
         seen = np.array([[2.0, 0.0]] * 9 + [[0.0, 2.0]] + [[2.0, 0.0]] * 3 + [[0.0, 2.0]] * 7)
         target = np.array([[2.0, 0.0]] * 20)
@@ -452,7 +454,7 @@ class TestReport:
             ({"method": "bbse"}, "`validation` must be"),
         ],
     )
-    def test_words(self, options, words):
+    def test_error_sentences(self, options, words):
         with pytest.raises(rp.OptionError, match=words):
             rp.estimate_target_prior_report(Z, source_prior=[0.5, 0.5], **options)
 
@@ -510,25 +512,25 @@ def test_columns_in_another_order_are_refused():
 
 @pytest.mark.parametrize("n, few", [(1, True), (11, True), (12, False)])
 @pytest.mark.parametrize("method", ["em", "bbse", "rlls_soft"])
-def test_too_few_samples_are_said(n, few, method):
+def test_it_warns_of_too_few_samples(n, few, method):
     here, scores, validation = framed()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rp.estimate_target_prior(
             scores[:n], source_prior=here.source, method=method, validation=validation
         )
-    said = [str(w.message) for w in caught if "too few to tell the mix of 3" in str(w.message)]
+    said = [str(w.message) for w in caught if "too few to estimate the mix of 3" in str(w.message)]
     assert len(said) == few
     assert not few or said[0].startswith("1 sample is too" if n == 1 else "11 samples are too")
 
 
-# ------------------------------------------------------------------------------- where it is said
+# ------------------------------------------------------------------------------- where it warns
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("which", ["scores", "validation[0]", "both"])
 @pytest.mark.parametrize("report", [False, True])
-def test_what_looks_like_probabilities_is_said_once_and_where_it_is_called(method, which, report):
+def test_likely_probabilities_are_warned_of_once_at_the_callers_line(method, which, report):
     here, scores, (seen, labels) = framed()
     target = softmax(scores, axis=1) if which != "validation[0]" else scores
     seen = softmax(seen, axis=1) if which != "scores" else seen
@@ -542,7 +544,7 @@ def test_what_looks_like_probabilities_is_said_once_and_where_it_is_called(metho
     assert {w.filename for w in caught} == {__file__}
 
 
-def test_what_others_warn_of_goes_its_way():
+def test_warnings_of_other_libraries_are_reissued():
     here, scores, _ = framed()
 
     def calibration(rows):

@@ -10,21 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import softmax
-from tests.core.shift.shifted import world
+from tests.support.label_shift import world
 
-from reprior.core.shift.estimate import estimate_target_prior
-from reprior.core.shift.moments import (
+from reprior import RepriorWarning, estimate_target_prior
+from reprior.core.shift import (
     Moments,
-    _BoundedRidge,
     bbse,
     clipped_prior,
     conditioning,
     penalty_factor,
+    predict,
     regularised_weights,
     rlls,
 )
-from reprior.core.shift.predictions import predict
-from reprior.exceptions import RepriorWarning
+from reprior.core.shift.moments import _BoundedRidge
 
 EXACT = 1e-12
 """Solutions of well-conditioned systems by two routes in float64."""
@@ -83,7 +82,7 @@ def test_a_singular_matrix_stays_near_the_source(matrix):
     source, target = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])
     found = bbse(Moments(matrix @ target, matrix, 100), source)
     np.testing.assert_allclose(matrix @ found, matrix @ target, atol=1e-10)
-    # Of all solutions the nearest: nothing was moved along what the matrix does not see.
+    # The nearest of all solutions: it is unchanged along the null space of the matrix.
     blind = np.linalg.svd(matrix)[2][np.linalg.matrix_rank(matrix) :]
     np.testing.assert_allclose(blind @ (found - source), 0, atol=1e-10)
 
@@ -191,7 +190,7 @@ class TestConditioning:
 
     @pytest.mark.parametrize("smallest", [0.3, 2e-3, 5e-4, 1e-7, 0.0])
     def test_singular_values_are_those_of_the_decomposition(self, smallest):
-        # Well-conditioned ones are taken from the matrix times itself.
+        # Those of well-conditioned matrices are computed from the squared matrix.
         rng = np.random.default_rng(5)
         left, right = (np.linalg.qr(rng.normal(size=(4, 4)))[0] for _ in range(2))
         matrix = left * [1.0, 0.7, 0.5, smallest] @ right.T
@@ -206,12 +205,12 @@ class TestConditioning:
         assert found.standard_error == pytest.approx(error, rel=1e-6)
 
     @pytest.mark.parametrize("soft", [False, True])
-    def test_its_standard_error_is_that_of_samples_drawn_anew(self, soft):
+    def test_its_standard_error_is_that_of_new_samples(self, soft):
         rng = np.random.default_rng(2)
         here = world(rng, 3, 1.5)
         found = [self.of(*here.validation(rng, 1500), soft=soft) for _ in range(150)]
         spread = np.std([each.smallest_singular_value for each in found])
-        # The spread of 150 is known to 1/√300 = 6 %: three times that, and the first order's own.
+        # The spread of 150 is known to 1/√300 = 6 %: three times that, and first-order errors.
         assert np.mean([each.standard_error for each in found]) == pytest.approx(spread, rel=0.25)
 
     @pytest.mark.parametrize("soft", [False, True])
@@ -229,7 +228,7 @@ class TestConditioning:
 
 
 @pytest.mark.parametrize("method", ["em", "bbse", "bbse_soft", "rlls", "rlls_soft"])
-def test_single_labels_are_never_taken_on_trust(method):
+def test_single_labels_are_warned_of(method):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         here = world(rng, 3, 3.0)
@@ -375,7 +374,7 @@ def test_penalty():
     assert penalty_factor(k, n) == pytest.approx(expected)
 
 
-def test_pivoting_that_goes_round_in_circles_ends():
+def test_pivoting_that_cycles_ends():
     # Kostreva's matrix: exchanging all wrong variables at once cycles between the same two sets.
     ridge = object.__new__(_BoundedRidge)
     ridge.joint, ridge.excess = np.eye(3), np.zeros(3)

@@ -8,22 +8,26 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.shift.shifted import world
+from tests.support.label_shift import world
 
-from reprior.core.shift import em, newton
-from reprior.core.shift.em import CHANGE_TOLERANCE, EMResult, Likelihood, run_em
-from reprior.core.shift.newton import (
+from reprior.core.shift import (
+    EMResult,
+    Likelihood,
     derivatives,
+    em,
     maximum_likelihood,
     minimise_nonnegative,
+    newton,
+    run_em,
     run_newton,
 )
+from reprior.core.shift.em import CHANGE_TOLERANCE
 
 GAP = 1e-9
 """By how much the likelihood may be below its maximum, which the slopes bound from above."""
 
 CLOSE = 1e-8
-"""EM ends where less than 1e-9 is to come, by an estimate of what is to come."""
+"""EM ends where the estimate of all further steps is below 1e-9."""
 
 
 def at(prior):
@@ -67,7 +71,7 @@ def test_em_ends_at_the_same(seed):
     assert found.iterations[0] < expected.iterations[0]
 
 
-def test_a_class_that_em_has_given_up_comes_back():
+def test_a_class_that_em_set_to_0_recovers():
     likelihood, source = likelihood_of(1, 400, 4, 2.0)
     expected = run_em(likelihood, source[None]).priors
     found = run_newton(likelihood, at(np.array([0.0, 0.5, 0.5, 0.0])))
@@ -92,7 +96,7 @@ def test_blocks_and_float32(monkeypatch):
     np.testing.assert_allclose(run_newton(narrow, at(source)).priors, expected, atol=1e-4)
 
 
-def test_an_interrupted_climb_says_so(monkeypatch):
+def test_an_interrupted_climb_is_not_converged(monkeypatch):
     likelihood, source = likelihood_of(0, 60, 4, 0.7)
     monkeypatch.setattr(newton, "MAX_STEPS", 1)
     assert run_newton(likelihood, at(source)).remaining_change[0] > CHANGE_TOLERANCE
@@ -116,7 +120,7 @@ def test_the_quadratic_model_is_minimised_on_the_positive_numbers(seed, size):
 
 
 class TestMostLikely:
-    def test_em_alone_where_it_comes_to_rest(self):
+    def test_em_alone_where_it_converges(self):
         likelihood, source = likelihood_of(3, 400, 3, 3.0)
         found, expected = maximum_likelihood(likelihood, source), run_em(likelihood, source[None])
         np.testing.assert_array_equal(found.priors, expected.priors)
@@ -129,7 +133,7 @@ class TestMostLikely:
         assert gap(likelihood, found.priors[0]) <= GAP
         assert 6 < found.iterations[0] < 50
 
-    def test_em_goes_on_where_classes_are_many(self, monkeypatch):
+    def test_em_continues_with_many_classes(self, monkeypatch):
         likelihood, source = likelihood_of(3, 400, 3, 3.0)
         monkeypatch.setattr(newton, "EM_PATIENCE", 6)
         monkeypatch.setattr(newton, "MAX_CLASSES", 2)
@@ -141,7 +145,7 @@ class TestMostLikely:
         assert maximum_likelihood(likelihood, source).iterations.tolist() == [6]
 
 
-def test_a_class_next_to_0_that_should_be_far_from_it_comes_back():
+def test_a_class_near_0_recovers():
     # Each step doubles it at most: small steps are not the end.
     likelihood, source = likelihood_of(1, 60, 3, 6.0)
     start = np.array([1.0, 1e-12, 1e-12])

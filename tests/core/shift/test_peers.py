@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from tests.core.shift.shifted import world
+from tests.support.label_shift import world
 
 import reprior as rp
-from reprior.core.shift.moments import Moments, penalty_factor
-from reprior.core.shift.predictions import predict
+from reprior.core.shift import Moments, penalty_factor, predict
 
 pytestmark = [
     pytest.mark.heavy,

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+
 import array_api_strict
 import numpy as np
 import pytest
 from scipy.special import expit, log_softmax, softmax
-from tests.oracles import confusion
+from tests.support.oracles import confusion
 
 import reprior as rp
+from reprior import ScoresError
 from reprior.core import kernels
-from reprior.core.shift.predictions import (
+from reprior.core.shift import (
+    AffineCalibration,
+    as_calibration,
     predict,
     read_log_scores,
     read_predictions,
     read_validation_rows,
 )
-from reprior.core.shift.recalibration import AffineCalibration, as_calibration
-from reprior.exceptions import ScoresError
 
 EXACT = 1e-12
 """Means of probabilities in float64, summed in another order."""
@@ -158,10 +161,10 @@ def test_decisions_are_the_first_of_the_largest(rng, n_classes, dtype):
 
 @SHAPES
 @SHORTER
-@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf])
 @pytest.mark.parametrize("kind, soft", [("logits", False), ("probs", False), ("probs", True)])
-def test_bad_scores_are_found_wherever_they_are(n_classes, dtype, bad, kind, soft):
-    for place in {0, n_classes // 2, n_classes - 1}:
+def test_bad_scores_are_refused_at_any_place(n_classes, dtype, kind, soft):
+    places = {0, n_classes // 2, n_classes - 1}
+    for place, bad in itertools.product(places, [np.nan, -np.nan, np.inf]):
         scores = as_kind(draw(400, n_classes)[0], kind).astype(dtype)
         scores[399, place] = bad
         with pytest.raises(ScoresError, match=rf"\[399(, {place})?\]"):
@@ -184,7 +187,7 @@ def test_a_row_without_a_finite_logit_is_refused():
         read(np.array([[0.0, -np.inf], [-np.inf, -np.inf]]), 2)
 
 
-def test_the_sum_may_be_taken_at_once():
+def test_the_sum_may_be_computed_at_once():
     rows = softmax(draw(3000, 100)[0], axis=1)
     how = {"kind": "probs", "class_axis": -1, "calibration": None, "soft": True}
     found = read_predictions(rows, 100, summed=True, **how)
@@ -342,7 +345,7 @@ def test_a_class_of_probability_0_stays_so():
         (lambda rows: rows + np.inf, r"without NaN and \+inf"),
     ],
 )
-def test_words_about_calibration(calibration, words):
+def test_errors_about_calibration(calibration, words):
     with pytest.raises(rp.OptionError, match=words):
         read_log_scores(Z, 3, **{**HOW, "calibration": as_calibration(calibration, 3)})
 
@@ -361,6 +364,6 @@ def test_words_about_calibration(calibration, words):
         ((Z, [0, 0, 2, 0]), rp.LabelsError, "must have labels of every class.* none of class 1"),
     ],
 )
-def test_words_about_validation(validation, error, words):
+def test_errors_about_validation(validation, error, words):
     with pytest.raises(error, match=words):
         read_validation_rows(validation, 3, ignore_index=None, **HOW)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
-from tests.core.drawn import log_loss
-from tests.core.shift.shifted import world
+from tests.support.label_shift import world
+from tests.support.miscalibrated import log_loss
 
 import reprior as rp
-from reprior.core.scaling import fit_scaling
-from reprior.core.shift import recalibration
-from reprior.core.shift.predictions import Validation
-from reprior.core.shift.recalibration import (
+from reprior import LabelsError, ScoresError, fit_scaling
+from reprior.core.shift import (
     AffineCalibration,
+    Validation,
     fit_calibration,
+    recalibration,
     refit_calibration,
-    within_class_resampler,
 )
-from reprior.exceptions import LabelsError, ScoresError
+from reprior.core.shift.recalibration import within_class_resampler
 
 
 def wrong(scores):
@@ -43,7 +42,7 @@ def test_it_is_bcts_moved_to_the_source_prior():
     found = fit_calibration(Validation(wrong(scores), labels), source)
     mix = np.bincount(labels) / labels.size
     assert isinstance(found, AffineCalibration)
-    # Under the labels' mix it is as good as the model that knows: the densities are true.
+    # Under the labels' mix it is as good as the true model: the densities are exact.
     under_mix = found(wrong(scores)) + np.log(mix) - np.log(source)
     each = np.full(labels.size, 1 / labels.size)
     truth = log_loss(scores + np.log(mix) - np.log(here.source), labels, each)
@@ -101,7 +100,7 @@ def test_target_and_validation_are_calibrated_alike():
     assert "calibration  fitted: temperature" in report.summary()
 
 
-def test_a_given_calibration_is_taken_as_it_is():
+def test_a_given_calibration_is_used_unchanged():
     here, scores, (known, labels), _ = problem(3)
     plain = rp.estimate_target_prior(wrong(scores), source_prior=here.source)
     kept = rp.estimate_target_prior(
@@ -142,7 +141,7 @@ def test_probabilities_with_zeros():
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_words():
+def test_error_sentences():
     here, scores, (known, labels), _ = problem(6, 300)
     with pytest.raises(ScoresError, match=r"`validation\[0\]` must rise .* best scale of -") as e:
         fit_calibration(Validation(-known, labels), here.source)
@@ -176,7 +175,7 @@ def centred(x):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_the_fit_to_the_samples_drawn_again(seed):
+def test_a_refit_is_the_fit_to_the_resampled_labels(seed):
     here, known, fit, calibrated = refit_problem(seed)
     found = refit_calibration(calibrated, here.source, 5, np.random.default_rng(seed))
     rng, draw = np.random.default_rng(seed), within_class_resampler(known.labels)
@@ -191,7 +190,7 @@ def test_it_is_the_fit_to_the_samples_drawn_again(seed):
         np.testing.assert_allclose(centred(bias), centred(refit.bias), atol=CENTRES)
 
 
-def test_one_step_is_nearly_that_where_there_are_many_labels(monkeypatch):
+def test_one_step_is_close_with_many_labels(monkeypatch):
     here, _, _, calibrated = refit_problem(1, 20_000)
     steps = refit_calibration(calibrated, here.source, 10, np.random.default_rng(0))
     monkeypatch.setattr(recalibration, "SMALL_STEP", 0.0)
@@ -204,7 +203,7 @@ def test_one_step_is_nearly_that_where_there_are_many_labels(monkeypatch):
         np.testing.assert_allclose(centred(found.biases), centred(all_.biases), atol=0.01)
 
 
-def test_samples_are_drawn_within_their_classes():
+def test_samples_are_resampled_within_their_classes():
     labels = np.array([1, 0, 1, 2, 1, 0])
     draw, rng = within_class_resampler(labels), np.random.default_rng(0)
     counts = np.array([draw(rng) for _ in range(2000)])

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.shift.shifted import World, world
+from tests.support.label_shift import World, world
 
-from reprior.core.shift.tracking import (
-    REFERENCE_SHARE,
-    STANDARD_ERRORS,
+from reprior.core.shift import (
     MeanRatios,
     TrackerState,
     TrackingOptions,
@@ -21,6 +19,7 @@ from reprior.core.shift.tracking import (
     reference_posteriors,
     track,
 )
+from reprior.core.shift.tracking import REFERENCE_SHARE, STANDARD_ERRORS
 
 EXACT = 1e-10
 """Sums of a few hundred terms in two orders, and logarithms of them."""
@@ -94,7 +93,7 @@ def test_a_half_life_is_one_for_a_model_that_is_sure():
     np.testing.assert_allclose(state.prior.sum(), 1)
 
 
-def test_a_class_that_was_gone_comes_back():
+def test_a_class_of_prior_0_recovers():
     reference = np.array([0.5, 0.5])
     options = options_for(reference, 16.0)
     likely = np.array([[0.8, 0.2], [0.2, 0.8]])

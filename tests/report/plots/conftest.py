@@ -51,3 +51,11 @@ def many():
     prior = rp.prior_from_counts(1000 * 0.98 ** np.arange(300))
     logits, labels = long_tailed(3000, prior, 2, scale=5.0)
     return rp.PosteriorCalibrator(prior).fit(logits, labels), logits, labels
+
+
+@pytest.fixture(scope="module")
+def long_profile():
+    """A profile of more steps than a figure draws."""
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=(100_000, 2)), rng.integers(2, size=100_000)
+    return rp.StrengthProfile.from_scores(scores, labels, source_prior=[0.9, 0.1])

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import reprior as rp
-from reprior.report.plots import StrengthCurveDisplay, strength
+from reprior.report.plots import StrengthCurveDisplay
 
 
 def test_the_curve_is_the_profiles(profile):
@@ -104,12 +104,12 @@ def test_nothing_is_marked_without_a_strength(profile):
     assert display.ax_.get_legend() is None
 
 
-def test_curves_of_many_steps_are_exact_on_a_grid(profile, monkeypatch):
-    monkeypatch.setattr(strength, "MOST_STEPS", 50)
-    line = StrengthCurveDisplay.from_profile(profile, "accuracy").lines_[0]
+def test_curves_of_many_steps_are_exact_on_a_grid(long_profile):
+    assert long_profile.curve("accuracy")[0].size > 20_000
+    line = StrengthCurveDisplay.from_profile(long_profile, "accuracy").lines_[0]
     x, y = line.get_xdata()[:-1], line.get_ydata()[:-1]
-    assert x.size == 50
-    assert np.array_equal(y, profile.evaluate("accuracy", x))
+    assert x.size == 20_000
+    assert np.array_equal(y, long_profile.evaluate("accuracy", x))
 
 
 def test_at_least_one_metric_is_needed(profile):
