@@ -49,7 +49,7 @@ $(TOOLS): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# The second line builds reprior, the third the lab.
 	@$(INSTALL) --upgrade pip
-	@$(INSTALL) scikit-build-core nanobind cmake ninja
+	@$(INSTALL) scikit-build-core hatch-fancy-pypi-readme nanobind cmake ninja
 	@$(INSTALL) hatchling editables
 	@touch $@
 
@@ -97,16 +97,61 @@ native: $(TOOLS) ## compile the kernels, only what changed, and show the compile
 
 .PHONY: test
 test: export REPRIOR_NATIVE = require
-test: lint ## everything: lint, types, layers, tests, doctests, docs' examples, coverage
-	@$(THREADS) $(PYTEST) tests src lab $(PARALLEL) --cov --cov-report=
+test: lint ## lint, types, layers, the library's tests, doctests, docs' examples, coverage
+	@$(THREADS) $(PYTEST) tests src $(PARALLEL) --cov --cov-report=
 	@# The examples of one page use each other's names: one after the other, in one process.
 	@$(THREADS) $(PYTEST) README.md docs --cov --cov-append --cov-report=
 	@$(BIN)/python -m coverage report --include='$(EVERY_LINE)' --fail-under=100
 
 .PHONY: test-all
 test-all: export REPRIOR_NATIVE = require
-test-all: $(HEAVY) $(LAB)/.stamp sanitize ## the heavy tests alone (none of them is run by `make test`)
+test-all: $(HEAVY) $(LAB)/.stamp sanitize packages ## what `make test` leaves out: the lab, heavy tests, sanitized kernels, packaging
+	@$(THREADS) $(PYTEST) lab $(PARALLEL)
 	@REPRIOR_PYTHON=$(abspath $(LAB))/bin/python $(PYTEST) tests lab -m heavy
+
+# The wheel is built once, from the source distribution and with the build tools that pyproject.toml
+# names, so that a missing file or tool shows. It is installed into a clean environment and used from
+# another folder, and once more with the oldest versions that pyproject.toml allows.
+PACKAGES := build/packages
+OLDEST := .venv-oldest
+OLDEST_TESTS := tests/files/test_scores.py tests/files/test_output.py tests/files/test_archive.py \
+	tests/core/test_kernels.py tests/profile/test_sweep.py tests/sklearn/test_folding.py \
+	tests/onnx/test_folding.py tests/cli/test_fit.py tests/cli/test_apply.py tests/report/test_page.py
+CLEAN_PIP = -m pip --disable-pip-version-check install --quiet
+.PHONY: packages
+packages: export REPRIOR_NATIVE = require
+packages: $(HEAVY) ## build source distribution and wheel, try them in a clean environment, and with the oldest dependencies
+	@rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m build --sdist --no-isolation --outdir $(PACKAGES) . >$(PACKAGES)/build.log 2>&1 \
+		|| { cat $(PACKAGES)/build.log; exit 1; }
+	@$(BIN)/python tests/packaging/check_sdist.py $(PACKAGES)/reprior-*.tar.gz
+	@$(PIP) wheel --quiet --no-deps --wheel-dir $(PACKAGES) $(PACKAGES)/reprior-*.tar.gz
+	@$(BIN)/python -m twine check --strict $(PACKAGES)/reprior-*
+	@echo "trying the wheel, without and with [cli,sklearn]"
+	@$(PYTHON) -m venv $(PACKAGES)/wheel && $(PACKAGES)/wheel/bin/python $(CLEAN_PIP) $(PACKAGES)/*.whl
+	@cd $(PACKAGES) && wheel/bin/python $(CURDIR)/tests/native/smoke.py >/dev/null
+	@$(PACKAGES)/wheel/bin/python $(CLEAN_PIP) "$$(ls $(PACKAGES)/*.whl)[cli,sklearn]"
+	@cd $(PACKAGES) && wheel/bin/reprior demo --quiet -o demo
+	@$(MAKE) --no-print-directory $(OLDEST)/.stamp
+	@$(OLDEST)/bin/python $(CLEAN_PIP) --force-reinstall --no-deps $(PACKAGES)/*.whl
+	@$(THREADS) $(OLDEST)/bin/python -m pytest -o filterwarnings=default $(OLDEST_TESTS) $(PARALLEL)
+
+$(OLDEST)/.stamp: pyproject.toml tests/packaging/lower_bounds.py
+	@echo "building $(OLDEST): the oldest versions that pyproject.toml allows"
+	@rm -rf $(OLDEST) && $(PYTHON) -m venv $(OLDEST)
+	@$(BIN)/python tests/packaging/lower_bounds.py >$(OLDEST)/requirements.txt
+	@$(OLDEST)/bin/python $(CLEAN_PIP) --requirement $(OLDEST)/requirements.txt
+	@touch $@
+
+.PHONY: test-night
+test-night: export REPRIOR_NATIVE = require
+test-night: $(DEV) ## every property test with 2,000 examples; hours
+	@HYPOTHESIS_PROFILE=thorough $(THREADS) $(PYTEST) tests $(PARALLEL) --timeout 7200
+
+# Failing files are written to build/fuzz/failures, the totals to build/fuzz/totals.json.
+.PHONY: fuzz
+fuzz: $(DEV) ## mutate files of every format until Ctrl-C; FORMATS="npz csv" picks some
+	@$(THREADS) $(BIN)/python -m tests.fuzz $(FORMATS)
 
 # A copy of the sources with a library that stops at the first access out of bounds, use of freed
 # memory or undefined operation. Python itself is not built that way, so the run-time library of the
@@ -159,7 +204,7 @@ bench: $(DEV) ## measure ratios against named peers
 
 .PHONY: clean
 clean: ## remove everything that can be built again
-	rm -rf $(VENV) $(LAB) build dist site .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) $(LAB) $(OLDEST) build dist site .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	rm -f src/reprior/_native.*so
 	find src/native/editable -mindepth 1 ! -name CMakeLists.txt ! -name .gitignore -delete

@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.record import Part, write_missed, write_run, write_tables
 from benchmarks.timing import Row
 
-#: Each is a module of this package with a function ``rows``, imported only when it is asked for;
-#: with the packages, beside NumPy, that its figures depend on.
+#: Each is a module of this package with a function ``rows``, imported only if it runs; the
+#: values are the packages, besides NumPy, that its figures depend on.
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "profile": (),
     "bootstrap": (),
@@ -41,7 +41,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "dask_scale": ("dask", "distributed"),
 }
 
-#: Not among "all": it fills a disk.
+#: Not included in "all": it needs a lot of disk space.
 ASKED_FOR = {"scale_large"}
 
 #: Each is a module with a function ``main`` that takes its arguments.
@@ -49,7 +49,7 @@ STUDIES = ("held_out", "revisions")
 
 
 def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
-    """The benchmarks to run, each once, in the order they are listed above."""
+    """Return the benchmarks to run, without repetition, in the order above."""
     there = [name for name in BENCHMARKS if find_spec(f"benchmarks.{name}")]
     asked = set(names) or {"all"}
     for name in sorted(asked - {"all", *there}):
@@ -60,7 +60,7 @@ def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
 
 
 def shown(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows, each printed as it comes."""
+    """Run a benchmark and print each row as soon as it is measured."""
     for row in rows:
         print(
             f"{row.what:62} {row.ratio:6.2f}  [{row.low:5.2f}, {row.high:5.2f}]  {row.bar:5.3g}"

@@ -1,4 +1,4 @@
-"""A thousand replicates of a profile, against a loop that profiles every resample anew."""
+"""A thousand bootstrap replicates of a profile, against a loop that profiles every resample."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarks.profile import scores_of
 from benchmarks.timing import Row, compare
 from reprior.tuning.bootstrap import StrengthBootstrap
 
-#: Samples and classes, and the mean lead of a sample's own class: half of the rows switch.
+#: Samples and classes, and the mean lead of the true class: half of the rows switch.
 SHAPE, LEAD = (10_000, 100), 5.0
 METRIC = "balanced_accuracy"
 
-#: Replicates of the comparison: the loop needs minutes for a thousand.
+#: Replicates in the comparison; for a thousand, the loop would need minutes.
 FEW, MANY = 100, 1000
 
 #: What the comparison may cost of the loop, which has all that makes a profile quick itself, and

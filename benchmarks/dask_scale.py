@@ -22,19 +22,19 @@ from benchmarks.timing import Row, compare
 from reprior.core.threads import one_thread
 
 CHUNK, LEAD = (6_000_000, 14), 3.5
-"""More than half of the rows switch, as in the harder of the profile's benchmarks."""
+"""More than half of the rows switch, as in the harder case of the `profile` benchmark."""
 
 N_CHUNKS = 6
 RESOLUTION = 1e-4
 PAIRS = 5
 
-#: Two workers are to be at least 1.7 times as fast as one.
+#: Two workers must be at least 1.7 times as fast as one.
 BAR = 1 / 1.7
 
 
 @contextmanager
 def workers(n: int) -> Iterator[Any]:
-    """A client of ``n`` single-thread processes on this machine."""
+    """Start ``n`` single-thread worker processes on this machine and return their client."""
     import distributed
 
     with (
@@ -74,7 +74,7 @@ def _spread(client: Any, prior: np.ndarray) -> Any:
     import distributed
 
     with client.as_current():
-        # Left to itself, Dask now and then puts twice as many chunks on one worker as on the other.
+        # By default, Dask sometimes puts twice as many chunks on one worker as on the other.
         there = sorted(client.scheduler_info()["workers"])
         parts = [
             dask.delayed(client.submit(scores_of, CHUNK, LEAD, pure=False, workers=[worker]))

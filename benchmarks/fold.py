@@ -21,7 +21,7 @@ from reprior.onnx.score_tensors import Place
 N_CLASSES = 1000
 #: Blocks, and channels inside each, of the four stages of a ResNet-50.
 STAGES = [(3, 64), (4, 128), (6, 256), (3, 512)]
-#: What folding may cost, and how many pairs are timed: more than elsewhere, for 2 % is little.
+#: The allowed cost of folding, and the number of timed pairs: many, because 2 % is a small effect.
 BAR, PAIRS = 1.02, 61
 
 
@@ -84,7 +84,7 @@ def calibrator() -> rp.PosteriorCalibrator:
 
 
 def with_tail(model: onnx.ModelProto, cal: rp.PosteriorCalibrator) -> onnx.ModelProto:
-    """The correction behind the probabilities, as for a model whose logits are out of reach."""
+    """Append the correction to the probabilities, as if the logits were not accessible."""
     own = onnx.ModelProto()
     own.CopyFrom(model)
     graph = Graph(own)

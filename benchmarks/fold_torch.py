@@ -1,4 +1,4 @@
-"""A folded ResNet-50 and one with a Rebalance layer, against the network as it was."""
+"""A folded ResNet-50 and one with a Rebalance layer, against the original network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.resnet import ResNet50
 from benchmarks.timing import Row, compare
 from reprior.torch import Rebalance, fold_into
 
-#: Folded inference must cost what the original costs, up to what paired ratios can tell.
+#: Folded inference must cost what the original costs, within the resolution of paired ratios.
 BAR = 1.02
 PAIRS = 61
 

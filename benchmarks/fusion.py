@@ -10,7 +10,7 @@ import numpy as np
 import reprior as rp
 from benchmarks.timing import Row, compare
 
-#: Images, classes, height and width of a batch: what two networks say of eight frames.
+#: Images, classes, height and width of a batch: the outputs of two networks for eight frames.
 SHAPE = (8, 14, 384, 768)
 TIME_BAR, MEMORY_BAR = 1.5, 1.0
 PAIRS = 15
@@ -33,12 +33,12 @@ def scores_of() -> dict[str, np.ndarray]:
 
 
 def fusion_of(scores: dict[str, np.ndarray], options: dict[str, object]) -> rp.ModalityFusion:
-    """Fitted on surer images, so that none of those to come is left as it is."""
+    """Fit on images with lower entropy, so that every timed image is flattened."""
     prior = rp.prior_from_counts(100.0 ** -np.linspace(0, 1, SHAPE[1]))
-    surer = {name: 2 * z[:, :, :32, :32] for name, z in scores.items()}
-    labels = surer["rgb"].argmax(axis=1)
+    confident = {name: 2 * z[:, :, :32, :32] for name, z in scores.items()}
+    labels = confident["rgb"].argmax(axis=1)
     fusion = rp.ModalityFusion(prior, class_axis=1, **{"strength": 0.4, **options})
-    return fusion.fit(surer, labels)
+    return fusion.fit(confident, labels)
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ def naive(scores: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def extra(fusion: rp.ModalityFusion, scores: dict[str, np.ndarray]) -> float:
-    """Peak memory beside scores and result, in inputs."""
+    """Return the peak memory besides scores and result, as a multiple of the input."""
     tracemalloc.start()
     result = fusion.predict_proba(scores)
     peak = tracemalloc.get_traced_memory()[1]

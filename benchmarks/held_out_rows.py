@@ -1,4 +1,4 @@
-"""What every row of the study of held-out quality predicts for the test part of a split."""
+"""Predictions of every row of the held-out study for the test part of a split."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from reprior.tuning.selection import RULES, select
 
 __all__ = ["PEERS", "ROWS", "TUNED_BOTH", "judged"]
 
-#: Strengths that are searched. Of a model that was trained with balanced class weights strength 0
-#: is already what 1 is of the base model.
+#: Strengths that are searched. For a model trained with balanced class weights, strength 0
+#: corresponds to strength 1 of the base model.
 BOUNDS, WEIGHTED_BOUNDS = (0.0, 2.0), (-1.0, 1.0)
 
-#: The rule where a row is about something else.
+#: The selection rule of rows that do not compare rules.
 USUAL_RULE = "bagged"
 
-#: Other ways with the same base model.
+#: Other methods with the same base model.
 PEERS = ("tuned threshold", "over-sampling", "SMOTE", "class weights")
 
 #: λ of the base model, or of class weights: whichever is better on its out-of-fold scores.
@@ -46,7 +46,7 @@ ROWS = (
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """Out-of-fold log-probabilities (N, K), their labels, and what is tuned on them."""
+    """Out-of-fold log-probabilities (N, K), their labels, and the tuning on them."""
 
     scores: Any
     labels: Any
@@ -56,26 +56,26 @@ class Tuning:
 
     @cached_property
     def profile(self) -> rp.StrengthProfile:
-        """With bounds as wide as a calibrator makes them."""
+        """Return the profile, with bounds as wide as a calibrator makes them."""
 
         def profile_of(bounds: tuple[float, float]) -> rp.StrengthProfile:
             return rp.StrengthProfile.from_scores(
                 self.scores, self.labels, source_prior=self.prior, kind="log_probs", bounds=bounds
             )
 
-        found = find_metric(self.metric, n_classes=self.prior.size)
+        metric = find_metric(self.metric, n_classes=self.prior.size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rp.RepriorWarning)
-            return best_widened(profile_of, self.bounds, found, ())[1]
+            return best_widened(profile_of, self.bounds, metric, ())[1]
 
     def chosen(self, rule: str) -> Best:
-        """What a rule of selection makes of it."""
+        """Return the strength that a selection rule chooses."""
         priors = Priors.of(self.prior, "uniform", self.profile.bounds)
         samples = Samples.of(self.scores, self.labels, n_classes=self.prior.size, kind="log_probs")
         return select(self.profile, self.metric, rule, samples=samples, priors=priors)
 
     def biases(self, shrinkage: Any) -> Any:
-        """Of every class."""
+        """Return the bias of every class."""
         return tune_per_class(
             self.scores, self.labels, source_prior=self.prior, metric=self.metric,
             kind="log_probs", shrinkage=shrinkage,
@@ -111,7 +111,7 @@ def judged(run: Scored, metric: str) -> tuple[dict[str, float], dict[str, float]
 
 
 def _strengths(run: Scored, once: Tuning) -> Iterator[tuple[str, float]]:
-    """What each rule chooses, on one division into folds and on all of them."""
+    """Return the strength of each rule, on one repetition of cross-validation and on all."""
     for rule in RULES:
         yield f"λ, {rule}", once.chosen(rule).strength
     pooled = run.out_of_fold.reshape(-1, once.prior.size)

@@ -1,4 +1,4 @@
-"""What the study of held-out quality needs of every model on every split, kept on disk.
+"""Cache the scores of every model on every split for the held-out study.
 
 Training takes minutes, choosing a strength milliseconds: out-of-fold and test scores of the base
 model, and the test predictions of its peers, are written to one file per set, model and split, so
@@ -35,8 +35,8 @@ from reprior.metrics import evaluate
 TEST_SHARE = 0.4
 FOLDS = 5
 
-#: Divisions into folds whose out-of-fold scores are kept; rules that do not say so use the first
-#: alone.
+#: Number of repetitions of cross-validation whose out-of-fold scores are cached; rules use the
+#: first one unless they say otherwise.
 DIVISIONS = 2
 
 METRICS = ("balanced_accuracy", "macro_f1")
@@ -57,7 +57,7 @@ WEIGHTED = ("logistic regression",)
 
 
 class Remembering(ClassifierMixin, BaseEstimator):
-    """A model that is trained once on the same data, whoever asks: folds are asked for often."""
+    """A model that caches its fit, because several rows need the same folds."""
 
     def __init__(self, model: Any, memory: dict[bytes, Any]) -> None:
         self.model = model
@@ -100,7 +100,7 @@ class Scored:
     threshold_macro_f1: Any
 
     def save(self, path: Path) -> None:
-        """Write all of it."""
+        """Write all arrays to a file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = path.with_suffix(".part.npz")
         np.savez_compressed(whole, **{f.name: getattr(self, f.name) for f in fields(self)})
@@ -114,17 +114,17 @@ class Scored:
 
 
 def file_name(*parts: Any) -> str:
-    """A set, a model, a split, as the name of a file."""
+    """Return the file name for a set, a model and a split."""
     return "-".join(map(str, parts)).replace(" ", "_").replace("(", "").replace(")", "")
 
 
 def place(cache: Path, name: str, model: str, split: int) -> Path:
-    """Where the cache has it."""
+    """Return the path in the cache."""
     return cache / f"{file_name(name, model, split)}.npz"
 
 
 def scored(cache: Path, data: DataSet, model: str, split: int) -> Scored:
-    """From the cache, or trained now and put there."""
+    """Load from the cache, or train and store it there."""
     path = place(cache, data.name, model, split)
     if not path.exists():
         with warnings.catch_warnings():  # classes smaller than the folds are a part of the study
@@ -162,7 +162,7 @@ def _weighted(model: str, X: Any, y: Any, X_test: Any) -> dict[str, Any]:
 
 
 def _sampled(classifier: Any, X: Any, y: Any, X_test: Any) -> dict[str, Any]:
-    """Predictions after re-sampling. Scaled first, always: SMOTE looks for neighbours."""
+    """Predict after re-sampling. Features are always scaled first: SMOTE searches neighbours."""
     few = int(np.bincount(y).min())
     peers = {
         "over_sampling": RandomOverSampler(random_state=0),
@@ -178,7 +178,7 @@ def _sampled(classifier: Any, X: Any, y: Any, X_test: Any) -> dict[str, Any]:
 def _threshold(model: Any, X: Any, y: Any, X_test: Any, metric: str) -> Any:
     if y.max() > 1:
         return np.empty(0, np.int64)
-    # The same number as scikit-learn's, without its checks: it is asked for 500 times.
+    # The same number as scikit-learn's, without its checks, because it is called 500 times.
     scorer = make_scorer(partial(evaluate, metric, n_classes=2))
     tuned = TunedThresholdClassifierCV(clone(model), scoring=scorer, cv=_folds(0))
     return tuned.fit(X, y).predict(X_test)
@@ -196,7 +196,7 @@ def _folds(division: int) -> StratifiedKFold:
 
 
 def _log_scores(fitted: Any, X: Any, n_classes: int) -> Any:
-    """Log-probabilities, −inf for a class that was not there in training."""
+    """Log-probabilities, −inf for a class without training samples."""
     scores = np.full((len(X), n_classes), -np.inf)
     with np.errstate(divide="ignore"):
         scores[:, fitted.classes_] = np.log(fitted.predict_proba(X))

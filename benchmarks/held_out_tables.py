@@ -16,13 +16,13 @@ __all__ = ["page", "summary"]
 
 Run = dict[str, Any]
 
-#: What everything is compared with: the rule that is best on the half of the sets that chooses.
+#: The reference rule: the best rule on the selection half of the sets.
 REFERENCE = "λ, bagged"
 
-#: What is shown at a glance.
+#: The rows of the overview table.
 SHORT = ("base", *PEERS, REFERENCE, "per-class, shrunk", "class weights, λ")
 
-#: Rules that see one division into folds, among which the default is chosen.
+#: Rules that use one repetition of cross-validation; the default is one of them.
 CANDIDATES = tuple(f"λ, {rule}" for rule in RULES)
 
 #: Quantiles of the bootstrap over sets.
@@ -31,7 +31,7 @@ DRAWS = 4000
 
 TITLES = {"balanced_accuracy": "balanced accuracy", "macro_f1": "macro-F1"}
 
-#: The groups of sets that a table is about, and who belongs to them.
+#: The groups of sets, and the condition for membership.
 GROUPS: dict[str, Callable[[Run], bool]] = {
     "two classes": lambda run: run["classes"] == 2,
     "several classes": lambda run: run["classes"] > 2,
@@ -40,7 +40,7 @@ GROUPS: dict[str, Callable[[Run], bool]] = {
 
 
 def by_set(runs: Iterable[Run], metric: str) -> dict[str, dict[str, float]]:
-    """For each set and row the mean over models, each the mean over its splits."""
+    """Return, for each set and row, the mean over models of the mean over splits."""
     found: dict[str, list[dict[str, float]]] = {}
     for run in runs:
         splits = [split["values"][metric] for split in run["splits"]]
@@ -49,36 +49,36 @@ def by_set(runs: Iterable[Run], metric: str) -> dict[str, dict[str, float]]:
 
 
 def _means(parts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Of the rows that all of them have."""
+    """Average over the rows that all of them have."""
     rows = [row for row in parts[0] if all(row in values for values in parts)]
     return {row: float(np.mean([values[row] for values in parts])) for row in rows}
 
 
 def interval(values: Any) -> list[float]:
-    """Of the mean over sets, by the bootstrap of sets."""
+    """Return the interval of the mean over sets, by the bootstrap over sets."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(values.size, size=(DRAWS, values.size))].mean(axis=1)
     return [float(end) for end in np.quantile(means, INTERVAL)]
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """One line per models, group of sets, metric and row."""
+    """Return one line per model selection, group of sets, metric and row."""
     models = list(dict.fromkeys(run["model"] for run in runs))
     parts = {model: [run for run in runs if run["model"] == model] for model in models}
     parts["both models"] = _with_all(runs, models)
     lines = []
-    for (model, own), (group, belongs) in product(parts.items(), GROUPS.items()):
+    for (model, model_runs), (group, belongs) in product(parts.items(), GROUPS.items()):
         for metric in METRICS:
-            about = {"model": model, "group": group, "metric": metric}
-            cells = by_set(filter(belongs, own), metric)
-            lines += [{**about, **line} for line in _lines(cells)]
+            key = {"model": model, "group": group, "metric": metric}
+            cells = by_set(filter(belongs, model_runs), metric)
+            lines += [{**key, **line} for line in _lines(cells)]
     return lines
 
 
 def _with_all(runs: Sequence[Run], models: Sequence[str]) -> list[Run]:
-    """Of the sets that every model was trained on, so that models weigh the same."""
-    seen = [{run["set"] for run in runs if run["model"] == model} for model in models]
-    return [run for run in runs if all(run["set"] in names for names in seen)]
+    """Use only sets that every model was trained on, so that models have equal weight."""
+    set_names = [{run["set"] for run in runs if run["model"] == model} for model in models]
+    return [run for run in runs if all(run["set"] in names for names in set_names)]
 
 
 def _lines(cells: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
@@ -86,14 +86,14 @@ def _lines(cells: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     for row in ROWS:
         if not cells or not all(row in means for means in cells.values()):
             continue  # a threshold is for two classes
-        here = np.array([means[row] for means in cells.values()])
-        less = np.array([means[REFERENCE] for means in cells.values()]) - here
+        values = np.array([means[row] for means in cells.values()])
+        leads = np.array([means[REFERENCE] for means in cells.values()]) - values
         lines.append(
             {
-                "row": row, "sets": here.size, "mean": float(here.mean()),
-                "interval": interval(here), "lead": float(less.mean()),
-                "lead_interval": interval(less), "won": int((less > 0).sum()),
-                "lost": int((less < 0).sum()),
+                "row": row, "sets": values.size, "mean": float(values.mean()),
+                "interval": interval(values), "lead": float(leads.mean()),
+                "lead_interval": interval(leads), "won": int((leads > 0).sum()),
+                "lost": int((leads < 0).sum()),
             }
         )  # fmt: skip
     return lines
@@ -108,7 +108,7 @@ def halves(runs: Sequence[Run]) -> tuple[set[str], set[str]]:
 
 
 def rules_table(runs: Sequence[Run]) -> list[str]:
-    """The rules on the half that chooses and on the half that confirms."""
+    """Return the table of the rules on the selection half and on the confirmation half."""
     lines = [
         "| rule | chosen on: points above max | 90 % | confirmed on: points above max | 90 % |",
         "|---|--:|:-:|--:|:-:|",
@@ -131,7 +131,7 @@ def rules_table(runs: Sequence[Run]) -> list[str]:
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """Rows by metric: the mean, and by how much the reference leads."""
+    """Return rows by metric: the mean, and the lead of the reference."""
     heads = [f"{TITLES[metric]} | lead of {REFERENCE} | won : lost" for metric in METRICS]
     found = [f"| | {' | '.join(heads)} |", "|---|--:|:-:|:-:|--:|:-:|:-:|"]
     for row in dict.fromkeys(line["row"] for line in lines):
@@ -142,7 +142,7 @@ def _table(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def short_table(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """Means over sets, a line per models, group of sets and metric."""
+    """Return means over sets, one line per model selection, group of sets and metric."""
     found = [
         f"| model | sets | metric | {' | '.join(SHORT)} |",
         f"|---|---|---|{'--:|' * len(SHORT)}",
@@ -167,7 +167,7 @@ def _cells(line: dict[str, Any]) -> str:
 
 
 def sets_table(runs: Sequence[Run], model: str, metric: str) -> list[str]:
-    """Every set: the base model, its peers, and the reference."""
+    """Return the table of every set: base model, peers and reference."""
     own = [run for run in runs if run["model"] == model]
     lines = [
         f"| set | samples | classes | ratio | splits | {' | '.join(SHORT)} |",
@@ -183,14 +183,14 @@ def sets_table(runs: Sequence[Run], model: str, metric: str) -> list[str]:
 
 
 def _value(mean: float | None, top: float) -> str:
-    """Three digits; the best of a line is bold."""
+    """Format with three digits; the best of a line is bold."""
     if mean is None:
         return ""
     return f"**{mean:.3f}**" if round(mean, 3) == top else f"{mean:.3f}"
 
 
 def page(runs: Sequence[Run], lines: Sequence[dict[str, Any]]) -> str:
-    """All tables as Markdown."""
+    """Return all tables as Markdown."""
     parts = ["### At a glance", "", *short_table(lines), ""]
     for model in dict.fromkeys(line["model"] for line in lines):
         for group in GROUPS:

@@ -1,4 +1,4 @@
-"""What `import reprior` adds to `import numpy`, and what its first use adds: names load parts."""
+"""Time that `import reprior`, and the first use of its lazy parts, add to `import numpy`."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ K, SIZE, BATCH = 14, (96, 192), 8
 TIME_BAR = 1.1
 PAIRS = 31
 
-#: Images of a timed pass; of the measurement of memory, where the network is all but left out.
+#: Images of a timed pass; of the measurement of memory, where the network is minimal.
 TIMED, MEASURED = 16, 2000
 
 #: Pairs of processes that memory is measured in.
 RUNS = 3
 
-#: What is freed goes back at once, in both of a pair. Without it glibc keeps blocks of the logits'
-#: size for later, and the peak of the same plain passes differs by 60 MB from run to run.
+#: Return freed memory to the system at once, in both processes of a pair. Otherwise glibc keeps
+#: blocks of the logits' size, and the peak of identical plain passes varies by 60 MB.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "1000000"}
 
 #: Bytes that may be used above the model's own.
@@ -35,15 +35,15 @@ ALLOWED = 200 * 2**20
 
 PRIOR = rp.prior_from_counts(100.0 ** -np.linspace(0, 1, K))
 
-#: How far a network's logits are apart: one that has learnt, and one that is rarely sure, of which
-#: most pixels switch more than once within the bounds.
+#: Spread of a network's logits: a well-trained one, and one with low confidence, whose pixels
+#: mostly switch more than once within the bounds.
 SURE, UNSURE = 1.0, 0.25
 
 _CHILD = "from benchmarks.loader import peak; print(peak({tunes}, {spread}))"
 
 
 def batches(n_images: int) -> Iterable[tuple[Tensor, Tensor]]:
-    """Images whose labels can be read off any channel, roughly: one class up or down at times."""
+    """Images whose labels any channel shows approximately, sometimes off by one class."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(n_images // BATCH):
         labels = torch.randint(0, K, (BATCH, *SIZE), generator=generator)
@@ -71,7 +71,7 @@ class Trained(torch.nn.Module):
 
 
 class Fresh:
-    """A loader that makes its batches anew in every pass, and keeps none."""
+    """A loader that computes its batches in every pass, and stores none."""
 
     def __init__(self, n_images: int) -> None:
         self.n_images = n_images
@@ -99,7 +99,7 @@ def peak(tunes: bool, spread: float) -> int:
     """Peak resident bytes of this process after a pass over all images."""
     torch.set_num_threads(1)
     (tuned if tunes else plain)(Trained(spread), Fresh(MEASURED))
-    # Of this process alone: getrusage counts the parent's from before the exec.
+    # For this process only: getrusage includes the parent's peak before exec.
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
@@ -127,7 +127,7 @@ def rows() -> Iterator[Row]:
 
 
 def _used(spread: float) -> int:
-    """Bytes that tuning takes above plain passes, each in a process of its own."""
+    """Return the bytes that tuning needs beyond plain passes, each in its own process."""
     command = [sys.executable, "-W", "ignore", "-c"]
     environment = {**os.environ, **ALLOCATOR}
     tuning, passes = (

@@ -16,22 +16,22 @@ from reprior.tuning.per_class import tune_per_class
 
 PACKAGE = "optimal-classification-cutoffs"
 
-#: Samples and classes, mean lead of a sample's own class over unit noise.
+#: Samples and classes, mean lead of the true class over unit noise.
 LARGE, LEAD = (100_000, 100), 5.0
 
 #: The peer's coordinate ascent takes minutes for that: its work grows with N·K² in every round.
 SMALL = (2_000, 20)
 
-#: Of the time of the peer's coordinate ascent, which is what ours is; and of its quick method, one
-#: class against the rest, for the first round of our ascent, which finds better biases already.
+#: Bars: relative to the peer's coordinate ascent (the same method as ours); and the first round of
+#: our ascent, which already finds better biases, relative to its quick one-against-rest method.
 BAR = 0.1
 
-#: Of the quick method's time, for the whole ascent, and for the cross-validation of the default.
+#: Bars relative to the quick method: the complete ascent, and the default's cross-validation.
 FASTER = 1.0
 
 
 def probabilities(logits: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The peer reads probabilities."""
+    """Convert to probabilities, which the peer needs."""
     return np.asarray(rp.rebalance(logits, prior, strength=0.0))
 
 
@@ -68,6 +68,6 @@ def rows() -> Iterator[Row]:
     yield against(LARGE, "auto", {**raw, "max_cycles": 1}, bar=BAR, pairs=5)
     yield against(LARGE, "auto", raw, bar=FASTER, pairs=5)
     yield against(LARGE, "auto", {"shrinkage": "cv"}, bar=FASTER, pairs=3)
-    # Not shrunk: it gives up on the tuning labels, which are judged here, what the peer keeps.
+    # No shrinkage: it lowers the score on the tuning labels, which this benchmark compares.
     yield against(SMALL, "coord_ascent", raw, bar=BAR, pairs=11)
     yield against(LARGE, "coord_ascent", raw, bar=BAR, pairs=2)

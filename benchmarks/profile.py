@@ -9,7 +9,7 @@ import numpy as np
 import reprior as rp
 from benchmarks.timing import Row, array_code, compare
 
-#: name, (N, K), mean lead of a sample's own class over unit noise, and the bars of the kernels
+#: name, (N, K), mean lead of the true class over unit noise, and the bars of the kernels
 #: and of array code. "Few": at most a fifth of the rows switch; "most": more than half.
 CASES = [
     ("few", (1_000_000, 14), 14.0, 1.0, 3.0),
@@ -37,7 +37,7 @@ def scores_of(shape: tuple[int, int], lead: float) -> tuple[np.ndarray, np.ndarr
 
 
 def switching_share(logits: np.ndarray, prior: np.ndarray) -> float:
-    """Share of the rows whose prediction differs between the strengths 0 and 2."""
+    """Return the share of rows whose prediction differs between the strengths 0 and 2."""
     w = -np.log(prior).astype(np.float32)
     return float((logits.argmax(1) != (logits + 2 * w).argmax(1)).mean())
 

@@ -1,4 +1,4 @@
-"""What was measured, kept by benchmark: the run file, and the tables of the page.
+"""Store results by benchmark: the run file, and the tables of the page.
 
 Benchmarks may be measured in separate runs: each replaces its own part of a file and leaves the
 others as they were.
@@ -42,7 +42,7 @@ class Part:
 
     @classmethod
     def here(cls, name: str, rows: Sequence[Row], packages: Sequence[str]) -> Part:
-        """Measured in this process: of the ``packages`` only those count that were loaded."""
+        """Record a measurement of this process; only loaded ``packages`` are listed."""
         loaded = [package for package in packages if package in sys.modules]
         versions = {
             package: version(DISTRIBUTIONS.get(package, package))
@@ -84,13 +84,13 @@ class Part:
 
 
 def write_run(path: Path, part: Part, order: Sequence[str]) -> None:
-    """Put a part into a run file, which is made where there is none."""
+    """Write a part into a run file; create the file if it does not exist."""
     run = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(_sorted({**run, part.name: part.as_json()}, order), indent=2) + "\n")
 
 
 def write_tables(path: Path, part: Part, order: Sequence[str]) -> None:
-    """Put the table of a part between the marks of a Markdown page."""
+    """Write the table of a part between the markers of a Markdown page."""
     before, _, rest = path.read_text().partition(BEGIN)
     between, _, after = rest.partition(END)
     _, *found = _PART.split(between)
@@ -101,7 +101,7 @@ def write_tables(path: Path, part: Part, order: Sequence[str]) -> None:
 
 
 def write_missed(path: Path, run: Path) -> None:
-    """Say on a page which bars of a run file are missed, between marks of their own."""
+    """List on a page, between its markers, which bars of a run file are missed."""
     rows = [row for part in json.loads(run.read_text()).values() for row in part["rows"]]
     missed = [row for row in rows if row["bar"] is not None and row["ratio"] > row["bar"]]
     lines = [f"* {row['what']}: {row['ratio']:.2f}, where {row['bar']:.2f} is." for row in missed]
@@ -112,6 +112,6 @@ def write_missed(path: Path, run: Path) -> None:
 
 
 def _sorted(parts: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
-    """In the order of the list; those that are not in it last."""
+    """Sort in the order of the list; unlisted parts come last."""
     rank = {name: i for i, name in enumerate(order)}
     return {name: parts[name] for name in sorted(parts, key=lambda n: (rank.get(n, len(rank)), n))}

@@ -54,7 +54,7 @@ def write_pages(folder: Path) -> tuple[Path, Path]:
 
 
 def seconds_to_first_figure(browser: Any, path: Path) -> float:
-    """From the start of loading a page, in a fresh tab, until its first figure is drawn."""
+    """Time from loading a page in a new tab until its first figure is drawn."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")

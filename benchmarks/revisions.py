@@ -1,4 +1,4 @@
-"""This version against another one, in two interpreters that take turns.
+"""Compare this version with another one, in two interpreters that alternate.
 
 python -m benchmarks revisions OTHER_PYTHON [CASE …] [--pairs N] [--json FILE]
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.timing import Row, interval
 
-#: An interval wholly above this is a regression.
+#: An interval entirely above this value is a regression.
 BAR = 1.05
 
 _SCORES = """
@@ -200,7 +200,7 @@ def measured(name: str, other_python: str, pairs: int) -> Row:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a line for every case; 1 where an interval lies wholly above the bar."""
+    """Print a line for every case; return 1 if an interval is entirely above the bar."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks revisions", description=__doc__)
     parser.add_argument("python", help="the interpreter that has the other version")
     parser.add_argument("cases", nargs="*", help=", ".join(CASES))

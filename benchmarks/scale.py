@@ -1,4 +1,4 @@
-"""Files larger than memory: fit and apply against what any program must do with such a file.
+"""Files larger than memory: fit and apply, against reading and copying the file.
 
 ``fit`` is compared with reading the file once in chunks and taking each row's arg max, ``apply``
 with a copy through a softmax, both in NumPy and one thread; ours use every core. A fit keeps each
@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.timing import Row, compare
 
 ROWS, CLASSES = 4_000_000, 14
-"""224 MB of float32: more than any cache, and little enough to be written by every run."""
+"""224 MB of float32: more than any cache, and small enough to write in every run."""
 
 GROWING_ROWS = (500_000, 1_000_000, 2_000_000, 4_000_000)
 GROWING_CLASSES = (8, 16, 32, 64)
@@ -49,8 +49,8 @@ COPY = "copy with softmax, NumPy in one thread"
 
 BINNED = {"resolution": 1e-4}
 
-#: Runs the command in a process of its own and prints its peak memory in bytes. Not by what the
-#: system says of a child: that begins with the size of its parent.
+#: Runs the command in its own process and prints its peak memory in bytes. The system's figure for
+#: a child is not used, because it starts at the size of the parent.
 MEASURED = """
 import sys
 from benchmarks.scale import command
@@ -98,7 +98,7 @@ def chunks(folder: Path) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def read_and_decide(folder: Path) -> int:
-    """Read the file and take every row's arg max."""
+    """Read the file and compute every row's arg max."""
     return sum(int(chunk.argmax(axis=1)[0]) for chunk in chunks(folder))
 
 
@@ -156,7 +156,7 @@ def _run(*arguments: str, folder: Path) -> None:
 
 
 def rows() -> Iterator[Row]:
-    """What files cost, against reading and copying them, and how the cost grows."""
+    """Measure the cost of files against reading and copying them, and how it grows."""
     with tempfile.TemporaryDirectory() as room:
         folder = write(Path(room) / "whole", ROWS, CLASSES)
         what = f"{ROWS:,} × {CLASSES}"
@@ -175,7 +175,7 @@ def rows() -> Iterator[Row]:
 
 
 def peak(folder: Path, what: str) -> Row:
-    """Peak memory of the command in a process of its own, as a share of what is allowed."""
+    """Return the peak memory of the command in its own process, as a share of the limit."""
     found = subprocess.run(
         [sys.executable, "-c", MEASURED, str(folder)], capture_output=True, text=True, check=True
     )
@@ -184,7 +184,7 @@ def peak(folder: Path, what: str) -> Row:
 
 
 def growth(room: Path) -> Iterator[Row]:
-    """Time of a fit at each size, against the size before, half as large."""
+    """Time a fit at each size, against the previous size, half as large."""
     sizes = [(n, CLASSES) for n in GROWING_ROWS]
     yield from _doublings(room, sizes)
     yield from _doublings(room, [(ROWS_OF_CLASSES, k) for k in GROWING_CLASSES])
@@ -204,7 +204,7 @@ def _doublings(room: Path, sizes: list[tuple[int, int]]) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Write scores of a size of one's own, and print seconds and samples per second."""
+    """Write scores of a chosen size, and print seconds and samples per second."""
     folder, n, k = Path(sys.argv[1]), int(float(sys.argv[2])), int(sys.argv[3])
     if not (folder / "scores.npy").exists():
         write(folder, n, k, margin=float(sys.argv[4]) if len(sys.argv) > 4 else 8.0)

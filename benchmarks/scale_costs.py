@@ -1,4 +1,4 @@
-"""What a fit, an evaluation and an application of files cost here: the constants of docs/scale.md.
+"""Measure the cost of fit, evaluate and apply on files: the constants of docs/scale.md.
 
 ``python -m benchmarks.scale_costs [--json FILE] [--markdown FILE]`` measures files of several
 sizes that the system has in memory, prints a table of medians, and what a row, a class and a switch
@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.scale import BINNED, apply, command, fit, read_and_decide, write
 
-#: Rows, classes, and how far a sample's own class is ahead: less makes more rows switch.
+#: Rows, classes, and the lead of the true class: with a smaller lead more rows switch.
 SIZES = (
     (1_000_000, 14, 8.0),
     (2_000_000, 14, 8.0),
@@ -60,7 +60,7 @@ class Cost(NamedTuple):
 
 
 def evaluate(folder: Path) -> Any:
-    """Judge the calibrator of a folder on its file."""
+    """Evaluate the calibrator of a folder on its file."""
     import reprior as rp
     from reprior.files.scores import open_scores
 
@@ -69,7 +69,7 @@ def evaluate(folder: Path) -> Any:
 
 
 def measured(work: Callable[[], Any]) -> tuple[float, float]:
-    """Median seconds, and processor seconds, of some runs behind one that is not timed."""
+    """Median seconds, and processor seconds, of some runs after one warm-up run."""
     work()
     found = []
     for _ in range(RUNS):
@@ -103,14 +103,14 @@ def constants(costs: list[Cost], seconds: str, *, by_switch: bool) -> list[float
 
 
 def terms(costs: list[Cost], seconds: str, *, by_switch: bool) -> tuple[Any, Any]:
-    """What a row has of each constant, and what it took of a processor in nanoseconds."""
+    """Return a row's coefficient of each constant, and its processor time in nanoseconds."""
     table = np.array([[1.0, each.classes, each.switches] for each in costs])
     spent = np.array([getattr(each, seconds) * 1e9 / each.rows for each in costs])
     return table[:, : 3 if by_switch else 2], spent
 
 
 def furthest(costs: list[Cost], seconds: str, known: list[float]) -> float:
-    """How far the formula is off at most, relatively to what was measured."""
+    """Return the largest relative error of the formula."""
     table, spent = terms(costs, seconds, by_switch=len(known) == 3)
     return float(np.abs(table @ np.array(known) / spent - 1).max())
 

@@ -45,7 +45,7 @@ with open(sys.argv[1], "rb") as file:
 
 
 def command(folder: Path) -> None:
-    """``reprior fit`` as one types it."""
+    """Return the command line of ``reprior fit``."""
     _process(
         "-m", "reprior", "fit", "scores.npy", "--labels", "labels.npy", "--counts", "counts.json",
         "--kind", "logits", "-o", "cal.json", "--quiet", folder=folder,
@@ -53,12 +53,12 @@ def command(folder: Path) -> None:
 
 
 def read(folder: Path) -> None:
-    """What it is compared with."""
+    """Return the command line of the peer."""
     _process("-c", READ, "scores.npy", folder=folder)
 
 
 def _process(*arguments: str, folder: Path) -> None:
-    # As installed packages have it, modules are not compiled at every start.
+    # Modules are precompiled, as in installed packages.
     given = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
     done = [sys.executable, *arguments]
     subprocess.run(done, cwd=folder, check=True, capture_output=True, env=given)
@@ -72,7 +72,7 @@ def foretold(switches: float) -> float:
 
 
 def processors(folder: Path) -> Row:
-    """Of one fit, what was taken of processors, against what is foretold."""
+    """Return the processor time of one fit, relative to the predicted time."""
     busy = time.process_time()
     fitted = fit(folder)
     spent = time.process_time() - busy

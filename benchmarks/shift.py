@@ -22,22 +22,22 @@ from reprior.exceptions import RepriorWarning
 #: Target samples and classes, and validation samples.
 SHAPE, N_LABELS = (100_000, 100), 20_000
 
-#: How far a sample's own class stands out of unit noise, and the largest class over the smallest.
+#: Lead of the true class over unit noise, and ratio of the largest to the smallest class.
 LEAD, IMBALANCE = 2.5, 20.0
 
-#: Of a peer's time that an estimate may take.
+#: The allowed time of an estimate, as a share of a peer's.
 BAR = 1.0
 
 #: By how much our error may be above a peer's: all solve the same problem, BBSE to rounding, EM's
 #: peers to where a step is small, and those of RLLS to the tolerance of a cone solver, which is
 #: coarse (SCS). For EM our likelihood, which is what it maximises, must be no smaller than a
-#: peer's; that RLLS is solved to its minimum is tested with a solver that is made to go on.
+#: peer's; tests with a tighter solver show that RLLS reaches its minimum.
 SAME = {"em": 1e-5, "bbse": 1e-9, "bbse_soft": 1e-9, "rlls": 5e-4, "rlls_soft": 5e-4}
 
-#: What a mean over 100,000 logarithms loses to rounding.
+#: Rounding error of a mean over 100,000 logarithms.
 ROUNDING = 1e-12
 
-#: EM and abstention take seconds; the others milliseconds, of which more are needed.
+#: EM and abstention take seconds; the others milliseconds, so they need more repetitions.
 SLOW, QUICK = 5, 15
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -67,7 +67,7 @@ class Problem:
         return softmax(target, axis=1), softmax(seen, axis=1)
 
     def error(self, prior: np.ndarray) -> float:
-        """The share of the mix that is in the wrong place."""
+        """Return the total variation distance to the true mix."""
         return float(0.5 * np.abs(prior - self.truth).sum())
 
     def likelihood(self, prior: np.ndarray) -> float:
@@ -75,7 +75,7 @@ class Problem:
 
 
 class Start(NamedTuple):
-    """What all begin with: the model's outputs on target and validation, of one kind."""
+    """The input of all methods: the model's outputs on target and validation, of one kind."""
 
     problem: Problem
     kind: str
@@ -86,7 +86,7 @@ class Start(NamedTuple):
         return self.problem.logits if logits else self.problem.probabilities
 
     def posteriors(self) -> Arrays:
-        """What the peers read."""
+        """Return probabilities, the input of the peers."""
         if self.kind == "probs":
             return self.outputs
         target, seen = self.outputs
@@ -116,7 +116,7 @@ def abstention(start: Start) -> Iterator[tuple[str, str, Estimate]]:
         return np.asarray(prior / prior.sum())
 
     def em() -> np.ndarray:
-        # Of the validation samples it reads the labels alone.
+        # Of the validation samples it uses only the labels.
         target = start.outputs[0] if start.kind == "probs" else softmax(start.outputs[0], axis=1)
         adapter = label_shift.EMImbalanceAdapter(estimate_priors_from_valid_labels=True)
         return of_weights(adapter(target, start.outputs[1], one_hot).multipliers)
@@ -142,7 +142,7 @@ def quapy(start: Start) -> Iterator[tuple[str, str, Estimate]]:
     from sklearn.dummy import DummyClassifier
 
     labels = start.problem.labels
-    # A quantifier asks its classifier for the classes only: it is given predictions.
+    # A quantifier uses only the classes of its classifier; it gets predictions.
     model = DummyClassifier().fit(np.zeros((labels.size, 1)), labels)
 
     def em() -> np.ndarray:
@@ -173,7 +173,7 @@ PEERS = {"abstention": abstention, "quapy": quapy}
 
 
 def refuse_worse(problem: Problem, method: str, mine: np.ndarray, theirs: np.ndarray) -> None:
-    """End the run where our estimate is worse than the peer's."""
+    """Exit with an error if our estimate is worse than the peer's."""
     pair = problem.error(mine), problem.error(theirs)
     if not pair[0] <= pair[1] + SAME[method]:
         raise SystemExit(f"The error of {method} must be at most the peer's, {pair[1]}: {pair[0]}.")
@@ -182,7 +182,7 @@ def refuse_worse(problem: Problem, method: str, mine: np.ndarray, theirs: np.nda
 
 
 def rows() -> Iterator[Row]:
-    # True here, and a hundred times the same sentence.
+    # The warning is correct for these data, but would appear a hundred times.
     warnings.filterwarnings("ignore", "the penalty of RLLS decides", RepriorWarning)
     problem = Problem()
     peers = {package: make for package, make in PEERS.items() if has(package)}

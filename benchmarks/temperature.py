@@ -16,22 +16,22 @@ from reprior.core.log_loss import fit_log_loss
 from reprior.core.scaling import fit_scaling
 from reprior.core.temperature import fit_temperature
 
-#: Samples and classes, mean lead of a sample's own class over unit noise, and by how much the
-#: model is too sure.
+#: Samples and classes, mean lead of the true class over unit noise, and the factor of
+#: overconfidence.
 SHAPE, LEAD, TRUTH = (100_000, 100), 5.0, 2.0
 
-#: Of a peer's time that a fit may take, and of one `log_softmax` of the same scores.
+#: The allowed time of a fit, relative to a peer's and to one `log_softmax` of the same scores.
 BAR, SCALE_BAR = 0.2, 2.0
 
-#: By how much a log-loss may be above a peer's: rounding of a mean over 100,000 samples.
+#: How much a log-loss may exceed a peer's: rounding of a mean over 100,000 samples.
 ROUNDING = 1e-12
 
-#: Pairs of runs, and fewer with a peer that takes ten seconds and more.
+#: Number of paired runs; fewer with a peer that takes ten seconds or more.
 PAIRS, FEWER = 5, 3
 
 
 class Peer(NamedTuple):
-    """A library that fits the same: its name, the fit, and the log-loss of what it found."""
+    """A library that fits the same parameters: name, fit function, and log-loss of the result."""
 
     name: str
     fit: Callable[[], Any]
@@ -44,7 +44,7 @@ def log_loss(u: np.ndarray, labels: np.ndarray) -> float:
 
 
 class Scores:
-    """The classifier of scikit-learn whose decision function is what it is given."""
+    """A scikit-learn classifier whose decision function returns its input."""
 
     _estimator_type = "classifier"
 
@@ -87,7 +87,7 @@ def scikit_learn(logits: np.ndarray, labels: np.ndarray) -> Peer:
 
 
 def scikit_learn_alone(logits: np.ndarray, labels: np.ndarray) -> Peer:
-    """What is inside it, without folds, copies of the scores and checks: not public."""
+    """The private solver without folds, copies of the scores and checks."""
     from sklearn.calibration import _TemperatureScaling
 
     return Peer(
@@ -127,7 +127,7 @@ def abstention(logits: np.ndarray, labels: np.ndarray, *, biases: bool = False) 
 
     one_hot = np.eye(logits.shape[1])[labels]
     positions = "all" if biases else []
-    # What is fitted is a function that gives the posterior.
+    # The fit returns a function that computes the posterior.
     return Peer(
         f"abstention TempScaling(bias_positions={positions!r})",
         lambda: TempScaling(bias_positions=positions)(logits, one_hot),
@@ -136,7 +136,7 @@ def abstention(logits: np.ndarray, labels: np.ndarray, *, biases: bool = False) 
     )
 
 
-#: By the package they are in.
+#: The peers, by package.
 TEMPERATURES = {
     "sklearn": (scikit_learn, scikit_learn_alone),
     "netcal": (netcal,),

@@ -18,7 +18,7 @@ INTERVAL = (0.05, 0.95)
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what costs how much of which peer, and what was promised."""
+    """One line of the table: the case, the peer, the ratio, its interval and the bar."""
 
     what: str
     peer: str
@@ -29,7 +29,7 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """Whether the bar holds; NaN stands for none."""
+        """Whether the ratio meets the bar; NaN means no bar."""
         return not self.ratio > self.bar
 
 
@@ -64,7 +64,7 @@ def interval(ratios: np.ndarray) -> tuple[float, float]:
 
 
 def has(package: str, install: str | None = None) -> bool:
-    """Whether a peer is there; if not, say that it is left out, and how to get it."""
+    """Return whether a peer is installed; if not, print how to install it."""
     if find_spec(package) is not None:
         return True
     how = f"pip install {install or package}"
@@ -74,7 +74,7 @@ def has(package: str, install: str | None = None) -> bool:
 
 @contextmanager
 def array_code() -> Iterator[None]:
-    """Run as an installation without compiled kernels does."""
+    """Run without the compiled kernels."""
     with mock.patch("reprior.core.kernels.native", None):
         yield
 

@@ -1,4 +1,4 @@
-"""Our training loop against a bare one in PyTorch, and what the augmentation takes of it."""
+"""Our training loop against a plain PyTorch loop, and the share of time of the augmentation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from reprior_lab.training.loop import train
 
 N, BATCH, K = 2560, 128, 10
 
-#: Images a second of ours must be at least 0.95 of the bare loop's.
+#: Our images per second must be at least 0.95 of the plain loop's.
 TIME_BAR = 1 / 0.95
 AUGMENTATION_BAR = 0.1
 PAIRS = 9
 
 
 def images() -> ImageData:
-    """As many bytes as CIFAR's, of noise."""
+    """Noise images of the same size as CIFAR's."""
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (N, 32, 32, 3), dtype=np.uint8)
     labels = rng.integers(0, K, N)
@@ -38,7 +38,7 @@ def images() -> ImageData:
 
 
 def bare(data: ImageData) -> None:
-    """One epoch as anybody writes it: the same network, optimiser and crops."""
+    """One epoch of a plain PyTorch loop: the same network, optimizer and crops."""
     stream, generator = Stream(data), torch.Generator().manual_seed(0)
     model = build_model("resnet8", K).to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True)
@@ -52,7 +52,7 @@ def bare(data: ImageData) -> None:
 
 
 def ours(data: ImageData) -> None:
-    """The same epoch with all that a run does: Lightning, metrics, checkpoint, run file."""
+    """The same epoch as a complete run: Lightning, metrics, checkpoint, run file."""
     settings = {"model": "resnet8", "image_size": 32, "batch_size": BATCH}
     config = RunConfig.resolve(data="cifar10", epochs=1, **settings)
     with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,8 @@ $ reprior demo -o demo
 Every command has `--help`, which ends with an example to run. `--json` prints one JSON object on
 stdout; its field `notes` has the notes, but for `evaluate`, whose object has metrics alone and,
 with `--per-class`, the classes. `--quiet` shows no notes, no progress, and not what was written.
-Notes, progress and errors go to stderr.
+Notes, progress and errors go to stderr. With `-o -` an output that is text (JSON, CSV, the page)
+goes to stdout, and all messages to stderr.
 
 | exit code | meaning |
 |---:|---|
