@@ -12,10 +12,20 @@ from typing import Any
 
 import pytest
 
-__all__ = ["LIMIT", "ended", "started"]
+__all__ = ["LIMIT", "PRINT_PEAK_MEMORY", "ended", "started"]
 
 LIMIT = 300.0
 """Seconds until a process is killed. It only ends hangs, and is below the limit of a test."""
+
+PRINT_PEAK_MEMORY = """
+with open("/proc/self/status") as status:
+    peak = next(line for line in status if line.startswith("VmHWM:"))
+print(1024 * int(peak.split()[1]))
+"""
+"""Code for the end of a script: print the most memory that the process has had, in bytes.
+
+Linux only. ``getrusage`` would not do: a child starts with the peak of its parent.
+"""
 
 
 @contextmanager
