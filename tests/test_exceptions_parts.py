@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import reprior as rp
 from reprior import InfeasibleError
 from reprior._warnings import collect_warnings, warn
-from reprior.exceptions import Argument, Element, Setting, Words, printable
+from reprior.exceptions import Argument, Element, Setting, Words, printable, quoted
 
 
 class ShoutingFace:
@@ -100,6 +100,38 @@ def test_an_error_is_followed_by_where_it_was():
     more = parted.with_sentence(["See ", Setting("cv", 2), "."])
     assert str(more) == "`cv` must be 2. Got 1. Pass 2. See cv=2."
     assert str(parted) == "`cv` must be 2. Got 1. Pass 2."
+
+
+def test_an_error_inside_of_another_is_rendered_for_the_same_face():
+    inner = error_of_a_prior()
+    outer = rp.RepriorError(["The file cannot be left out. ", inner], remedy="Pass another.")
+    assert str(outer) == f"The file cannot be left out. {inner} Pass another."
+    assert inner.render(ShoutingFace()) in outer.render(ShoutingFace())
+    assert str(outer.with_sentence("It is here.")) == f"{outer} It is here."
+    alone = rp.RepriorWarning(inner)
+    assert str(alone) == str(inner)
+    found = pickle.loads(pickle.dumps(outer))
+    assert (type(found.text[1]), str(found)) == (rp.PriorError, str(outer))
+
+
+def test_arguments_inside_of_an_inner_error_are_renamed_too():
+    outer = rp.RepriorError(["First: ", error_of_a_prior()])
+
+    def change(part):
+        return Argument("validation") if isinstance(part, Argument) else part
+
+    assert str(outer.mapped(change)).startswith("First: `validation` must be positive")
+    assert str(outer).startswith("First: `source_prior` must be positive")
+
+
+@given(st.text())
+def test_other_libraries_errors_are_quoted_on_one_short_line(text):
+    words = quoted(OSError(text))
+    assert words
+    assert words.isprintable()
+    assert len(words) <= 300
+    assert not words.endswith(".")
+    assert quoted(OSError(text), typed=True).startswith("OSError")
 
 
 def test_a_warning_points_at_the_line_that_called_the_package():

@@ -13,15 +13,16 @@ from reprior.exceptions import RepriorWarning, Text
 
 __all__ = ["collect_warnings", "warn"]
 
-_PACKAGE = __name__.partition(".")[0]
+#: Packages that warn through here: this one and the lab.
+_PACKAGES = ("reprior", "reprior_lab")
 
 
 def warn(warning: Text | RepriorWarning) -> None:
-    """Warn at the user's line: the innermost frame outside of this package and other libraries.
+    """Warn at the user's line: the innermost frame outside of these packages and other libraries.
 
     Frames of libraries are skipped, so that a fit inside of scikit-learn's cross-validation warns
-    where the user called that. Without a user's frame, the warning points at the caller of this
-    package.
+    where the user called that. Without a user's frame, the warning points at the caller of
+    these packages.
     """
     made = warning if isinstance(warning, RepriorWarning) else RepriorWarning(warning)
     frame = _user_frame(sys._getframe(1))
@@ -71,8 +72,7 @@ def _user_frame(frame: FrameType) -> FrameType:
 
 
 def _is_own(frame: FrameType) -> bool:
-    name = str(frame.f_globals.get("__name__", ""))
-    return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _PACKAGES
 
 
 @cache

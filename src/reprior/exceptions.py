@@ -21,7 +21,8 @@ Names of arguments and values inside of these are references (:class:`Argument`,
     │       └── NotFittedError        used before ``fit`` (also an AttributeError)
     └── UserWarning
         └── RepriorWarning            it went on, but you should know
-            └── LikelyProbabilitiesWarning  scores declared as logits look like probabilities
+            ├── LikelyProbabilitiesWarning  scores declared as logits look like probabilities
+            └── WidenedBoundsWarning  the best strength was searched beyond the given bounds
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ __all__ = [
     "ScoresError",
     "Setting",
     "Text",
+    "WidenedBoundsWarning",
     "Words",
     "escaped",
     "parts",
     "printable",
+    "quoted",
     "render",
     "require",
     "shown",
@@ -99,10 +102,16 @@ class Words:
     command_line: str
 
 
-Reference: TypeAlias = Argument | Setting | Element | Words
+Reference: TypeAlias = "Argument | Setting | Element | Words | _Parted"
 
-Text: TypeAlias = str | Reference | Sequence["str | Reference"]
-"""A text: a string, a reference, or a sequence of both that is joined without spaces."""
+#: Characters of another library's error that a sentence shows.
+_MOST_QUOTED = 300
+
+Text: TypeAlias = "str | Reference | Sequence[str | Reference]"
+"""A text: a string, a reference, or a sequence of both that is joined without spaces.
+
+Another error or warning is a reference too: it is rendered for the same face, within the text.
+"""
 
 
 class Face(Protocol):
@@ -154,9 +163,9 @@ def render(text: Text, face: Face = _PYTHON) -> str:
 
 def parts(text: Text) -> list[str | Reference]:
     """Return the strings and references that a text is joined from; none of an empty text."""
-    if isinstance(text, str | Reference):
-        return [text] if text else []
-    return list(text)
+    if isinstance(text, Argument | Setting | Element | Words | _Parted):
+        return [text]
+    return ([text] if text else []) if isinstance(text, str) else list(text)
 
 
 def _rendered(part: str | Reference, face: Face) -> str:
@@ -169,6 +178,8 @@ def _rendered(part: str | Reference, face: Face) -> str:
             return face.element(part)
         case Words():
             return face.words(part)
+        case _Parted():
+            return part.render(face)
     return part
 
 
@@ -203,6 +214,24 @@ def escaped(text: str) -> str:
     cat\x1b[31m\n
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def quoted(error: BaseException, *, typed: bool = False) -> str:
+    r"""Return what another library's error says, to be shown in a sentence of ours.
+
+    It is one line of at most 300 characters without control characters, and without a full stop at
+    its end. With ``typed``, or if the error has no text, it begins with the type's name.
+
+    Examples
+    --------
+    >>> quoted(OSError("denied:\n the key is old."))
+    'denied: the key is old'
+    >>> quoted(OSError("denied"), typed=True), quoted(OSError(), typed=True), quoted(OSError())
+    ('OSError: denied', 'OSError', 'OSError')
+    """
+    words = " ".join(printable(str(error)).split())[:_MOST_QUOTED].rstrip(".")
+    name = type(error).__name__
+    return words if words and not typed else ": ".join(filter(None, (name, words)))
 
 
 def shown(value: Any) -> str:
@@ -253,8 +282,13 @@ class _Parted:
     def mapped(self, change: Callable[[str | Reference], Text]) -> Self:
         """Return a copy whose parts are changed: to rename an argument, or to move an index."""
 
+        def changed_part(part: str | Reference) -> Text:
+            return part.mapped(change) if isinstance(part, _Parted) else change(part)
+
         def changed(text: Text) -> Text:
-            return [new for part in parts(text) for new in parts(change(part))] if text else text
+            return (
+                [new for part in parts(text) for new in parts(changed_part(part))] if text else text
+            )
 
         copy: Self = _made(type(self), self.__dict__)
         copy.text, copy.rule = changed(self.text), changed(self.rule)
@@ -429,6 +463,10 @@ class RepriorWarning(_Parted, UserWarning):
 
 class LikelyProbabilitiesWarning(RepriorWarning):
     """Scores that are declared as logits look like probabilities."""
+
+
+class WidenedBoundsWarning(RepriorWarning):
+    """The best strength was searched beyond the given bounds; the result says how far."""
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

@@ -15,7 +15,7 @@ import numpy as np
 
 from reprior import StrengthProfile
 from reprior.core import as_prior, as_target_prior, check_labels, slopes
-from reprior.exceptions import FileFormatError, OptionError, RepriorWarning, Setting
+from reprior.exceptions import FileFormatError, OptionError, Setting, WidenedBoundsWarning
 from reprior.metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.tuning import best_widened
 
@@ -35,9 +35,6 @@ CONFIDENCE = 0.95
 
 #: How many scores are corrected at once, so that 8,142 classes need no second copy of all scores.
 BLOCK = 1 << 22
-
-#: The search's warnings about widened bounds, which the recorded strength makes redundant.
-_SAID_BY_THE_STRENGTH = "The best strength lay (at|near) the upper bound|No strength from"
 
 
 @dataclass(frozen=True)
@@ -284,7 +281,7 @@ def _best(
 ) -> tuple[float, Bounds]:
     """Return the best strength, and the bounds within which it was found."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", _SAID_BY_THE_STRENGTH, RepriorWarning)
+        warnings.simplefilter("ignore", WidenedBoundsWarning)  # the recorded strength shows it
         best, profile = best_widened(profile_of, bounds, metric, (), prefer_model=False)
     return best.strength, profile.bounds
 

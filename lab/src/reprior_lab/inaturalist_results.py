@@ -276,7 +276,7 @@ def _corrected(
     with warnings.catch_warnings():
         # A nearly uniform prior has slopes near 0, and then no strength is too large: the table
         # shows the strength.
-        warnings.filterwarnings("ignore", "The best strength l|No strength from", RepriorWarning)
+        warnings.simplefilter("ignore", RepriorWarning)
         folds = correct_folds(scores, labels, prior, n_folds=N_FOLDS, seed=seed, metric=METRIC)
         metric = COUNT_METRICS[METRIC]
         best, profile = best_widened(profile_of, BOUNDS, metric, (), prefer_model=False)

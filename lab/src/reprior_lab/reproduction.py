@@ -11,7 +11,7 @@ from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from reprior.exceptions import Argument, OptionError, RepriorError, Text, parts
+from reprior.exceptions import Argument, OptionError, RepriorError, Text, parts, quoted
 
 if TYPE_CHECKING:
     from reprior_lab.tables import Table
@@ -353,7 +353,7 @@ def _work(
                 return  # another process is at it, and at what starts from it
         except (RepriorError, OSError, MemoryError) as error:
             known = isinstance(error, RepriorError)
-            trouble = error if known else RepriorError(str(error) or type(error).__name__)
+            trouble = error if known else RepriorError(quoted(error))
             with suppress(BrokenPipeError):
                 sender.send((cell.name, trouble))
             return

@@ -68,8 +68,9 @@ def test_a_frame_that_lacks_a_file(tmp_path):
     (tmp_path / "train" / "Depth" / "000001.png").unlink()
     with pytest.raises(FileFormatError, match=r"Got '000001', which is not in .*Depth.*skip"):
         open_sf(tmp_path)
-    with pytest.warns(RepriorWarning, match="A frame is left out. .*'000001'"):
+    with pytest.warns(RepriorWarning, match="A frame is left out. .*'000001'") as caught:
         assert open_sf(tmp_path, on_error="skip").names == ("000000", "000002")
+    assert caught[0].filename == __file__
 
 
 def test_a_damaged_frame_is_skipped_only_when_asked(tmp_path):

@@ -29,7 +29,15 @@ from reprior.core.scaling import SCALINGS, ScalingFit, best_scaling
 from reprior.core.score_map import ScoreMap
 from reprior.core.temperature import BOUNDS, best_temperature, temperature_at_bound
 from reprior.core.weighted_rows import LossRows, WeightedRows
-from reprior.exceptions import Argument, InfeasibleError, LabelsError, RepriorWarning, Setting, Text
+from reprior.exceptions import (
+    Argument,
+    InfeasibleError,
+    LabelsError,
+    RepriorWarning,
+    Setting,
+    Text,
+    WidenedBoundsWarning,
+)
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.constants import (
     AFTER_ZERO,
@@ -563,8 +571,10 @@ def _by_log_loss_widened(
             break
         wider = _doubled(high)
         sentences.append(
-            f"The best strength λ of softmax(z/T + λ·w) lay at the upper bound {high:g}: searching "
-            f"up to {wider:g}. (`strength_` is T·λ.)"
+            WidenedBoundsWarning(
+                f"The best strength λ of softmax(z/T + λ·w) lay at the upper bound {high:g}: "
+                f"searching up to {wider:g}. (`strength_` is T·λ.)"
+            )
         )
         high = wider
     sentences.extend(collected)

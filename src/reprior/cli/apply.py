@@ -282,7 +282,11 @@ def decide(posterior: Any, *, n_classes: int, class_axis: int) -> Any:
 
 
 class _UnreadableError(Exception):
-    """A file that --skip-unreadable leaves out could not be read to its end."""
+    """A file that --skip-unreadable leaves out could not be read to its end, for a cause."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__()
+        self.cause = cause
 
 
 def is_folder(output: str) -> bool:
@@ -343,7 +347,7 @@ def write_all(
             try:
                 done.append(applying.write(scores, output, _read(scores) if skip else None))
             except _UnreadableError as error:
-                done.append(LeftOut.because_of(error, scores.paths[0], scores.n_samples))
+                done.append(LeftOut.because_of(error.cause, scores.paths[0], scores.n_samples))
         left_out = [each for each in done if isinstance(each, LeftOut)]
         if len(left_out) == len(done):
             raise none_left([each.path for each in left_out], left_out)
@@ -377,7 +381,7 @@ def _read(scores: ScoreFile) -> Iterator[Chunk]:
     try:
         yield from scores.chunks()
     except UNREADABLE as error:
-        raise _UnreadableError(str(error)) from error
+        raise _UnreadableError(error) from error
 
 
 def _refuse_clashes(targets: Sequence[Path]) -> None:

@@ -33,9 +33,16 @@ from reprior.engines.dask_shards import (
     expand_urls,
     pair_labels,
     read_head,
-    shortened,
 )
-from reprior.exceptions import Argument, OptionError, RepriorError, Setting, Words, require
+from reprior.exceptions import (
+    Argument,
+    OptionError,
+    RepriorError,
+    Setting,
+    Words,
+    quoted,
+    require,
+)
 from reprior.files.interrupts import delay_interrupts
 from reprior.files.scores import refuse_repeated_files
 from reprior.profile.dask_arrays import delayed
@@ -378,7 +385,7 @@ def _cluster_errors() -> Iterator[None]:
             raise
         raise RepriorError(
             "Dask's workers must stay alive until the work is done.",
-            got=f"{type(error).__name__}: {shortened(str(error))}",
+            got=quoted(error, typed=True),
             remedy="Give them more memory, or cut the data in smaller shards.",
         ) from error
 
@@ -414,7 +421,7 @@ def _started_workers(distributed: Any, n_workers: int | None) -> Any:
             raise OptionError(
                 argument="n_workers",
                 rule="must be as many processes as this machine can start",
-                got=f"{n_workers} ({type(error).__name__}: {shortened(str(error))})",
+                got=f"{n_workers} ({quoted(error, typed=True)})",
                 remedy="Pass fewer, or check the limits on memory and processes.",
             ) from error
         except BaseException:  # Ctrl-C, or the end of the process

@@ -25,7 +25,7 @@ from reprior.exceptions import (
     OptionError,
     Reference,
     RepriorError,
-    printable,
+    quoted,
     require,
 )
 from reprior.files.formats.interface import NoRowsError, Reader, apart, few
@@ -48,7 +48,6 @@ __all__ = [
     "open_shard",
     "pair_labels",
     "read_head",
-    "shortened",
 ]
 
 Result = TypeVar("Result")
@@ -405,31 +404,15 @@ def _remote(url: str) -> Iterator[None]:
         kind: type[RemoteFileError] = RemoteFileError
         if isinstance(error, FileNotFoundError):
             kind = MissingRemoteFileError
-        text = shortened(str(error))
         raise kind(
             f"{url!r} must be readable by its file system.",
-            got=f"{type(error).__name__}{': ' if text else ''}{text}",
+            got=quoted(error, typed=True),
             remedy=[
                 "Check the URL, the credentials, the network and the options in ",
                 Argument("storage"),
                 ".",
             ],
         ) from error
-
-
-#: Characters of another library's error that a sentence shows.
-MOST_SHOWN = 300
-
-
-def shortened(text: str) -> str:
-    r"""Return another library's text in one line, without control characters, and not too long.
-
-    Examples
-    --------
-    >>> print(shortened("denied\n\x1b]0;title\x07 (403)"))
-    denied \x1b]0;title\x07 (403)
-    """
-    return printable(text).strip()[:MOST_SHOWN]
 
 
 #: The number of shards that a sentence names.

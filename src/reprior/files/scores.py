@@ -440,9 +440,10 @@ def _gap(path: Path, error: BaseException) -> FileFormatError:
     return FileFormatError(
         f"{os.fspath(path)!r} cannot be left out: the labels of all files are one sequence, "
         f"and how many of them are its own is not known.",
-        remedy=(
-            f"Give a file of labels for each file of scores. It cannot be read because: {error}"
-        ),
+        remedy=[
+            "Give a file of labels for each file of scores. It cannot be read because: ",
+            error if isinstance(error, RepriorError) else str(error),
+        ],
     )
 
 

@@ -13,7 +13,7 @@ import onnx
 
 import reprior as rp
 from reprior._warnings import warn
-from reprior.exceptions import Argument, FoldError, Words
+from reprior.exceptions import Argument, FoldError, Words, quoted
 from reprior.files.atomic import output_target
 from reprior.onnx.correction import Affine, Edit, append_correction, append_labels, change_head
 from reprior.onnx.files import check_uncorrected, read_model, stamp, write_model
@@ -24,7 +24,6 @@ from reprior.onnx.parity import (
     Parity,
     Runner,
     compare,
-    first_line,
     gather,
     generated_feeds,
     given_feeds,
@@ -327,7 +326,7 @@ def _refusing_malformed(model: onnx.ModelProto, name: str) -> Iterator[None]:
             raise FoldError(
                 argument=name,
                 rule="must be a well-formed ONNX model",
-                got=first_line(fault).rstrip("."),
+                got=quoted(fault),
                 remedy="Check it with onnx.checker, and export it again.",
             ) from error
         raise

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 import reprior as rp
-from reprior.exceptions import Argument, FoldError, Words, require
+from reprior.exceptions import Argument, FoldError, Words, quoted, require
 from reprior.onnx.files import weight_bytes, write_model
 from reprior.onnx.graph import Graph, attribute, decoded, has_weights
 from reprior.onnx.score_tensors import CLASSIFIERS, FLOATS, Place, lineage
@@ -27,7 +27,6 @@ __all__ = [
     "Runner",
     "class_rows",
     "compare",
-    "first_line",
     "gather",
     "given_feeds",
     "reference",
@@ -162,7 +161,9 @@ def reference(
                 argument="calibrator",
                 rule=f"must fit the scores in {place.tensor!r}",
                 remedy=[
-                    f"It does not: {error} Or name the right tensor by ",
+                    "It does not: ",
+                    error,
+                    " Or name the right tensor by ",
                     Argument("scores"),
                     ".",
                 ],
@@ -476,7 +477,9 @@ def compare(evidence: Evidence, folded: onnx.ModelProto) -> Parity:
     try:
         runs = [runner.run(feed) for feed in evidence.feeds]
     except Exception as error:  # ONNX Runtime's own, which have no common base
-        raise FoldError(f"The folded model must run where the original does. {error}") from error
+        raise FoldError(
+            f"The folded model must run where the original does. {quoted(error)}."
+        ) from error
     parity = Parity(telling=evidence.telling)
     parity.samples = sum(len(ref.posterior) for ref in evidence.refs)
     parity.ties = sum(int((~ref.clear).sum()) for ref in evidence.refs)
@@ -681,7 +684,7 @@ class Runner:
             raise FoldError(
                 [
                     Argument(name),
-                    f" must run in ONNX Runtime. It does not: {first_line(error)}",
+                    f" must run in ONNX Runtime. It does not: {quoted(error)}.",
                 ],
                 remedy=Words(
                     "Check the model with onnx.checker, or pass verify=False.", "Export it again."
@@ -701,7 +704,7 @@ class Runner:
             try:
                 self.run(feed)
             except Exception as error:  # ONNX Runtime's own, which have no common base
-                return first_line(error)
+                return f"{quoted(error)}."
         return None
 
 
@@ -712,13 +715,6 @@ def with_outputs(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelPr
     have = {output.name for output in model.graph.output}
     shown.graph.output.extend(onnx.ValueInfoProto(name=t) for t in tensors if t not in have)
     return shown
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of another library's error, as a sentence."""
-    text = str(error).strip().splitlines()
-    line = text[0].rstrip(".") if text else type(error).__name__
-    return f"{line[:300]}."
 
 
 # --------------------------------------------------------------------------------- generated
@@ -761,7 +757,7 @@ def _tried(feeds: Iterator[dict[str, Vector]], runner: Runner, failure: str) -> 
         try:
             runner.run(feed)
         except Exception as error:  # ONNX Runtime's own, which have no common base
-            failure = first_line(error)
+            failure = f"{quoted(error)}."
             if not good:
                 return [], failure
         else:

@@ -299,8 +299,11 @@ classes, ignore_index
     def _warn(self, error: RepriorError) -> None:
         removed = f", and {self._file} of an earlier one is removed" if self._save else ""
         warn(
-            f"No calibrator for this epoch. {error} The uncorrected model is logged as before and "
-            f"after{removed}."
+            [
+                "No calibrator for this epoch. ",
+                error,
+                f" The uncorrected model is logged as before and after{removed}.",
+            ]
         )
 
     def _new_fit(self, seed: int = 0) -> OnlineFit:

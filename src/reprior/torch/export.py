@@ -21,6 +21,7 @@ from reprior.exceptions import (
     OptionError,
     ScoresError,
     Setting,
+    quoted,
     require,
 )
 from reprior.files.atomic import atomic_paths
@@ -299,8 +300,7 @@ def _reason(error: BaseException) -> str:
     """Return the first cause of a chain of errors, on one line."""
     while error.__cause__ is not None:
         error = error.__cause__
-    words = " ".join(str(error).split()) or type(error).__name__
-    return f"{words[:300].rstrip('.')}."
+    return f"{quoted(error)}."
 
 
 # ------------------------------------------------------------------------------------------ parity

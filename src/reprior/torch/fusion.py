@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from reprior.core.binary import is_single_score, resolve_class_axis
 from reprior.core.prior import slopes
-from reprior.exceptions import Argument, NotFittedError, OptionError, ScoresError, Setting
+from reprior.exceptions import Argument, NotFittedError, OptionError, ScoresError, Setting, quoted
 from reprior.files import parse_json
 from reprior.torch.loader import scores_in
 from reprior.torch.rebalance import exact_buffers
@@ -330,7 +330,7 @@ def _read_options(state: Any) -> dict[str, Any]:
         raise OptionError(
             argument="state_dict",
             rule="must have the options of a ModalityFusion as its extra state, in JSON",
-            got=f"{type(error).__name__}: {error}",
+            got=quoted(error, typed=True),
             remedy="Save it again with module.state_dict().",
         ) from error
     return options

@@ -247,7 +247,7 @@ def _fit(
             except RepriorError as error:
                 if not name:
                     raise
-                raise type(error)(f"{error} This is modality {name!r}.") from error
+                raise error.with_sentence(f"This is modality {name!r}.") from error
             del chunk  # frees its scores before the network computes the next ones
         return {name: fit.finish() for name, fit in fits.items()}
 

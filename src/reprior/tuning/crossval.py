@@ -15,7 +15,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import column_names
-from reprior.exceptions import Argument, LabelsError, OptionError, Setting
+from reprior.exceptions import Argument, LabelsError, OptionError, Setting, quoted
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import merged
@@ -454,7 +454,7 @@ def _asked(splitter: Any, labels: Vector) -> list[Any]:
         raise OptionError(
             argument="cv",
             rule="must be able to divide these samples by their labels alone",
-            got=f"{splitter!r}, which answers: {str(error).removesuffix('.')}",
+            got=f"{splitter!r}, which answers: {quoted(error)}",
             remedy=(
                 "Pass what it gives, list(splitter.split(X, y, groups)), or the fold of "
                 "every sample."

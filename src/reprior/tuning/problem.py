@@ -14,7 +14,7 @@ import numpy as np
 
 from reprior._warnings import warn
 from reprior.core.prior import slopes
-from reprior.exceptions import Argument, InfeasibleError, Text
+from reprior.exceptions import Argument, InfeasibleError, RepriorWarning, WidenedBoundsWarning
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.constants import WIDEST_BOUND, shown_bound
 from reprior.profile.objective import Best, Constraint, SubjectTo
@@ -58,15 +58,17 @@ def best_widened(
     """
     low, high = bounds
     profile = profile_of((low, high))
-    sentences: list[Text] = []
+    notes: list[RepriorWarning] = []
     while (best := _allowed(profile, metric, constraints, prefer_model)) is None:
         wider = _doubled(high)
-        sentences.append(
-            [
-                f"No strength up to {high:g} satisfies ",
-                Argument("subject_to"),
-                f": searching up to {wider:g}.",
-            ]
+        notes.append(
+            WidenedBoundsWarning(
+                [
+                    f"No strength up to {high:g} satisfies ",
+                    Argument("subject_to"),
+                    f": searching up to {wider:g}.",
+                ]
+            )
         )
         high = wider
         profile = profile_of((low, high))
@@ -76,15 +78,17 @@ def best_widened(
         if high >= WIDEST_BOUND:
             if not at_bound:
                 break
-            sentences.append(
-                [
-                    f"The best strength lies at the upper bound {high:g}; more is not tried. "
-                    f"Either {metric.name} rises with every correction (then limit it by ",
-                    Argument("subject_to"),
-                    "), or ",
-                    Argument("source_prior"),
-                    " is not what the model was trained on.",
-                ]
+            notes.append(
+                RepriorWarning(
+                    [
+                        f"The best strength lies at the upper bound {high:g}; more is not tried. "
+                        f"Either {metric.name} rises with every correction (then limit it by ",
+                        Argument("subject_to"),
+                        "), or ",
+                        Argument("source_prior"),
+                        " is not what the model was trained on.",
+                    ]
+                )
             )
             break
         wider = _doubled(high)
@@ -92,16 +96,19 @@ def best_widened(
         found = _best(further, metric, constraints, prefer_model)
         if not at_bound and found.value <= best.value:
             break
-        sentences.append(
-            f"The best strength lay {'at' if at_bound else 'near'} the upper bound {high:g}: "
-            f"searching up to {wider:g}."
+        notes.append(
+            WidenedBoundsWarning(
+                f"The best strength lay {'at' if at_bound else 'near'} the upper bound {high:g}: "
+                f"searching up to {wider:g}."
+            )
         )
         best, profile, high = found, further, wider
-    if sentences and best.interval == (low, high):
-        sentences = [f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}."]
+    if notes and best.interval == (low, high):
+        unchanged = f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}."
+        notes = [WidenedBoundsWarning(unchanged)]
         best, profile = narrow
-    for sentence in sentences:
-        warn(sentence)
+    for note in notes:
+        warn(note)
     return best, profile
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError, RepriorWarning
+from reprior._warnings import warn
+from reprior.exceptions import FileFormatError
 from reprior_lab.data.images import ImageData, missing_data
 
 if TYPE_CHECKING:
@@ -169,11 +169,9 @@ def _note_absent(classes: list[str], labels: dict[str, Array]) -> None:
         absent = [name for k, name in enumerate(classes) if k not in labels[part]]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            warnings.warn(
+            warn(
                 f"The {part} part has no image of {absent[0]!r}{more}: metrics there are of the "
-                f"other classes.",
-                RepriorWarning,
-                stacklevel=3,
+                f"other classes."
             )
 
 

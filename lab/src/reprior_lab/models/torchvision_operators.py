@@ -31,14 +31,16 @@ def import_torchvision() -> None:
     """Import torchvision; if that fails, declare the operators that it lacks and try again."""
     try:
         importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
+    except RuntimeError:
+        operators = torch.ops.torchvision
+        missing = [each for each in DECLARED if not hasattr(operators, each.partition("(")[0])]
+        if not missing:
+            raise  # something else is wrong
         for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         torch_library: Any = torch.library  # untyped
         library = torch_library.Library("torchvision", "FRAGMENT")
-        for schema in DECLARED:
+        for schema in missing:
             library.define(schema)
         _kept.append(library)
         importlib.import_module("torchvision")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.core import check_choice
 from reprior.exceptions import (
     Argument,
@@ -19,7 +19,6 @@ from reprior.exceptions import (
     LabelsError,
     OptionError,
     RepriorError,
-    RepriorWarning,
     Setting,
 )
 from reprior_lab.synthia.png16 import first_channel
@@ -516,7 +515,8 @@ def _in_order(name: str) -> tuple[object, ...]:
 
 def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
     """Read all frames, and warn about those that are left out."""
-    kept, reasons = [], list(broken)
+    kept: list[int] = []
+    reasons: list[str | RepriorError] = list(broken)
     for i in range(len(frames)):
         try:
             frames[i]
@@ -524,13 +524,13 @@ def _without_broken(frames: Frames, broken: Sequence[str]) -> Frames:
             if isinstance(error, FileFormatError):
                 error = error.mapped(lambda part: part)
                 error.remedy = ""  # it suggests skipping the frame, which has happened
-            reasons.append(str(error))
+            reasons.append(error)
         else:
             kept.append(i)
     for reason in reasons:
-        warnings.warn(f"A frame is left out. {reason}", RepriorWarning, stacklevel=4)
+        warn(["A frame is left out. ", reason])
     if not kept:
         raise FileFormatError(
-            f"At least one frame must be complete. Got none of {len(reasons)}. {reasons[0]}"
+            ["At least one frame must be complete. ", f"Got none of {len(reasons)}. ", reasons[0]]
         )
     return frames.subset(kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 import torch
 
-from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
+from reprior._warnings import warn
+from reprior.exceptions import FileFormatError, OptionError
 from reprior.files import atomic_write
 
 __all__ = [
@@ -161,7 +161,7 @@ def newest(folder: Path) -> Checkpoint | None:
         try:
             return read_checkpoint(path)
         except FileFormatError as error:
-            warnings.warn(f"{error} The run resumes from the one before.", RepriorWarning, 2)
+            warn(error.with_sentence("The run resumes from the one before."))
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from reprior.exceptions import Argument, OptionError, RepriorError, Setting
+from reprior.exceptions import Argument, OptionError, RepriorError, Setting, quoted
 from reprior_lab.models.torchvision_operators import import_torchvision
 
 __all__ = [
@@ -159,7 +159,7 @@ def devices_there(accelerator: str, devices: int | str) -> Iterator[None]:
                 " and ",
                 Argument("devices"),
                 f" must exist on this machine. Got {accelerator!r} and {devices!r}: "
-                f"{' '.join(str(error).split())} Pass ",
+                f"{quoted(error)}. Pass ",
                 Setting("accelerator", "cpu"),
                 ", or 'auto'.",
             ]
