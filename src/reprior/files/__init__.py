@@ -113,7 +113,7 @@ _HOMES = {
     "read_prior": "count_files",
     "read_tracker": "documents",
     "record_interrupts": "interrupts",
-    "refuse_huge_pages": "formats.parquet_pages",
+    "refuse_huge_pages": "formats.parquet",
     "remove_stale_staging": "atomic",
     "text_of": "text_files",
     "write_archive": "archive",
