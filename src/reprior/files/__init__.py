@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from reprior.files.atomic import atomic_paths, atomic_write
-from reprior.files.inputs import parse_json
+from reprior.files.limits import parse_json
 
 __all__ = [
     "FORMATS",

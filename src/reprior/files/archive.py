@@ -14,7 +14,7 @@ import numpy as np
 from reprior.exceptions import FileFormatError, RepriorError, Words
 from reprior.files.atomic import atomic_write
 from reprior.files.formats.interface import DamagedError
-from reprior.files.inputs import parse_json
+from reprior.files.limits import parse_json
 from reprior.files.zip_members import read_arrays
 
 __all__ = [

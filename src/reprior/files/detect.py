@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from reprior.exceptions import FileFormatError
-from reprior.files.inputs import regular_file
+from reprior.files.limits import regular_file
 
 __all__ = ["FORMATS", "TABLES", "detect_format", "format_of_name", "is_store"]
 

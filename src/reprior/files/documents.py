@@ -14,7 +14,7 @@ from reprior.core.shift.tracking import block_size
 from reprior.exceptions import FileFormatError, MissingFileError, RepriorError, Words
 from reprior.files.archive import SAVE, check_header
 from reprior.files.atomic import atomic_write
-from reprior.files.inputs import MAX_DOCUMENT_BYTES, parse_json, read_limited
+from reprior.files.limits import MAX_DOCUMENT_BYTES, parse_json, read_limited
 from reprior.files.schema import (
     Field,
     Relation,

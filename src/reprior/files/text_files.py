@@ -12,7 +12,7 @@ from typing import Any
 
 from reprior.exceptions import FileFormatError, OptionError, RepriorError, Text
 from reprior.files.formats.interface import few
-from reprior.files.inputs import MAX_TEXT_BYTES, parse_json, read_limited, refuse_cells
+from reprior.files.limits import MAX_TEXT_BYTES, parse_json, read_limited, refuse_cells
 
 __all__ = [
     "as_class_names",

@@ -24,7 +24,7 @@ from reprior.exceptions import FileFormatError, RepriorError
 from reprior.files.formats.array_files import refuse_objects
 from reprior.files.formats.interface import damaged
 from reprior.files.formats.npy import read_header
-from reprior.files.inputs import regular_file
+from reprior.files.limits import regular_file
 
 __all__ = [
     "fill",

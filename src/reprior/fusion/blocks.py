@@ -34,7 +34,7 @@ from reprior.fusion.fused import (
     native_fused,
     native_uncertainty,
 )
-from reprior.fusion.inputs import Inputs
+from reprior.fusion.named_scores import Inputs
 
 __all__ = ["Batch", "Moments", "Tally", "decisions", "merged", "posterior"]
 

@@ -22,7 +22,7 @@ from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
 from reprior.fusion.fitting import Found, Tuner
 from reprior.fusion.fused import Recipe, References
-from reprior.fusion.inputs import Inputs, named_scores, read_inputs
+from reprior.fusion.named_scores import Inputs, named_scores, read_inputs
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts

@@ -23,7 +23,7 @@ from reprior.exceptions import (
 )
 from reprior.fusion.blocks import Batch
 from reprior.fusion.fused import NoPosteriorError, Recipe
-from reprior.fusion.inputs import Inputs, named_scores, read_inputs
+from reprior.fusion.named_scores import Inputs, named_scores, read_inputs
 
 __all__ = ["ModalityChunk", "ModalityStream", "stream_of_arrays", "stream_of_chunks"]
 

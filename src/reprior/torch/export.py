@@ -27,7 +27,7 @@ from reprior.exceptions import (
 from reprior.files.atomic import atomic_paths
 from reprior.fusion.blocks import posterior
 from reprior.fusion.fused import Recipe, References
-from reprior.fusion.inputs import read_inputs
+from reprior.fusion.named_scores import read_inputs
 from reprior.torch.folding import TOLERANCES
 from reprior.torch.fusion import ModalityFusion
 from reprior.torch.loader import evaluating

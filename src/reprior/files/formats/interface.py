@@ -18,7 +18,7 @@ import numpy as np
 
 from reprior.core.checks import KINDS, check_choice
 from reprior.exceptions import FileFormatError, ScoresError
-from reprior.files.inputs import parse_json
+from reprior.files.limits import parse_json
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk

@@ -36,7 +36,7 @@ from reprior.files.formats.table_files import (
     plan_columns,
     refuse_many_columns,
 )
-from reprior.files.inputs import parse_json
+from reprior.files.limits import parse_json
 from reprior.files.zip_members import inflated_limit
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reprior.exceptions import ScoresError
-from reprior.fusion.inputs import images_axis, named_scores, read_inputs
+from reprior.fusion.named_scores import images_axis, named_scores, read_inputs
 
 Z = np.zeros((5, 3, 2, 4))
 
