@@ -67,7 +67,7 @@ def test_the_search_is_exact_where_decisions_are_lines(data, options, names, exa
 def test_how_often_the_data_are_read(data, options, passes):
     tuner, calls = tuner_of(data, **options)
     found = tuner.search() or tuner.problem.search(tuner.profile)
-    tuner.found(*found)
+    tuner.finish(*found)
     assert len(calls) == passes
 
 
@@ -75,7 +75,7 @@ def test_the_baseline_is_the_fusion_without_a_correction(data):
     scores, labels = data
     for options in ({}, {"rule": "product"}, {"bounds": (0.5, 2.0)}):
         tuner, _ = tuner_of(data, **options)
-        found = tuner.found(*tuner.problem.search(tuner.profile))
+        found = tuner.finish(*tuner.problem.search(tuner.profile))
         plain = rp.ModalityFusion(
             PRIOR, class_axis=1, strength=0, **{k: v for k, v in options.items() if k == "rule"}
         )

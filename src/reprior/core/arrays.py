@@ -53,15 +53,15 @@ def namespace(*arrays: Any) -> Namespace:
     >>> is_numpy_namespace(namespace([0.2, 0.8], None))
     True
     """
-    found: dict[str, Namespace] = {}
+    namespaces: dict[str, Namespace] = {}
     for array in arrays:
         if array is None or isinstance(array, _PLAIN_TYPES):
             continue
         foreign = not isinstance(array, np.ndarray) and array_api_compat.is_array_api_obj(array)
         xp = array_api_compat.array_namespace(array) if foreign else _numpy_namespace()
-        found.setdefault(_library_name(xp), xp)
-    if len(found) > 1:
-        names = sorted(found)
+        namespaces.setdefault(_library_name(xp), xp)
+    if len(namespaces) > 1:
+        names = sorted(namespaces)
         remedy = "for example with np.asarray (or torch.as_tensor) before the call"
         if "dask" in names:  # which may be larger than memory
             remedy = "the other to Dask's with dask.array.from_array(x, chunks=…)"
@@ -70,7 +70,7 @@ def namespace(*arrays: Any) -> Namespace:
             got=" and ".join(names),
             remedy=f"Convert them to one, {remedy}.",
         )
-    return next(iter(found.values()), None) or _numpy_namespace()
+    return next(iter(namespaces.values()), None) or _numpy_namespace()
 
 
 @functools.cache

@@ -286,5 +286,5 @@ def _check_files(given: Any, kind: str, name: str) -> None:
         )
 
 
-def _refuse_other_rows(n: int, found: int) -> NoReturn:
-    refuse_other_samples("chunks", f"{n} rows, and then {'more' if found > n else found}")
+def _refuse_other_rows(n: int, n_now: int) -> NoReturn:
+    refuse_other_samples("chunks", f"{n} rows, and then {'more' if n_now > n else n_now}")

@@ -42,7 +42,7 @@ from reprior.profile.samples import Priors, Samples
 from reprior.profile.sweep import Steps, value_of
 from reprior.tuning.problem import Problem
 
-__all__ = ["Found", "Grid", "Tuner"]
+__all__ = ["FusionFit", "Grid", "Tuner"]
 
 
 Vector: TypeAlias = np.ndarray[Any, Any]
@@ -210,8 +210,8 @@ NO_INFORMATION = 1e-5
 rounding of float32."""
 
 
-class Found(NamedTuple):
-    """The result of a fit."""
+class FusionFit(NamedTuple):
+    """Strengths, and how they were chosen."""
 
     strengths: Setting
     value: float
@@ -307,29 +307,29 @@ class Tuner:
         grid = Grid(self._shared, self.problem.bounds, self._baseline)
         return Best(self.fixed[0], value, (self.fixed[0], self.fixed[0]), False), grid
 
-    def found(self, best: Best, profile: Any) -> Found:
+    def finish(self, best: Best, profile: Any) -> FusionFit:
         """Return the result; search strengths per modality from the best shared one if asked."""
         metric = self.problem.metric
         n = len(self.recipe.names)
         if self.fixed is not None and profile is None:
-            return Found(self.fixed, best.value, "fixed", (), None, None)
+            return FusionFit(self.fixed, best.value, "fixed", (), None, None)
         if self.fixed is not None:
             curves = tuple((np.array([each]), np.array([best.value])) for each in self.fixed)
             curves = curves if self.per_modality else curves[:1]
             after = self._known[self.fixed]
-            return Found(self.fixed, best.value, "fixed", curves, profile.baseline, after)
+            return FusionFit(self.fixed, best.value, "fixed", curves, profile.baseline, after)
         setting = (best.strength,) * n
         if self.exact:
             within = profile.bounds[0] <= best.strength <= profile.bounds[1]
             after = profile.counts(best.strength) if within else profile.baseline
             curves = (profile.curve(metric),)
-            return Found(setting, best.value, "exact", curves, profile.baseline, after)
+            return FusionFit(setting, best.value, "exact", curves, profile.baseline, after)
         value = best.value
         curves = (profile.curve(metric),)
         if self.per_modality:
             setting, value, curves = self._ascend(setting, value, profile.bounds)
         after = self._evaluate([setting])[0]
-        return Found(setting, value, "grid", curves, profile.baseline, after)
+        return FusionFit(setting, value, "grid", curves, profile.baseline, after)
 
     def warn(self, profile: Any) -> None:
         """Warn of classes without labels, likely probabilities, and binned switches."""

@@ -20,7 +20,7 @@ from reprior.core.prior import slopes
 from reprior.exceptions import NotFittedError, OptionError
 from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
-from reprior.fusion.fitting import Found, Tuner
+from reprior.fusion.fitting import FusionFit, Tuner
 from reprior.fusion.fused import Recipe, References
 from reprior.fusion.named_scores import Inputs, named_scores, read_inputs
 from reprior.fusion.stream import stream_of_arrays, stream_of_chunks
@@ -237,7 +237,7 @@ class ModalityFusion:
         tuner = Tuner(self, stream)
         best, profile = tuner.search() or tuner.problem.search(tuner.profile)
         tuner.warn(profile)
-        return self._adopt(tuner, tuner.found(best, profile))
+        return self._adopt(tuner, tuner.finish(best, profile))
 
     def fit_stream(self: Self, chunks: Any) -> Self:
         """Fit on data larger than memory, from labelled chunks that are iterated repeatedly.
@@ -257,7 +257,7 @@ class ModalityFusion:
         tuner = Tuner(self, stream)
         best, profile = tuner.search() or tuner.problem.search(tuner.profile)
         tuner.warn(profile)
-        return self._adopt(tuner, tuner.found(best, profile))
+        return self._adopt(tuner, tuner.finish(best, profile))
 
     def predict_proba(self, scores: Any) -> Any:
         """Return the fused posterior of every class, of one modality's shape, library and dtype.
@@ -342,7 +342,7 @@ class ModalityFusion:
                 "reprior.load(path), first."
             )
 
-    def _adopt(self: Self, tuner: Tuner, found: Found) -> Self:
+    def _adopt(self: Self, tuner: Tuner, fitted: FusionFit) -> Self:
         """Take the result of a fit at once, so that a fit that fails changes nothing."""
         names = tuner.recipe.names
         problem = tuner.problem
@@ -350,12 +350,12 @@ class ModalityFusion:
         self.modalities_ = names
         self.references_ = {n: k.entropy for n, k in known.items() if k.entropy}
         self.information_references_ = {n: k.information for n, k in known.items() if k.information}
-        self.strengths_ = dict(zip(names, found.strengths, strict=True))
+        self.strengths_ = dict(zip(names, fitted.strengths, strict=True))
         per_modality = tuner.per_modality
-        curves = found.curves
-        self.strength_ = None if per_modality else found.strengths[0]
-        self.best_score_ = found.value
-        self.search_ = found.search
+        curves = fitted.curves
+        self.strength_ = None if per_modality else fitted.strengths[0]
+        self.best_score_ = fitted.value
+        self.search_ = fitted.search
         self.curve_ = None
         if curves:
             self.curve_ = dict(zip(names, curves, strict=True)) if per_modality else curves[0]
@@ -364,8 +364,8 @@ class ModalityFusion:
         self.classes_ = problem.classes
         self.provenance_ = None
         self._counts = None
-        if found.before is not None and found.after is not None:
-            self._counts = (found.before, found.after)
+        if fitted.before is not None and fitted.after is not None:
+            self._counts = (fitted.before, fitted.after)
         return self
 
 

@@ -223,8 +223,10 @@ class ModalityFusion(nn.Module):
         }
         for measure, known in measures.items():
             for part in ("mean", "std"):
-                found = [getattr(known[name], part) for name in names] if known else None
-                self.register_buffer(f"{measure}_{part}", found if found is None else column(found))
+                buffer = None
+                if known:
+                    buffer = column([getattr(known[name], part) for name in names])
+                self.register_buffer(f"{measure}_{part}", buffer)
 
     def _named(self, scores: Any) -> dict[str, Any]:
         """Return the given modalities in the order of fusion; refuse unknown and missing ones."""

@@ -443,21 +443,21 @@ def scores_in(output: Any, key: str | int | Callable[[Any], Any] | None = None) 
 
 def _entry(output: Any, key: str | int) -> Any:
     """Return the entry under a name, or at a position of a tuple."""
-    found = None
+    entry = None
     if isinstance(output, Mapping):
-        found = output.get(key)
+        entry = output.get(key)
     elif isinstance(key, str):
-        found = getattr(output, key, None)
+        entry = getattr(output, key, None)
     elif isinstance(output, Sequence) and -len(output) <= key < len(output):
-        found = output[key]
-    if found is None:
+        entry = output[key]
+    if entry is None:
         raise OptionError(
             argument="output_key",
             rule="must be a name or position in the model's output",
             got=f"{key!r}, and {_form(output)}",
             remedy="Pass one that is in it, or a function from the output to the scores.",
         )
-    return found
+    return entry
 
 
 def call(model: Callable[..., Any], inputs: Any, refusal: tuple[str, str]) -> Any:

@@ -124,11 +124,11 @@ class Columns:
 
     def predictions(self, biases: Vector) -> Vector:
         """Return the class of the largest score z + b, the lowest index among equals."""
-        found = np.empty(self.n_samples, np.intp)
+        predictions = np.empty(self.n_samples, np.intp)
         for start in range(0, self.n_samples, SAMPLES_AT_ONCE):
             part = slice(start, start + SAMPLES_AT_ONCE)
-            (self.rows[part] + biases).argmax(axis=1, out=found[part])
-        return found
+            (self.rows[part] + biases).argmax(axis=1, out=predictions[part])
+        return predictions
 
     def _three(self, predictions: Vector, weights: Vector | None) -> tuple[Vector, Vector, Vector]:
         y, n_classes = self.labels, self.n_classes
@@ -794,8 +794,8 @@ class Ascent:
 
     def _try_pair(self, pair: tuple[int, int], places: int | None) -> bool:
         """Move the biases of two classes to their best place, if that is better."""
-        found = best_pair(self.data, self.goal, self._two.biases, pair, self.rank, places)
-        return found is not None and self._jump(found)
+        pair_biases = best_pair(self.data, self.goal, self._two.biases, pair, self.rank, places)
+        return pair_biases is not None and self._jump(pair_biases)
 
     def _jump(self, biases: dict[int, float]) -> bool:
         """Give some classes other biases if that is better; return whether it is.

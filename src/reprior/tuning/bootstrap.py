@@ -208,14 +208,14 @@ sample_weight
 
     def replicates(self, metric: str | CountMetric) -> Replicates:
         """Return the metric in every replicate; computed once."""
-        found = self.profile._metric(metric)
-        if found not in self._replicates:
+        count_metric = self.profile._metric(metric)
+        if count_metric not in self._replicates:
             grid = np.linspace(*self.profile.bounds, GRID)
-            parts = self._parts(partial(self._chunk, found, grid))
+            parts = self._parts(partial(self._chunk, count_metric, grid))
             columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
             columns.append(np.arange(self.n_replicates))
-            self._replicates[found] = _defined(Replicates(grid, *columns), found)
-        return self._replicates[found]
+            self._replicates[count_metric] = _defined(Replicates(grid, *columns), count_metric)
+        return self._replicates[count_metric]
 
     def standard_error(self, metric: str | CountMetric, strengths: Any) -> Any:
         """Return the standard error of the metric at the given strengths: a number, or an array.
@@ -223,8 +223,8 @@ sample_weight
         It is interpolated between the points of the replicates' grid.
         """
         at = check_within(strengths, self.profile.bounds)
-        found = self.replicates(metric)
-        error = np.interp(at, found.strengths, found.values.std(axis=0, ddof=1))
+        replicates = self.replicates(metric)
+        error = np.interp(at, replicates.strengths, replicates.values.std(axis=0, ddof=1))
         return float(error) if np.ndim(at) == 0 else error
 
     def _parts(self, work: Callable[[Vector], Part]) -> list[Part]:
@@ -258,9 +258,9 @@ sample_weight
         return values, points[:, 0], points[:, 1], points[:, 2], points[:, 3:]
 
 
-def _defined(found: Replicates, metric: CountMetric) -> Replicates:
+def _defined(replicates: Replicates, metric: CountMetric) -> Replicates:
     """Leave out replicates without any sample that defines the metric."""
-    kept = np.isfinite(found.baseline)
+    kept = np.isfinite(replicates.baseline)
     if kept.sum() < FEWEST_REPLICATES:
         raise LabelsError(
             argument="labels",
@@ -271,7 +271,7 @@ def _defined(found: Replicates, metric: CountMetric) -> Replicates:
             ),
             remedy="Add labelled samples.",
         )
-    return found.taken(kept)
+    return replicates.taken(kept)
 
 
 def _check_replicates(n_replicates: Any) -> int:

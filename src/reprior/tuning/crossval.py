@@ -152,8 +152,8 @@ def nested(
     ...     StrengthProfile.from_scores(logits[part], [0, 1], source_prior=[0.8, 0.2])
     ...     for part in (slice(0, 2), slice(2, 4))
     ... ]
-    >>> found = nested(folds, "accuracy")
-    >>> found.score, found.baseline_score, [round(x, 2) for x in found.strengths]
+    >>> result = nested(folds, "accuracy")
+    >>> result.score, result.baseline_score, [round(x, 2) for x in result.strengths]
     (1.0, 0.5, [1.18, 0.9])
     """
     profiles = list(folds)
@@ -167,26 +167,26 @@ def nested(
         )
     totals = {name: merged(_of(profiles, names, name)) for name in dict.fromkeys(names)}
     whole = merged(totals.values())
-    found = whole._metric(metric)
+    count_metric = whole._metric(metric)
     constraints = [
         each.resolved(n_classes=whole.n_classes) for each in Constraint.parse_all(subject_to)
     ]
-    best = select(whole, found, rule, subject_to=constraints)
+    best = select(whole, count_metric, rule, subject_to=constraints)
     strengths, counts = [], []
     for fold, name in zip(profiles, names, strict=True):
         rest, chosen = totals[name] - fold, best
-        if has_classes(rest.baseline.labelled, found, constraints):
-            chosen = select(rest, found, rule, subject_to=constraints)
+        if has_classes(rest.baseline.labelled, count_metric, constraints):
+            chosen = select(rest, count_metric, rule, subject_to=constraints)
         strengths.append(chosen.strength)
         counts.append(fold.counts(chosen.strength))
     return CrossValidation(
         best=best,
         profile=whole,
         strengths=tuple(strengths),
-        scores=tuple(own_value(count, found) for count in counts),
-        baseline=tuple(own_value(fold.baseline, found) for fold in profiles),
-        score=value_of(summed(counts), found),
-        baseline_score=value_of(whole.baseline, found),
+        scores=tuple(own_value(count, count_metric) for count in counts),
+        baseline=tuple(own_value(fold.baseline, count_metric) for fold in profiles),
+        score=value_of(summed(counts), count_metric),
+        baseline_score=value_of(whole.baseline, count_metric),
     )
 
 
@@ -267,8 +267,8 @@ sample_weight
     >>> labels = np.repeat([0, 1, 2], [300, 60, 30])
     >>> prior = np.bincount(labels) / labels.size
     >>> logits = 2 * np.eye(3)[labels] + rng.normal(size=(390, 3)) + np.log(prior)
-    >>> found = cross_validate(logits, labels, source_prior=prior)
-    >>> found.baseline_score, found.score, found.best.value
+    >>> result = cross_validate(logits, labels, source_prior=prior)
+    >>> result.baseline_score, result.score, result.best.value
     (0.68, 0.89, 0.91)
     """
     priors = Priors.of(source_prior, target_prior, bounds, classes=column_names(scores))
@@ -357,9 +357,9 @@ def stratified_folds(labels: Vector, n_folds: int, rng: np.random.Generator) -> 
         )
     order = rng.permutation(labels.size)
     order = order[np.argsort(labels[order], kind="stable")]
-    found = np.empty(labels.size, np.int64)
-    found[order] = np.arange(labels.size) % n_folds
-    return found
+    fold_of = np.empty(labels.size, np.int64)
+    fold_of[order] = np.arange(labels.size) % n_folds
+    return fold_of
 
 
 def _given_folds(cv: Any, shape: tuple[int, ...]) -> Vector:
@@ -407,12 +407,12 @@ def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
     pairs = cv
     if hasattr(cv, "split"):
         pairs = _asked(cv, labels if labels.ndim == 1 else np.zeros(n, np.int64))
-    found = np.full(n, -1, np.int64)
+    fold_of = np.full(n, -1, np.int64)
     times = np.zeros(n, np.int64)
     for fold, pair in enumerate(pairs):
         train, test = (_marked(part, n, fold) for part in _checked(pair))
         _check_rest(train, test, fold)
-        found[test] = fold
+        fold_of[test] = fold
         times += test
     if not (times == 1).all():
         where = int(np.argmax(times != 1))
@@ -422,7 +422,7 @@ def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
             got=f"sample {where} in {int(times[where])} of them",
             remedy="Pass a splitter such as StratifiedKFold, or a number of folds.",
         )
-    return np.broadcast_to(found.reshape(-1, *(1,) * (labels.ndim - 1)), labels.shape)
+    return np.broadcast_to(fold_of.reshape(-1, *(1,) * (labels.ndim - 1)), labels.shape)
 
 
 def images_of(samples: Samples) -> Vector | None:
@@ -478,7 +478,7 @@ def _checked(pair: Any) -> Any:
 
 def _marked(part: Any, n: int, fold: int) -> Vector:
     """Return which of n samples are selected, from indices or a mask."""
-    named, found = np.asarray(part), np.zeros(n, bool)
+    named, marked = np.asarray(part), np.zeros(n, bool)
     if named.dtype == bool and named.shape == (n,):
         return named
     whole = named.dtype.kind in "iu" and named.ndim == 1
@@ -489,8 +489,8 @@ def _marked(part: Any, n: int, fold: int) -> Vector:
             got=f"{part!r} in pair {fold}",
             remedy="Pass a splitter such as StratifiedKFold, or a number of folds.",
         )
-    found[named] = True
-    return found
+    marked[named] = True
+    return marked
 
 
 def _check_rest(train: Vector, test: Vector, fold: int) -> None:

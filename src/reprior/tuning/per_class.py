@@ -282,10 +282,10 @@ def tune_per_class(
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(3, size=600)
     >>> logits = rng.normal(size=(600, 3)) + 2 * np.eye(3)[labels] + [0.0, 1.0, -1.0]
-    >>> found = tune_per_class(logits, labels, source_prior=[0.2, 0.3, 0.5], metric="macro_f1")
-    >>> found.value >= found.start_value
+    >>> result = tune_per_class(logits, labels, source_prior=[0.2, 0.3, 0.5], metric="macro_f1")
+    >>> result.value >= result.start_value
     True
-    >>> (found.biases - found.biases[0]).round()
+    >>> (result.biases - result.biases[0]).round()
     array([ 0., -1.,  1.])
     """
     priors = Priors.of(source_prior, target_prior, bounds, classes=column_names(scores))
@@ -300,14 +300,14 @@ def tune_per_class(
         excluded=priors.excluded,
     )
     n_classes = priors.n_classes
-    found = find_metric(metric, n_classes=n_classes)
+    count_metric = find_metric(metric, n_classes=n_classes)
     constraints = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
     profile = StrengthProfile.of(samples, priors)
     return tune_biases(
         samples,
         priors,
-        start_strength(profile, found, constraints),
-        metric=found,
+        start_strength(profile, count_metric, constraints),
+        metric=count_metric,
         constraints=constraints,
         shrinkage=shrinkage,
         n_folds=n_folds,

@@ -93,8 +93,8 @@ def best_widened(
             break
         wider = _doubled(high)
         further = profile_of((low, wider))
-        found = _best(further, metric, constraints, prefer_model)
-        if not at_bound and found.value <= best.value:
+        wider_best = _best(further, metric, constraints, prefer_model)
+        if not at_bound and wider_best.value <= best.value:
             break
         notes.append(
             WidenedBoundsWarning(
@@ -102,7 +102,7 @@ def best_widened(
                 f"searching up to {wider:g}."
             )
         )
-        best, profile, high = found, further, wider
+        best, profile, high = wider_best, further, wider
     if notes and best.interval == (low, high):
         unchanged = f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}."
         notes = [WidenedBoundsWarning(unchanged)]

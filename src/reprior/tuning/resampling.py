@@ -127,11 +127,11 @@ def sample_paths(samples: Samples, priors: Priors, groups: Any = None) -> Sample
         Samples of one group are one unit: the pixels of an image, the scores that several models
         gave to one sample.
     """
-    found, block = _joined(samples, priors)
+    joined, block = _joined(samples, priors)
     if groups is None:
-        return _of_samples(samples, priors, found, block)
+        return _of_samples(samples, priors, joined, block)
     named = _group_numbers(groups, samples)
-    return _of_groups(samples, priors, found, block, named)
+    return _of_groups(samples, priors, joined, block, named)
 
 
 def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
@@ -140,10 +140,10 @@ def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
     offset = np.cumsum([0, *(block.labels.size for block in blocks[:-1])])
 
     def column(name: str) -> Vector:
-        return np.concatenate([getattr(found, name) for found in envelopes])
+        return np.concatenate([getattr(part, name) for part in envelopes])
 
-    rows = [found.row + first for found, first in zip(envelopes, offset, strict=True)]
-    found = Envelope(
+    rows = [part.row + first for part, first in zip(envelopes, offset, strict=True)]
+    joined = Envelope(
         column("origin"),
         column("start"),
         column("position"),
@@ -154,17 +154,17 @@ def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
     weights = None
     if samples.weights is not None:
         weights = np.concatenate([block.weights for block in blocks])
-    return found, Block(None, np.concatenate([block.labels for block in blocks]), weights)
+    return joined, Block(None, np.concatenate([block.labels for block in blocks]), weights)
 
 
 def _blocks(samples: Samples, priors: Priors) -> Iterator[tuple[Envelope, Block]]:
     for index in samples.blocks(HOST_BLOCK):
         block = samples.read(index)
         if block.labels.size:
-            found = envelope(block.scores, priors.slopes, priors.bounds, samples.xp)
-            if found is None:
+            part = envelope(block.scores, priors.slopes, priors.bounds, samples.xp)
+            if part is None:
                 samples.refuse(np.isfinite(priors.slopes))
-            yield found, block._replace(scores=None)
+            yield part, block._replace(scores=None)
 
 
 def _group_numbers(groups: Any, samples: Samples) -> Vector:
@@ -182,13 +182,13 @@ def _group_numbers(groups: Any, samples: Samples) -> Vector:
     return np.asarray(np.unique(kept, return_inverse=True)[1].reshape(-1))
 
 
-def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block) -> SamplePaths:
+def _of_samples(samples: Samples, priors: Priors, envelope: Envelope, block: Block) -> SamplePaths:
     """Make a unit of each sample that switches, and of all others that are alike."""
     labels, weights = block.labels, block.weights
     moves = np.zeros(labels.shape, bool)
-    moves[found.row] = True
+    moves[envelope.row] = True
     unit = np.cumsum(moves) - 1
-    keys = [labels, found.start, found.origin, *([] if weights is None else [weights])]
+    keys = [labels, envelope.start, envelope.origin, *([] if weights is None else [weights])]
     still, (size,) = grouped([key[~moves] for key in keys], [np.ones(int((~moves).sum()), int)])
     n_moving = int(moves.sum())
     entries = [np.concatenate([key[moves], same]) for key, same in zip(keys, still, strict=True)]
@@ -197,7 +197,7 @@ def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block)
     return _assembled(
         samples,
         priors,
-        found,
+        envelope,
         block,
         unit,
         sizes,
@@ -207,35 +207,35 @@ def _of_samples(samples: Samples, priors: Priors, found: Envelope, block: Block)
 
 
 def _of_groups(
-    samples: Samples, priors: Priors, found: Envelope, block: Block, unit: Vector
+    samples: Samples, priors: Priors, envelope: Envelope, block: Block, unit: Vector
 ) -> SamplePaths:
     """Make a unit of each group, whatever its samples do."""
-    keys = [unit, block.labels, found.start, found.origin]
+    keys = [unit, block.labels, envelope.start, envelope.origin]
     entries, (heads, amount) = grouped(keys, [np.ones(unit.size, np.int64), block.weights])
     sizes = np.ones(int(unit.max()) + 1, np.int64)
     return _assembled(
-        samples, priors, found, block, unit, sizes, (*entries, np.asarray(heads)), amount
+        samples, priors, envelope, block, unit, sizes, (*entries, np.asarray(heads)), amount
     )
 
 
 def _assembled(
     samples: Samples,
     priors: Priors,
-    found: Envelope,
+    envelope: Envelope,
     block: Block,
     unit: Vector,
     size: Vector,
     entries: Sequence[Vector],
     amount: Vector | None,
 ) -> SamplePaths:
-    order = np.argsort(found.position, kind="stable")
-    row = found.row[order]
+    order = np.argsort(envelope.position, kind="stable")
+    row = envelope.row[order]
     weight = None if block.weights is None else block.weights[row]
     label, loser, winner = (
         np.asarray(column, np.int32)
-        for column in (block.labels[row], found.loser[order], found.winner[order])
+        for column in (block.labels[row], envelope.loser[order], envelope.winner[order])
     )
-    switches = Switches(found.position[order], label, loser, winner, weight=weight)
+    switches = Switches(envelope.position[order], label, loser, winner, weight=weight)
     own, known, start, origin, heads = entries
     return SamplePaths(
         size, own, known, start, origin, heads, amount, switches, unit[row], samples, priors

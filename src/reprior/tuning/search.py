@@ -124,8 +124,8 @@ def search_strength(
 
     Examples
     --------
-    >>> found = search_strength(lambda strength: -((strength - 1.3) ** 2))
-    >>> found.strength, found.n_evaluations, found.at_bound
+    >>> result = search_strength(lambda strength: -((strength - 1.3) ** 2))
+    >>> result.strength, result.n_evaluations, result.at_bound
     (1.3, 9, False)
     >>> search_strength(lambda strength: -((strength - 1.3) ** 2), method="grid").n_evaluations
     21

@@ -96,8 +96,8 @@ def redrawn_best(steps: Steps, high: float) -> Vector:
     Two peaks that are nearly the same height are each taken about as often:
 
     >>> steps = Steps(np.array([0.0, 0.4, 0.6, 1.4, 1.6]), np.array([0.0, 0.5, 0.0, 0.51, 0.0]))
-    >>> found = redrawn_best(steps, 2.0)
-    >>> float(np.mean(found < 1.0).round(1)), float(found.mean().round(1))
+    >>> strengths = redrawn_best(steps, 2.0)
+    >>> float(np.mean(strengths < 1.0).round(1)), float(strengths.mean().round(1))
     (0.5, 1.0)
     """
     at = np.arange(steps.start.size)

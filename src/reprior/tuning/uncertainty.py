@@ -129,19 +129,19 @@ def uncertainty(
     >>> margin = 2.0 * rng.normal(2.0 * labels - 1.0) + np.log(0.1 / 0.9)
     >>> logits = np.stack([np.zeros(2000), margin], axis=1)
     >>> bootstrap = StrengthBootstrap.from_scores(logits, labels, source_prior=[0.9, 0.1])
-    >>> found = uncertainty(bootstrap, "balanced_accuracy")
-    >>> found.strength, np.round(found.strength_interval, 2)
+    >>> count_metric = uncertainty(bootstrap, "balanced_accuracy")
+    >>> count_metric.strength, np.round(count_metric.strength_interval, 2)
     (0.99, array([0.89, 1.19]))
-    >>> found.value, np.round(found.value_interval, 2), found.distinguishable
+    >>> count_metric.value, np.round(count_metric.value_interval, 2), count_metric.distinguishable
     (0.86, array([0.83, 0.87]), True)
     """
     share, profile = _check_confidence(confidence), bootstrap.profile
-    found = profile._metric(metric)
-    replicates = bootstrap.replicates(found)
-    kept = _Kept.of(bootstrap, found, subject_to)
-    chosen, optimism = _chosen(bootstrap.profile, kept, found, rule, subject_to, strength)
+    count_metric = profile._metric(metric)
+    replicates = bootstrap.replicates(count_metric)
+    kept = _Kept.of(bootstrap, count_metric, subject_to)
+    chosen, optimism = _chosen(bootstrap.profile, kept, count_metric, rule, subject_to, strength)
     low, high = kept.best()
-    value, base = profile.evaluate(found, chosen), value_of(profile.baseline, found)
+    value, base = profile.evaluate(count_metric, chosen), value_of(profile.baseline, count_metric)
     there = replicates.values[:, _column(replicates, chosen)]
     from statistics import NormalDist
 
@@ -150,9 +150,9 @@ def uncertainty(
     def around(centre: float, drawn: Vector, least: float) -> tuple[float, float]:
         reach = z * float(drawn.std(ddof=1))
         low, high = centre - optimism - reach, centre - optimism + reach
-        return max(low, least), min(high, found.largest)
+        return max(low, least), min(high, count_metric.largest)
 
-    gains = around(value - base, there - replicates.baseline, -found.largest)
+    gains = around(value - base, there - replicates.baseline, -count_metric.largest)
     ends = np.quantile(low, (1 - share) / 2), np.quantile(high, (1 + share) / 2)
     if gains[0] <= 0.0:
         nearest = min(max(0.0, profile.bounds[0]), profile.bounds[1])
@@ -174,18 +174,18 @@ def uncertainty(
 class _Kept:
     """Replicates of a metric, and by how much each misses the constraints along the grid."""
 
-    found: Replicates
+    replicates: Replicates
     missing: Vector | None
 
     @classmethod
     def of(cls, bootstrap: StrengthBootstrap, metric: CountMetric, subject_to: SubjectTo) -> _Kept:
         """Keep the replicates in which the metric and those of all constraints are defined."""
-        found, n_classes = bootstrap.replicates(metric), bootstrap.profile.n_classes
+        replicates, n_classes = bootstrap.replicates(metric), bootstrap.profile.n_classes
         rules = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
         if not rules:
-            return cls(found, None)
+            return cls(replicates, None)
         limits = [bootstrap.replicates(rule.metric) for rule in rules]
-        shared = reduce(np.intersect1d, (each.number for each in (found, *limits)))
+        shared = reduce(np.intersect1d, (each.number for each in (replicates, *limits)))
         if shared.size < FEWEST_REPLICATES:
             names = ", ".join(dict.fromkeys([metric.name, *(rule.text for rule in rules)]))
             raise LabelsError(
@@ -197,29 +197,29 @@ class _Kept:
                 ),
                 remedy="Add labelled samples, or draw more replicates.",
             )
-        missing = np.zeros((shared.size, found.strengths.size))
+        missing = np.zeros((shared.size, replicates.strengths.size))
         for rule, limit in zip(rules, limits, strict=True):
             own = limit.taken(np.searchsorted(limit.number, shared))
             before: Any = own.baseline[:, None]  # each replicate's own
             missing += rule.misses(own.values, before)
-        return cls(found.taken(np.searchsorted(found.number, shared)), missing)
+        return cls(replicates.taken(np.searchsorted(replicates.number, shared)), missing)
 
     def best(self) -> tuple[Vector, Vector]:
         """Return both ends of each replicate's best interval."""
         if self.missing is None:
-            low, high = self.found.best_interval.T
+            low, high = self.replicates.best_interval.T
             return low, high
-        value = np.where(self._allowed(), self.found.values, -np.inf)
+        value = np.where(self._allowed(), self.replicates.values, -np.inf)
         first, last = value.argmax(axis=1), value[:, ::-1].argmax(axis=1)
-        return self.found.strengths[first], self.found.strengths[::-1][last]
+        return self.replicates.strengths[first], self.replicates.strengths[::-1][last]
 
     def nearest(self, drawn: Vector) -> Vector:
         """Return the nearest strengths that keep the constraints."""
         if self.missing is None:
             return drawn
-        away = np.abs(self.found.strengths - drawn[:, None])
+        away = np.abs(self.replicates.strengths - drawn[:, None])
         return np.asarray(
-            self.found.strengths[np.where(self._allowed(), away, np.inf).argmin(axis=1)]
+            self.replicates.strengths[np.where(self._allowed(), away, np.inf).argmin(axis=1)]
         )
 
     def _allowed(self) -> Vector:
@@ -241,19 +241,19 @@ def _chosen(
         return float(check_within(strength, profile.bounds)), 0.0
     check_choice("rule", rule, CURVE_RULES, hint="For another one, pass the strength it gave.")
     chosen = select(profile, metric, rule, subject_to=subject_to).strength
-    found = kept.found
+    replicates = kept.replicates
     if rule == "max" and kept.missing is None:
-        excess = found.best_value - profile.evaluate(metric, found.best_strength)
+        excess = replicates.best_value - profile.evaluate(metric, replicates.best_strength)
     elif rule == "max":
-        excess = _excess(profile, metric, found, kept.best()[0])
+        excess = _excess(profile, metric, replicates, kept.best()[0])
     else:
         drawn = np.array(
             [
-                CURVE_RULES[rule](Curve(_steps(found.strengths, row), profile.bounds[1], best))
-                for row, best in zip(found.values, found.best_strength, strict=True)
+                CURVE_RULES[rule](Curve(_steps(replicates.strengths, row), profile.bounds[1], best))
+                for row, best in zip(replicates.values, replicates.best_strength, strict=True)
             ]
         ).clip(*profile.bounds)
-        excess = _excess(profile, metric, found, kept.nearest(drawn))
+        excess = _excess(profile, metric, replicates, kept.nearest(drawn))
     return chosen, OPTIMISM_FACTOR * float(excess.mean())
 
 
@@ -264,17 +264,17 @@ def _steps(strengths: Vector, values: Vector) -> Steps:
 
 
 def _excess(
-    profile: StrengthProfile, metric: CountMetric, found: Replicates, drawn: Vector
+    profile: StrengthProfile, metric: CountMetric, replicates: Replicates, drawn: Vector
 ) -> Vector:
     """Return the metric of each replicate minus that of the tuning samples, near λ*."""
-    column = _column(found, drawn)
-    there = profile.evaluate(metric, found.strengths[column])
-    return np.asarray(found.values[np.arange(column.size), column] - there)
+    column = _column(replicates, drawn)
+    there = profile.evaluate(metric, replicates.strengths[column])
+    return np.asarray(replicates.values[np.arange(column.size), column] - there)
 
 
-def _column(found: Replicates, strength: Any) -> Any:
+def _column(replicates: Replicates, strength: Any) -> Any:
     """Return the grid point at or below a strength."""
-    return np.searchsorted(found.strengths, strength, side="right") - 1
+    return np.searchsorted(replicates.strengths, strength, side="right") - 1
 
 
 def doubts(

@@ -159,11 +159,11 @@ def damaged(path: str | os.PathLike[str], what: str, error: object) -> DamagedEr
     )
 
 
-def no_rows(path: str | os.PathLike[str], found: str = "none") -> NoRowsError:
+def no_rows(path: str | os.PathLike[str], got: str = "none") -> NoRowsError:
     """Return the error for a file without rows."""
     return NoRowsError(
         f"{os.fspath(path)!r} must have rows.",
-        got=found,
+        got=got,
         remedy="Check that it was written to its end.",
     )
 
