@@ -144,7 +144,7 @@ class _FilesOrCommand(SentenceGroup):
     default="rebalance_first",
     show_default=True,
     help="What is done first to an input that is flattened and corrected. flatten_first is the "
-    "paper's: there a flattened input is corrected the more.",
+    "paper's: the correction then weighs more in a flattened input.",
 )
 @reading_options(labels=False)
 @output_option(
@@ -164,8 +164,8 @@ def command(
     """Fuse the posteriors of several models on the same samples.
 
     SCORES are two or more files, one per model or modality, whose rows are the same samples in the
-    same order: labels, or ids under one name, that differ are an error. Each is corrected
-    (--calibrator) and flattened (--flatten), by how unsure its model is without a correction, and
+    same order. Labels, or ids under one name, that differ are an error. Each input is corrected
+    (--calibrator) and flattened (--flatten) by how unsure its model is without a correction, and
     then fused with the others. Files are read in pieces, so they may be larger than memory.
 
     The commands below do more: fuse fit tunes one correction on the fused decision, and fuse apply
