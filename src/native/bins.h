@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "sweep.h"
@@ -33,19 +34,25 @@ bool enter_bins(const SwitchColumns &switches, const T *amount, double resolutio
         index[(size_t)i] = (int64_t)point;
     }
     T *const right = net + n_points * n_classes;
-    // All gains, then all losses: sums of weights round as those of the array code do.
-    for (int64_t i = 0; i < switches.n; ++i) {
+    // Whether a switch is right is as good as random: a product costs less than a branch.
+    const auto gain = [&](int64_t i) {
         const T each = amount ? amount[i] : (T)1;
         const int64_t cell = index[(size_t)i] * n_classes + switches.winner[i];
         moved[index[(size_t)i]] += each;
         net[cell] += each;
-        if (switches.winner[i] == switches.label[i]) right[cell] += each;
-    }
-    for (int64_t i = 0; i < switches.n; ++i) {
+        right[cell] += each * (T)(switches.winner[i] == switches.label[i]);
+    };
+    const auto lose = [&](int64_t i) {
         const T each = amount ? amount[i] : (T)1;
         const int64_t cell = index[(size_t)i] * n_classes + switches.loser[i];
         net[cell] -= each;
-        if (switches.loser[i] == switches.label[i]) right[cell] -= each;
+        right[cell] -= each * (T)(switches.loser[i] == switches.label[i]);
+    };
+    if constexpr (std::is_integral_v<T>) {
+        for (int64_t i = 0; i < switches.n; ++i) gain(i), lose(i);
+    } else {  // all gains, then all losses: sums of weights round as those of the array code do
+        for (int64_t i = 0; i < switches.n; ++i) gain(i);
+        for (int64_t i = 0; i < switches.n; ++i) lose(i);
     }
     return true;
 }
