@@ -230,11 +230,13 @@ class Switches:
         gained = np.zeros((2, n_classes), np.int64)
         for start in range(0, len(self), SWITCHES_AT_ONCE):
             part = slice(start, start + SWITCHES_AT_ONCE)
-            some = self.taken(part).taken(np.flatnonzero(self.position[part] <= strength))
-            for sign, party in ((1, some.winner), (-1, some.loser)):
-                right = some.taken(np.flatnonzero(some.label == party))
-                gained[0] += sign * _tallied(party, some.count, n_classes)
-                gained[1] += sign * _tallied(right.label, right.count, n_classes)
+            passed = np.flatnonzero(self.position[part] <= strength) + start
+            label, count = self.label[passed], None if self.count is None else self.count[passed]
+            for sign, party in ((1, self.winner[passed]), (-1, self.loser[passed])):
+                right = np.flatnonzero(label == party)
+                right_count = None if count is None else count[right]
+                gained[0] += sign * _tallied(party, count, n_classes)
+                gained[1] += sign * _tallied(label[right], right_count, n_classes)
         return ClassGains(*gained, *gained)
 
     @cached_property
