@@ -31,6 +31,9 @@ PARALLEL := --numprocesses $(WORKERS)
 # PyTorch, JAX and BLAS would each start a thread per core in every worker.
 THREADS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+# Tests start hundreds of processes: without bytecode in files each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Where a line without a test is an error.
 EVERY_LINE := src/reprior/core/*,src/reprior/profile/*,src/reprior/tuning/*
 
