@@ -145,7 +145,11 @@ def _check_model(model: Any) -> None:
             argument="estimator",
             rule="must be a linear model, so that its intercept_ can hold the correction",
             got=type(model).__name__,
-            remedy=("Keep it in a RebalancedClassifierCV, or export it and use reprior.onnx.fold."),
+            remedy=(
+                "For boosted trees of LightGBM, XGBoost or CatBoost use "
+                "reprior.boosting.fold_into; keep another model in a RebalancedClassifierCV, or "
+                "export it and use reprior.onnx.fold."
+            ),
         )
 
 
