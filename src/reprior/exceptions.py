@@ -392,6 +392,9 @@ class InfeasibleError(RepriorError):
         By how much it misses: of several constraints, the one it misses most.
     biases : ndarray of shape (K,) or None
         Where biases were tuned per class, those that come nearest; the shortfall is theirs.
+    labels_needed : int or None
+        Where a constraint holds on these labels but cannot be promised (``certify``): about how
+        many labels would do, of the class that the constraint is about. None where no number does.
     """
 
     def __init__(
@@ -401,6 +404,7 @@ class InfeasibleError(RepriorError):
         strength: float | None = None,
         shortfall: float | None = None,
         biases: Any = None,
+        labels_needed: int | None = None,
         argument: str | Argument | None = None,
         rule: Text = "",
         got: Text = "",
@@ -410,6 +414,7 @@ class InfeasibleError(RepriorError):
         self.strength = strength
         self.shortfall = shortfall
         self.biases = biases
+        self.labels_needed = labels_needed
 
 
 class ProfileMismatchError(RepriorError):

@@ -12,6 +12,7 @@ from reprior.calibrator.options import is_log_loss
 from reprior.calibrator.summary import metric_name
 from reprior.core.score_map import ScoreMap
 from reprior.files.documents import is_known_metric
+from reprior.profile.objective import Constraint
 
 if TYPE_CHECKING:
     from reprior.calibrator.posterior import PosteriorCalibrator
@@ -48,6 +49,12 @@ def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
     # Otherwise the option is the temperature itself.
     if calibrator.probability_map_ is not None:
         fields["probability_map"] = _fields_of(calibrator.probability_map_)
+    if calibrator.certified_:
+        rules = Constraint.parse_all(calibrator.subject_to)
+        fields["promise"] = {
+            "certify": float(calibrator.certify or 0.0),
+            "subject_to": [rule.text for rule in rules],
+        }
     return fields
 
 
@@ -73,11 +80,14 @@ def options_of(fields: dict[str, Any]) -> dict[str, Any]:
         temperature = "bcts" if fitted_map.scales is None else "vector"
         if fitted_map.plain:
             temperature = "fit"
+    promise = fields.get("promise") or {}
     has_biases = fields.get("biases") is not None and not is_log_loss_fit
     return {
         "tune": "per_class" if has_biases else "strength",
         "temperature": temperature,
         "separate": probability_fields is not None,
+        "subject_to": promise.get("subject_to"),
+        "certify": promise.get("certify"),
     }
 
 

@@ -92,6 +92,7 @@ def encode(
     if _has_to_numpy(sample_weight):
         sample_weight = sample_weight.to_numpy()
     n_classes = terms.classes.size
+    _refuse_certified_maps(options, np.ndim(indices) if not is_traced(indices) else indices.ndim)
     if array_api_compat.is_dask_array(values):
         arrays = DaskArrays(
             values,
@@ -127,6 +128,7 @@ def encode_part(
     the classes.
     """
     indices, ignored = encode_part_labels(options, terms, labels)
+    _refuse_certified_maps(options, np.ndim(indices))
     return Samples.of(
         score_array(scores, None if is_range(terms.classes) else terms.classes),
         indices,
@@ -205,6 +207,17 @@ def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Prob
         temperature=1.0 if options.temperature is None else options.temperature,
         label_prior=label_prior,
     )
+
+
+def _refuse_certified_maps(options: Any, n_dimensions: int) -> None:
+    """Refuse to promise constraints by the pixels of images, which are no independent samples."""
+    if options.certify is not None and n_dimensions > 1:
+        raise OptionError(
+            argument="certify",
+            rule="must be left out for maps: the pixels of an image are not drawn independently",
+            got=f"{options.certify:g} with labels of {n_dimensions} axes",
+            remedy="Pass one sample per image, or leave it out.",
+        )
 
 
 def _refuse_names_as_scores(scores: Any, labels: Any) -> None:

@@ -101,6 +101,8 @@ class Tuned:
     shrinkage: float | None = None
     cross_validation: CrossValidation | None = None
     uncertainty: Uncertainty | None = None
+    certified: bool = False
+    """Whether the constraints are promised on new data."""
     warnings: list[Text | RepriorWarning] = field(default_factory=list)
     """Warnings about the result, which :meth:`warn` issues."""
 
@@ -213,7 +215,7 @@ def tuned(
         problem.warn_of_ruled_out(result.profile)
         return result
     best, profile = _searched(tuning, widen)
-    result = _decisions(tuning, best, profile)
+    result = replace(_decisions(tuning, best, profile), certified=best.certified)
     if problem.selection == "balanced_log_loss" and problem.metric.average != "labelled":
         result.warnings.append(
             [
@@ -423,7 +425,7 @@ def _uncertainty(problem: Problem, bootstrap: StrengthBootstrap, best: Best) -> 
     """Return the intervals of the rule, where replicates can apply it; else of the strength."""
     rule = problem.selection
     strength = None
-    if rule not in CURVE_RULES or problem.flat:
+    if rule not in CURVE_RULES or problem.flat or problem.certify is not None:
         low, high = bootstrap.profile.bounds
         rule = "max"
         strength = min(max(best.strength, low), high)

@@ -10,10 +10,11 @@ import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.document import map_of, options_of
-from reprior.calibrator.encoding import as_classes
+from reprior.calibrator.encoding import as_classes, is_range
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
-from reprior.exceptions import FileFormatError
+from reprior.exceptions import FileFormatError, RepriorError
+from reprior.files.archive import SAVE
 from reprior.files.documents import (
     CALIBRATOR_FORMAT,
     TRACKER_FORMAT,
@@ -22,6 +23,8 @@ from reprior.files.documents import (
     is_fusion,
     parsed,
 )
+from reprior.files.schema import shown_value
+from reprior.profile.objective import Constraint
 
 if TYPE_CHECKING:
     from reprior.fusion import ModalityFusion
@@ -54,7 +57,7 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
         )
     if is_fusion(document):
         return _fusion(fusion_document(path, document))
-    return _calibrator(calibrator_fields(path, document))
+    return _calibrator(path, calibrator_fields(path, document))
 
 
 def load_calibrator(path: str | os.PathLike[str]) -> PosteriorCalibrator:
@@ -66,10 +69,10 @@ def load_calibrator(path: str | os.PathLike[str]) -> PosteriorCalibrator:
             got="a fusion of several",
             remedy="Pass what PosteriorCalibrator.save or `reprior fit` wrote.",
         )
-    return _calibrator(calibrator_fields(path, document))
+    return _calibrator(path, calibrator_fields(path, document))
 
 
-def _calibrator(fields: dict[str, Any]) -> PosteriorCalibrator:
+def _calibrator(path: str | os.PathLike[str], fields: dict[str, Any]) -> PosteriorCalibrator:
     classes = fields["classes"]
     calibrator = PosteriorCalibrator(
         fields["source_prior"],
@@ -86,7 +89,25 @@ def _calibrator(fields: dict[str, Any]) -> PosteriorCalibrator:
     calibrator.strength_interval_ = tuple(fields["strength_interval"])
     calibrator._forget()
     _adopt(calibrator, fields)
+    if fields["promise"] is not None:
+        _check_promise(path, calibrator)
+        calibrator.certified_ = True
     return calibrator
+
+
+def _check_promise(path: str | os.PathLike[str], calibrator: PosteriorCalibrator) -> None:
+    """Refuse a promise of constraints that cannot be read, or are of other classes."""
+    names = None if is_range(calibrator.classes_) else calibrator.classes_.tolist()
+    try:
+        for rule in Constraint.parse_all(calibrator.subject_to):
+            rule.resolved(n_classes=calibrator.source_prior_.size, classes=names)
+    except RepriorError as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have constraints on its classes as 'subject_to' of "
+            f"'promise'.",
+            got=shown_value(calibrator.subject_to),
+            remedy=["Write it again with ", SAVE, "."],
+        ) from error
 
 
 def _fusion(fields: dict[str, Any]) -> ModalityFusion:

@@ -12,6 +12,7 @@ from reprior.calibrator.encoding import Terms, state_problem
 from reprior.core.checks import check_choice, check_finite_number, check_kind
 from reprior.core.scaling import SCALINGS
 from reprior.exceptions import Argument, OptionError, Setting, Text, Words, parts
+from reprior.profile.certificates import check_certify
 from reprior.profile.constants import AFTER_ZERO
 from reprior.tuning.bootstrap import FEWEST_REPLICATES
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
@@ -53,6 +54,7 @@ def check_options(options: Any) -> None:
     _check_temperature(options.temperature)
     _check_replicates(options.n_bootstrap)
     _check_cv(options.cv)
+    _check_certify(options)
     if is_log_loss(options.metric):
         _refuse_with_log_loss(options)
     else:
@@ -75,6 +77,7 @@ def full_problem(options: Any, terms: Terms) -> Problem:
         n_bootstrap=int(options.n_bootstrap),
         seed=seed_of(options.random_state),
         separate=bool(options.separate),
+        certify=check_certify(options.certify),
     )
 
 
@@ -188,6 +191,39 @@ def _check_cv(cv: Any) -> None:
             got=repr(cv),
             remedy=["Pass ", Setting("cv", 5), "."],
         )
+
+
+def _check_certify(options: Any) -> None:
+    """Refuse a promise without constraints, or with options that its tests do not cover."""
+    level = check_certify(options.certify)
+    if level is None:
+        return
+    if not options.subject_to:
+        raise OptionError(
+            argument="certify",
+            rule=["must be given with ", Argument("subject_to"), ", which it promises"],
+            got=[Setting("certify", level), " without constraints"],
+            remedy=["Pass a constraint, such as ", Setting("subject_to", "recall[0] >= 0.9"), "."],
+        )
+    given = {
+        "tune": (options.tune, "strength", "biases are too many to test one by one"),
+        "selection": (options.selection, "max", "the best is taken among the tested strengths"),
+        "cv": (options.cv, None, "folds have other labels, and keep other promises"),
+    }
+    for name, (value, needed, reason) in given.items():
+        if value is not needed and value != needed:
+            raise OptionError(
+                argument=name,
+                rule=[
+                    "must be ",
+                    LEFT_OUT if needed is None else repr(needed),
+                    " with ",
+                    Argument("certify"),
+                    f": {reason}",
+                ],
+                got=repr(value),
+                remedy=["Leave it out, or ", Argument("certify"), "."],
+            )
 
 
 def _refuse_with_log_loss(options: Any) -> None:

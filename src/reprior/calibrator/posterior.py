@@ -58,6 +58,7 @@ class Fitted:
     profile_: StrengthProfile | None
     cross_validation_: CrossValidation | None = None
     uncertainty_: Uncertainty | None = None
+    certified_: bool = False
     provenance_: dict[str, Any] | None = None
     source_prior_: Vector
     target_prior_: Vector
@@ -134,6 +135,7 @@ class Fitted:
         """Drop the results on the tuning data, which do not belong to the map any more."""
         self.profile_, self.best_score_, self.counts_ = None, math.nan, None
         self.log_loss_ = self.cross_validation_ = self.uncertainty_ = None
+        self.certified_ = False
 
     def _adopt(
         self, problem: Problem, result: Tuned, provenance: dict[str, Any] | None = None
@@ -146,7 +148,7 @@ class Fitted:
         self.strength_interval_, self.best_score_ = result.interval, result.value
         self.log_loss_, self.counts_ = result.log_loss, result.counts
         self.cross_validation_, self.uncertainty_ = result.cross_validation, result.uncertainty
-        self.provenance_ = provenance
+        self.certified_, self.provenance_ = result.certified, provenance
 
 
 class PosteriorCalibrator(Fitted):
@@ -176,6 +178,10 @@ class PosteriorCalibrator(Fitted):
         the uncorrected model. They are evaluated on the tuning labels as they are. Where these are
         balanced, and you mean the accuracy under the training mix, weight them by the prior:
         ``sample_weight=source_prior[labels]``.
+    certify : float, optional
+        Promise the constraints: each holds on new data of the tuning labels' mix with this
+        probability, such as 0.95, over the draw of the tuning labels. For constraints and samples
+        as :meth:`reprior.StrengthProfile.best` says; the bounds are not widened.
     tune : {"strength", "per_class"}, default "strength"
         What is tuned: one strength for all classes; or, starting from the best strength, a bias for
         every class, see :func:`reprior.tune_per_class`.
@@ -249,6 +255,9 @@ class PosteriorCalibrator(Fitted):
         The metric on samples that were not tuned on, where ``cv`` is given.
     uncertainty_ : Uncertainty or None
         Intervals that cover 90 %, where ``n_bootstrap`` is given.
+    certified_ : bool
+        Whether ``subject_to`` is promised with the probability ``certify``. A file keeps the
+        promise; :meth:`retarget` ends it, as decisions change.
     provenance_ : dict or None
         The tuning data, ``{"digest": …, "n_samples": …}``, where :func:`reprior.engines.fit` tuned
         it, with ``"left_out"`` where files could not be read; None after :meth:`fit`.
@@ -288,6 +297,7 @@ class PosteriorCalibrator(Fitted):
         target_prior: Any = "uniform",
         metric: str | CountMetric = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
+        certify: float | None = None,
         tune: str = "strength",
         selection: str = DEFAULT_SELECTION,
         temperature: float | Literal["fit", "bcts", "vector"] | None = None,
@@ -306,6 +316,7 @@ class PosteriorCalibrator(Fitted):
         self.target_prior = target_prior
         self.metric = metric
         self.subject_to = subject_to
+        self.certify = certify
         self.tune = tune
         self.selection = selection
         self.temperature = temperature
@@ -483,6 +494,7 @@ class PosteriorCalibrator(Fitted):
             other.metric, other.strength_interval_ = "log_loss", (strength, strength)
             other.tune, other.shrinkage_ = "strength", None
             other.selection, other.subject_to = DEFAULT_SELECTION, None
+            other.certify = None
             other.cv, other.n_bootstrap = None, 0
         return other
 

@@ -26,6 +26,9 @@ __all__ = [
     "map_lines",
     "metric_losses",
     "metric_name",
+    "price_of_promise",
+    "promise_lines",
+    "promise_sentence",
     "summary_text",
     "trust_lines",
     "tuned_for",
@@ -76,6 +79,7 @@ def summary_text(calibrator: PosteriorCalibrator) -> str:
     rules = [rule.text for rule in Constraint.parse_all(calibrator.subject_to)]
     if rules:
         lines.append(f"subject to   {', '.join(rules)}")
+    lines += promise_lines(calibrator)
     profile = calibrator.profile_
     if profile is None:
         return "\n".join([*lines, "(loaded or retargeted: no tuning data at hand)"])
@@ -95,6 +99,43 @@ def summary_text(calibrator: PosteriorCalibrator) -> str:
     if calibrator.counts_ is not None:
         lines += cost_line(calibrator, profile.baseline, calibrator.counts_)
     return "\n".join(lines)
+
+
+def promise_sentence(calibrator: PosteriorCalibrator) -> str:
+    """Return what is promised on new data, and on which assumption; "" where nothing is."""
+    if not calibrator.certified_ or calibrator.certify is None:
+        return ""
+    rules = Constraint.parse_all(calibrator.subject_to)
+    each = "each " if len(rules) > 1 else ""
+    return (
+        f"{' and '.join(rule.text for rule in rules)}: {each}with a probability of "
+        f"{100 * calibrator.certify:g} % on new data of the tuning mix, if samples are drawn "
+        f"independently"
+    )
+
+
+def price_of_promise(calibrator: PosteriorCalibrator) -> str:
+    """Return what the promise costs on the tuning labels; "" where that is not known."""
+    profile = calibrator.profile_
+    if not calibrator.certified_ or profile is None:
+        return ""
+    names = calibrator.classes_.tolist()
+    metric = find_metric(calibrator.metric, n_classes=profile.n_classes, classes=names)
+    rules = [
+        rule.resolved(n_classes=profile.n_classes, classes=names)
+        for rule in Constraint.parse_all(calibrator.subject_to)
+    ]
+    best = profile.best(metric, subject_to=rules)
+    return (
+        f"{abs(best.value - calibrator.best_score_):.4f} of {metric.name} on the tuning labels: "
+        f"{best.value:.4f} at strength {best.strength:.4g} keeps them there, without a promise"
+    )
+
+
+def promise_lines(calibrator: PosteriorCalibrator) -> list[str]:
+    """Return lines on what is promised and what it costs, if anything is."""
+    said = {"promised": promise_sentence(calibrator), "it costs": price_of_promise(calibrator)}
+    return [f"{name:<13}{sentence}" for name, sentence in said.items() if sentence]
 
 
 def tuned_for(calibrator: PosteriorCalibrator) -> str:

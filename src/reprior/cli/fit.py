@@ -16,6 +16,7 @@ from reprior.calibrator.summary import (
     counted_metrics,
     map_lines,
     metric_name,
+    promise_lines,
     trust_lines,
     tuned_for,
 )
@@ -111,6 +112,7 @@ class Tuning:
 
     metric: str = "balanced_accuracy"
     subject_to: Sequence[str] = ()
+    certify: float | None = None
     tune: str = "strength"
     selection: str = DEFAULT_SELECTION
     temperature: Any = None
@@ -143,6 +145,14 @@ _OPTIONS = (
         multiple=True,
         metavar="RULE",
         help="A constraint, such as 'mean_iou >= baseline - 0.005'. Repeatable.",
+    ),
+    click.option(
+        "--certify",
+        type=float,
+        metavar="NUMBER",
+        help="Promise each --subject-to on new data of VAL's mix with this probability, such as "
+        "0.95: for accuracy, worst_recall, and recall, specificity, precision, iou and f1 of a "
+        "class, where samples are drawn independently.",
     ),
     click.option(
         "--tune",
@@ -463,6 +473,7 @@ def _calibrator(
         target_prior=priors[1],
         metric=tuning.metric,
         subject_to=list(tuning.subject_to) or None,
+        certify=tuning.certify,
         tune=tuning.tune,
         selection=tuning.selection,
         temperature=tuning.temperature,
@@ -600,6 +611,7 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
         *map_lines(calibrator, ", and equally good from {low} to {high}"),
         f"tuned for    {plain(tuned_for(calibrator))}",
         *(f"subject to   {plain(rule)}" for rule in rules),
+        *map(plain, promise_lines(calibrator)),
         f"tuned on     {n_samples:,} samples of {before.n_classes:,} classes",
         *map(plain, trust_lines(calibrator)),
         "",
@@ -627,6 +639,7 @@ def _document(
         **_beside(calibrator),
         "metric": metric_name(calibrator.metric),
         "subject_to": calibrator.subject_to or [],
+        "certified": calibrator.certify if calibrator.certified_ else None,
         "best_score": calibrator.best_score_,
         "target_prior": calibrator.target_prior_,
         "n_samples": n_samples,

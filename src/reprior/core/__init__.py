@@ -24,6 +24,7 @@ The rest serves these:
 ``importance``     weights that make labels stand for another prior
 ``minimise``       Newton's method in a box, and L-BFGS
 ``threads``        work shared among the cores
+``binomial``       exact tails of the binomial distribution
 
 Nothing here changes its arguments.
 """
@@ -36,6 +37,7 @@ from reprior.core.affine_map import (
     refuse_rows,
 )
 from reprior.core.arrays import dtype_name, namespace, to_numpy
+from reprior.core.binomial import binomial_tail, certain_count, rate_bound, trials_needed
 from reprior.core.checks import check_choice, check_finite_number, check_labels
 from reprior.core.flatten import entropy, flattening_factor, image_entropy
 from reprior.core.fuse import RULES
@@ -75,6 +77,8 @@ __all__ = [
     "best_at_strength",
     "best_jointly",
     "best_scaling",
+    "binomial_tail",
+    "certain_count",
     "check_choice",
     "check_finite_number",
     "check_labels",
@@ -98,6 +102,7 @@ __all__ = [
     "posterior_sums",
     "posterior_variances",
     "prefetch",
+    "rate_bound",
     "refuse_rows",
     "shares_out",
     "slopes",
@@ -105,4 +110,5 @@ __all__ = [
     "sum_tolerance",
     "takes_native",
     "to_numpy",
+    "trials_needed",
 ]

@@ -215,6 +215,7 @@ class OnlineFit:
             "bounds": problem.bounds,
             "metric": "log_loss" if problem.log_loss else problem.metric,
             "subject_to": problem.constraints,
+            "certify": problem.certify,
             "selection": problem.selection,
             "separate": problem.separate,
             "temperature": problem.temperature,

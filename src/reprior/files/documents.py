@@ -112,11 +112,13 @@ def _encoded(value: Any, indent: int | None = None) -> bytes:
 
 
 CALIBRATOR_FORMAT = "reprior calibrator"
-CALIBRATOR_VERSION = 2
-"""Version 2 has biases, scales or a second map. A file without them is of version 1, which every
-reprior reads; one that does not know them must not read a file with them as if it had none."""
+CALIBRATOR_VERSION = 3
+"""Version 2 has biases, scales or a second map, version 3 a promise. A file without them is of
+version 1, which every reprior reads; one that does not know them must not read a file with them as
+if it had none."""
 
 NEW_IN_2 = ("biases", "scales", "probability_map")
+NEW_IN_3 = ("promise",)
 
 PROVENANCE = Field(
     "null or an object with the string 'digest' and the integer 'n_samples'",
@@ -142,8 +144,11 @@ PROMISED = (
 
 def write_calibrator(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     """Write the fields of a calibrator, with format name and version, to ``path``."""
-    newer = any(fields.get(name) is not None for name in NEW_IN_2)
-    write_document(path, fields, format_name=CALIBRATOR_FORMAT, version=2 if newer else 1)
+    version = 1
+    for number, names in ((2, NEW_IN_2), (3, NEW_IN_3)):
+        if any(fields.get(name) is not None for name in names):
+            version = number
+    write_document(path, fields, format_name=CALIBRATOR_FORMAT, version=version)
 
 
 def read_calibrator(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -200,6 +205,14 @@ def _calibrator_fields(n: int, default_interval: list[Any]) -> dict[str, Field]:
             since=2,
             keys=("strength", "temperature", "biases", "scales"),
         ),
+        "promise": Field(
+            "null or an object with 'certify', a number above 0 and below 1, and 'subject_to', a "
+            "list of constraints",
+            null_or(_is_promise),
+            required=False,
+            since=3,
+            keys=("certify", "subject_to"),
+        ),
     }
 
 
@@ -253,6 +266,14 @@ def _is_map(value: Any, n: int) -> bool:
     if not _is_positive(value.get("temperature")):
         return False
     return all(field.holds(value.get(name)) for name, field in _vector_fields(n).items())
+
+
+def _is_promise(value: Any) -> bool:
+    if not isinstance(value, dict) or not is_number(value.get("certify")):
+        return False
+    rules: Any = value.get("subject_to")
+    are_texts = isinstance(rules, list) and bool(rules) and all(map(is_string, rules))
+    return are_texts and 0 < value["certify"] < 1
 
 
 def _is_positive(value: Any) -> bool:

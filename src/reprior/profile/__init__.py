@@ -6,11 +6,13 @@
 ``switches``     switches one by one; ``binning`` sums them on a grid
 ``sweep``        a metric at every strength
 ``objective``    the best strength, constraints, Pareto fronts
+``certificates`` constraints that are promised on new data
 ``profile``      the profile itself; ``merging`` adds and subtracts, ``storage`` saves and loads
 ``constants``    tolerances and limits
 """
 
 from reprior.profile.binning import BinnedSwitches, BinTable, GainTable, PackedBins, narrowed
+from reprior.profile.certificates import check_certify, paired_p_values
 from reprior.profile.constants import (
     AFTER_ZERO,
     EQUAL_VALUES,
@@ -91,6 +93,7 @@ __all__ = [
     "Table",
     "best_interval",
     "best_of_steps",
+    "check_certify",
     "feasible_steps",
     "grouped",
     "is_lazy_frame",
@@ -103,6 +106,7 @@ __all__ = [
     "middle",
     "narrowed",
     "pack_sum",
+    "paired_p_values",
     "pareto_front",
     "run_parts",
     "run_pass",

@@ -77,6 +77,9 @@ class Best:
         For a binned profile, the share of the samples' weight that switches inside the bin of
         ``strength``: the value is exact at ``strength`` and off by about this within the bin.
         0 for an exact profile.
+    certified : bool
+        Whether every constraint is promised on new data, as ``certify`` asks. The interval is then
+        closed, and of strengths that were tested: multiples of 0.01.
     """
 
     strength: float
@@ -84,6 +87,7 @@ class Best:
     interval: tuple[float, float]
     at_bound: bool
     uncertainty: float = 0.0
+    certified: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,8 +383,8 @@ def best_of_steps(
     Examples
     --------
     >>> steps = Steps(np.array([0.0, 0.5, 1.0]), np.array([0.8, 0.7, 0.8]))
-    >>> best_of_steps(steps, (0.0, 3.0))
-    Best(strength=0.0, value=0.8, interval=(0.0, 0.5), at_bound=False, uncertainty=0.0)
+    >>> best_of_steps(steps, (0.0, 3.0)).interval
+    (0.0, 0.5)
     >>> widest_best(steps, (0.0, 3.0)).strength
     2.0
     """

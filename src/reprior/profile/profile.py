@@ -15,6 +15,7 @@ from reprior.exceptions import Element, LabelsError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
+from reprior.profile.certificates import best_certified, check_certify
 from reprior.profile.merging import ProfileSum, combined
 from reprior.profile.objective import (
     Best,
@@ -310,7 +311,13 @@ class StrengthProfile:
         steps = self._steps_of(metric)
         return steps.start.copy(), steps.value.copy()
 
-    def best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
+    def best(
+        self,
+        metric: str | CountMetric,
+        *,
+        subject_to: SubjectTo = None,
+        certify: float | None = None,
+    ) -> Best:
         """The strength at which the metric is largest, over the continuum of strengths.
 
         Parameters
@@ -320,6 +327,13 @@ class StrengthProfile:
         subject_to : str or sequence of str, optional
             Constraints such as ``"mean_iou >= baseline - 0.005"``; the baseline is the
             uncorrected model.
+        certify : float, optional
+            Promise the constraints: each holds on new data of the tuning mix with this probability,
+            such as 0.95, over the draw of the tuning labels. The samples must be drawn
+            independently, so not the pixels of images. Only strengths that are multiples of 0.01
+            are tested and chosen from. For accuracy, worst_recall, and the recall, specificity,
+            precision, IoU and F1 of a class; see the guide "Promised constraints". An
+            :class:`~reprior.InfeasibleError` with ``labels_needed`` where there are too few labels.
 
         Returns
         -------
@@ -328,7 +342,15 @@ class StrengthProfile:
             better. Else the middle of the best interval; among equally good ones the widest, then
             the one nearest 0. See :class:`reprior.Best` for a switch in the middle.
         """
-        return self._chosen(best_of_steps, metric, subject_to)
+        level = check_certify(certify)
+        if level is None:
+            return self._chosen(best_of_steps, metric, subject_to)
+        steps, _ = self._feasible(self._steps_of(metric), subject_to)
+        rules = [
+            replace(rule, metric=self._metric(rule.metric, "subject_to"))
+            for rule in Constraint.parse_all(subject_to)
+        ]
+        return best_certified(self, steps, rules, level)
 
     def _widest_best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
         """Return the best without preference for strength 0: biases and other rules start there."""

@@ -13,7 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from reprior.calibrator.summary import metric_name, single_bin_width
+from reprior.calibrator.summary import (
+    metric_name,
+    price_of_promise,
+    promise_sentence,
+    single_bin_width,
+)
 from reprior.exceptions import NotFittedError, OptionError, require
 from reprior.files.atomic import atomic_write, output_target
 from reprior.report.classes import Classes, describe_classes
@@ -221,6 +226,8 @@ def _facts(
         f"({equal if width is None else f'the best of a grid of {width:g}'})",
         "Tuned for": metric_name(calibrator.metric),
         "Subject to": "" if not rules else rules if isinstance(rules, str) else ", ".join(rules),
+        "Promised": promise_sentence(calibrator),
+        "The promise costs": price_of_promise(calibrator),
         "Temperature": f"{calibrator.temperature_:.6g}",
         "Scores": calibrator.kind,
         "Classes": f"{len(classes.names):,}",

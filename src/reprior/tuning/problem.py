@@ -180,6 +180,11 @@ def _near_the_top(
     return near and (alone or best.value < metric.largest)
 
 
+NO_STRENGTH_MATTERS = (
+    "The target prior is the source prior, as far as the classes in play go: no strength changes a "
+    "decision."
+)
+
 ProfileOf: TypeAlias = Callable[[tuple[float, float]], StrengthProfile]
 
 #: A calibrator's default rule to choose its strength: a name of
@@ -210,6 +215,8 @@ class Problem:
     n_bootstrap: int = 0
     seed: int = 0
     separate: bool = False
+    certify: float | None = None
+    """The probability with which the constraints are promised; None for no promise."""
 
     @property
     def flat(self) -> bool:
@@ -232,6 +239,8 @@ class Problem:
 
         Without ``widen``, only warn of a best at the upper bound.
         """
+        if self.certify is not None:
+            return self._certified(profile_of(self.bounds))
         if not self.flat:
             prefer_model = self.prefers_model
             if widen:
@@ -248,11 +257,29 @@ class Problem:
         profile = profile_of(self.bounds)
         best = profile.best(self.metric, subject_to=self.constraints)
         if self.tune == "strength":
-            warn(
-                "The target prior is the source prior, as far as the classes in play go: no "
-                "strength changes a decision."
-            )
+            warn(NO_STRENGTH_MATTERS)
         return replace(best, strength=1.0, interval=self.bounds), profile
+
+    def _certified(self, profile: StrengthProfile) -> tuple[Best, StrengthProfile]:
+        """Return the best strength at which the constraints are promised; bounds are not widened.
+
+        The tests are of strengths that do not depend on the labels.
+        """
+        best = profile.best(self.metric, subject_to=self.constraints, certify=self.certify)
+        if self.flat:
+            warn(NO_STRENGTH_MATTERS)
+        elif best.strength == 0.0 == best.interval[1]:
+            best_of_all = profile.best(self.metric, subject_to=self.constraints)
+            if best_of_all.value > best.value:
+                warn(
+                    [
+                        f"{best_of_all.strength:.3g} is the best strength that keeps ",
+                        Argument("subject_to"),
+                        " on these labels, but only strength 0, the model as it is, can be "
+                        "promised. Use more labels, or loosen the constraint.",
+                    ]
+                )
+        return best, profile
 
     def warn_of_absent(self, profile: StrengthProfile) -> None:
         """Warn of classes without labels."""
