@@ -13,7 +13,18 @@ import pytest
 from tests.support.child_processes import ended, started
 from tests.support.command_line import COMMAND, data, installed, is_one_sentence, write
 
-COMMANDS = ["fit", "apply", "evaluate", "report", "prior", "fuse", "fold", "demo", "completion"]
+COMMANDS = [
+    "fit",
+    "apply",
+    "evaluate",
+    "report",
+    "prior",
+    "fuse",
+    "fold",
+    "export",
+    "demo",
+    "completion",
+]
 LAB = ["train", "reproduce"]
 
 

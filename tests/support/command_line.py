@@ -25,6 +25,7 @@ COMMANDS_ON_FILES = [
     "apply cal.json test.csv -o new.csv",
     "evaluate cal.json test.csv",
     "report cal.json val.csv --test test.csv -o new.html",
+    "export sql cal.json --column a --column b --column c -o new.sql",
     "prior --counts counts.json -o new.json",
     "prior estimate test.csv --counts counts.json --kind logits --replicates 20 -o new.json",
     "fuse test.csv test.csv --kind logits -o new.csv",

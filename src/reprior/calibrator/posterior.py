@@ -16,6 +16,7 @@ from reprior.calibrator.fitting import Tuned, tuned
 from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
 from reprior.calibrator.summary import metric_name, summary_text
 from reprior.core.arrays import is_traced, to_numpy
+from reprior.core.checks import check_choice
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.score_map import ScoreMap
@@ -511,6 +512,65 @@ class PosteriorCalibrator(Fitted):
         """
         one = self.one_map(map)
         return one._decision.affine(one.source_prior_, one.target_prior_)
+
+    def to_sql(
+        self, columns: Any, *, dialect: str = "duckdb", output: str = "label"
+    ) -> str | dict[Any, str]:
+        """Return SQL that decides, or gives posteriors, from columns of scores.
+
+        Parameters
+        ----------
+        columns : sequence of str, str, or {class: str}
+            The columns of the scores, one per class in the order of the classes; for two classes
+            also one, the score of the second. Names as the table has them: they are quoted.
+        dialect : {"duckdb", "postgresql", "sqlite", "bigquery", "snowflake", "spark"}
+            The database.
+        output : {"label", "posterior"}, default "label"
+            "label" is what :meth:`predict` returns, "posterior" what :meth:`predict_proba` does.
+
+        Returns
+        -------
+        str or dict
+            For "label" one expression, for "posterior" {class: expression}. They are NULL where a
+            column is NULL, and where the scores have no posterior: NaN, +inf, probabilities that
+            do not sum to 1. Ties go to the class that comes first.
+
+        Notes
+        -----
+        Scores are cast to 64 bits. No exponential overflows or underflows. Posteriors of logits,
+        or with a temperature, call EXP and LN, which SQLite has if it was built with its
+        mathematical functions. Snowflake and PostgreSQL tell upper from lower case in quoted names.
+
+        Examples
+        --------
+        >>> import sqlite3
+        >>> import numpy as np
+        >>> import reprior as rp
+        >>> logits = np.array([[2.0, 0.0], [1.0, 0.0], [0.4, 0.0], [0.0, 1.0]])
+        >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, [0, 0, 1, 1])
+        >>> sql = calibrator.to_sql(["cat", "dog"], dialect="sqlite")
+        >>> database = sqlite3.connect(":memory:")
+        >>> _ = database.execute("CREATE TABLE scores (cat REAL, dog REAL)")
+        >>> _ = database.executemany("INSERT INTO scores VALUES (?, ?)", logits.tolist())
+        >>> database.execute(f"SELECT {sql} FROM scores").fetchall()
+        [(0,), (0,), (1,), (1,)]
+        >>> database.close()
+        """
+        from reprior.calibrator.sql import OUTPUTS, sql_of
+
+        check_choice("output", output, OUTPUTS)
+        score_map = self._fitted._decision
+        if output == "posterior" and self.probability_map_ is not None:
+            score_map = self.probability_map_
+        return sql_of(
+            score_map,
+            (self.source_prior_, self.target_prior_),
+            self.classes_,
+            kind=self.kind,
+            columns=columns,
+            dialect=dialect,
+            output=output,
+        )
 
     def summary(self) -> str:
         """Return the maps, every count metric before and after, and its price, as text."""

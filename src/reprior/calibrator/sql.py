@@ -25,9 +25,10 @@ _WIDEST = 64
 
 #: exp(±690) neither overflows nor underflows, and a million of them can be added. PostgreSQL and
 #: BigQuery stop with an error where others return infinity or 0.
-_REACH = "6.9E+2"
+_REACH = "6.9E2"
 
-_LARGEST = "1.7976931348623157E+308"
+#: Beyond it scores count as infinite: differences of two numbers below do not overflow.
+_LARGEST = "1E300"
 
 #: By how much probabilities may miss the sum of 1, as for scores in memory.
 _SUM_TOLERANCE = 1e-3
@@ -121,8 +122,7 @@ def sql_of(
     output: str,
 ) -> str | dict[Any, str]:
     """Return the expressions of :meth:`reprior.PosteriorCalibrator.to_sql`."""
-    check_choice(dialect, DIALECTS, "dialect")
-    check_choice(output, OUTPUTS, "output")
+    check_choice("dialect", dialect, DIALECTS)
     spoken = DIALECTS[dialect]
     scores = _read(columns, classes, kind, spoken)
     if output == "label":

@@ -28,6 +28,7 @@ COMMANDS = {
     "prior": "Show the prior that counts or labels amount to.",
     "fuse": "Fuse the posteriors of several models, row by row.",
     "fold": "Put the correction inside an ONNX model.",
+    "export": "Write the correction as SQL.",
     "demo": "Do the whole job on real data, in under a minute.",
     "completion": "Print a script that completes commands in your shell.",
 }
