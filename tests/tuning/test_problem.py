@@ -202,6 +202,27 @@ def test_where_nothing_changes_the_bounds_stay_as_given():
     assert (best.interval, profile.bounds) == ((0.5, 2.0), (0.5, 2.0))
 
 
+@pytest.mark.parametrize("low", [-1.0, 0.5])
+@pytest.mark.parametrize("widen", [True, False])
+def test_a_best_at_the_lower_bound_is_said(low, widen):
+    # Two samples are right below −0.5 or 0.7 only, another one above 1.
+    first = -0.5 if low < 0 else 0.7
+    profile_of, _ = profiles_of([first, first, 1.0], [0, 0, 1])
+    calibrator = rp.PosteriorCalibrator(PRIOR, metric="accuracy", bounds=(low, 2.0))
+    problem = full_problem(calibrator, read_terms(calibrator, None))
+    with pytest.warns(rp.RepriorWarning, match=f"lies at the lower bound {low:g}; less is not"):
+        best, _ = problem.search(profile_of, widen=widen)
+    assert best.interval[0] == low
+    assert best.strength < first
+
+
+def test_a_lower_bound_of_0_is_the_model_as_it_is():
+    profile_of, _ = profiles_of([0.7, 0.7, 1.0], [0, 0, 1])
+    for prefer_model in (True, False):  # no warning
+        best, _ = best_widened(profile_of, (0.0, 2.0), ACCURACY, [], prefer_model=prefer_model)
+        assert best.interval[0] == 0.0
+
+
 def test_where_nothing_is_better_than_the_model_no_bound_is_widened():
     profile_of, seen = profiles_of([4.0, 7.0, 5.0], [1, 0, 1])
     best, _ = best_widened(profile_of, (0.0, 2.0), ACCURACY, [])

@@ -128,8 +128,9 @@ def prior_from_labels(
     labels: Any,
     n_classes: int | None = None,
     *,
+    classes: Any = None,
     sample_weight: Any = None,
-    ignore_index: int | None = None,
+    ignore_index: Any = None,
     smoothing: float = 0.0,
 ) -> Array:
     r"""Return the prior of *training* labels.
@@ -141,13 +142,17 @@ def prior_from_labels(
 
     Parameters
     ----------
-    labels : integer array of any shape
-        Class indices 0 … K−1: those the model was trained on, not those it is calibrated on.
+    labels : array of integers or of strings, of any shape
+        Class indices 0 … K−1, or class names: those the model was trained on, not those it is
+        calibrated on.
     n_classes : int, optional
         K. The largest label plus one where it is not given.
+    classes : sequence of str, optional
+        The names in the order of the model's scores, where the labels are names. Sorted, as
+        scikit-learn sorts its classes, by default.
     sample_weight : array of the labels' shape, optional
         Weights the model was trained with.
-    ignore_index : int, optional
+    ignore_index : int or str, optional
         A label that marks samples to leave out.
     smoothing : float, default 0
         Added to every class's weighted count.
@@ -168,7 +173,17 @@ def prior_from_labels(
     array([0.75, 0.25])
     >>> prior_from_labels([0, 0, 1, 255], n_classes=3, ignore_index=255, smoothing=1)
     array([0.5       , 0.33333333, 0.16666667])
+
+    Names are sorted, unless their order is given:
+
+    >>> prior_from_labels(["dog", "cat", "cat", "cat"])
+    array([0.75, 0.25])
+    >>> prior_from_labels(["dog", "cat", "cat", "cat"], classes=["dog", "cat"])
+    array([0.25, 0.75])
     """
+    if classes is not None or _are_names(labels):
+        labels, n_classes = _indices(labels, n_classes, classes, ignore_index)
+        ignore_index = None if ignore_index is None else -1
     xp = namespace(labels, sample_weight)
     host = to_numpy(labels)
     weight = None if sample_weight is None else to_numpy(sample_weight)
@@ -188,6 +203,48 @@ def prior_from_labels(
     if is_numpy_namespace(xp):
         return prior
     return constant(prior, xp, like=as_array(labels, xp))
+
+
+def _are_names(labels: Any) -> bool:
+    """Tell whether labels are class names: all of them strings."""
+    if isinstance(labels, list | tuple):
+        labels = np.asarray(labels)
+    kind = getattr(getattr(labels, "dtype", None), "kind", "")  # others' dtypes may have no kind
+    if kind in "iufbc" and kind:
+        return False
+    if type(labels).__module__.partition(".")[0] not in ("numpy", "pandas", "polars"):
+        return False
+    return all(isinstance(label, str) for label in to_numpy(labels).ravel().tolist())
+
+
+def _indices(
+    labels: Any, n_classes: int | None, classes: Any, ignored: Any
+) -> tuple[NDArray[np.int64], int]:
+    """Return the class indices of names, −1 for those to leave out, and the number of classes."""
+    host = to_numpy(np.asarray(labels) if isinstance(labels, list | tuple) else labels)
+    names = host.ravel().tolist()
+    order = sorted(set(names) - {ignored}) if classes is None else list(classes)
+    number = {name: k for k, name in enumerate(order)}
+    if len(number) != len(order) or (n_classes is not None and n_classes != len(order)):
+        raise OptionError(
+            argument="classes",
+            rule="must name every class once",
+            got=f"{len(number)} different names"
+            + ("" if n_classes is None else f" and n_classes={n_classes}"),
+            remedy="Pass the names in the order of the model's scores.",
+        )
+    if ignored is not None:
+        number.setdefault(ignored, -1)
+    for i, name in enumerate(names):
+        if name not in number:
+            raise LabelsError(
+                argument="labels",
+                rule=["must be among ", Argument("classes")],
+                got=Element("labels", np.unravel_index(i, host.shape), repr(name)),
+                remedy=f"The classes are {few(order)}.",
+            )
+    found = np.array([number[name] for name in names], np.int64).reshape(host.shape)
+    return found, max(2, len(order))
 
 
 def _number_of_classes(host: NDArray[Any], n_classes: int | None, ignore_index: int | None) -> int:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import StratifiedShuffleSplit, check_cv
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    StratifiedShuffleSplit,
+    TunedThresholdClassifierCV,
+    check_cv,
+)
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
@@ -21,13 +26,16 @@ from reprior._warnings import warn
 from reprior.exceptions import Argument, Setting, parts
 from reprior.sklearn.routing import training_weight
 
+if TYPE_CHECKING:
+    from reprior.sklearn.training import Training
+
 __all__ = [
     "KIND_OF",
     "OutOfFold",
     "Trained",
     "class_columns",
-    "cross_validated",
     "explain_refusals",
+    "inner_model",
     "out_of_fold",
     "response_name",
     "split",
@@ -53,10 +61,12 @@ _IMPOSSIBLE = {"log_probs": -np.inf, "probs": 0.0, "logits": -np.inf}
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Scores of every test sample of every fold, fold after fold."""
+    """Scores of every test sample of every fold, fold after fold, by one training."""
 
     scores: Vector
     index: Vector  # the sample of each row of scores
+    sizes: list[int]  # number of test samples of each fold
+    models: list[Any]  # of every fold where they are kept, else of the first one
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,16 +188,20 @@ def _check_shape(estimator: Any, values: Vector, n_classes: int, method: str) ->
 
 def _scores_pairs(model: Any) -> bool:
     """Tell whether a support vector machine scores pairs of classes: 3 of these for K = 3, too."""
-    while (inside := _end_of(model)) is not None:
+    while (inside := inner_model(model)) is not None:
         model = inside
     return getattr(model, "decision_function_shape", None) == "ovo"
 
 
-def _end_of(model: Any) -> Any:
-    # A FrozenEstimator has these attributes of the estimator inside.
-    return (
-        model.steps[-1][1] if hasattr(model, "steps") else getattr(model, "best_estimator_", None)
-    )
+def inner_model(model: Any) -> Any:
+    """Return the fitted classifier whose scores are those of ``model``; None if that is itself."""
+    if isinstance(model, FrozenEstimator):
+        return model.estimator
+    if isinstance(model, Pipeline):
+        return model.steps[-1][1]
+    if isinstance(model, TunedThresholdClassifierCV | FixedThresholdClassifier):
+        return model.estimator_
+    return getattr(model, "best_estimator_", None)
 
 
 def split(
@@ -200,20 +214,19 @@ def split(
 
 
 def train_on(
-    estimator: Any, X: Any, y: Vector, *, index: Any = None, fit_params: dict[str, Any]
+    training: Training, X: Any, y: Vector, *, index: Any = None, fit_params: dict[str, Any]
 ) -> Trained:
     """Train a clone of the estimator on the samples of ``index``, or on all."""
-    model = clone(estimator)
     if index is not None:
         fit_params = _check_method_params(X, fit_params, indices=index)
-        X, y = _safe_split(model, X, y, index)
-    model.fit(X, y, **fit_params)
+        X, y = _safe_split(training.estimator, X, y, index)
+    model = training.fit(X, y, fit_params)
     weight = training_weight(model, fit_params)  # after the fit, in which a search has chosen
     return Trained(model, X, y, None if weight is None else np.asarray(weight, np.float64))
 
 
 def out_of_fold(
-    estimator: Any,
+    trainings: Sequence[Training],
     X: Any,
     y: Vector,
     *,
@@ -221,20 +234,41 @@ def out_of_fold(
     classes: Vector,
     method: str,
     fit_params: dict[str, Any],
+    keep_models: bool,
     n_jobs: int | None,
-) -> OutOfFold:
-    """Train on each fold's training part and score its test part."""
+) -> list[OutOfFold]:
+    """Train on each fold's training part and score its test part, by each of the trainings.
+
+    The folds are the same for all trainings. Models are kept for all folds, or for the first one.
+    """
     results = Parallel(n_jobs=n_jobs)(
-        delayed(_score_fold)(estimator, X, y, train, test, classes, method, fit_params)
-        for train, test in splits
+        delayed(_score_fold)(
+            training,
+            X,
+            y,
+            train,
+            test,
+            classes,
+            method,
+            fit_params,
+            keep_models or fold == 0,
+        )
+        for training in trainings
+        for fold, (train, test) in enumerate(splits)
     )
-    scores, trained_on = zip(*results, strict=True)
-    _warn_of_missing_classes(trained_on, classes)
-    return OutOfFold(np.concatenate(scores), np.concatenate([_indices(test) for _, test in splits]))
+    index = np.concatenate([_indices(test) for _, test in splits])
+    found = []
+    for start in range(0, len(results), len(splits)):
+        scores, trained_on, models = zip(*results[start : start + len(splits)], strict=True)
+        if start == 0:
+            _warn_of_missing_classes(trained_on, classes)
+        kept = [model for model in models if model is not None]
+        found.append(OutOfFold(np.concatenate(scores), index, [len(each) for each in scores], kept))
+    return found
 
 
 def _score_fold(
-    estimator: Any,
+    training: Training,
     X: Any,
     y: Vector,
     train: Vector,
@@ -242,12 +276,13 @@ def _score_fold(
     classes: Vector,
     method: str,
     fit_params: dict[str, Any],
-) -> tuple[Vector, Vector]:
-    """Return the scores of the test part, and the classes of the training part."""
-    model = train_on(estimator, X, y, index=train, fit_params=fit_params).model
+    keep: bool,
+) -> tuple[Vector, Vector, Any]:
+    """Return the scores of the test part, the classes of the training part, and the model."""
+    model = train_on(training, X, y, index=train, fit_params=fit_params).model
     X_test, _ = _safe_split(model, X, None, test, train)
     scores = class_columns(model, X_test, method=method, classes=classes)
-    return scores, np.asarray(model.classes_)
+    return scores, np.asarray(model.classes_), model if keep else None
 
 
 def _indices(test: Any) -> Vector:
@@ -265,39 +300,3 @@ def _warn_of_missing_classes(trained_on: tuple[Vector, ...], classes: Vector) ->
                 f"predict it: its test samples count as errors at every strength. Use fewer "
                 f"folds, or stratified ones."
             )
-
-
-def cross_validated(
-    options: Any, X: Any, y: Vector, *, routed: Any, classes: Vector, method: str
-) -> tuple[Trained, OutOfFold]:
-    """Return the model of a meta-estimator's ``options``, and out-of-fold scores to tune on."""
-    splits = split(
-        options.cv, X, y, random_state=options.random_state, params=routed.splitter.split
-    )
-    if not options.refit and len(splits) != 1:
-        raise rp.OptionError(
-            argument="refit",
-            rule="must be True where there are several folds",
-            got=[
-                Setting("refit", options.refit),
-                f" and {len(splits)} folds",
-            ],
-            remedy=[
-                "Pass for example ",
-                Setting("cv", 0.2),
-                " for a single split.",
-            ],
-        )
-    tuning = out_of_fold(
-        options.estimator,
-        X,
-        y,
-        splits=splits,
-        classes=classes,
-        method=method,
-        fit_params=routed.estimator.fit,
-        n_jobs=options.n_jobs,
-    )
-    index = None if options.refit else splits[0][0]
-    trained = train_on(options.estimator, X, y, index=index, fit_params=routed.estimator.fit)
-    return trained, tuning

@@ -30,6 +30,7 @@ __all__ = [
     "effective_prior",
     "is_frozen",
     "label_prior",
+    "own_reweighting",
     "resolve_source_prior",
     "reweighting",
 ]
@@ -88,8 +89,13 @@ def label_prior(y: Vector, classes: Vector, sample_weight: Vector | None) -> Vec
     return prior
 
 
-def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
-    """Return the prior that the model was trained on; warn where it is uncertain."""
+def resolve_source_prior(
+    option: Any, trained: Trained, classes: Vector, *, expected: bool = False
+) -> Any:
+    """Return the prior that the model was trained on; warn where it is uncertain.
+
+    With ``expected``, do not warn of a model that re-weights: strengths below 0 are searched.
+    """
     model = trained.model
     y = trained.y
     sample_weight = trained.sample_weight
@@ -102,11 +108,18 @@ def resolve_source_prior(option: Any, trained: Trained, classes: Vector) -> Any:
         prior = label_prior(y, classes, sample_weight)
         from_labels = True
         changes = reweighting(model)
-        if changes:
+        if changes and not expected:
             warn(
-                f"The estimator changes the class distribution it is trained on: "
-                f"{'; '.join(changes)}. With source_prior='labels' the imbalance may be corrected "
-                f"twice. Pass source_prior='effective', or that distribution as an array."
+                [
+                    "The estimator changes the class distribution it is trained on: ",
+                    f"{'; '.join(changes)}. Strengths above 0 then correct the imbalance a second "
+                    "time, so it may be corrected twice. Pass ",
+                    Setting("bounds", (-1, 1)),
+                    ", to search both sides of the model as it is, at strength 0; or, for another "
+                    "target prior than the one it was weighted for, ",
+                    Setting("source_prior", "effective"),
+                    ".",
+                ]
             )
     if from_labels and is_frozen(model):
         warn(
@@ -165,6 +178,11 @@ def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
 def reweighting(model: Any) -> list[str]:
     """Return the parts of a fitted model that change the class distribution it is trained on."""
     return [step.words for step in _walk(model) if step.words]
+
+
+def own_reweighting(classifier: Any) -> list[str]:
+    """Return the settings of a classifier, fitted or not, and of its parts, that re-weight."""
+    return [step.words for step in (*_own(classifier), *_hidden(classifier)) if step.words]
 
 
 def is_frozen(model: Any) -> bool:

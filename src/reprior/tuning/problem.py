@@ -107,6 +107,8 @@ def best_widened(
         unchanged = f"No strength from {shown_bound(low):g} to {high:g} changes {metric.name}."
         notes = [WidenedBoundsWarning(unchanged)]
         best, profile = narrow
+    if _at_the_bottom(best, profile.bounds, metric, prefer_model):
+        notes.append(_lower_bound_reached(low))
     for note in notes:
         warn(note)
     return best, profile
@@ -161,7 +163,34 @@ def best_within(
                 " to read them a second time.",
             ]
         )
+    if _at_the_bottom(best, (low, high), metric, prefer_model):
+        warn(_lower_bound_reached(low))
     return best
+
+
+def _at_the_bottom(
+    best: Best, bounds: tuple[float, float], metric: CountMetric, prefer_model: bool
+) -> bool:
+    """Whether strengths below the lower bound might be better, which is never widened.
+
+    At 0 the bound is the model as it is, and not near anything.
+    """
+    low = shown_bound(bounds[0])
+    if low == 0.0 or (prefer_model and best.strength == 0.0):
+        return False
+    return best.interval[0] <= low and best.interval != bounds and best.value < metric.largest
+
+
+def _lower_bound_reached(low: float) -> RepriorWarning:
+    return RepriorWarning(
+        [
+            f"The best strength lies at the lower bound {low:g}; less is not tried. Pass a lower ",
+            Argument("bounds", (0,)),
+            ", or check that ",
+            Argument("source_prior"),
+            " is what the model was trained on.",
+        ]
+    )
 
 
 def _near_the_top(
