@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -399,10 +400,10 @@ def test_names_with_weights():
 @pytest.mark.parametrize(
     "options, error, words",
     [
-        ({"classes": ["cat", "dog"]}, rp.LabelsError, r"Got labels\[3\]='eel'. The classes are"),
-        ({"classes": ["cat", "cat", "eel", "dog"]}, rp.OptionError, "must name every class once"),
-        ({"n_classes": 4}, rp.OptionError, "3 different names and n_classes=4"),
-        ({"classes": ["cat", "dog", "eel", "fox"]}, rp.PriorError, "pass smoothing=1"),
+        ({"classes": ["cat", "dog"]}, LabelsError, r"Got labels\[3\]='eel'. The classes are"),
+        ({"classes": ["cat", "cat", "eel", "dog"]}, OptionError, "must name every class once"),
+        ({"n_classes": 4}, OptionError, "3 different names and n_classes=4"),
+        ({"classes": ["cat", "dog", "eel", "fox"]}, PriorError, "pass smoothing=1"),
     ],
 )
 def test_names_that_do_not_fit(options, error, words):
@@ -411,5 +412,5 @@ def test_names_that_do_not_fit(options, error, words):
 
 
 def test_a_missing_name_is_no_class():
-    with pytest.raises(rp.LabelsError, match="must be integers"):
+    with pytest.raises(LabelsError, match="must be integers"):
         prior_from_labels(np.array(["cat", None, "dog"], dtype=object))
