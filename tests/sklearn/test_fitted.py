@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -202,15 +205,16 @@ def test_a_classifier_that_decides_for_one_class_only_warns():
 # ------------------------------------------------------------------------------ skops
 
 
-TRUSTED = [
-    "numpy.dtype",
-    "reprior.calibrator.posterior.PosteriorCalibrator",
-    "reprior.metrics.counts.ClassCounts",
-    "reprior.sklearn.rebalanced.RebalancedClassifierCV",
-]
+DOCS = Path(__file__).parents[2] / "docs" / "api" / "sklearn.md"
 
 
-@pytest.mark.parametrize("options", [{}, {"training": "weighted"}], ids=str)
+@pytest.mark.filterwarnings("ignore:The gain of strength")
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"training": "weighted"}, {"ensemble": True}, {"separate": True}, {"n_bootstrap": 20},
+     {"tune": "per_class"}],
+    ids=str,
+)  # fmt: skip
 def test_skops_with_the_types_that_the_docs_list(options):
     skops = pytest.importorskip("skops.io")
     meta = RebalancedClassifierCV(
@@ -218,7 +222,8 @@ def test_skops_with_the_types_that_the_docs_list(options):
     ).fit(X, names)
     data = skops.dumps(meta)
     unknown = skops.get_untrusted_types(data=data)
-    assert set(unknown) <= set(TRUSTED)
+    listed = re.findall(r"^\| `(reprior\.[\w.]+)` \|", DOCS.read_text(), flags=re.M)
+    assert set(unknown) <= set(listed)
     again = skops.loads(data, trusted=unknown)
     np.testing.assert_array_equal(again.predict_proba(X), meta.predict_proba(X))
     np.testing.assert_array_equal(again.predict(X), meta.predict(X))
