@@ -235,6 +235,16 @@ def test_constraints_refer_to_the_model_as_given():
     assert meta.best_score_ == pytest.approx(max(expected.values()), abs=2e-3)
 
 
+def test_a_promise_is_of_one_training(notes):
+    options = {"cv": 3, "subject_to": "recall[cow] >= 0.2", "certify": 0.9}
+    with pytest.raises(rp.OptionError, match="`training` must be 'as_given' or 'weighted' with"):
+        RebalancedClassifierCV(Watched(), training="auto", **options).fit(X, names)
+    assert not notes  # it costs no training
+    meta = RebalancedClassifierCV(Watched(), training="weighted", **options).fit(X, names)
+    assert meta.certified_
+    assert meta.profile_.evaluate("recall[2]", meta.strength_) > 0.3  # more than what is promised
+
+
 class Forgetful(Watched):
     """Knows the frequent class only, unless it is trained with weights."""
 

@@ -237,6 +237,7 @@ def _alone(candidate: Candidate, rows: slice) -> tuple[float, float]:
     """Return the strength that some of the samples would choose, and the metric there; or NaN."""
     calibrator = copy.copy(candidate.calibrator)
     calibrator.n_bootstrap = 0
+    calibrator.certify = None
     calibrator.tune = "strength"
     if not is_log_loss(calibrator.metric):
         calibrator.temperature = None

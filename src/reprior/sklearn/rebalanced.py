@@ -119,6 +119,11 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     subject_to : str or sequence of str, default=None
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
 
+    certify : float, default=None
+        The probability that each constraint is promised with on new data, as in
+        :class:`reprior.PosteriorCalibrator`, for the classifiers of the folds, whose scores are
+        tuned on. Not with ``training="auto"``.
+
     tune : {"strength", "per_class"}, default="strength"
         What is tuned: one strength, or, starting from it, a bias for every class.
 
@@ -227,6 +232,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     biases_, scales_, probability_map_, shrinkage_, log_loss_, counts_, uncertainty_
         As in :class:`reprior.PosteriorCalibrator`; None if not requested.
 
+    certified_ : bool
+        Whether the constraints are promised with the probability ``certify``.
+
     cross_validation_ : None
         Folds give the scores here; for a λ evaluated without its fold, fit the calibrator with cv.
 
@@ -289,6 +297,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         target_prior: Any = "uniform",
         metric: str | rp.CountMetric | Sequence[str | rp.CountMetric] = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
+        certify: float | None = None,
         tune: str = "strength",
         selection: str = DEFAULT_SELECTION,
         training: str = "as_given",
@@ -311,6 +320,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.target_prior = target_prior
         self.metric = metric
         self.subject_to = subject_to
+        self.certify = certify
         self.tune = tune
         self.selection = selection
         self.training = training
@@ -692,6 +702,7 @@ FOUND = (
     "profile_",
     "cross_validation_",
     "uncertainty_",
+    "certified_",
     "source_prior_",
     "target_prior_",
 )
@@ -706,6 +717,7 @@ def make_calibrator(
         target_prior=target_prior,
         metric=metric_list(options.metric)[0],
         subject_to=options.subject_to,
+        certify=options.certify,
         tune=options.tune,
         selection=options.selection,
         temperature=options.temperature,
@@ -726,6 +738,17 @@ def rehearse(options: Any, classes: Vector, target_prior: Any) -> None:
     prior = rp.prior_from_counts(np.arange(1, n + 1)) if unknown else options.source_prior
     calibrator = make_calibrator(options, prior, target_prior, classes, "logits")
     check_options(calibrator)
+    if options.certify is not None and options.training == "auto":
+        raise rp.OptionError(
+            argument="training",
+            rule=[
+                "must be 'as_given' or 'weighted' with ",
+                Argument("certify"),
+                ": a promise does not cover the choice between two trainings",
+            ],
+            got=Setting("training", options.training),
+            remedy=["Leave it out, or pass ", Setting("training", "weighted"), "."],
+        )
     names = plain(classes)
     for metric in metric_list(options.metric)[1:]:
         find_metric(metric, n_classes=n, classes=None if is_range(names) else names.tolist())
