@@ -56,10 +56,11 @@ struct Fusion {
 struct Kernels {
     const char *level;
     // Count samples from `first` on. Returns the next sample to count (the tables are full), the
-    // number of samples (all are counted), or −1 − i if sample i cannot be used.
-    int64_t (*profile)(const RowsView &, const int64_t *labels, const double *weights,
-                       const double *slopes, bool slopes_per_row, double low, double high,
-                       int64_t first, ProfileTables &);
+    // number of samples (all are counted), or −1 − i if sample i cannot be used. Slopes (K,) are those
+    // of all samples; with a direction they are its rows, or their differences to the scores.
+    int64_t (*profile)(const RowsView &, const int64_t *labels, const double *weights, const double *slopes,
+                       const RowsView *direction, bool to_scores, double low, double high, int64_t first,
+                       ProfileTables &);
     // posterior.h: each returns where it stopped, −1 − i if sample i cannot be used, or INT64_MIN
     // where there is no memory.
     int64_t (*posterior)(const RowsView &, const RowRule &, const double *scale, const double *bias, bool log,

@@ -169,17 +169,17 @@ void require_labels(const Ints &labels, int64_t n_classes) {
 // --------------------------------------------------------------------------------------- profile
 
 nb::tuple profile(const Scores &scores, const Ints &labels, std::optional<Reals> weights,
-                  const nb::ndarray<const double, nb::c_contig, nb::device::cpu> &slopes, double low, double high,
+                  std::optional<Reals> slopes, std::optional<Scores> direction, bool to_scores, double low, double high,
                   int64_t first, Out<int64_t, 2> counts, Out<double, 2> sums, Out<double, 1> position,
                   Out<int32_t, 2> parties, Out<double, 1> switch_weight, int64_t used) {
     const RowsView view = rows_view(scores);
+    const RowsView along = direction ? rows_view(*direction) : view;
     const int64_t n = view.n_outer * view.n_inner, k = view.n_classes;
-    const bool per_row = slopes.ndim() == 2;
     require((int64_t)labels.shape(0) == n, "labels must be as many as samples");
     require(!weights || (int64_t)weights->shape(0) == n, "weights must be as many as samples");
-    require(slopes.ndim() == 1 ? (int64_t)slopes.shape(0) == k
-                               : per_row && (int64_t)slopes.shape(0) == n && (int64_t)slopes.shape(1) == k,
-            "slopes must have shape (K,) or (N, K)");
+    require(slopes.has_value() != direction.has_value(), "either slopes or a direction must be given");
+    require(!slopes || (int64_t)slopes->shape(0) == k, "slopes must have shape (K,)");
+    require(along.n_outer * along.n_inner == n && along.n_classes == k, "a direction must have as many scores");
     require(low < high && !(low < 0 && high > 0), "bounds must be ordered and not cross 0");
     require(counts.shape(0) == 5 && (int64_t)counts.shape(1) == k, "counts must have shape (5, K)");
     require(sums.shape(0) == 5 && (int64_t)sums.shape(1) == k, "sums must have shape (5, K)");
@@ -194,8 +194,8 @@ nb::tuple profile(const Scores &scores, const Ints &labels, std::optional<Reals>
     int64_t next;
     {
         nb::gil_scoped_release release;
-        next = kernels->profile(view, aligned(labels), aligned(weights), aligned(slopes), per_row, low,
-                                high, first, out);
+        next = kernels->profile(view, aligned(labels), aligned(weights), aligned(slopes),
+                                direction ? &along : nullptr, to_scores, low, high, first, out);
     }
     if (next == INT64_MIN) throw std::bad_alloc();
     return nb::make_tuple(next, out.used);
@@ -812,8 +812,8 @@ NB_MODULE(_native, m) {
     m.def("levels", level_names, "Names of the instruction sets this processor has, lowest first.");
     m.def("set_level", set_level, "name"_a, "Use the kernels of one instruction set.");
 
-    m.def("profile", profile, "scores"_a, "labels"_a.noconvert(), "weights"_a.none(), "slopes"_a, "low"_a, "high"_a,
-          "first"_a, "counts"_a.noconvert(), "sums"_a.noconvert(), "position"_a.noconvert(),
+    m.def("profile", profile, "scores"_a, "labels"_a.noconvert(), "weights"_a.none(), "slopes"_a.none(),
+          "direction"_a.none(), "to_scores"_a, "low"_a, "high"_a, "first"_a, "counts"_a.noconvert(), "sums"_a.noconvert(), "position"_a.noconvert(),
           "parties"_a.noconvert(), "switch_weight"_a.noconvert(), "used"_a,
           "Count samples at the bounds and write their switches; returns (next sample, switches).");
 

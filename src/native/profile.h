@@ -5,6 +5,9 @@
 // within rounding of each other are compared again in float64, so the result is that of float64
 // arithmetic: the bits of the array code. Rows whose winners at the bounds differ are walked: every
 // class that wins in between lies above the two lines where those cross.
+//
+// Slopes are those of all rows (SharedLines), or each row has its own (RowLines): as an array of the
+// scores' shape, or as the difference to other scores, to which the lines lead at λ = 1.
 
 constexpr double AFTER_ZERO = 5e-324;  // the first strength after λ = 0
 constexpr double FLOOR = 1e-30;        // below float32's normal numbers rounding is absolute
@@ -15,11 +18,11 @@ constexpr int64_t PREFETCH_BYTES = 1 << 14;  // memory is asked for so far ahead
 template <class T> constexpr double rounding() { return sizeof(T) == 4 ? 2.0 * 1.1920928955078125e-07 : 0.0; }
 
 // λ·w of all classes, in the scores' precision (padded to whole vectors) and in float64. In
-// float32 a line is off by at most u·(|s| + 3·|λ·w|), u = 2⁻²⁴; `relative` and `absolute` allow 6·u.
+// float32 a line is off by at most u·(|s| + 3·|λ·w|), u = 2⁻²⁴; row_ends allows 6·u.
 template <class T> struct Shift {
     T *shift;
     double *exact;
-    T relative, absolute;
+    T absolute;
 
     void set(double strength, const double *slope, int64_t n_classes) {
         double most = 0.0;
@@ -30,14 +33,61 @@ template <class T> struct Shift {
             const double size = x < 0 ? -x : x;
             most = size > most && size < __builtin_inf() ? size : most;
         }
-        relative = (T)(1.5 * rounding<T>());
         absolute = (T)(most + FLOOR);
     }
 };
 
+// The lines of a row at one strength, with slopes that all rows share.
+template <class T> struct SharedLines {
+    static constexpr bool own = false;
+    const Shift<T> &shift;
+    const double *slopes;
+
+    REPRIOR_INLINE Vec<T> at(Vec<T> z, int64_t k, Mask<T>) { return z + load(shift.shift + k); }
+    bool well() const { return true; }
+    double slope(const T *, int64_t k) const { return slopes[k]; }
+    double exact(const T *row, int64_t k) const { return (double)row[k] + shift.exact[k]; }
+    T absolute() const { return shift.absolute; }
+};
+
+enum class Slopes : int { shared, own, to_scores };
+
+// The slope of class k in a row of its own slopes, or of scores at λ = 1. A class that the scores
+// rule out stays out.
+template <class T, Slopes mode> inline double slope_of(const T *row, const T *along, int64_t k) {
+    if constexpr (mode == Slopes::own) return (double)along[k];
+    else return row[k] > -(T)__builtin_inf() ? (double)along[k] - (double)row[k] : 0.0;
+}
+
+// The same with slopes of the row's own. In float32 a line is off by at most u·(|s| + 3·|λ·w|), as
+// above.
+template <class T, Slopes mode> struct RowLines {
+    static constexpr bool own = true;
+    const T *along;
+    double strength;
+    T banned;  // a value that no class may have; NaN if all may be
+    Vec<T> steepest = fill<T>(0);
+    Mask<T> good = first_lanes<T>(Vec<T>::lanes);
+
+    REPRIOR_INLINE Vec<T> at(Vec<T> z, int64_t k, Mask<T> real) {
+        const Vec<T> zero = fill<T>(0), infinity = fill((T)__builtin_inf());
+        Vec<T> w = select<T>(real, load(along + k), zero);
+        good = good & (w < infinity) & ~(w == fill(banned));
+        if constexpr (mode == Slopes::to_scores) w = select<T>(z > zero - infinity, w - z, zero);
+        const Vec<T> size = larger(w, zero - w);
+        steepest = larger(select<T>(size < infinity, size, zero), steepest);
+        return z + fill((T)strength) * w;
+    }
+    bool well() const { return bits(good) == (1u << Vec<T>::lanes) - 1; }
+    double slope(const T *row, int64_t k) const { return slope_of<T, mode>(row, along, k); }
+    double exact(const T *row, int64_t k) const { return (double)row[k] + strength * slope(row, k); }
+    T absolute() const { return (T)((strength < 0 ? -strength : strength) * (double)largest(steepest) + FLOOR); }
+};
+
 // Scratch of one call.
 template <class T> struct ProfileScratch {
-    T *tile, *block_top;
+    T *tile, *along, *block_top;
+    double *slope;
     int32_t *origin, *start, *end, *found, *moving;
     Shift<T> at_low, at_high, at_one;
     void *memory;
@@ -46,15 +96,17 @@ template <class T> struct ProfileScratch {
         const int64_t lanes = Vec<T>::lanes;
         const int64_t width = (n_classes + lanes) / lanes * lanes + lanes;
         const int64_t blocks = n_classes / (lanes * BLOCK_VECTORS) + 2;
-        const int64_t n_t = rows * n_classes + lanes + blocks + 3 * width;
+        const int64_t n_t = 2 * (rows * n_classes + lanes) + blocks + 3 * width;
         const int64_t n_i = 4 * rows + n_classes + 1;
-        const size_t bytes = n_t * sizeof(T) + 3 * n_classes * sizeof(double) + n_i * sizeof(int32_t) + 256;
+        const size_t bytes = n_t * sizeof(T) + 4 * n_classes * sizeof(double) + n_i * sizeof(int32_t) + 256;
         memory = calloc(bytes, 1);
         if (!memory) return false;
         double *d = (double *)memory;
         at_low.exact = d, at_high.exact = d + n_classes, at_one.exact = d + 2 * n_classes;
-        T *t = (T *)(d + 3 * n_classes);
+        slope = d + 3 * n_classes;
+        T *t = (T *)(d + 4 * n_classes);
         tile = t, t += rows * n_classes + lanes;
+        along = t, t += rows * n_classes + lanes;
         block_top = t, t += blocks;
         at_low.shift = t, t += width;
         at_high.shift = t, t += width;
@@ -71,44 +123,48 @@ template <class T> inline bool beats(const T *row, const double *slope, int64_t 
 }
 
 // The winner among listed classes, in float64.
-template <class T>
-inline int32_t settle(const T *row, const double *exact, const double *slope, const int32_t *found, int64_t n) {
+template <class T, class Lines>
+inline int32_t settle(const T *row, const Lines &lines, const int32_t *found, int64_t n) {
     int32_t best = found[0];
-    double top = (double)row[best] + exact[best];
+    double top = lines.exact(row, best);
     for (int64_t j = 1; j < n; ++j) {
         const int32_t k = found[j];
-        const double s = (double)row[k] + exact[k];
-        if (s > top || (s == top && beats(row, slope, k, best))) best = k, top = s;
+        const double s = lines.exact(row, k);
+        if (s < top) continue;
+        const double w = lines.slope(row, k), best_w = lines.slope(row, best);
+        if (s > top || w > best_w || (w == best_w && row[k] > row[best])) best = k, top = s;
     }
     return best;
 }
 
 // The first of the largest scores, and the winner at a shift. False if the row has NaN, +inf, or no
 // class that can win.
-template <class T>
-inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const double *slope,
-                     ProfileScratch<T> &scratch, int32_t &origin, int32_t &winner) {
+template <class T, class Lines>
+inline bool row_ends(const T *row, int64_t n_classes, Lines lines, ProfileScratch<T> &scratch, int32_t &origin,
+                     int32_t &winner) {
     constexpr int lanes = Vec<T>::lanes;
+    constexpr T relative = (T)(1.5 * rounding<T>());
     const T infinity = (T)__builtin_inf();
     int64_t n_near = 0;
     int32_t *near = scratch.found;
     if (n_classes <= lanes) {
         const Mask<T> real = first_lanes<T>((int)n_classes);
         const Vec<T> z = select<T>(real, load(row), fill<T>(-infinity));
-        const Vec<T> line = z + load(at.shift);
+        const Vec<T> line = lines.at(z, 0, real);
         const T peak = largest(select<T>(z < fill(infinity), z, fill(infinity)));
         const T top = largest(line);
-        const T level = top - at.relative * ((top < 0 ? -top : top) + at.absolute);
+        const T level = top - relative * ((top < 0 ? -top : top) + lines.absolute());
         uint32_t b = bits(~(line < fill(level)) & real);
         const uint32_t first = bits(z == fill(peak));
-        if (!(peak > -infinity && peak < infinity && top > -infinity)) return false;
+        if (!(peak > -infinity && peak < infinity && lines.well() && top > -infinity)) return false;
         origin = lowest_bit(first);
         winner = lowest_bit(b);
         if (__builtin_expect(!(b & (b - 1)), 1)) return true;
         for (; b; b &= b - 1) near[n_near++] = lowest_bit(b);
-        winner = settle(row, at.exact, slope, near, n_near);
+        winner = settle(row, lines, near, n_near);
         return true;
     }
+    const Mask<T> all = first_lanes<T>(lanes);
     constexpr int64_t block = (int64_t)lanes * BLOCK_VECTORS;
     const int64_t n_blocks = (n_classes + block - 1) / block;
     T peak = -infinity, top = -infinity;
@@ -119,7 +175,7 @@ inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const 
         Vec<T> highest = fill<T>(-infinity), raised = fill<T>(-infinity);
         for (int64_t k = b * block; k < stop; k += lanes) {
             const int64_t at_k = k + lanes <= n_classes ? k : n_classes - lanes;
-            const Vec<T> z = load(row + at_k), line = z + load(at.shift + at_k);
+            const Vec<T> z = load(row + at_k), line = lines.at(z, at_k, all);
             highest = larger(z, highest);
             raised = larger(line, raised);
             well = well & (z < fill(infinity));
@@ -129,7 +185,7 @@ inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const 
         if (block_peak > peak) peak = block_peak, peak_block = b;
         top = block_top > top ? block_top : top;
     }
-    if (bits(well) != (1u << lanes) - 1 || !(peak > -infinity && top > -infinity)) return false;
+    if (bits(well) != (1u << lanes) - 1 || !lines.well() || !(peak > -infinity && top > -infinity)) return false;
     origin = -1;
     for (int64_t k = peak_block * block; k < n_classes; k += lanes) {
         const int64_t at_k = k + lanes <= n_classes ? k : n_classes - lanes;
@@ -140,19 +196,19 @@ inline bool row_ends(const T *row, int64_t n_classes, const Shift<T> &at, const 
         }
     }
     if (origin < 0) return false;  // another thread has written to the scores
-    const T level = top - at.relative * ((top < 0 ? -top : top) + at.absolute);
+    const T level = top - relative * ((top < 0 ? -top : top) + lines.absolute());
     for (int64_t b = 0; b < n_blocks; ++b) {
         if (scratch.block_top[b] < level) continue;
         const int64_t stop = (b + 1) * block < n_classes ? (b + 1) * block : n_classes;
         for (int64_t k = b * block; k < stop; k += lanes) {
             const int64_t at_k = k + lanes <= n_classes ? k : n_classes - lanes;
-            uint32_t some = bits(~(load(row + at_k) + load(at.shift + at_k) < fill(level)));
+            uint32_t some = bits(~(lines.at(load(row + at_k), at_k, all) < fill(level)));
             some &= ~((1u << (k - at_k)) - 1);  // lanes that the vector before has seen
             for (; some; some &= some - 1) near[n_near++] = (int32_t)(at_k + lowest_bit(some));
         }
     }
     if (!n_near) return false;  // another thread, as above
-    winner = n_near == 1 ? near[0] : settle(row, at.exact, slope, near, n_near);
+    winner = n_near == 1 ? near[0] : settle(row, lines, near, n_near);
     return true;
 }
 
@@ -207,6 +263,7 @@ inline void walk_row(const T *row, int64_t n_classes, const double *slope, const
         int32_t best = -1;
         for (int32_t k = 0; k < n_classes; ++k)
             if (slope[k] != -__builtin_inf() && (best < 0 || row[k] > row[best])) best = k;
+        if (best < 0) return;  // another thread has written to the slopes
         write(best);
         if (!(slope[b] > slope[here])) return;
     }
@@ -231,6 +288,7 @@ inline void walk_row(const T *row, int64_t n_classes, const double *slope, const
                 if (to < 0 || meet < where || (meet == where && beats(row, slope, k, to))) to = k, where = meet;
             }
         }
+        if (to < 0) to = b;  // another thread, as above
         // Rounding must not take a walk back, or past the end.
         last = where > last ? where : last;
         last = last < high ? last : high;
@@ -256,21 +314,20 @@ inline void tally(const int64_t *labels, const double *weights, const int32_t *w
     }
 }
 
-template <class T>
+template <class T, Slopes mode>
 int64_t profile_of(const RowsView &view, const int64_t *labels, const double *weights, const double *slopes,
-                   bool slopes_per_row, double low, double high, int64_t first, ProfileTables &out) {
+                   const RowsView &direction, double low, double high, int64_t first, ProfileTables &out) {
     const int64_t n_classes = view.n_classes, n = view.n_outer * view.n_inner;
     const int64_t step = TILE_SCORES / n_classes > 1 ? TILE_SCORES / n_classes : 1;
     ProfileScratch<T> s;
     if (!s.allocate(step, n_classes)) return INT64_MIN;
-    const double *slope = slopes;
-    auto prepare = [&](const double *of_row) {
-        slope = of_row;
-        s.at_low.set(low, of_row, n_classes);
-        s.at_high.set(high, of_row, n_classes);
-        s.at_one.set(1.0, of_row, n_classes);
-    };
-    if (!slopes_per_row) prepare(slopes);
+    if constexpr (mode == Slopes::shared) {
+        s.at_low.set(low, slopes, n_classes);
+        s.at_high.set(high, slopes, n_classes);
+        s.at_one.set(1.0, slopes, n_classes);
+    }
+    const double *slope = mode == Slopes::shared ? slopes : s.slope;
+    const T banned = (T)(low < 0 ? -__builtin_inf() : __builtin_nan(""));
     const bool in_place = is_contiguous(view);
     int64_t result = n;
     for (; first < n; first += step) {
@@ -282,24 +339,35 @@ int64_t profile_of(const RowsView &view, const int64_t *labels, const double *we
         const int64_t *y = labels + first;
         const double *v = weights ? weights + first : nullptr;
         const T *tile = read_tile(view, first, rows, s.tile);
+        const T *along = mode == Slopes::shared ? nullptr : read_tile(direction, first, rows, s.along);
         int64_t n_moving = 0;
         for (int64_t r = 0; r < rows; ++r) {
             if (y[r] < 0) continue;
             const T *row = tile + r * n_classes;
+            const T *own = mode == Slopes::shared ? nullptr : along + r * n_classes;
             if (in_place)
-                for (int64_t byte = 0; byte < n_classes * (int64_t)sizeof(T); byte += 64)
+                for (int64_t byte = 0; byte < n_classes * (int64_t)sizeof(T); byte += 64) {
                     __builtin_prefetch((const char *)row + PREFETCH_BYTES + byte);
-            if (slopes_per_row) prepare(slopes + (first + r) * n_classes);
+                    if constexpr (mode != Slopes::shared) __builtin_prefetch((const char *)own + PREFETCH_BYTES + byte);
+                }
+            auto ends = [&](const Shift<T> &shift, double strength, int32_t &winner) {
+                if constexpr (mode == Slopes::shared)
+                    return row_ends(row, n_classes, SharedLines<T>{shift, slopes}, s, s.origin[r], winner);
+                else return row_ends(row, n_classes, RowLines<T, mode>{own, strength, banned}, s, s.origin[r], winner);
+            };
+            auto steeper = [&](int32_t a, int32_t b) {
+                if constexpr (mode == Slopes::shared) return slopes[a] > slopes[b];
+                else return slope_of<T, mode>(row, own, a) > slope_of<T, mode>(row, own, b);
+            };
             bool well = true;
             if (low == 0.0) {
-                well = row_ends(row, n_classes, s.at_high, slope, s, s.origin[r], s.end[r]);
+                well = ends(s.at_high, high, s.end[r]);
                 s.start[r] = s.origin[r];
             } else {
-                well = row_ends(row, n_classes, s.at_low, slope, s, s.origin[r], s.start[r]);
+                well = ends(s.at_low, low, s.start[r]);
                 s.end[r] = s.origin[r];
-                if (well && high != 0.0)
-                    well = row_ends(row, n_classes, s.at_high, slope, s, s.origin[r], s.end[r]);
-                else if (well && !(slope[s.end[r]] > slope[s.start[r]]))
+                if (well && high != 0.0) well = ends(s.at_high, high, s.end[r]);
+                else if (well && !steeper(s.end[r], s.start[r]))
                     s.start[r] = s.end[r];  // on top at 0 and no steeper: on top all the way
             }
             if (!well) {
@@ -307,13 +375,17 @@ int64_t profile_of(const RowsView &view, const int64_t *labels, const double *we
                 return -1 - (first + r);
             }
             s.moving[n_moving] = (int32_t)r;
-            n_moving += slope[s.end[r]] > slope[s.start[r]];
+            n_moving += steeper(s.end[r], s.start[r]);
         }
         for (int64_t j = 0; j < n_moving; ++j) {
             const int64_t r = s.moving[j];
-            if (slopes_per_row) prepare(slopes + (first + r) * n_classes);
-            walk_row(tile + r * n_classes, n_classes, slope, s.at_one, low, high, s.start[r], s.end[r], y[r],
-                     v ? v[r] : 1.0, s.found, out);
+            const T *row = tile + r * n_classes;
+            if constexpr (mode != Slopes::shared) {
+                for (int64_t k = 0; k < n_classes; ++k) s.slope[k] = slope_of<T, mode>(row, along + r * n_classes, k);
+                s.at_one.set(1.0, s.slope, n_classes);
+            }
+            walk_row(row, n_classes, slope, s.at_one, low, high, s.start[r], s.end[r], y[r], v ? v[r] : 1.0, s.found,
+                     out);
         }
         for (int64_t r = 0; r < rows; ++r)
             if (y[r] >= 0) out.counts[y[r]] += 1;
@@ -327,9 +399,21 @@ int64_t profile_of(const RowsView &view, const int64_t *labels, const double *we
     return result;
 }
 
+template <class T>
+int64_t profile_as(const RowsView &view, const int64_t *labels, const double *weights, const double *slopes,
+                   const RowsView *direction, bool to_scores, double low, double high, int64_t first,
+                   ProfileTables &out) {
+    if (!direction)
+        return profile_of<T, Slopes::shared>(view, labels, weights, slopes, view, low, high, first, out);
+    if (to_scores)
+        return profile_of<T, Slopes::to_scores>(view, labels, weights, slopes, *direction, low, high, first, out);
+    return profile_of<T, Slopes::own>(view, labels, weights, slopes, *direction, low, high, first, out);
+}
+
 int64_t profile(const RowsView &view, const int64_t *labels, const double *weights, const double *slopes,
-                bool slopes_per_row, double low, double high, int64_t first, ProfileTables &out) {
-    if (view.type == ScoreType::f64)
-        return profile_of<double>(view, labels, weights, slopes, slopes_per_row, low, high, first, out);
-    return profile_of<float>(view, labels, weights, slopes, slopes_per_row, low, high, first, out);
+                const RowsView *direction, bool to_scores, double low, double high, int64_t first,
+                ProfileTables &out) {
+    const bool wide = view.type == ScoreType::f64 || (direction && direction->type == ScoreType::f64);
+    const auto work = wide ? profile_as<double> : profile_as<float>;
+    return work(view, labels, weights, slopes, direction, to_scores, low, high, first, out);
 }

@@ -62,9 +62,10 @@ inline void copy_run(const RowsView &v, int64_t first, int64_t n, T *tile) {
         const int64_t outer = first / v.n_inner, inner = first % v.n_inner;
         const int64_t run = n < v.n_inner - inner ? n : v.n_inner - inner;
         const int64_t at = outer * v.outer_stride + inner * v.inner_stride;
-        if constexpr (sizeof(T) == 8)
-            copy_rows((const double *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
-        else if (v.type == ScoreType::f32)
+        if (v.type == ScoreType::f64) {
+            if constexpr (sizeof(T) == 8)
+                copy_rows((const double *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
+        } else if (v.type == ScoreType::f32)
             copy_rows((const float *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, AsIs());
         else if (v.type == ScoreType::f16)
             copy_rows((const uint16_t *)v.data + at, v.inner_stride, v.class_stride, run, v.n_classes, tile, Half());
@@ -82,13 +83,15 @@ inline bool is_contiguous(const RowsView &v) {
     return rows && (v.type == ScoreType::f32 || v.type == ScoreType::f64);
 }
 
-// Samples [first, first + n) as contiguous rows: in place where they are, else in `tile`.
+// Samples [first, first + n) as contiguous rows: in place where they are of type T, else in `tile`.
+// T is float64 if the view is.
 // Behind the last row there must be memory for a vector: the last samples of a view are copied.
 template <class T>
 inline const T *read_tile(const RowsView &v, int64_t first, int64_t n, T *tile) {
     const int64_t total = v.n_outer * v.n_inner;
     const int64_t spare = (Vec<T>::lanes + v.n_classes - 1) / v.n_classes;
-    if (is_contiguous(v) && first + n + spare <= total) return (const T *)v.data + first * v.n_classes;
+    const bool same_type = (v.type == ScoreType::f64) == (sizeof(T) == 8);
+    if (is_contiguous(v) && same_type && first + n + spare <= total) return (const T *)v.data + first * v.n_classes;
     copy_run(v, first, n, tile);
     return tile;
 }

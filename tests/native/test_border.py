@@ -43,6 +43,8 @@ def calls():
             "labels": labels,
             "weights": weights,
             "slopes": np.arange(3.0),
+            "direction": None,
+            "to_scores": False,
             "low": 0.0,
             "high": 1.0,
             "first": 0,
@@ -314,6 +316,7 @@ def test_halves_do_not_depend_on_a_flag_of_the_thread(level):
 def test_kernels_end_while_another_thread_writes_to_the_scores(rng, n_classes):
     scores = rng.normal(size=(1, 300, n_classes)).astype(np.float32)
     labels, slopes = np.zeros(300, np.int64), rng.normal(size=n_classes)
+    lines = [(slopes, None, False), (None, scores[:, ::-1], False), (None, scores[:, ::-1], True)]
     end = threading.Event()
 
     def write():
@@ -331,21 +334,22 @@ def test_kernels_end_while_another_thread_writes_to_the_scores(rng, n_classes):
                 scores, 0, 0.0, np.ones(n_classes), np.zeros(n_classes), 0, 300, classes
             )
             room = 2 * 300 * n_classes
-            native.profile(
-                scores,
-                labels,
-                None,
-                slopes,
-                0.0,
-                1.0,
-                0,
-                np.zeros((5, n_classes), np.int64),
-                np.zeros((5, n_classes)),
-                np.zeros(room),
-                np.zeros((3, room), np.int32),
-                np.zeros(0),
-                0,
-            )
+            for along in lines:
+                native.profile(
+                    scores,
+                    labels,
+                    None,
+                    *along,
+                    0.0,
+                    1.0,
+                    0,
+                    np.zeros((5, n_classes), np.int64),
+                    np.zeros((5, n_classes)),
+                    np.zeros(room),
+                    np.zeros((3, room), np.int32),
+                    np.zeros(0),
+                    0,
+                )
     finally:
         end.set()
         thread.join()

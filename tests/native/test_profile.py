@@ -222,13 +222,16 @@ def test_bfloat16_and_tensors_are_read_where_they_are(rng):
 
 @pytest.mark.parametrize("n_classes", [2, 5, 16, 33])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("own", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.25, 2.0), (-1.0, 0.0)])
-def test_slopes_of_each_row_agree_with_every_row_alone(rng, n_classes, dtype, bounds):
+def test_slopes_of_each_row_agree_with_every_row_alone(rng, n_classes, dtype, own, bounds):
     n = 40
     scores = rng.integers(-3, 4, (1, n, n_classes)).astype(dtype)
     slopes = rng.integers(-3, 4, (n, n_classes)).astype(float)
     labels = rng.integers(n_classes, size=n)
-    found = profiled(scores, labels, slopes, bounds)
+    found = profiled(scores, labels, slopes[None].astype(own), bounds)
+    ends = (scores + slopes).astype(own)
+    assert_same(profiled(scores, labels, ends, bounds, to_scores=True), found)
     parts = [profiled(scores[:, i : i + 1], labels[i : i + 1], slopes[i], bounds) for i in range(n)]
     np.testing.assert_array_equal(found[0], np.sum([part[0] for part in parts], axis=0))
     np.testing.assert_array_equal(found[1], np.concatenate([part[1] for part in parts]))
@@ -250,17 +253,20 @@ def test_arrays_of_a_wrong_size_are_refused(rng):
         profiled(scores, labels + 3, slopes)
     with pytest.raises(ValueError, match="slopes must have shape"):
         profiled(scores, labels, np.zeros(2))
+    with pytest.raises(ValueError, match="a direction must have as many scores"):
+        profiled(scores, labels, scores[:, 1:])
     with pytest.raises(ValueError, match="not cross 0"):
         profiled(scores, labels, slopes, (-1.0, 1.0))
 
 
-def profiled(scores, labels, slopes, bounds=(0.0, 2.0), capacity=1 << 15):
-    """Counts, positions and parties as the kernel itself writes them."""
+def profiled(scores, labels, slopes, bounds=(0.0, 2.0), capacity=1 << 15, to_scores=False):
+    """Counts, positions and parties as the kernel itself writes them; slopes (K,) or (1, N, K)."""
+    along = (slopes, None, False) if slopes.ndim == 1 else (None, slopes, to_scores)
     n_classes = scores.shape[-1]
     counts, sums = np.zeros((5, n_classes), np.int64), np.zeros((5, n_classes))
     position, parties = np.empty(capacity), np.empty((3, capacity), np.int32)
     row, used = kernels.native.profile(
-        scores, labels, None, slopes, *bounds, 0, counts, sums, position, parties, np.empty(0), 0
+        scores, labels, None, *along, *bounds, 0, counts, sums, position, parties, np.empty(0), 0
     )
     assert row == len(labels)
     return counts, position[:used], parties[:, :used]

@@ -31,7 +31,7 @@ METRICS = (
 
 
 def lines(scores: Any, slopes: Any, strengths: Any) -> Vector:
-    """Return s_k(λ) = z_k + λ·w_k in float64, of shape (strengths, N, K).
+    """Return s_k(λ) = z_k + λ·w_k in float64, of shape (strengths, N, K); slopes (K,) or (N, K).
 
     A class of slope −inf (target prior 0) can win at λ = 0 only.
     """
@@ -47,12 +47,13 @@ def predictions(scores: Any, slopes: Any, strengths: Any) -> Vector:
     A tie goes to the larger slope, then the larger score, then the lower index; λ = 0 is the
     model's first arg max.
     """
-    z, w = np.asarray(scores, np.float64), np.asarray(slopes, np.float64)
+    z = np.asarray(scores, np.float64)
+    w = np.broadcast_to(np.asarray(slopes, np.float64), z.shape)
     at = np.atleast_1d(np.asarray(strengths, np.float64))
     s = lines(z, w, at)
     found = np.empty(s.shape[:2], np.int64)
     for row in range(z.shape[0]):
-        by_rank = sorted(range(w.size), key=lambda k: (-w[k], -z[row, k], k))
+        by_rank = sorted(range(w.shape[1]), key=lambda k: (-w[row, k], -z[row, k], k))
         on_top = s[:, row] == s[:, row].max(axis=1, keepdims=True)
         found[:, row] = np.asarray(by_rank)[on_top[:, by_rank].argmax(axis=1)]
         found[at == 0, row] = z[row].argmax()
@@ -65,11 +66,11 @@ def clear_strengths(scores: Any, slopes: Any, strengths: Any, margin: float) -> 
     Only the lines on top count: elsewhere nothing depends on which one is higher. Classes of
     equal slope keep their order at every strength and are never in doubt. λ = 0 is always clear.
     """
-    w, at = np.asarray(slopes, np.float64), np.asarray(strengths, np.float64)
-    s = lines(scores, slopes, at)
-    winner = predictions(scores, slopes, at)
-    own = np.take_along_axis(s, winner[..., None], axis=2)
-    other = w[winner][..., None] != w
+    s = lines(scores, slopes, at := np.asarray(strengths, np.float64))
+    w = np.broadcast_to(np.asarray(slopes, np.float64), s.shape)
+    winner = predictions(scores, slopes, at)[..., None]
+    own = np.take_along_axis(s, winner, axis=2)
+    other = np.take_along_axis(w, winner, axis=2) != w
     close = (np.abs(s - own) <= margin) & other
     return at[(at == 0) | ~close.any(axis=(1, 2))]
 

@@ -225,7 +225,7 @@ class _Tally:
 
     def judged(self, block: Block, kind: str) -> _Sums:
         """Sums of scores (n, K) of the samples that count, with labels and weights."""
-        z, y, w = block
+        z, y, w = block[:3]
         posterior = self._posterior(self.probability, z, kind)
         decided = self.decision.decide(z, *self.priors, kind=kind, class_axis=-1)
         counts = ClassCounts.from_predictions(y, decided, n_classes=self.n_classes, sample_weight=w)

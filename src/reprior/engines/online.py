@@ -261,6 +261,7 @@ class _OnlineSource:
         online = self._online
         wanted: Pass[Any] = pass_
         if isinstance(wanted, ProfilePass):
+            assert isinstance(wanted.priors, Priors)  # noqa: S101 - a calibrator is fitted
             profile = online._profile(wanted.priors)
             profiled: Any = Profiled(PackedProfile(profile), online.n_samples, online._detector)
             return cast(Result, profiled)

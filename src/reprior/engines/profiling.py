@@ -124,6 +124,7 @@ class Profiler:
         wanted: Pass[Any] = pass_
         if not isinstance(wanted, ProfilePass):
             return self.stream.run(pass_)
+        assert isinstance(wanted.priors, Priors)  # noqa: S101 - a calibrator is fitted
         profile = self.profile(wanted.priors)
         profiled: Any = Profiled(PackedProfile(profile), profile.n_samples, self.detector)
         return cast(Result, profiled)

@@ -44,7 +44,7 @@ from reprior.profile.objective import (
 )
 from reprior.profile.passes import Table, run_parts, run_pass
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, ProbabilityDetector, Samples
+from reprior.profile.samples import Line, Priors, ProbabilityDetector, Samples
 from reprior.profile.source import (
     Bins,
     CollectPass,
@@ -76,6 +76,7 @@ __all__ = [
     "DaskArrays",
     "GainTable",
     "InMemory",
+    "Line",
     "MomentsPass",
     "PackedBins",
     "PackedProfile",

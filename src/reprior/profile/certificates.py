@@ -48,7 +48,6 @@ import numpy as np
 
 from reprior.core.binomial import binomial_tail, certain_count, rate_bound, trials_needed
 from reprior.core.checks import check_finite_number
-from reprior.core.prior import slopes
 from reprior.exceptions import Argument, InfeasibleError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.binning import BinnedSwitches
@@ -521,7 +520,9 @@ def best_certified(
     _refuse_profile(profile, constraints)
     grid = _grid(profile.bounds, profile.resolution)
     counts = _counts(profile, grid)
-    w = slopes(profile.source_prior, profile.target_prior)
+    w = profile.direction
+    if w is None:  # any fixed order is valid: start at the lower bound
+        w = np.zeros(profile.n_classes)
     level = 1.0 - certify
     parts: list[tuple[Constraint, _Part]] = []
     passed = []

@@ -26,7 +26,7 @@ from reprior.exceptions import (
     parts,
     require,
 )
-from reprior.profile.samples import Priors, Samples
+from reprior.profile.samples import Line, Priors, Samples
 from reprior.profile.source import Bins, Pass, ProfilePass
 
 if TYPE_CHECKING:
@@ -57,17 +57,26 @@ class LazyPart(NamedTuple):
     scores: Any
     labels: Any
     weight: Any
+    direction: Any = None
 
 
-def lazy_parts(scores: Any, labels: Any, sample_weight: Any, *, class_axis: int) -> list[LazyPart]:
-    """Cut labels and weights at the chunk borders of the Dask array ``scores``."""
-    namespace(scores, labels, sample_weight)
+def lazy_parts(
+    scores: Any, labels: Any, sample_weight: Any, *, class_axis: int, direction: Any = None
+) -> list[LazyPart]:
+    """Cut labels, weights and directions at the chunk borders of the Dask array ``scores``."""
+    direction = _sliceable(direction)
+    namespace(scores, labels, sample_weight, direction)
     others = {"labels": _sliceable(labels), "sample_weight": _sliceable(sample_weight)}
     if scores.ndim == 1 and np.shape(others["labels"]) != scores.shape:  # one sample
-        return [LazyPart("", *(_whole(array) for array in (scores, *others.values())))]
+        return [
+            LazyPart("", *map(_whole, (scores, *others.values())))._replace(
+                direction=_whole(direction)
+            )
+        ]
     axis = None if scores.ndim == 1 else check_class_axis(scores.shape, class_axis)
     if axis is not None:
         scores = scores.rechunk({axis: -1})
+    directions = None if direction is None else _like_scores(direction, scores)
     chunks = tuple(lengths for i, lengths in enumerate(scores.chunks) if i != axis)
     for name, array in others.items():
         if array is not None:
@@ -75,13 +84,14 @@ def lazy_parts(scores: Any, labels: Any, sample_weight: Any, *, class_axis: int)
     blocks = scores.to_delayed()
     if axis is not None:
         blocks = blocks.take(0, axis=axis)
+        directions = None if directions is None else directions.take(0, axis=axis)
     edges = [np.cumsum([0, *lengths]) for lengths in chunks]
     return [
         LazyPart(
             _place(where, edges),
             blocks[where],
             *(None if array is None else _cut(array, where, edges) for array in others.values()),
-        )
+        )._replace(direction=None if directions is None else directions[where])
         for where in np.ndindex(blocks.shape)
     ]
 
@@ -98,6 +108,22 @@ def _whole(array: Any) -> Any:
 
 def _is_lazy(array: Any) -> bool:
     return bool(array_api_compat.is_dask_array(array))
+
+
+def _like_scores(direction: Any, scores: Any) -> Any:
+    """Return a direction of the scores' shape as tasks, in the chunks of the scores."""
+    known = not np.isnan(scores.shape).any()
+    alike = direction.ndim == scores.ndim and direction.numblocks == scores.numblocks
+    if known and direction.shape == scores.shape:
+        direction = direction.rechunk(scores.chunks)
+    elif known or not alike:
+        raise ScoresError(
+            argument="direction",
+            rule=["must have the shape and the chunks of ", Argument("scores")],
+            got=f"shape {direction.shape} for scores of shape {scores.shape}",
+            remedy="Pass a number per sample and class; call compute_chunk_sizes() on both first.",
+        )
+    return direction.to_delayed()
 
 
 def _aligned(name: str, array: Any, scores: Any, chunks: tuple[Any, ...]) -> Any:
@@ -154,7 +180,7 @@ Join: TypeAlias = Callable[[list[Any]], Any]
 FAN_IN = 8
 
 #: Arguments whose elements are of samples.
-_OF_SAMPLES = ("scores", "labels", "sample_weight")
+_OF_SAMPLES = ("scores", "labels", "sample_weight", "direction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,18 +197,28 @@ class DaskArrays:
     kind: str = "logits"
     class_axis: int = -1
     ignore_index: int | None = None
+    direction: Any = None
+    """The direction of each sample, or None."""
+    towards: str | None = None
+    """The kind of the direction, if it is scores too: see :class:`Samples`."""
 
     def run(self, pass_: Pass[Result]) -> Result:
         """Run a pass over all chunks, by Dask's threads or cluster, and merge the results."""
         check_kind(self.kind)  # before any task
-        chunks = lazy_parts(self.scores, self.labels, self.weights, class_axis=self.class_axis)
-        like = replace(self, scores=None, labels=None, weights=None)
+        chunks = lazy_parts(
+            self.scores,
+            self.labels,
+            self.weights,
+            class_axis=self.class_axis,
+            direction=self.direction,
+        )
+        like = replace(self, scores=None, labels=None, weights=None, direction=None)
         shared = delayed((pass_, like), traverse=False)
         work = delayed(_pass_on_chunk)
         result: Result = tree([work(shared, *part) for part in chunks], pass_.merge).compute()
         return result
 
-    def samples(self, scores: Any, labels: Any, weights: Any) -> Samples:
+    def samples(self, scores: Any, labels: Any, weights: Any, direction: Any = None) -> Samples:
         """Check the computed arrays of one chunk."""
         return Samples.of(
             np.asarray(scores),
@@ -193,10 +229,12 @@ class DaskArrays:
             class_axis=self.class_axis,
             ignore_index=self.ignore_index,
             part=True,
+            direction=None if direction is None else np.asarray(direction),
+            towards=self.towards,
         )
 
 
-def profile_of(arrays: DaskArrays, priors: Priors) -> StrengthProfile:
+def profile_of(arrays: DaskArrays, priors: Priors | Line) -> StrengthProfile:
     """Profile Dask arrays on the workers that hold their chunks.
 
     The result equals the profile of the same arrays in memory, whatever their chunks.
@@ -208,13 +246,18 @@ def profile_of(arrays: DaskArrays, priors: Priors) -> StrengthProfile:
 
 
 def _pass_on_chunk(
-    shared: tuple[Pass[Result], DaskArrays], place: str, scores: Any, labels: Any, weights: Any
+    shared: tuple[Pass[Result], DaskArrays],
+    place: str,
+    scores: Any,
+    labels: Any,
+    weights: Any,
+    direction: Any,
 ) -> Result:
     """Run a pass over one chunk."""
     pass_, arrays = shared
     accumulator = pass_.begin()
     with _placed(place), one_thread():  # the other threads have their own chunks
-        accumulator.add(arrays.samples(scores, labels, weights))
+        accumulator.add(arrays.samples(scores, labels, weights, direction))
     return accumulator.result()
 
 

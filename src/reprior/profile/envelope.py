@@ -13,6 +13,8 @@ larger slope, so
 Every step of the walk goes to a strictly larger slope, so it ends after at most K − 1
 steps whatever rounding does. All of it is float64, whatever the scores are.
 
+The slopes are those of all samples, (K,), or each sample has its own, (N, K).
+
 The passes over the scores are array-API code, so they run where the scores are; the walk
 over the candidates, which are few, is NumPy. The native kernel does the same in one loop.
 """
@@ -47,8 +49,8 @@ class Screen:
 
     ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound. Sample ``moving[m]`` goes
     from line a to line b, perhaps over candidates: line ``klass[j]`` of moving sample ``row[j]``.
-    Lines are given by class and score. ``hopeless`` tells of a sample with NaN, +inf or no finite
-    score.
+    Lines are given by class, score and slope. ``hopeless`` tells of a sample with NaN, +inf or no
+    finite score.
     """
 
     origin: Vector
@@ -56,11 +58,14 @@ class Screen:
     moving: Vector
     a: Vector
     score_a: Vector
+    slope_a: Vector
     b: Vector
     score_b: Vector
+    slope_b: Vector
     row: Vector
     klass: Vector
     score: Vector
+    slope: Vector
     hopeless: bool = False
 
     @staticmethod
@@ -86,13 +91,15 @@ class Screen:
         return Screen(**columns)
 
 
-def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace) -> Screen:
+def screen(
+    scores: Array, slopes: Vector | Array, bounds: tuple[float, float], xp: Namespace
+) -> Screen:
     """Find the samples of (N, K) ``scores`` that never switch, and prepare the others for the walk.
 
-    The scores hold no NaN and no +inf; in rows of at least ``SHORT_ROW`` classes NumPy's arg max
-    finds them, and they may.
+    The slopes are (K,) or (N, K). The scores hold no NaN and no +inf; in rows of at least
+    ``SHORT_ROW`` classes NumPy's arg max finds them, and they may.
     """
-    slope = constant(slopes, xp, like=scores)
+    slope = constant(slopes, xp, like=scores) if slopes.ndim == 1 else slopes
     each = xp.arange(scores.shape[0], device=_device(scores, xp))
     turned = None
     if is_numpy_namespace(xp) and scores.shape[1] < SHORT_ROW:
@@ -103,18 +110,21 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
     start = origin if bounds[0] == 0.0 else _winners(scores, slope, bounds[0], xp)
     if bounds[1] == 0.0:
         # A line that is no steeper, and on top at 0, was on top all the way: the rest is rounding.
-        start = xp.where(xp.take(slope, origin) > xp.take(slope, start), start, origin)
+        steeper = _taken(slope, each, origin, xp) > _taken(slope, each, start, xp)
+        start = xp.where(steeper, start, origin)
         rivalled = xp.nonzero(start != origin)[0]
     else:
         own = scores[each, start]
         rivalled = _rivalled(scores, turned, slope, own, start, bounds[1], xp)
     moved = xp.astype(xp.take(scores, rivalled, axis=0), slope.dtype)
+    slope = _rows(slope, rivalled, xp)
     a, b = xp.take(start, rivalled), xp.take(origin, rivalled)
     if bounds[1] != 0.0:
         b = _winners(moved, slope, bounds[1], xp)
-    goes = xp.nonzero(xp.take(slope, b) > xp.take(slope, a))[0]
+    each = xp.arange(rivalled.shape[0], device=_device(scores, xp))
+    goes = xp.nonzero(_taken(slope, each, b, xp) > _taken(slope, each, a, xp))[0]
     moving, moved = xp.take(rivalled, goes), xp.take(moved, goes, axis=0)
-    a, b = xp.take(a, goes), xp.take(b, goes)
+    a, b, slope = xp.take(a, goes), xp.take(b, goes), _rows(slope, goes, xp)
     row, klass = _candidates(moved, slope, a, b, bounds, xp)
     each = xp.arange(moving.shape[0], device=_device(scores, xp))
     found = (
@@ -123,15 +133,28 @@ def screen(scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Names
         moving,
         a,
         moved[each, a],
+        _taken(slope, each, a, xp),
         b,
         moved[each, b],
+        _taken(slope, each, b, xp),
         row,
         klass,
         moved[row, klass],
+        _taken(slope, row, klass, xp),
     )
     names = (field.name for field in fields(Screen))
     columns: dict[str, Any] = dict(zip(names, map(to_numpy, found), strict=False))
     return Screen(**columns)
+
+
+def _taken(slope: Array, row: Array, klass: Array, xp: Namespace) -> Array:
+    """Return the slopes of some classes of some rows."""
+    return xp.take(slope, klass) if slope.ndim == 1 else slope[row, klass]
+
+
+def _rows(slope: Array, row: Array, xp: Namespace) -> Array:
+    """Return the slopes of some rows."""
+    return slope if slope.ndim == 1 else xp.take(slope, row, axis=0)
 
 
 def _first_max(turned: Vector) -> Vector:
@@ -159,12 +182,13 @@ def _rivalled(
     ``u·(|s| + |λ·w|)``, u = 2⁻²⁴; with twice that allowed on either side no row is missed.
     """
     shift = xp.astype(strength * slope, scores.dtype)
-    level = own + xp.take(shift, start)
+    each = xp.arange(scores.shape[0], device=_device(scores, xp))
+    level = own + _taken(shift, each, start, xp)
     if scores.dtype != slope.dtype:
         unit = float(xp.finfo(scores.dtype).eps)
-        level = level - 2 * unit * (xp.abs(level) + xp.max(xp.abs(shift)) + FLOOR)
+        level = level - 2 * unit * (xp.abs(level) + xp.max(xp.abs(shift), axis=-1) + FLOOR)
     if turned is not None:
-        lines = turned + shift[:, None]
+        lines = turned + (shift[:, None] if shift.ndim == 1 else shift.T)
         return np.flatnonzero(np.count_nonzero(lines >= level, axis=0) > 1)
     reached = xp.nonzero(xp.reshape(scores + shift >= level[:, None], (-1,)))[0]
     if reached.shape[0] == scores.shape[0]:
@@ -184,7 +208,7 @@ def _winners(scores: Array, slope: Array, strength: float, xp: Namespace) -> Arr
         return winner
     rows = xp.nonzero(xp.sum(xp.astype(tied, xp.int64), axis=1) > 1)[0]
     host_tied, host_scores = (to_numpy(xp.take(x, rows, axis=0)) for x in (tied, scores))
-    rank = np.where(host_tied, to_numpy(slope), -np.inf)
+    rank = np.where(host_tied, to_numpy(_rows(slope, rows, xp)), -np.inf)
     steepest = rank == rank.max(axis=1, keepdims=True)
     settled = np.where(steepest, host_scores.astype(np.float64), -np.inf).argmax(axis=1)
     result = to_numpy(winner).copy()
@@ -197,14 +221,14 @@ def _candidates(
 ) -> tuple[Array, Array]:
     """Return rows and classes of the lines above a and b where these two cross."""
     each = xp.arange(moved.shape[0], device=_device(moved, xp))
-    slope_a, slope_b = xp.take(slope, a), xp.take(slope, b)
+    slope_a, slope_b = _taken(slope, each, a, xp), _taken(slope, each, b, xp)
     score_a, score_b = moved[each, a], moved[each, b]
     cross = xp.clip((score_a - score_b) / (slope_b - slope_a), bounds[0], bounds[1])
     lines = moved + cross[:, None] * slope
     level = xp.minimum(lines[each, a], lines[each, b])
     above = xp.nonzero(xp.reshape(lines > level[:, None], (-1,)))[0]
     row, klass = above // moved.shape[1], above % moved.shape[1]
-    steepness = xp.take(slope, klass)
+    steepness = _taken(slope, row, klass, xp)
     inside = (steepness > xp.take(slope_a, row)) & (steepness < xp.take(slope_b, row))
     return row[inside], klass[inside]
 
@@ -229,37 +253,36 @@ class Envelope:
     winner: Vector
 
 
-def walk(screened: Screen, slopes: Vector, bounds: tuple[float, float]) -> Envelope:
+def walk(screened: Screen, bounds: tuple[float, float]) -> Envelope:
     """Walk every moving sample from line a to line b: one round for each switch.
 
     At a switch the larger slope wins, among equal slopes the larger score, then the lower index.
     From λ = 0, which is the first arg max itself, the first switch is right after 0.
     """
-    here, level = screened.a.copy(), screened.score_a.copy()
+    here, level, steepness = screened.a.copy(), screened.score_a.copy(), screened.slope_a.copy()
     at = np.full(here.shape, bounds[0] or AFTER_ZERO)
-    straight, row, klass, score = _lines(screened)
-    goal, goal_level = screened.b[straight], screened.score_b[straight]
-    rise = level[straight] - goal_level
-    x = rise / (slopes[goal] - slopes[here[straight]])
+    straight, row, klass, score, slope = _lines(screened)
+    rise = level[straight] - screened.score_b[straight]
+    x = rise / (screened.slope_b[straight] - steepness[straight])
     # Rounding must not take a walk back, or past the end.
     x = np.minimum(np.maximum(x, at[straight]), bounds[1])
-    found = [(x, straight, here[straight], goal)]
+    found = [(x, straight, here[straight], screened.b[straight])]
     while row.size:
-        x = (level[row] - score) / (slopes[klass] - slopes[here[row]])
-        pick = _nearest(row, x, slopes[klass], score, klass)
+        x = (level[row] - score) / (slope - steepness[row])
+        pick = _nearest(row, x, slope, score, klass)
         walker, to = row[pick], klass[pick]
         at[walker] = np.minimum(np.maximum(x[pick], at[walker]), bounds[1])
         found.append((at[walker], walker, here[walker], to))
-        here[walker], level[walker] = to, score[pick]
-        steeper = slopes[klass] > slopes[here[row]]
-        row, klass, score = row[steeper], klass[steeper], score[steeper]
+        here[walker], level[walker], steepness[walker] = to, score[pick], slope[pick]
+        steeper = slope > steepness[row]
+        row, klass, score, slope = (each[steeper] for each in (row, klass, score, slope))
     position, walker, loser, winner = (np.concatenate(part) for part in zip(*found, strict=True))
     return Envelope(
         screened.origin, screened.start, position, screened.moving[walker], loser, winner
     )
 
 
-def _lines(screened: Screen) -> tuple[Vector, Vector, Vector, Vector]:
+def _lines(screened: Screen) -> tuple[Vector, Vector, Vector, Vector, Vector]:
     """Return the samples without candidates, and the lines of the others, grouped by sample."""
     winding = np.zeros(screened.a.shape, bool)
     winding[screened.row] = True
@@ -268,7 +291,8 @@ def _lines(screened: Screen) -> tuple[Vector, Vector, Vector, Vector]:
     order = np.argsort(row, kind="stable")  # two sorted runs: a stable sort merges them
     klass = np.concatenate([screened.klass, screened.b[goals]])[order]
     score = np.concatenate([screened.score, screened.score_b[goals]])[order]
-    return np.flatnonzero(~winding), row[order], klass, score
+    slope = np.concatenate([screened.slope, screened.slope_b[goals]])[order]
+    return np.flatnonzero(~winding), row[order], klass, score, slope
 
 
 def _nearest(row: Vector, x: Vector, slope: Vector, score: Vector, klass: Vector) -> Vector:
@@ -287,12 +311,12 @@ def _nearest(row: Vector, x: Vector, slope: Vector, score: Vector, klass: Vector
 
 
 def envelope(
-    scores: Array, slopes: Vector, bounds: tuple[float, float], xp: Namespace
+    scores: Array, slopes: Vector | Array, bounds: tuple[float, float], xp: Namespace
 ) -> Envelope | None:
-    """Find the switches of (N, K) ``scores`` with the given slopes on ``bounds``.
+    """Find the switches of (N, K) ``scores`` with slopes (K,) or (N, K) on ``bounds``.
 
     Bounds on both sides of 0 take two walks. A class of slope −inf takes part at λ = 0 alone. None
-    where a sample has no finite score.
+    where a sample has no finite score, or a slope of −inf below λ = 0.
     """
     if bounds[0] < 0.0 < bounds[1]:
         before = envelope(scores, slopes, (bounds[0], 0.0), xp)
@@ -307,20 +331,29 @@ def envelope(
                 for name in ("position", "row", "loser", "winner")
             ),
         )
-    active = np.isfinite(slopes)
-    if active.all():
+    shared = slopes.ndim == 1
+    active = np.isfinite(slopes) if shared else xp.isfinite(slopes)
+    if active.all() if shared else bool(xp.all(active)):
         screened = screen(scores, slopes, bounds, xp)
-        return None if screened.hopeless else walk(screened, slopes, bounds)
-    column = np.flatnonzero(active)
-    kept = xp.take(scores, constant(column, xp, like=scores), axis=1)
-    inner = envelope(kept, slopes[active], bounds, xp)
+        return None if screened.hopeless else walk(screened, bounds)
+    origin = to_numpy(xp.argmax(scores, axis=1))
+    if shared:
+        column = np.flatnonzero(active)
+        kept = xp.take(scores, constant(column, xp, like=scores), axis=1)
+        inner = envelope(kept, slopes[active], bounds, xp)
+        stays = active[origin]
+    else:
+        column = np.arange(scores.shape[1])
+        kept = xp.where(active, scores, xp.full_like(scores, -xp.inf))
+        slopes = xp.where(active, slopes, xp.zeros_like(slopes))
+        inner = None if bounds[0] < 0.0 else envelope(kept, slopes, bounds, xp)
+        stays = to_numpy(active)[np.arange(origin.size), origin]
     if inner is None:
         return None
     start, loser, winner = column[inner.start], column[inner.loser], column[inner.winner]
-    origin = to_numpy(xp.argmax(scores, axis=1))
     if bounds[0] > 0.0:
         return Envelope(origin, start, inner.position, inner.row, loser, winner)
-    leaving = np.flatnonzero(~active[origin])
+    leaving = np.flatnonzero(~stays)
     return Envelope(
         origin,
         origin,

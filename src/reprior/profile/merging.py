@@ -46,7 +46,10 @@ MOST_CELLS = 1 << 22
 
 def check_match(mine: StrengthProfile, theirs: StrengthProfile, verb: str) -> None:
     """Refuse profiles of different problems, or one with sample weights and one without."""
-    for name in ("n_classes", "source_prior", "target_prior", "bounds", "resolution"):
+    names = ["n_classes", "source_prior", "target_prior", "bounds", "resolution"]
+    if mine.source_prior is None and theirs.source_prior is None:
+        names.append("direction")
+    for name in names:
         a, b = getattr(mine, name), getattr(theirs, name)
         if not np.array_equal(a, b):
             raise ProfileMismatchError(

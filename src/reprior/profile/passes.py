@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from reprior.profile.envelope import Envelope, Screen, envelope, screen, walk
 from reprior.profile.samples import Block, Samples
 from reprior.profile.switches import Switches
 
-__all__ = ["PART_SCORES", "Counted", "Table", "run_parts", "run_pass"]
+__all__ = ["PART_SCORES", "Counted", "Table", "refuse_row", "run_parts", "run_pass"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -144,8 +144,8 @@ Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
 """Counts (5, K), the same weighted or None, and switches."""
 
 
-def run_pass(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> Counted:
-    """Count all rows, and find their switches.
+def run_pass(samples: Samples, slopes: Vector | None, bounds: tuple[float, float]) -> Counted:
+    """Count all rows, and find their switches, for slopes (K,); None: the samples have their own.
 
     Of samples of a class that is ruled out only the support is counted.
 
@@ -162,7 +162,9 @@ def run_pass(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> C
     return counts, sums, switches
 
 
-def run_parts(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> Iterator[Counted]:
+def run_parts(
+    samples: Samples, slopes: Vector | None, bounds: tuple[float, float]
+) -> Iterator[Counted]:
     """Yield the results of :func:`run_pass` part by part; all at once if any class is excluded.
 
     Sum up each before the next, which reuses its memory: all switches together can be as large as
@@ -174,7 +176,7 @@ def run_parts(samples: Samples, slopes: Vector, bounds: tuple[float, float]) -> 
     native, groups = _plan(samples)
     reuses = native and not bounds[0] < 0.0 < bounds[1]
     weighted = samples.weights is not None
-    capacity = FIRST_CAPACITY + slopes.size
+    capacity = FIRST_CAPACITY + samples.n_classes
     buffers = [_SwitchBuffer(capacity, weighted) for _ in range(n_cores() if reuses else 0)]
     for start in range(0, len(groups), GROUPS_PER_PART):
         some = groups[start : start + GROUPS_PER_PART]
@@ -199,7 +201,7 @@ def _plan(samples: Samples) -> tuple[bool, Sequence[Sequence[Any]]]:
 
 def _run(
     samples: Samples,
-    slopes: Vector,
+    slopes: Vector | None,
     bounds: tuple[float, float],
     native: bool,
     groups: Sequence[Sequence[Any]],
@@ -216,7 +218,7 @@ def _run(
 
 def _count_in_threads(
     samples: Samples,
-    slopes: Vector,
+    slopes: Vector | None,
     bounds: tuple[float, float],
     native: bool,
     groups: Sequence[Sequence[Any]],
@@ -230,8 +232,8 @@ def _count_in_threads(
     # Allocated before other threads start: NumPy releases the interpreter lock to clear memory,
     # and would wait to get it back.
     weighted = samples.weights is not None
-    tallies = [_ThreadTally.empty(slopes.size, weighted) for _ in range(n_threads)]
-    sums = np.zeros((len(groups) if weighted else 1, 5, slopes.size))
+    tallies = [_ThreadTally.empty(samples.n_classes, weighted) for _ in range(n_threads)]
+    sums = np.zeros((len(groups) if weighted else 1, 5, samples.n_classes))
     for tally, buffer in zip(tallies, buffers, strict=False):
         tally.buffer = buffer
     jobs = [_Group(blocks, sums[g if weighted else 0]) for g, blocks in enumerate(groups)]
@@ -242,7 +244,7 @@ def _count_in_threads(
 
 def _count_native(
     samples: Samples,
-    slopes: Vector,
+    slopes: Vector | None,
     bounds: tuple[float, float],
     tally: _ThreadTally,
     groups: Sequence[_Group],
@@ -252,9 +254,9 @@ def _count_native(
     profile = kernels.native.profile
     table, used = tally.buffer, 0
     if table is None:
-        share = sum(len(group.blocks) for group in groups) * HOST_BLOCK / slopes.size
+        share = sum(len(group.blocks) for group in groups) * HOST_BLOCK / samples.n_classes
         capacity = max(FIRST_CAPACITY, int(SWITCHES_PER_ROW * share))
-        table = _SwitchBuffer(capacity + slopes.size, tally.weighted)
+        table = _SwitchBuffer(capacity + samples.n_classes, tally.weighted)
     for index, sums in ((index, group.sums) for group in groups for index in group.blocks):
         stop_if_ended()
         block = samples.read_strided(index)
@@ -265,6 +267,8 @@ def _count_native(
                 block.labels,
                 block.weights,
                 slopes,
+                block.slopes,
+                block.to_scores,
                 *bounds,
                 row,
                 tally.counts,
@@ -275,7 +279,7 @@ def _count_native(
                 used,
             )
             if row < 0:
-                samples.refuse(np.isfinite(slopes))
+                refuse_row(samples, slopes, bounds)
             if row < block.labels.size:
                 table.double()
     tally.switches.append(table.closed(used) if tally.buffer is None else table.seen(used))
@@ -283,13 +287,12 @@ def _count_native(
 
 def _count_arrays(
     samples: Samples,
-    slopes: Vector,
+    slopes: Vector | None,
     bounds: tuple[float, float],
     tally: _ThreadTally,
     groups: Sequence[_Group],
 ) -> None:
     """Screen each block by array code; walk all switching samples of a group at once."""
-    everyone_plays = bool(np.isfinite(slopes).all())
     for group in groups:
         screens: list[Screen] = []
         seen: list[Block] = []
@@ -298,22 +301,29 @@ def _count_arrays(
             block = samples.read(index)
             if not block.labels.size:
                 continue
-            if everyone_plays:
-                screens.append(screen(block.scores, slopes, bounds, samples.xp))
-                seen.append(block._replace(scores=None))
+            steepness = block.slopes if slopes is None else slopes
+            xp = np if slopes is not None else samples.xp
+            if bool(xp.all(xp.isfinite(steepness))):
+                screens.append(screen(block.scores, steepness, bounds, samples.xp))
+                seen.append(block._replace(scores=None, slopes=None))
                 if screens[-1].hopeless:
-                    samples.refuse(np.isfinite(slopes))
+                    refuse_row(samples, slopes, bounds)
                 continue
-            found = envelope(block.scores, slopes, bounds, samples.xp)
-            found = samples.refuse(np.isfinite(slopes)) if found is None else found
+            found = envelope(block.scores, steepness, bounds, samples.xp)
+            found = refuse_row(samples, slopes, bounds) if found is None else found
             tally.add(found, block, group.sums)
         if screens:
             labels = np.concatenate([block.labels for block in seen])
             weights = None
             if tally.weighted:
                 weights = np.concatenate([block.weights for block in seen])
-            walked = walk(Screen.joined(screens), slopes, bounds)
+            walked = walk(Screen.joined(screens), bounds)
             tally.add(walked, Block(None, labels, weights), group.sums)
+
+
+def refuse_row(samples: Samples, slopes: Vector | None, bounds: tuple[float, float]) -> NoReturn:
+    """Raise the error that names the sample that a pass could not count."""
+    samples.refuse(True if slopes is None else np.isfinite(slopes), low=bounds[0])
 
 
 def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:

@@ -10,8 +10,17 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
-from reprior.core.checks import check_finite_number, column_names
-from reprior.exceptions import Element, LabelsError, OptionError, Setting
+from reprior.core.arrays import namespace, to_numpy
+from reprior.core.checks import (
+    check_class_axis,
+    check_finite_number,
+    column_names,
+    index_of,
+    refuse_reordered,
+)
+from reprior.core.logspace import as_scores
+from reprior.core.prior import slopes
+from reprior.exceptions import Argument, Element, LabelsError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
@@ -30,7 +39,7 @@ from reprior.profile.objective import (
     widest_best,
 )
 from reprior.profile.passes import PART_SCORES, Counted, Table, run_parts, run_pass
-from reprior.profile.samples import Priors, Samples, ruled_out
+from reprior.profile.samples import Line, Priors, Samples, refuse_parallel, ruled_out
 from reprior.profile.sweep import Steps, sweep, value_of
 from reprior.profile.switches import Switches, SwitchTable, switch_table
 
@@ -51,13 +60,14 @@ class StrengthProfile:
     changes at a few exact breakpoints only; from these follow, for every class and every λ, the
     true positives and the predicted, and from them every count metric.
 
-    Make one with :meth:`from_scores`; ``+`` joins the profiles of two sets of samples, ``-``
-    takes one out again. All results are NumPy arrays and Python floats.
+    Make one with :meth:`from_scores`, or with :meth:`along` for lines in any other direction. ``+``
+    joins the profiles of two sets of samples, ``-`` takes one out again. All results are NumPy
+    arrays and Python floats.
 
     Attributes
     ----------
-    source_prior, target_prior : ndarray of shape (K,)
-        P_s and P_t.
+    source_prior, target_prior : ndarray of shape (K,), or None
+        P_s and P_t; None along any other direction.
     bounds : (float, float)
         The strengths covered.
     resolution : float or None
@@ -78,16 +88,18 @@ class StrengthProfile:
     def __init__(
         self,
         *,
-        source_prior: Vector,
-        target_prior: Vector,
+        source_prior: Vector | None,
+        target_prior: Vector | None,
         bounds: tuple[float, float],
         resolution: float | None,
         counts: Vector,
         sums: Vector | None,
         switches: Switches | BinnedSwitches,
+        direction: Vector | None = None,
     ) -> None:
         self.source_prior = source_prior
         self.target_prior = target_prior
+        self._direction = direction
         self.bounds = bounds
         self.resolution = resolution
         self._counts = counts
@@ -168,11 +180,92 @@ class StrengthProfile:
         return cls.of(samples, priors)
 
     @classmethod
-    def of(cls, samples: Samples, priors: Priors) -> StrengthProfile:
+    def along(
+        cls,
+        scores: Any,
+        direction: Any,
+        labels: Any,
+        *,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        kind: str = "logits",
+        class_axis: int = -1,
+        ignore_index: int | None = None,
+        sample_weight: Any = None,
+        resolution: float | None = None,
+    ) -> StrengthProfile:
+        r"""Profile labelled scores along any line: :math:`s_k(λ) = a_k + λ\,b_k`.
+
+        The scores a are where the line starts, b is its direction: one for all samples, or one for
+        each. With the log-posteriors of two models, ``direction = log_p2 - log_p1`` is the weight
+        between them (see :class:`reprior.Blend`); with the logarithm of a prior that differs by
+        sample it is how far to trust that prior. Everything that a profile has follows, without a
+        grid: the best λ, constraints, Pareto fronts. Only the priors are None.
+
+        Parameters
+        ----------
+        scores : array of shape (N, K), (N, K, H, W), … or (N,) for two classes
+            a, the scores at λ = 0. Of Dask arrays every chunk is profiled where it is.
+        direction : array of shape (K,), or of the scores' shape
+            b, in logarithms whatever ``kind`` is. Finite; where each sample has its own, also −inf
+            for a class that is impossible above λ = 0. For one score per sample, that of the second
+            class.
+        labels : integer array
+            Class indices, of the scores' shape without the class axis, from the same library.
+        bounds : (float, float), default (0, 1)
+            Strengths to cover.
+        kind : {"logits", "probs", "log_probs"}, default "logits"
+            What the scores are. The line starts at the logarithms of probabilities.
+        class_axis, ignore_index, sample_weight, resolution
+            As in :meth:`from_scores`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> first = np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.0, 2.0]])
+        >>> second = np.array([[0.0, 1.0], [3.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> profile = StrengthProfile.along(first, second - first, [0, 0, 0, 1])
+        >>> profile.evaluate("accuracy", [0.0, 0.4, 1.0])
+        array([0.75, 1.  , 0.75])
+        >>> [round(end, 3) for end in profile.best("accuracy").interval]
+        [0.333, 0.5]
+        """
+        shape = np.shape(scores)
+        one_sample = len(shape) == 1 and np.ndim(labels) == 0
+        n_classes = shape[0] if one_sample else 2
+        if len(shape) > 1:
+            n_classes = max(2, shape[check_class_axis(shape, class_axis)])
+        given = np.shape(direction)
+        columns = column_names(scores)
+        own_names = index_of(direction) if len(given) == 1 else column_names(direction)
+        refuse_reordered(own_names, columns, name="direction", of=Argument("scores"))
+        shared = None
+        if given == (n_classes,) and (one_sample or given != shape):
+            numbers = as_scores(direction, namespace(direction), name="direction")
+            shared, direction = np.asarray(to_numpy(numbers), np.float64), None
+        line = Line.of(shared, bounds, n_classes, resolution)
+        how: dict[str, Any] = {
+            "n_classes": n_classes,
+            "kind": kind,
+            "class_axis": class_axis,
+            "ignore_index": ignore_index,
+            "direction": direction,
+        }
+        if array_api_compat.is_dask_array(scores):
+            from reprior.profile.dask_arrays import DaskArrays, profile_of
+
+            profile = profile_of(DaskArrays(scores, labels, sample_weight, **how), line)
+        else:
+            profile = cls.of(Samples.of(scores, labels, sample_weight, **how), line)
+        if direction is not None and not profile.n_switches:
+            refuse_parallel(direction, n_classes, class_axis)
+        return profile
+
+    @classmethod
+    def of(cls, samples: Samples, priors: Priors | Line) -> StrengthProfile:
         """Profile checked samples."""
         width = priors.resolution
         if width is None or samples.n_scores <= PART_SCORES:
-            profile = cls._counted(priors, run_pass(samples, priors.slopes, priors.bounds))
+            profile = cls.counted(priors, run_pass(samples, priors.slopes, priors.bounds))
             return profile if width is None else profile.binned(width)
         total = ProfileSum(exact_up_to=0, resolution=width)
         for part in cls.parts(samples, priors):
@@ -180,13 +273,14 @@ class StrengthProfile:
         return total.total()
 
     @classmethod
-    def parts(cls, samples: Samples, priors: Priors) -> Iterator[StrengthProfile]:
+    def parts(cls, samples: Samples, priors: Priors | Line) -> Iterator[StrengthProfile]:
         """Yield exact profiles of consecutive rows; bin each before the next."""
         for part in run_parts(samples, priors.slopes, priors.bounds):
-            yield cls._counted(priors, part)
+            yield cls.counted(priors, part)
 
     @classmethod
-    def _counted(cls, priors: Priors, counted: Counted) -> StrengthProfile:
+    def counted(cls, priors: Priors | Line, counted: Counted) -> StrengthProfile:
+        """Return the exact profile of counts and switches that a pass found."""
         counts, sums, switches = counted
         return cls(
             source_prior=priors.source,
@@ -196,12 +290,20 @@ class StrengthProfile:
             counts=counts,
             sums=sums,
             switches=switches,
+            direction=priors.slopes if isinstance(priors, Line) else None,
         )
 
     @property
     def n_classes(self) -> int:
         """K."""
-        return int(self.source_prior.size)
+        return int(self._counts.shape[1])
+
+    @property
+    def direction(self) -> Vector | None:
+        """The slope of every class, (K,): log P_t − log P_s; None where each sample has its own."""
+        if self.source_prior is None or self.target_prior is None:
+            return self._direction
+        return slopes(self.source_prior, self.target_prior)
 
     @property
     def n_samples(self) -> int:
@@ -437,6 +539,7 @@ class StrengthProfile:
             "counts": self._counts,
             "sums": self._sums,
             "switches": self._switches,
+            "direction": self._direction,
         }
         return StrengthProfile(**{**parts, **changed})
 
@@ -456,6 +559,8 @@ class StrengthProfile:
 
     def _support(self, table: Vector) -> Vector:
         """Return the support, 0 for classes that are ruled out."""
+        if self.target_prior is None:
+            return np.asarray(table[Table.SUPPORT])
         gone = ruled_out(self.target_prior, self.bounds)
         return np.where(gone, 0, table[Table.SUPPORT]) if gone.any() else table[Table.SUPPORT]
 
@@ -463,7 +568,9 @@ class StrengthProfile:
         found = find_metric(metric, n_classes=self.n_classes, argument=name)
         chosen = found.eligible(self.n_classes)
         if not chosen.all() and not found.has_labels(self._support(self._counts) > 0):
-            refuse_unlabelled(found, name, ruled_out=not self.target_prior[chosen].any())
+            target = self.target_prior
+            excluded = target is not None and not target[chosen].any()
+            refuse_unlabelled(found, name, ruled_out=excluded)
         return found
 
     def _refuse_light_classes(self) -> None:

@@ -6,18 +6,19 @@ in place for the kernels (:meth:`Samples.read_strided`). Both return a :class:`B
 positive weight, and log-scores without NaN and +inf.
 
 :class:`Priors` holds what is not about the samples: source and target prior, slopes, bounds and
-resolution. It is checked once too, and passed beside the samples.
+resolution. :class:`Line` holds the same of a line in any other direction. They are checked once
+too, and passed beside the samples. Where each sample has a direction of its own, samples hold it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias
 
 import array_api_compat
 import numpy as np
@@ -26,7 +27,10 @@ from reprior.core import kernels
 from reprior.core.arrays import (
     Array,
     Namespace,
+    accumulation_dtype,
+    as_array,
     constant,
+    device_of,
     is_floating,
     is_numpy_namespace,
     namespace,
@@ -71,6 +75,7 @@ from reprior.profile.constants import AFTER_ZERO
 
 __all__ = [
     "Block",
+    "Line",
     "Priors",
     "ProbabilityDetector",
     "Samples",
@@ -92,6 +97,10 @@ class Block(NamedTuple):
     scores: Array
     labels: Vector
     weights: Vector | None
+    slopes: Array | None = None
+    """The slope of every score (n, K); None where all samples share one direction."""
+    to_scores: bool = False
+    """Whether ``slopes`` are the log-scores at λ = 1 instead, of which the scores must be taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +185,85 @@ class Priors:
         return tuple(np.flatnonzero(ruled_out(self.target, self.bounds)).tolist())
 
 
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line in any direction, and the part of it that is searched: what :class:`Priors` are else.
+
+    Parameters
+    ----------
+    slopes : array of shape (K,), or None
+        The direction, if all samples share it. If not, the samples have it.
+    bounds : (float, float)
+        The strengths.
+    n_classes : int
+        K.
+    resolution : float, optional
+        Width of the bins in which switches are summed; None keeps each.
+    """
+
+    slopes: Vector | None
+    bounds: tuple[float, float]
+    n_classes: int
+    resolution: float | None = None
+
+    source: ClassVar[None] = None
+    target: ClassVar[None] = None
+    excluded: ClassVar[tuple[int, ...]] = ()
+
+    @classmethod
+    def of(
+        cls, slopes: Vector | None, bounds: Any, n_classes: int, resolution: float | None = None
+    ) -> Line:
+        """Check bounds and resolution, and a shared direction."""
+        low, high = check_bounds(bounds)
+        if resolution is not None:
+            resolution = check_finite_number("resolution", resolution, positive=True)
+        if slopes is not None:
+            _refuse_values(
+                slopes,
+                ~np.isfinite(slopes),
+                "must be finite where all samples share it",
+                "To rule a class out, give it -inf in a direction of the scores' shape.",
+            )
+            if (slopes[1:] == slopes[:-1]).all():
+                refuse_equal_slopes()
+        return cls(slopes, (low, high), n_classes, resolution)
+
+
+def _refuse_values(direction: Vector, bad: Vector, rule: str, remedy: str) -> None:
+    if not bad.any():
+        return
+    where = first_index(bad)
+    got = Element("direction", where, float(direction[where]))
+    raise ScoresError(argument="direction", rule=rule, got=got, remedy=remedy)
+
+
+def refuse_parallel(direction: Any, n_classes: int, class_axis: int) -> None:
+    """Refuse a direction that is equal for all classes in every sample; Dask arrays are computed.
+
+    A pass over the direction: for where no prediction switches.
+    """
+    xp = namespace(direction)
+    values = as_array(direction, xp)
+    single = values.ndim == 1 and n_classes == 2
+    if single or values.shape[class_axis] == 1:
+        moves = values != 0
+    else:
+        moves = xp.max(values, axis=class_axis) != xp.min(values, axis=class_axis)
+    if not bool(moves.any()):
+        refuse_equal_slopes()
+
+
+def refuse_equal_slopes() -> NoReturn:
+    """Raise the error that no strength changes a decision, because classes move alike."""
+    raise ScoresError(
+        argument="direction",
+        rule="must differ between the classes, or no strength changes a decision",
+        got="equal numbers for all classes",
+        remedy="Pass the direction in which the scores of the classes move apart.",
+    )
+
+
 def ruled_out(target_prior: Vector, bounds: tuple[float, float]) -> Vector:
     """Return which classes are excluded: those of target prior 0, if bounds start just after 0.
 
@@ -218,6 +306,13 @@ class Samples:
         Whether the scores were given without an axis of samples.
     excluded : tuple of int
         Classes whose samples are left out, because no prediction could be right for them.
+    direction : array of the scores' shape, or None
+        The direction of each sample; None where all share one.
+    towards : str or None
+        What the direction is, if it is scores too: a kind. The line then leads from the scores to
+        these, and the direction is the difference of their logarithms.
+    towards_tolerance : float
+        ``tolerance`` of these.
     """
 
     scores: Array
@@ -232,6 +327,9 @@ class Samples:
     single_score: bool = False
     one_sample: bool = False
     excluded: tuple[int, ...] = ()
+    direction: Array | None = None
+    towards: str | None = None
+    towards_tolerance: float = ROW_SUM_TOLERANCE
 
     @classmethod
     def of(
@@ -246,6 +344,8 @@ class Samples:
         ignore_index: int | None = None,
         excluded: tuple[int, ...] = (),
         part: bool = False,
+        direction: Any = None,
+        towards: str | None = None,
     ) -> Samples:
         """Check scores, labels and weights, except what takes a pass over the scores.
 
@@ -261,6 +361,10 @@ class Samples:
             Whether these are one part of the samples. Then all of them may be left out, and there
             is no warning of logits that look like probabilities: :class:`ProbabilityDetector` looks
             at all parts together.
+        direction : array of the scores' shape, optional
+            The direction of each sample.
+        towards : {"logits", "probs", "log_probs"}, optional
+            Says that ``direction`` is scores too, of this kind, to which the line leads at λ = 1.
 
         Examples
         --------
@@ -270,9 +374,10 @@ class Samples:
         """
         check_kind(kind)
         xp, z, host_labels, weights = _one_library(
-            scores, labels, sample_weight, keep=kind == "logits"
+            scores, labels, sample_weight, direction, keep=kind == "logits" and direction is None
         )
         z = as_scores(z, xp)
+        other = None if direction is None else _direction_like(z, direction, xp)
         _refuse_labels_as_scores(z, host_labels, n_classes, xp)
         axis = resolve_class_axis(z.shape, n_classes, class_axis)
         one_sample = z.ndim == 1 and n_classes != 2
@@ -297,10 +402,15 @@ class Samples:
             single_score=not one_sample and is_single_score(z.shape, n_classes, axis),
             one_sample=one_sample,
             excluded=excluded,
+            direction=other,
+            towards=towards,
+            towards_tolerance=sum_tolerance(
+                getattr(direction, "dtype", z.dtype), towards or kind, n_classes
+            ),
         )
         if not part and not samples.any_counts:
             refuse_nothing(samples.labels.size)
-        samples = replace(samples, scores=_class_axis_last(samples, axis, part))
+        samples = _classes_last(samples, axis, part)
         if not part and kind == "logits":
             warn_if_probs(samples.scores, axis=-1, xp=xp)
         return samples
@@ -328,27 +438,37 @@ class Samples:
         """Return indices of blocks of whole rows with about ``n_scores`` scores each."""
         return list(_blocks(self.labels.shape, max(1, n_scores // self.n_classes)))
 
+    @cached_property
+    def direction_view(self) -> Vector | None:
+        """The direction as the kernels read it in place, or None."""
+        in_place = self.direction is not None and self.towards in (None, "logits")
+        return kernels.host_view(self.direction) if in_place else None
+
     def read_strided(self, index: Index) -> Block:
         """Return the samples of one block for the profile kernel.
 
-        Scores are (outer, inner, K), logits without a copy; labels are int64, −1 for samples that
-        do not count. The kernel finds NaN and +inf among logits itself.
+        Scores and slopes are (outer, inner, K), logits without a copy; labels are int64, −1 for
+        samples that do not count. The kernel finds NaN and +inf among logits itself.
         """
-        view = self.view
-        if view is None:
+        view, along = self.view, self.direction_view
+        to_scores = False
+        if view is None or (self.direction is not None and along is None):
             block = self.read(index, check=False)
             labels, weights = block.labels.astype(np.int64, copy=False), block.weights
             scores = strided_rows(block.scores)
+            slopes = None if block.slopes is None else strided_rows(block.slopes)
         else:
             labels = self.labels[index].reshape(-1)
             weights = None if self.weights is None else self.weights[index].reshape(-1)
             scores = strided_rows(view[(*index, ...)])
+            slopes = None if along is None else strided_rows(along[(*index, ...)])
+            to_scores = self.towards is not None
             left_out = self._left_out(labels, weights)
             if left_out is not None:
                 labels = np.where(left_out, -1, labels)
         if weights is not None:
             weights = kernels.contiguous(weights, np.float64)
-        return Block(scores, kernels.contiguous(labels, np.int64), weights)
+        return Block(scores, kernels.contiguous(labels, np.int64), weights, slopes, to_scores)
 
     def read(self, index: Index = (slice(None),), *, check: bool = True) -> Block:
         """Return the samples of one block, or all, that count.
@@ -357,35 +477,88 @@ class Samples:
         """
         labels = self.labels[index].reshape(-1)
         weights = None if self.weights is None else self.weights[index].reshape(-1)
-        scores = self.xp.reshape(self.scores[(*index, ...)], (-1, self.n_classes))
+        rows = [self.scores] if self.direction is None else [self.scores, self.direction]
+        rows = [self.xp.reshape(each[(*index, ...)], (-1, self.n_classes)) for each in rows]
         left_out = self._left_out(labels, weights)
         if left_out is not None and left_out.any():
             kept = np.flatnonzero(~left_out)
             labels, weights = labels[kept], None if weights is None else weights[kept]
-            where = kept if is_numpy_namespace(self.xp) else constant(kept, self.xp, like=scores)
-            scores = self.xp.take(scores, where, axis=0)
+            where = kept if is_numpy_namespace(self.xp) else constant(kept, self.xp, like=rows[0])
+            rows = [self.xp.take(each, where, axis=0) for each in rows]
         if not labels.size:
-            return Block(scores, labels, weights)
-        return Block(self._log_scores(scores, check), labels, weights)
+            return Block(rows[0], labels, weights, *rows[1:])
+        scores = self._log_scores(rows[0], check)
+        slopes = None if self.direction is None else self._slopes(scores, rows[1], check)
+        return Block(scores, labels, weights, slopes)
 
-    def refuse(self, possible: Vector | bool = True) -> NoReturn:
-        """Raise an error that names the first invalid score.
+    def _slopes(self, scores: Array, direction: Array, check: bool) -> Array:
+        """Return the slopes of some rows in float64; 0 for classes that the scores rule out."""
+        xp = self.xp
+        wide = accumulation_dtype(xp, device_of(scores))
+        ends = direction
+        if self.towards is not None:
+            there = replace(self, kind=self.towards, tolerance=self.towards_tolerance)
+            ends = there._log_scores(direction, check=False, on_error=self.refuse)
+        if check and not float(xp.max(ends)) < np.inf:
+            self.refuse()
+        ends = xp.astype(ends, wide)
+        if self.towards is None:
+            return ends
+        own = xp.astype(scores, wide)
+        with np.errstate(invalid="ignore"):  # −inf less −inf
+            return xp.where(own > -xp.inf, ends - own, xp.zeros_like(own))
+
+    def refuse(self, possible: Vector | bool = True, *, low: float = 0.0) -> NoReturn:
+        """Raise an error that names the first invalid score, or value of a direction.
 
         ``possible`` says which classes have a positive target prior: a row in which none of them is
-        possible is invalid too.
+        possible is invalid too. ``low`` is the lower bound of the strengths.
         """
-        host, axis = to_numpy(self.scores), self.class_axis
-        left_out = self.left_out()
+        axis = self.class_axis
+        host, gone = self._filled(self.scores, self.kind)
+        refuse_scores(self._as_given(host), self.kind, axis=axis, tolerance=self.tolerance)
+        if self.direction is None:
+            gone = (gone | ~np.asarray(possible)).all(axis=-1)
+            where = () if self.one_sample else first_index(gone)
+            raise excluded_row(row_element(where, self._as_given(host).ndim, axis))
+        other, gone_too = self._filled(self.direction, self.towards or "logits")
+        given = self._as_given(other)
+        if self.towards is not None:
+            tolerance = self.towards_tolerance
+            refuse_scores(given, self.towards, axis=axis, tolerance=tolerance, name="direction")
+        _refuse_values(
+            given,
+            ~(given < np.inf),
+            "must be finite, or -inf for a class that is impossible above strength 0",
+            "Drop the sample, or correct its direction.",
+        )
+        if low < 0.0:
+            _refuse_values(
+                given,
+                self._as_given(gone_too),
+                "must leave every class possible where the bounds reach below 0",
+                "Start the bounds at 0.",
+            )
+        row = () if self.one_sample else first_index(np.all(gone | gone_too, axis=-1))
+        raise ScoresError(
+            argument="direction",
+            rule=["must leave some class possible that ", Argument("scores"), " leaves possible"],
+            got=[row_element(row, given.ndim, axis, "direction"), ", which leaves none"],
+            remedy="Give classes of probability 0 a small one, or drop the sample.",
+        )
+
+    def _filled(self, values: Array, kind: str) -> tuple[Vector, Vector]:
+        """Return scores on the host with valid ones for samples left out, and which are 0."""
+        host, left_out = to_numpy(values), self.left_out()
         if left_out is not None:
             even = 1 / self.n_classes
             fill = {"logits": 0.0, "probs": even, "log_probs": np.log(even)}
-            host = np.where(left_out[..., None], fill[self.kind], host)
-        gone = host == (0.0 if self.kind == "probs" else -np.inf)
-        gone = (gone | ~np.asarray(possible)).all(axis=-1)
-        host = host[0] if self.one_sample else np.moveaxis(host, -1, axis)
-        refuse_scores(host, self.kind, axis=axis, tolerance=self.tolerance)
-        where = () if self.one_sample else first_index(gone)
-        raise excluded_row(row_element(where, host.ndim, axis))
+            host = np.where(left_out[..., None], fill[kind], host)
+        return host, host == (0.0 if kind == "probs" else -np.inf)
+
+    def _as_given(self, host: Vector) -> Vector:
+        """Return scores with the class axis where the user had it."""
+        return host[0] if self.one_sample else np.moveaxis(host, -1, self.class_axis)
 
     def left_out(self) -> Vector | None:
         """Return which samples are ignored, of weight 0 or excluded; None if none can be."""
@@ -414,12 +587,20 @@ class Samples:
             weights=block.weights,
             kind="logits",
             n_classes=self.n_classes,
+            direction=None if block.slopes is None else to_numpy(block.slopes),
         )
 
     def taken(self, index: Vector) -> Samples:
         """Return some of the samples, by indices or a mask."""
         weights = None if self.weights is None else self.weights[index]
-        return replace(self, scores=self.scores[index], labels=self.labels[index], weights=weights)
+        along = None if self.direction is None else self.direction[index]
+        return replace(
+            self,
+            scores=self.scores[index],
+            labels=self.labels[index],
+            weights=weights,
+            direction=along,
+        )
 
     def reweighted(self, weights: Vector) -> Samples:
         """Return the samples with other weights, of the labels' shape."""
@@ -438,6 +619,9 @@ class Samples:
             scores=self.xp.asarray(self.scores, copy=True),
             labels=self.labels.copy(),
             weights=None if self.weights is None else self.weights.copy(),
+            direction=None
+            if self.direction is None
+            else self.xp.asarray(self.direction, copy=True),
         )
 
     @classmethod
@@ -446,6 +630,7 @@ class Samples:
         if len(parts) == 1:
             return parts[0]
         weights = [part.weights for part in parts]
+        directions = [part.direction for part in parts]
         return replace(
             parts[0],
             scores=np.concatenate([to_numpy(part.scores) for part in parts]),
@@ -453,8 +638,12 @@ class Samples:
             weights=None
             if any(each is None for each in weights)
             else np.concatenate([each for each in weights if each is not None]),
+            direction=None
+            if directions[0] is None
+            else np.concatenate([to_numpy(each) for each in directions]),
             xp=np,
             tolerance=max(part.tolerance for part in parts),
+            towards_tolerance=max(part.towards_tolerance for part in parts),
         )
 
     def _left_out(self, labels: Vector, weights: Vector | None) -> Vector | None:
@@ -466,7 +655,9 @@ class Samples:
             out = gone if out is None else out | gone
         return out
 
-    def _log_scores(self, scores: Array, check: bool) -> Array:
+    def _log_scores(
+        self, scores: Array, check: bool, *, on_error: Callable[[], NoReturn] | None = None
+    ) -> Array:
         """Return logits in their own precision, or logarithms of probabilities in float64."""
         xp = self.xp
         if self.kind != "logits":
@@ -474,7 +665,7 @@ class Samples:
                 scores = xp.astype(scores, xp.float64)
                 return log_scores(scores, self.kind, axis=-1, xp=xp, tolerance=self.tolerance)
             except ScoresError:
-                self.refuse()
+                (on_error or self.refuse)()
         if scores.dtype not in (xp.float32, xp.float64):
             small = str(scores.dtype).endswith("float16")
             scores = xp.astype(scores, xp.float32 if small else xp.float64)
@@ -591,39 +782,72 @@ def _is_bfloat16(scores: Any) -> bool:
 
 
 def _one_library(
-    scores: Any, labels: Any, sample_weight: Any, *, keep: bool
+    scores: Any, labels: Any, sample_weight: Any, direction: Any, *, keep: bool
 ) -> tuple[Namespace, Array, Vector, Vector | None]:
     """Return the library of the scores, the scores, and labels and weights as NumPy arrays.
 
     Scores in the host's memory become NumPy arrays. Scores on a GPU stay there, and bfloat16, which
     NumPy lacks, stays in its library if the kernels read it.
     """
-    xp = namespace(scores, labels, sample_weight)
-    on_host = array_api_compat.is_jax_array(scores) or (
-        array_api_compat.is_torch_array(scores) and scores.device.type == "cpu"
-    )
-    if on_host and not (keep and _is_bfloat16(scores)):
+    xp = namespace(scores, labels, sample_weight, direction)
+    if _on_host(scores) and not (keep and _is_bfloat16(scores)):
         scores = to_numpy(scores)
         xp = namespace(scores)
     weights = None if sample_weight is None else to_numpy(sample_weight)
     return xp, scores, to_numpy(labels), weights
 
 
-def _class_axis_last(samples: Samples, axis: int, part: bool) -> Array:
-    """Return scores with all K classes on the last axis; expand single scores of two classes."""
-    z, xp = samples.scores, samples.xp
+def _direction_like(scores: Array, direction: Any, xp: Namespace) -> Array:
+    """Return a direction per sample as scores are kept; refuse another library or shape."""
+    values = as_scores(
+        to_numpy(direction) if _on_host(direction) else direction, xp, name="direction"
+    )
+    if tuple(values.shape) != tuple(scores.shape):
+        raise ScoresError(
+            argument="direction",
+            rule=["must have the shape of ", Argument("scores"), ", or one number per class"],
+            got=f"shape {tuple(values.shape)} for scores of shape {tuple(scores.shape)}",
+            remedy="Pass a number per sample and class, in the same order.",
+        )
+    return values
+
+
+def _on_host(array: Any) -> bool:
+    """Tell whether an array of another library is in the host's memory."""
+    return bool(array_api_compat.is_jax_array(array)) or (
+        array_api_compat.is_torch_array(array) and array.device.type == "cpu"
+    )
+
+
+def _classes_last(samples: Samples, axis: int, part: bool) -> Samples:
+    """Return samples with all K classes on the last axis; expand single scores of two classes."""
+    single = samples.single_score and not samples.one_sample
+    if single and not part and samples.kind == "logits":
+        warn_if_single_probs(samples.scores, xp=samples.xp)
+    scores = _class_axis_last(samples, samples.scores, samples.kind, axis)
+    if samples.direction is None:
+        return replace(samples, scores=scores)
+    kind = samples.towards or "logits"
+    direction = _class_axis_last(samples, samples.direction, kind, axis, "direction")
+    return replace(samples, scores=scores, direction=direction)
+
+
+def _class_axis_last(
+    samples: Samples, z: Array, kind: str, axis: int, name: str = "scores"
+) -> Array:
+    """Return scores, or a direction, with all K classes on the last axis."""
+    xp = samples.xp
     if samples.one_sample:
         return z[None, :]
     if not samples.single_score:
         return z if axis == z.ndim - 1 else xp.moveaxis(z, axis, -1)
-    if not part and samples.kind == "logits":
-        warn_if_single_probs(z, xp=xp)
     left_out = samples.left_out()
     if left_out is not None and left_out.any():
         mask = left_out if z.ndim == 1 else np.expand_dims(left_out, axis)
-        harmless = xp.full_like(z, _HARMLESS[samples.kind])
+        harmless = xp.full_like(z, _HARMLESS[kind])
         z = xp.where(constant(mask, xp, like=z), harmless, z)
-    return xp.moveaxis(expand(z, samples.kind, xp=xp, class_axis=axis), samples.class_axis, -1)
+    columns = expand(z, kind, xp=xp, class_axis=axis, name=name)
+    return xp.moveaxis(columns, samples.class_axis, -1)
 
 
 def _blocks(shape: tuple[int, ...], n_rows: int) -> Iterator[Index]:

@@ -44,7 +44,7 @@ from reprior.exceptions import OptionError, Reference, Setting, Words
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import PackedProfile, ProfileSum, merged
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, ProbabilityDetector, Samples, refuse_nothing
+from reprior.profile.samples import Line, Priors, ProbabilityDetector, Samples, refuse_nothing
 
 __all__ = [
     "AUTO_BINS",
@@ -164,9 +164,9 @@ class Profiled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProfilePass:
-    """The profile of all samples, between ``priors`` and within their bounds."""
+    """The profile of all samples, between ``priors`` or along a line, and within their bounds."""
 
-    priors: Priors
+    priors: Priors | Line
     bins: Bins = EXACT
     keeps_blocks = False
 

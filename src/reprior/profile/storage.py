@@ -45,7 +45,9 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-_FORMAT, _FORMAT_VERSION = "reprior strength profile", 1
+_FORMAT, _FORMAT_VERSION = "reprior strength profile", 2
+"""Version 2 has no priors, and perhaps a direction. Profiles with priors are of version 1, which
+every reprior reads."""
 
 
 def write_profile(path: str | PathLike[str], profile: StrengthProfile) -> None:
@@ -74,13 +76,17 @@ def unpack_profile(content: bytes) -> dict[str, Any]:
 def _content(profile: StrengthProfile) -> tuple[dict[str, Any], dict[str, Any]]:
     header = {
         "format": _FORMAT,
-        "format_version": _FORMAT_VERSION,
+        "format_version": _FORMAT_VERSION if profile.source_prior is None else 1,
         "bounds": list(profile.bounds),
         "resolution": profile.resolution,
     }
-    arrays = {
+    line = {
         "source_prior": profile.source_prior,
         "target_prior": profile.target_prior,
+        "direction": profile._direction,
+    }
+    arrays = {
+        **{name: array for name, array in line.items() if array is not None},
         "counts": profile._counts,
         **({} if profile._sums is None else {"sums": profile._sums}),
         **{f"switch_{name}": column for name, column in profile._switches.arrays().items()},
@@ -91,10 +97,11 @@ def _content(profile: StrengthProfile) -> tuple[dict[str, Any], dict[str, Any]]:
 def _parts(
     path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Vector]
 ) -> dict[str, Any]:
+    has_priors = header["format_version"] == 1
     header = check_document(path, header, _HEADER_FIELDS)
     low, high = map(float, header["bounds"])
     width = None if header["resolution"] is None else float(header["resolution"])
-    return _Content(path, arrays, (low, high), width).checked()
+    return _Content(path, arrays, (low, high), width, has_priors).checked()
 
 
 def _are_bounds(value: Any) -> bool:
@@ -143,11 +150,17 @@ class _Content:
     arrays: dict[str, Vector]
     bounds: tuple[float, float]
     resolution: float | None
+    has_priors: bool = True
 
     def checked(self) -> dict[str, Any]:
         """Return the arguments of a profile; refuse the first array that breaks a rule."""
         self._check_names_and_dtypes()
-        self._check_priors()
+        if self.has_priors:
+            self._check_priors()
+        elif self.arrays["counts"].shape[1] < 2 or (
+            self.arrays.get("direction", self.arrays["counts"][0]).size != self._n_classes
+        ):
+            self._refuse("counts, and perhaps a direction, of the same classes", "other shapes")
         self._check_counts()
         switches: Switches | BinnedSwitches
         columns = {
@@ -163,8 +176,9 @@ class _Content:
             switches = BinnedSwitches.from_arrays(columns)
         self._check_path(switches)
         return {
-            "source_prior": self.arrays["source_prior"],
-            "target_prior": self.arrays["target_prior"],
+            "source_prior": self.arrays.get("source_prior"),
+            "target_prior": self.arrays.get("target_prior"),
+            "direction": self.arrays.get("direction"),
             "bounds": self.bounds,
             "resolution": self.resolution,
             "counts": self.arrays["counts"],
@@ -174,12 +188,18 @@ class _Content:
 
     @property
     def _n_classes(self) -> int:
-        return int(self.arrays["source_prior"].size)
+        if self.has_priors:
+            return int(self.arrays["source_prior"].size)
+        return int(self.arrays["counts"].shape[1])
 
     def _kinds(self) -> dict[str, str]:
         """The arrays there must be, and whether they hold floats or integers."""
         weighted = "sums" in self.arrays
-        kinds = {**_PRIORS, "counts": "i"}
+        kinds = {"counts": "i"}
+        if self.has_priors:
+            kinds = {**_PRIORS, **kinds}
+        elif "direction" in self.arrays:
+            kinds = {"direction": "f", **kinds}
         if self.resolution is None:
             kinds |= {f"switch_{name}": kind for name, kind in _EXACT.items()}
             if "switch_count" in self.arrays:
@@ -229,9 +249,7 @@ class _Content:
                 self._refuse(f"shape {shape} as {name!r}", f"{self.arrays[name].shape}")
         good = (counts >= 0) & (counts <= MOST_SAMPLES)
         self._check("counts", good, f"numbers from 0 to {MOST_SAMPLES}")
-        kept = np.where(
-            ruled_out(self.arrays["target_prior"], self.bounds), 0, counts[Table.SUPPORT]
-        )
+        kept = self._kept_support()
         for right, predicted in (
             (Table.TRUE_POSITIVE, Table.PREDICTED),
             (Table.TRUE_POSITIVE_AT_0, Table.PREDICTED_AT_0),
@@ -241,6 +259,13 @@ class _Content:
             self._check("sums", sums >= self._weight_slack(sums), "numbers of at least 0")
             self._check("sums", (sums == 0) | (counts > 0), "0 where 'counts' has 0")
             self._check_total("sums")
+
+    def _kept_support(self) -> Vector:
+        """Return the support, 0 for classes that are ruled out."""
+        support = self.arrays["counts"][Table.SUPPORT]
+        if not self.has_priors:
+            return np.asarray(support)
+        return np.where(ruled_out(self.arrays["target_prior"], self.bounds), 0, support)
 
     def _check_table(self, name: str, right: Vector, predicted: Vector, support: Vector) -> None:
         """Refuse more right predictions than predictions or labels, and lost samples."""
@@ -262,10 +287,14 @@ class _Content:
         self._check_positions("switch_position", columns["position"])
         for name in ("label", "loser", "winner"):
             self._check_classes(f"switch_{name}", columns[name])
-        with np.errstate(divide="ignore"):
-            w = slopes(self.arrays["source_prior"], self.arrays["target_prior"])
-        rising = w[columns["winner"]] >= w[columns["loser"]] - SLOPE_ROUNDING
         other = columns["winner"] != columns["loser"]
+        rising = np.ones(other.shape, bool)
+        w = self.arrays.get("direction")
+        if self.has_priors:
+            with np.errstate(divide="ignore"):
+                w = slopes(self.arrays["source_prior"], self.arrays["target_prior"])
+        if w is not None:
+            rising = w[columns["winner"]] >= w[columns["loser"]] - SLOPE_ROUNDING
         self._check("switch_winner", rising & other, "a class of larger slope than the loser")
         if "count" in columns:
             self._check_positive_counts(columns["count"])
@@ -305,9 +334,7 @@ class _Content:
     def _check_path(self, switches: Switches | BinnedSwitches) -> None:
         """Refuse switches that lead from the counts at the lower bound to impossible ones."""
         counts, (low, high) = self.arrays["counts"], self.bounds
-        kept = np.where(
-            ruled_out(self.arrays["target_prior"], self.bounds), 0, counts[Table.SUPPORT]
-        )
+        kept = self._kept_support()
 
         def after(strength: float) -> tuple[Vector, Vector]:
             gains = switches.gains(strength, self._n_classes)
@@ -384,6 +411,8 @@ def pack_sum(total: ProfileSum) -> tuple[dict[str, Any], dict[str, Vector]]:
     arrays: dict[str, Vector] = {}
     for i, (_, _, profile) in enumerate(parts):
         if i == 0:
+            # Only fits of a prior save their sums.
+            assert profile.source_prior is not None and profile.target_prior is not None  # noqa: PT018, S101
             arrays["source_prior"] = profile.source_prior
             arrays["target_prior"] = profile.target_prior
             arrays["bounds"] = np.array(profile.bounds)

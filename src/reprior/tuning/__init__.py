@@ -14,6 +14,7 @@ from reprior.tuning.bias_search import (
 from reprior.tuning.bootstrap import bootstrap_profiles
 from reprior.tuning.crossval import (
     counted_images,
+    cross_validate_samples,
     fold_numbers,
     folds_of,
     images_of,
@@ -65,6 +66,7 @@ __all__ = [
     "best_within",
     "bootstrap_profiles",
     "counted_images",
+    "cross_validate_samples",
     "differences",
     "doubts",
     "fold_counts",

@@ -23,7 +23,7 @@ from reprior.profile.binning import BinnedSwitches
 from reprior.profile.merging import check_match, merged
 from reprior.profile.objective import check_within
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, Samples
+from reprior.profile.samples import Line, Priors, Samples
 from reprior.profile.sweep import value_of
 from reprior.profile.switches import ClassEvents, Switches
 from reprior.tuning.resampling import SamplePaths, sample_paths
@@ -185,7 +185,7 @@ sample_weight
     def of(
         cls,
         samples: Samples,
-        priors: Priors,
+        priors: Priors | Line,
         *,
         groups: Any = None,
         n_replicates: int = 1000,
@@ -202,7 +202,7 @@ sample_weight
         return self._paths.samples
 
     @property
-    def priors(self) -> Priors:
+    def priors(self) -> Priors | Line:
         """Their priors and bounds."""
         return self._paths.priors
 

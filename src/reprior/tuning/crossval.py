@@ -21,7 +21,7 @@ from reprior.metrics.counts import ClassCounts
 from reprior.profile.merging import merged
 from reprior.profile.objective import Best, Constraint, SubjectTo
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, Samples
+from reprior.profile.samples import Line, Priors, Samples
 from reprior.profile.sweep import value_of
 from reprior.tuning.resampling import sample_paths
 from reprior.tuning.selection import select
@@ -289,7 +289,7 @@ sample_weight
 
 def cross_validate_samples(
     samples: Samples,
-    priors: Priors,
+    priors: Priors | Line,
     metric: str | CountMetric,
     fold_of: Vector,
     *,

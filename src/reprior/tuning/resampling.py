@@ -15,9 +15,9 @@ import numpy as np
 from reprior.core.arrays import to_numpy
 from reprior.exceptions import LabelsError
 from reprior.profile.envelope import Envelope, envelope
-from reprior.profile.passes import HOST_BLOCK, Table
+from reprior.profile.passes import HOST_BLOCK, Table, refuse_row
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Block, Priors, Samples
+from reprior.profile.samples import Block, Line, Priors, Samples
 from reprior.profile.switches import Switches, grouped
 
 __all__ = ["SamplePaths", "sample_paths"]
@@ -57,7 +57,7 @@ class SamplePaths:
     switches: Switches
     switch_unit: Vector
     samples: Samples
-    priors: Priors
+    priors: Priors | Line
 
     @property
     def n_units(self) -> int:
@@ -84,15 +84,9 @@ class SamplePaths:
             weight=None if weight is None else there * weight[kept],
         )
         each = times[self.unit]
-        return StrengthProfile(
-            source_prior=self.priors.source,
-            target_prior=self.priors.target,
-            bounds=self.priors.bounds,
-            resolution=None,
-            counts=self._table(each * self.heads).astype(np.int64),
-            sums=None if self.amount is None else self._table(each * self.amount),
-            switches=switches,
-        )
+        counts = self._table(each * self.heads).astype(np.int64)
+        sums = None if self.amount is None else self._table(each * self.amount)
+        return StrengthProfile.counted(self.priors, (counts, sums, switches))
 
     def _table(self, amount: Vector) -> Vector:
         """Return the counts of a profile, (5, K)."""
@@ -114,7 +108,7 @@ class SamplePaths:
         return table
 
 
-def sample_paths(samples: Samples, priors: Priors, groups: Any = None) -> SamplePaths:
+def sample_paths(samples: Samples, priors: Priors | Line, groups: Any = None) -> SamplePaths:
     """Follow every sample along the strength.
 
     Parameters
@@ -134,7 +128,7 @@ def sample_paths(samples: Samples, priors: Priors, groups: Any = None) -> Sample
     return _of_groups(samples, priors, joined, block, named)
 
 
-def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
+def _joined(samples: Samples, priors: Priors | Line) -> tuple[Envelope, Block]:
     """Return the envelope of all samples that count, with their labels and weights."""
     envelopes, blocks = zip(*_blocks(samples, priors), strict=True)
     offset = np.cumsum([0, *(block.labels.size for block in blocks[:-1])])
@@ -157,14 +151,15 @@ def _joined(samples: Samples, priors: Priors) -> tuple[Envelope, Block]:
     return joined, Block(None, np.concatenate([block.labels for block in blocks]), weights)
 
 
-def _blocks(samples: Samples, priors: Priors) -> Iterator[tuple[Envelope, Block]]:
+def _blocks(samples: Samples, priors: Priors | Line) -> Iterator[tuple[Envelope, Block]]:
     for index in samples.blocks(HOST_BLOCK):
         block = samples.read(index)
         if block.labels.size:
-            part = envelope(block.scores, priors.slopes, priors.bounds, samples.xp)
+            slopes = block.slopes if priors.slopes is None else priors.slopes
+            part = envelope(block.scores, slopes, priors.bounds, samples.xp)
             if part is None:
-                samples.refuse(np.isfinite(priors.slopes))
-            yield part, block._replace(scores=None)
+                refuse_row(samples, priors.slopes, priors.bounds)
+            yield part, block._replace(scores=None, slopes=None)
 
 
 def _group_numbers(groups: Any, samples: Samples) -> Vector:
@@ -182,7 +177,9 @@ def _group_numbers(groups: Any, samples: Samples) -> Vector:
     return np.asarray(np.unique(kept, return_inverse=True)[1].reshape(-1))
 
 
-def _of_samples(samples: Samples, priors: Priors, envelope: Envelope, block: Block) -> SamplePaths:
+def _of_samples(
+    samples: Samples, priors: Priors | Line, envelope: Envelope, block: Block
+) -> SamplePaths:
     """Make a unit of each sample that switches, and of all others that are alike."""
     labels, weights = block.labels, block.weights
     moves = np.zeros(labels.shape, bool)
@@ -207,7 +204,7 @@ def _of_samples(samples: Samples, priors: Priors, envelope: Envelope, block: Blo
 
 
 def _of_groups(
-    samples: Samples, priors: Priors, envelope: Envelope, block: Block, unit: Vector
+    samples: Samples, priors: Priors | Line, envelope: Envelope, block: Block, unit: Vector
 ) -> SamplePaths:
     """Make a unit of each group, whatever its samples do."""
     keys = [unit, block.labels, envelope.start, envelope.origin]
@@ -220,7 +217,7 @@ def _of_groups(
 
 def _assembled(
     samples: Samples,
-    priors: Priors,
+    priors: Priors | Line,
     envelope: Envelope,
     block: Block,
     unit: Vector,

@@ -30,7 +30,7 @@ from reprior.profile.binning import grid_index
 from reprior.profile.objective import Best, SubjectTo
 from reprior.profile.passes import HOST_BLOCK
 from reprior.profile.profile import StrengthProfile
-from reprior.profile.samples import Priors, Samples
+from reprior.profile.samples import Line, Priors, Samples
 from reprior.profile.sweep import Steps
 from reprior.tuning.bootstrap import StrengthBootstrap
 
@@ -332,7 +332,7 @@ def select(
     *,
     subject_to: SubjectTo = None,
     samples: Samples | None = None,
-    priors: Priors | None = None,
+    priors: Priors | Line | None = None,
 ) -> Best:
     """Choose a strength.
 
@@ -399,7 +399,7 @@ def select(
 
 
 def _by_log_loss(
-    samples: Samples | None, priors: Priors | None, bounds: tuple[float, float]
+    samples: Samples | None, priors: Priors | Line | None, bounds: tuple[float, float]
 ) -> float:
     if samples is None or priors is None:
         raise OptionError(
@@ -411,6 +411,13 @@ def _by_log_loss(
                 Argument("priors"),
                 ", or StrengthBootstrap.from_scores(…).",
             ],
+        )
+    if not isinstance(priors, Priors):
+        raise OptionError(
+            argument="rule",
+            rule="must be one that needs no priors along other lines than theirs",
+            got="'balanced_log_loss'",
+            remedy="Pass 'max' or another rule that looks at the curve.",
         )
     return log_loss_strength(samples, replace(priors, bounds=bounds))
 

@@ -173,7 +173,10 @@ class ClassChangeDisplay:
             As for :meth:`from_calibrator`.
         """
         check_choice("metric", metric, _AVERAGED)
-        sizes = class_sizes(counts, profile.source_prior, classes)
+        prior = profile.source_prior
+        if prior is None:  # along another direction than the priors'
+            prior = np.asarray(profile.baseline.support / profile.baseline.support.sum())
+        sizes = class_sizes(counts, prior, classes)
         return cls._drawn(
             (profile.baseline, profile.counts(strength)),
             sizes,

@@ -177,6 +177,13 @@ class PriorDisplay:
         ax, line_kw
             As for :meth:`plot`.
         """
+        if profile.source_prior is None or profile.target_prior is None:
+            raise OptionError(
+                argument="profile",
+                rule="must be of two priors",
+                got="one along another direction",
+                remedy="Draw its metrics with StrengthCurveDisplay.",
+            )
         pair = (profile.baseline, profile.counts(strength))
         shares = _shares(profile.source_prior, profile.target_prior, pair)
         return cls(shares=shares, classes=classes).plot(ax=ax, line_kw=line_kw)
