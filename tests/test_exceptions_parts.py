@@ -56,6 +56,7 @@ def test_an_error_renders_its_parts_for_each_face():
 
 def test_a_plain_sentence_is_an_error_too():
     assert str(rp.RepriorError("It is not.")) == "It is not."
+    assert repr(rp.RepriorError("It is not.")) == "RepriorError('It is not.')"
     assert str(rp.RepriorError("It is not.", remedy="Try again.")) == "It is not. Try again."
 
 

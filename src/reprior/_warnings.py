@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import FrameType
 
 from reprior.exceptions import RepriorWarning, Text
@@ -15,6 +16,9 @@ __all__ = ["collect_warnings", "warn"]
 
 #: Packages that warn through here: this one and the lab.
 _PACKAGES = ("reprior", "reprior_lab")
+
+#: Names of folders that packages are installed in; Debian's Python has the second.
+_PACKAGES_FOLDERS = ("site-packages", "dist-packages")
 
 
 def warn(warning: Text | RepriorWarning) -> None:
@@ -64,7 +68,7 @@ def _user_frame(frame: FrameType) -> FrameType:
         if _is_own(outer):
             caller = None
         else:
-            if not outer.f_code.co_filename.startswith(_library_folders()):
+            if not _is_library(outer.f_code.co_filename):
                 return outer
             caller = caller or outer
         outer = outer.f_back
@@ -75,9 +79,20 @@ def _is_own(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _PACKAGES
 
 
+def _is_library(file: str) -> bool:
+    """Whether a file is of the standard library or of an installed package.
+
+    Packages may be in several folders: those of the user and of the system are beside the
+    environment's own.
+    """
+    return any(name in _PACKAGES_FOLDERS for name in Path(file).parts) or file.startswith(
+        _library_folders()
+    )
+
+
 @cache
 def _library_folders() -> tuple[str, ...]:
-    """Return the folders of the standard library and of installed packages."""
+    """Return the folders of the standard library and of the environment's packages."""
     import sysconfig
 
     return tuple(sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib"))

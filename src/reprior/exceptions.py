@@ -276,6 +276,9 @@ class _Parted:
     def __str__(self) -> str:
         return self.render()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _made, (type(self), self.__dict__)
 

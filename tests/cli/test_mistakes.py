@@ -37,6 +37,9 @@ def arrays(folder, *, scores=SCORES, labels=LABELS, **more):
 
 PROBS = np.exp(SCORES) / np.exp(SCORES).sum(axis=1, keepdims=True)
 
+#: What only a user of Python can type: no sentence of a command has it.
+PYTHON_ALONE = ("`", "=None", "=True", "find_metric", "numpy", "rp.", "np.")
+
 #: What Python is given, what it says, and what the command is given and says.
 OPTIONS = {
     "unknown metric": (
@@ -53,9 +56,52 @@ OPTIONS = {
     ),
     "a class that is not there": (
         lambda: fit(metric="recall[cow]", classes=NAMES, labels=np.array(NAMES)[LABELS]),
-        "must name a class that exists",
+        "`metric` must name a class that exists, one of 'cat', 'dog', 'owl'. Got 'cow'",
         ["--metric", "recall[cow]"],
-        "must name a class that exists",
+        "--metric must name a class that exists, one of 'cat', 'dog', 'owl'. Got 'cow'",
+    ),
+    "a typo in a constraint": (
+        lambda: fit(subject_to="acuracy >= 0.5"),
+        "Got 'acuracy'. Did you mean 'accuracy'?",
+        ["--subject-to", "acuracy >= 0.5"],
+        "Got 'acuracy'. Did you mean 'accuracy'?",
+    ),
+    "a constraint without a number": (
+        lambda: fit(subject_to="accuracy"),
+        "`subject_to` must read like",
+        ["--subject-to", "accuracy"],
+        "--subject-to must read like",
+    ),
+    "a constraint that nothing satisfies": (
+        lambda: fit(subject_to="accuracy >= 0.999"),
+        "tune a bias for every class (tune='per_class')",
+        ["--subject-to", "accuracy >= 0.999"],
+        "tune a bias for every class (--tune per_class)",
+    ),
+    "an unknown kind": (
+        lambda: fit(kind="logit"),
+        "`kind` must be one of 'logits', 'probs', 'log_probs'. Got 'logit'. Did you mean 'logits'?",
+        ["--kind", "logit"],
+        "'--kind': 'logit' is not one of logits, probs, log_probs. Did you mean 'logits'?",
+    ),
+    "an unknown way to tune": (
+        lambda: fit(tune="class"),
+        "`tune` must be one of 'strength', 'per_class'",
+        ["--tune", "class"],
+        "'--tune': 'class' is not one of strength, per_class",
+    ),
+    "more folds than samples": (
+        lambda: fit(cv=1000),
+        "Got 1000. Pass cv=3",
+        ["--cv", "1000"],
+        "Got 1000. Pass --cv 3",
+    ),
+    "logits under log_probs": (
+        lambda: fit(kind="log_probs"),
+        "must be at most 0 under kind='log_probs'. Got scores[3, 0]=2.19532. Pass kind='logits'",
+        ["--kind", "log_probs"],
+        "must be at most 0 under --kind log_probs. Got row 3, class 0 ('cat'): 2.19532. Pass "
+        "--kind logits",
     ),
     "log-loss under a constraint": (
         lambda: fit(metric="log_loss", subject_to="accuracy >= 0.5"),
@@ -96,9 +142,10 @@ OPTIONS = {
     ),
     "an unknown selection": (
         lambda: fit(selection="baged"),
-        "`selection` must be one of",
+        "Got 'baged'. Did you mean 'bagged'?",
         ["--selection", "baged"],
-        "--selection",
+        "'--selection': 'baged' is not one of max, smooth, bagged, one_se, shrunk, "
+        "balanced_log_loss. Did you mean 'bagged'?",
     ),
     "scores of the wrong kind": (
         lambda: fit(kind="probs"),
@@ -115,10 +162,12 @@ def test_options(job, run, mistake):
     with pytest.raises(rp.RepriorError) as caught:
         do()
     assert in_python in str(caught.value)
-    result = run("fit", job / "val.csv", "--counts", job / "counts.json", "--kind", "logits",
+    kind = [] if "--kind" in options else ["--kind", "logits"]
+    result = run("fit", job / "val.csv", "--counts", job / "counts.json", *kind,
                  "-o", job / "cal.json", *options)  # fmt: skip
     assert is_one_sentence(result)
     assert in_options in result.err
+    assert not [word for word in PYTHON_ALONE if word in result.err]
 
 
 #: What Python and files are given: the scores, labels, weights or counts.
@@ -132,6 +181,26 @@ VALUES = {
         {"labels": changed(LABELS, 3, 255)},
         "pass ignore_index=255",
         "pass --ignore-index 255",
+    ),
+    "labels of another length": (
+        {"labels": LABELS[:-1]},
+        "`labels` must have one entry per sample. Got shape (299,) for samples of shape (300,)",
+        "--labels must have one entry per sample. Got 299 in 'labels' and 300 rows",
+    ),
+    "labels that are no integers": (
+        {"labels": LABELS + 0.5},
+        "`labels` must be integers (class indices). Got dtype float64",
+        "--labels must be integers or names. Got 2.5 in row 0 of",
+    ),
+    "infinite scores": (
+        {"scores": changed(SCORES, (0, 1), np.inf)},
+        "`scores` must not contain NaN or +inf. Got scores[0, 1]=inf",
+        "VAL must be finite numbers. Got +inf in row 0 of",
+    ),
+    "nothing left to count": (
+        {"labels": np.full(300, 255), "ignore_index": 255},
+        "Check `ignore_index` and `sample_weight`",
+        "Check --ignore-index and the weights",
     ),
     "percentages": (
         {"scores": 100 * PROBS, "kind": "probs"},
@@ -147,12 +216,15 @@ def test_values(job, run, mistake):
     with pytest.raises(rp.RepriorError) as caught:
         fit(**given)
     assert in_python in str(caught.value)
-    kind = given.get("kind", "logits")
-    path = arrays(job, **{name: each for name, each in given.items() if name != "kind"})
-    result = run("fit", path, "--counts", job / "counts.json", "--kind", kind,
-                 "-o", job / "cal.json")  # fmt: skip
+    path = arrays(job, **{name: given[name] for name in ("scores", "labels") if name in given})
+    options = ["--kind", given.get("kind", "logits")]
+    if "ignore_index" in given:
+        options += ["--ignore-index", given["ignore_index"]]
+    counts = job / "counts.json"
+    result = run("fit", path, "--counts", counts, *options, "-o", job / "cal.json")
     assert is_one_sentence(result)
     assert in_options in result.err
+    assert not [word for word in PYTHON_ALONE if word in result.err]
 
 
 #: Numbers per class: in Python's words and in those of the options they were given by.
@@ -204,6 +276,7 @@ def test_numbers_of_the_classes(job, run, mistake):
     result = run("fit", job / "val.csv", "--kind", "logits", "-o", job / "cal.json", *options)
     assert is_one_sentence(result)
     assert in_options in result.err
+    assert not [word for word in PYTHON_ALONE if word in result.err]
 
 
 def test_files(job, run):

@@ -317,9 +317,7 @@ def as_prior(
             remedy=[
                 "Drop the class, or pass ",
                 Setting("smoothing", 1),
-                ". (`prior_from_counts` takes ",
-                Argument("smoothing"),
-                ".)",
+                Words(". (`prior_from_counts` takes `smoothing`.)", " with --counts."),
             ],
         )
     total = math.fsum(values)

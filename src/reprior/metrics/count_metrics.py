@@ -38,7 +38,7 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_choice, check_labels, nearest_name, sentences
-from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Text
+from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Text, Words
 from reprior.metrics.counts import ClassCounts
 
 __all__ = [
@@ -690,7 +690,11 @@ def _class_index(
         remedy=[
             "Write the class as it is in ",
             Argument("classes"),
-            ", or its index where there are no names. For a mean over a group of classes, make the "
-            "metric by find_metric(…, class_groups=…).",
+            ", or its index where there are no names.",
+            Words(
+                " For a mean over a group of classes, make the metric by "
+                "find_metric(…, class_groups=…).",
+                "",
+            ),
         ],
     )
