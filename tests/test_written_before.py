@@ -22,7 +22,15 @@ def data():
         return arrays["scores"], arrays["labels"]
 
 
-@pytest.mark.parametrize("name", ["calibrator", "calibrator_two_maps"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "calibrator",
+        "calibrator_two_maps",
+        "calibrator_biases",
+        "calibrator_scales",
+    ],
+)
 def test_a_calibrator(data, name):
     scores, _ = data
     loaded = rp.load(WRITTEN / f"{name}.json")
@@ -41,6 +49,21 @@ def test_a_profile_and_its_bins(data):
     binned = rp.StrengthProfile.load(WRITTEN / "profile_binned.npz")
     assert binned.resolution == 0.01
     assert binned.best("accuracy") == loaded.binned(0.01).best("accuracy")
+
+
+def test_a_weighted_profile(data):
+    scores, labels = data
+    loaded = rp.StrengthProfile.load(WRITTEN / "profile_weighted.npz")
+    best = loaded.best("macro_f1")
+    # Sums of fractional weights are equal up to their last bits alone.
+    assert best.strength == EXPECTED["profile_weighted"]["strength"]
+    assert best.value == pytest.approx(EXPECTED["profile_weighted"]["value"], abs=1e-12)
+    weights = np.where(np.arange(len(labels)) % 3 == 0, 0.37, 1.9)
+    again = rp.StrengthProfile.from_scores(
+        scores, labels, source_prior=PRIOR, sample_weight=weights
+    )
+    assert again.best("macro_f1").strength == best.strength
+    assert (loaded - again).n_samples == 0
 
 
 def test_a_fusion(data):
