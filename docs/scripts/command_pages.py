@@ -5,13 +5,16 @@ A test compares the committed pages with what this writes.
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from reprior.cli.app import COMMANDS, LAB, app
+from reprior.cli.options import GroupedCommand
 
 FOLDER = Path(__file__).parent.parent / "commands"
 
@@ -146,17 +149,24 @@ def page(command: click.Command, ctx: click.Context, level: int = 1) -> str:
     return (
         f"{note}{mark} {ctx.command_path}\n\n{_text(help_text)}\n\n```text\n{usage}\n```\n\n"
         f"{mark}# {heading.rstrip(':') or 'Example'}\n\n```console\n{lines.strip()}\n```\n\n"
-        f"{mark}# Options\n\n| option | meaning |\n|---|---|\n{_options(command, ctx)}\n"
+        f"{mark}# Options\n\n{_options(command, ctx)}\n"
         f"{_members(command, ctx, level)}"
     )
 
 
 def _options(command: click.Command, ctx: click.Context) -> str:
-    records = [
-        param.get_help_record(ctx) for param in command.params if isinstance(param, click.Option)
-    ]
-    rows = [f"| {_code(found[0])} | {_cell(found[1])} |" for found in records if found]
-    return "\n".join([*rows, "| `-h, --help` | Show this message and exit. |"])
+    """Return a table of the options, or one for each group of them."""
+    if isinstance(command, GroupedCommand):
+        groups = command.option_groups(ctx).items()
+        return "\n\n".join(f"**{heading}**\n\n{_table(records)}" for heading, records in groups)
+    options = (param for param in command.params if isinstance(param, click.Option))
+    records = [record for param in options if (record := param.get_help_record(ctx))]
+    return _table([*records, ("-h, --help", "Show this message and exit.")])
+
+
+def _table(records: Iterable[tuple[str, str]]) -> str:
+    rows = [f"| {_code(name)} | {_cell(meaning)} |" for name, meaning in records]
+    return "\n".join(["| option | meaning |", "|---|---|", *rows])
 
 
 def _members(command: click.Command, ctx: click.Context, level: int) -> str:
@@ -176,11 +186,14 @@ def _text(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|")
+    """Return code for a cell; a pipe as an entity, which every reader of tables shows as a pipe."""
+    if "|" not in text:
+        return f"`{text}`"
+    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "&#124;").replace("<", "&lt;")
 
 
 def main() -> None:

@@ -1,26 +1,19 @@
 """Let mkdocstrings show reStructuredText in docstrings: formulas, cross-references, citations.
 
 A griffe extension, named in mkdocs.yml. The docstrings keep ``.. math::`` and ``:func:``, which
-Python's own tools know. The site shows formulas as inline SVG that matplotlib draws when it is
-built: they take the colour of the text around them, and no page loads a script or a font.
+Python's own tools know. Formulas become those of
+``pymdownx.arithmatex``, which KaTeX draws.
 """
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from typing import Any
 
 import griffe
-from matplotlib import rc_context
-from matplotlib.path import Path
-from matplotlib.textpath import TextPath
 
 import reprior
-
-SIZE = 10  # font size that formulas are drawn at; they are scaled to the text around them
-SCALE = 1.1 / SIZE  # units of a drawing to em
 
 MATH_BLOCK = re.compile(
     r"^(?P<indent>[ ]*)\.\. math::[ ]*(?P<first>[^\n]*)(?P<rest>(?:\n(?P=indent)[ ]+\S[^\n]*)*)",
@@ -33,18 +26,8 @@ CITED = re.compile(r" ?\[(\d+)\]_")
 LITERAL_BLOCK = re.compile(r"::$", re.MULTILINE)
 TYPE = re.compile(r"^[ ]*\w[\w, ]* : .*$", re.MULTILINE)  # of a parameter: shown as code
 
-# What matplotlib's mathtext spells otherwise than LaTeX.
-SPELLING = [
-    (re.compile(r"\\[bB]igl"), r"\\left"),
-    (re.compile(r"\\[bB]igr"), r"\\right"),
-    (re.compile(r"frac1N"), "frac{1}{N}"),
-    (re.compile(r"\\text\{([^}]*)\}"), lambda m: "\\mathrm{" + m[1].replace("_", r"\_") + "}"),
-    (re.compile("∝"), r"\\propto "),
-    (re.compile("≤"), r"\\leq "),
-    (re.compile(r"\s+"), " "),
-]
-
-DRAW = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
+# KaTeX wants an underscore in text escaped, as LaTeX does.
+TEXT = re.compile(r"\\(?:text|mathrm)\{([^}]*)\}")
 
 
 class RstDocstrings(griffe.Extension):
@@ -58,7 +41,7 @@ class RstDocstrings(griffe.Extension):
 def as_markdown(text: str, obj: griffe.Object) -> str:
     """Return a docstring with its reStructuredText as Markdown and HTML."""
     text = MATH_BLOCK.sub(_block, text)
-    text = MATH_INLINE.sub(lambda m: svg(m[1]), text)
+    text = MATH_INLINE.sub(lambda m: f"${formula(m[1])}$", text)
     text = ROLE.sub(lambda m: _reference(m["name"], short=bool(m["short"]), obj=obj), text)
     text = CITATION.sub(r"\1\2. ", text)
     text = CITED.sub(r" [\1]", text)
@@ -66,42 +49,14 @@ def as_markdown(text: str, obj: griffe.Object) -> str:
     return LITERAL_BLOCK.sub(":", text)
 
 
-def svg(latex: str, *, display: bool = False) -> str:
-    """Return a formula as an inline SVG that stands on the line of the text."""
-    spelt = latex.replace(r"\frac", r"\dfrac") if display else latex
-    for pattern, replacement in SPELLING:
-        spelt = pattern.sub(replacement, spelt)
-    with rc_context({"mathtext.fontset": "stix"}):
-        drawing = TextPath((0, 0), f"${spelt.strip()}$", size=SIZE)
-    box = drawing.get_extents()
-    left, bottom, right, top = box.x0 - 0.3, box.y0 - 0.3, box.x1 + 0.3, box.y1 + 0.3
-    style = (
-        f"width:{(right - left) * SCALE:.2f}em;height:{(top - bottom) * SCALE:.2f}em;"
-        f"vertical-align:{bottom * SCALE:.2f}em;max-width:100%"
-    )
-    return (
-        f'<svg role="img" aria-label="{html.escape(latex)}" style="{style}" fill="currentColor" '
-        f'viewBox="{left:.1f} {-top:.1f} {right - left:.1f} {top - bottom:.1f}">'
-        f'<path d="{_outline(drawing)}"/></svg>'
-    )
-
-
-def _outline(drawing: TextPath) -> str:
-    """Return the outline as SVG has it: downwards is positive."""
-    parts = []
-    for points, code in drawing.iter_segments():
-        pairs = points.reshape(-1, 2)
-        where = "" if code == Path.CLOSEPOLY else " ".join(f"{x:.2f} {-y:.2f}" for x, y in pairs)
-        parts.append(DRAW[Path.code_type(code)] + where)
-    return "".join(parts)
+def formula(latex: str) -> str:
+    """Return LaTeX on one line, as KaTeX reads it."""
+    return TEXT.sub(lambda m: m[0].replace("_", r"\_"), " ".join(latex.split()))
 
 
 def _block(match: re.Match[str]) -> str:
     latex = match["first"] + " " + textwrap.dedent(match["rest"])
-    style = "margin:1em 0 1em 1.5em;overflow-x:auto"
-    return (
-        f'{match["indent"]}<div style="{style}">{svg(" ".join(latex.split()), display=True)}</div>'
-    )
+    return f"{match['indent']}$$\n{match['indent']}{formula(latex)}\n{match['indent']}$$"
 
 
 def _reference(name: str, *, short: bool, obj: griffe.Object) -> str:
