@@ -18,7 +18,7 @@ def test_it_leaves_the_files_of_the_job(demo_run):
     folder, out = demo_run
     names = {"val.csv", "test.csv", "counts.json", "cal.json", "report.html"}
     assert {path.name for path in (folder / "demo").iterdir()} == names
-    assert "The page to look at: demo/report.html" in out
+    assert out.splitlines()[-1] == "The report: demo/report.html"
 
 
 def test_its_commands_can_be_repeated(demo_run, run, monkeypatch):

@@ -317,9 +317,9 @@ def test_a_narrow_interval_is_shown_in_as_many_digits_as_it_takes(tmp_path, run)
     result = run("fit", tmp_path / "val.npz", "--counts", tmp_path / "counts.json",
                  "-o", tmp_path / "cal.json")  # fmt: skip
     line = result.out.splitlines()[0]
-    assert line == "strength     0.721347, and equally good from 0.721347 to 0.721348"
+    assert line == "strength     0.721347, ties from 0.721347 to 0.721348"
     summary = rp.PosteriorCalibrator([0.8, 0.2]).fit(logits, [0, 0, 1, 1]).summary()
-    assert "(equally good: 0.721347 to 0.721348)" in summary
+    assert "(ties: 0.721347 to 0.721348)" in summary
 
 
 def test_of_bins_the_best_point_is_shown_and_nothing_of_what_is_between(tmp_path, run):
@@ -336,4 +336,4 @@ def test_of_bins_the_best_point_is_shown_and_nothing_of_what_is_between(tmp_path
     assert calibrator.strength_ == calibrator.strength_interval_[0]
     line = result.out.splitlines()[0]
     assert line == f"strength     {calibrator.strength_:.4f}, the best of a grid of 0.25"
-    assert "equally good" not in calibrator.summary()
+    assert "ties" not in calibrator.summary()

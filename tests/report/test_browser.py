@@ -18,8 +18,8 @@ from reprior.report.payload import SizeLimits
 pytestmark = pytest.mark.heavy
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-SECTIONS = ("metric-cards", "curves-figure", "optimum-table", "classes", "confusion", "tradeoff",
-            "reliability", "priors")  # fmt: skip
+SECTIONS = ("verdict", "metric-cards", "curves-figure", "optimum-table", "classes", "confusion",
+            "tradeoff", "reliability", "priors")  # fmt: skip
 FIGURES = ("curves-figure", "classes-figure", "confusion-after", "tradeoff-figure",
            "reliability-after", "ece-figure", "priors-figure")  # fmt: skip
 NAMES = np.array(["cat", "<script>window.hacked = 1</script>", "<img src=x onerror=hacked=1>",
@@ -58,6 +58,7 @@ class Case:
             test=chunked(self.test_logits, self.test_labels), counts=self.counts,
         )  # fmt: skip
         self.profile = self.profile_of(self.test_logits, self.test_labels)
+        self.gain = page_json(self.path)["sets"][-1]["gain"]
 
     def profile_of(self, logits, labels):
         return rp.StrengthProfile.from_scores(
@@ -86,7 +87,7 @@ def opened(browser, path, **options):
     yield page
     context.close()
     assert said == []
-    assert asked == [path.as_uri()]
+    assert [url for url in asked if not url.startswith("blob:")] == [path.as_uri()]
 
 
 def set_strength(page, strength):
@@ -242,7 +243,13 @@ def test_sorting_searching_and_groups(browser, case):
             cells = f"els => els.map(e => Number(e.children[{i}].dataset.value))"
             return page.locator("#class-table tbody tr").evaluate_all(cells)
 
-        for key, i in (("recall", 5), ("precision", 7), ("iou", 8), ("count", 1)):
+        for key, i in (
+            ("recall", 5),
+            ("precision", 7),
+            ("precisionChange", 8),
+            ("iou", 9),
+            ("count", 1),
+        ):
             page.locator(f'[data-sort="{key}"]').click()
             assert column(i) == sorted(column(i), reverse=True)
             page.locator(f'[data-sort="{key}"]').press("Enter")
@@ -274,6 +281,129 @@ def test_two_metrics_can_be_chosen(browser, case):
         assert "two different metrics" in page.locator("#tradeoff-note").inner_text()
 
 
+def test_the_verdict_is_pythons(browser, case):
+    strength = 0.9
+    before, after = case.profile.baseline, case.profile.counts(strength)
+    recall = rp.metrics.COUNT_METRICS["macro_recall"]
+    change = recall.per_class(after) - recall.per_class(before)
+    gain = recall(after) - recall(before)
+    alarms = (after.predicted - after.true_positive) / after.support
+    worst = int(alarms.argmax())
+    with opened(browser, case.path) as page:
+        set_strength(page, strength)
+        visit(page, "verdict", strength)
+
+        def words(key):
+            return page.locator(f'[data-verdict="{key}"]').inner_text()
+
+        assert f"{100 * gain:+.1f}".replace("-", "−") in words("gain")
+        shown = f"{after.predicted[worst]:,} for {after.support[worst]:,}"
+        assert shown in words("alarms")
+        low, high = (
+            np.interp(strength, *(unpack(case.gain[name]) for name in ("strengths", end)))
+            for end in ("low", "high")
+        )
+        assert f"{100 * low:+.1f} to {100 * high:+.1f}".replace("-", "−") in words("sure")
+        lists = page.locator("#verdict-classes > div")
+        for i, wanted in enumerate((np.argsort(change)[:3], np.argsort(-change)[:3])):
+            kept = [k for k in wanted if (change[k] < 0 if i == 0 else change[k] > 0)]
+            classes = (
+                lists.nth(i)
+                .locator("li")
+                .evaluate_all("els => els.map(e => Number(e.dataset.class))")
+            )
+            assert sorted(change[classes]) == sorted(change[kept])
+
+
+def test_accuracy_in_the_training_mix_is_pythons(browser, case):
+    prior = case.calibrator.source_prior_
+    with opened(browser, case.path) as page:
+        for strength in (0.0, 0.5, 1.7):
+            set_strength(page, strength)
+            visit(page, "metric-cards", strength)
+            shown = value(page, '[data-metric="training-mix"] .value')
+            counts = case.profile.counts(strength)
+            wanted = prior @ (counts.true_positive / counts.support)
+            assert shown == pytest.approx(wanted, abs=ROUNDING)
+
+
+def test_the_trade_off_opens_on_frequent_against_rare_classes(browser, case):
+    groups = page_json(case.path)["classes"]
+    member = unpack(groups["group"])
+    used = sorted(set(member.tolist()))
+    with opened(browser, case.path) as page:
+        visit(page, "tradeoff")
+        assert page.locator("#metric-a").input_value() == "recall-frequent"
+        assert page.locator("#metric-b").input_value() == "recall-rare"
+        drawn = page.evaluate("document.getElementById('tradeoff-figure').data[0]")
+        for axis, group in (("x", used[0]), ("y", used[-1])):
+            for strength, shown in list(zip(drawn["customdata"], drawn[axis], strict=True))[::17]:
+                counts = case.profile.counts(strength)
+                inside = member == group
+                wanted = (counts.true_positive[inside] / counts.support[inside]).mean()
+                assert shown == pytest.approx(wanted, abs=ROUNDING)
+        front = page.evaluate(
+            "document.getElementById('tradeoff-figure').data.find(t => t.name === 'Pareto front')"
+        )
+        points = np.array([drawn["x"], drawn["y"]]).T
+        for x, y in zip(front["x"], front["y"], strict=True):
+            better = (points >= [x, y]).all(axis=1) & (points > [x, y]).any(axis=1)
+            assert not better.any()
+
+
+def test_a_cheaper_strength_is_offered_and_true(browser, tmp_path):
+    """Half of the rare class is found at once; the rest costs ever more of the frequent one."""
+    rng = np.random.default_rng(2)
+    labels = np.repeat([0, 1], [1000, 100])
+    margin = np.where(labels, rng.uniform(-4.5, 0, 1100), 0.0)
+    margin[:1000] = -rng.exponential(1.6, 1000) - 1.2
+    logits = np.stack([np.zeros(1100), margin], axis=1)
+    calibrator = rp.PosteriorCalibrator([0.9, 0.1]).fit(logits, labels)
+    path = write_report(tmp_path / "r.html", calibrator, [(logits, labels)])
+    with opened(browser, path) as page:
+        visit(page, "verdict")
+        offer = page.evaluate("Reprior.cheaper(Reprior.state.set)")
+        assert offer is not None
+        page.locator("#to-cheaper").click()
+        at = page.evaluate("Reprior.state.strength")
+        profile = calibrator.profile_
+        chosen = calibrator.strength_
+        assert 0 < at < chosen
+        gain = [profile.evaluate("balanced_accuracy", x) for x in (0.0, at, chosen)]
+        assert offer["kept"] == pytest.approx((gain[1] - gain[0]) / (gain[2] - gain[0]))
+        assert offer["kept"] - offer["paid"] >= 0.25
+
+
+@pytest.mark.parametrize("strength", [None, 0.4321])
+def test_the_calibrator_can_be_downloaded(browser, case, tmp_path, strength):
+    chosen = case.calibrator.strength_
+    with opened(browser, case.path) as page:
+        if strength is not None:
+            set_strength(page, strength)
+        with page.expect_download() as download:
+            page.locator("#download").click()
+        download.value.save_as(tmp_path / "cal.json")
+    loaded = rp.load(tmp_path / "cal.json")
+    assert loaded.strength_ == (chosen if strength is None else strength)
+    assert loaded.temperature_ == case.calibrator.temperature_
+    wanted = (case.test_logits - loaded.strength_ * np.log(case.calibrator.source_prior_)).argmax(1)
+    assert (loaded.predict(case.test_logits) == NAMES[wanted]).all()
+
+
+def test_a_click_on_the_curves_sets_the_strength(browser, case):
+    with opened(browser, case.path) as page:
+        visit(page, "curves-figure")
+        box = page.locator("#curves-figure").bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 100)
+        tip = page.locator("#curves-figure + .tip")
+        assert tip.locator("div").count() == 1 + 5
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 100)
+        at = page.evaluate("Reprior.state.strength")
+        assert 0.8 < at < 1.2
+        shown = f"{100 * case.profile.evaluate('accuracy', at):.2f} %"
+        assert f"accuracy {shown}" in tip.inner_text()
+
+
 def test_names_are_inert(browser, case):
     with opened(browser, case.path) as page:
         visit_all(page)
@@ -295,6 +425,7 @@ def test_light_and_dark(browser, case, scheme):
         assert page.evaluate(color) == page.evaluate(tick) == ink[scheme]
         page.locator("#theme").click()
         assert page.evaluate(color) == ink[other]
+        visit(page, "curves-figure")
         page.wait_for_function(f"() => {tick} === '{ink[other]}'")
 
 

@@ -14,11 +14,12 @@ from reprior._warnings import warn
 from reprior.calibrator.encoding import as_mapping, cost_array, encode, is_range, score_array
 from reprior.calibrator.fitting import Tuned, tuned
 from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
-from reprior.calibrator.summary import metric_name, summary_text
+from reprior.calibrator.summary import metric_name, summary_html, summary_text
 from reprior.core.arrays import is_traced, to_numpy
 from reprior.core.checks import check_choice
 from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
+from reprior.core.rebalance import strength_text
 from reprior.core.score_map import ScoreMap
 from reprior.exceptions import NotFittedError, OptionError, Setting
 from reprior.metrics.count_metrics import CountMetric
@@ -583,8 +584,16 @@ class PosteriorCalibrator(Fitted):
 
         write_calibrator(path, document_of(self._fitted))
 
+    def _repr_html_(self) -> str:
+        """Return the summary as HTML, for notebooks."""
+        return summary_html(self)
+
     def __repr__(self) -> str:
-        state = f"strength_={self.strength_:.4g}" if hasattr(self, "strength_") else "not fitted"
+        state = (
+            f"strength_={strength_text(self.strength_)}"
+            if hasattr(self, "strength_")
+            else "not fitted"
+        )
         return (
             f"PosteriorCalibrator(metric={metric_name(self.metric)!r}, kind={self.kind!r}, {state})"
         )

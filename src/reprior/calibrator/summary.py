@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from reprior import _html
+from reprior.core.rebalance import strength_text
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.objective import Constraint
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TunedModel",
+    "change_tables",
     "cost_line",
     "cost_sentence",
     "counted_metrics",
@@ -29,10 +32,17 @@ __all__ = [
     "price_of_promise",
     "promise_lines",
     "promise_sentence",
+    "summary_html",
     "summary_text",
     "trust_lines",
     "tuned_for",
 ]
+
+LISTED = 3
+"""Classes that gain most, and that lose most, in an HTML view."""
+
+ERRORS = ("log_loss",)
+"""Rows of which less is better."""
 
 SHOWN = 6
 """Entries of a vector that are shown."""
@@ -128,7 +138,7 @@ def price_of_promise(calibrator: PosteriorCalibrator) -> str:
     best = profile.best(metric, subject_to=rules)
     return (
         f"{abs(best.value - calibrator.best_score_):.4f} of {metric.name} on the tuning labels: "
-        f"{best.value:.4f} at strength {best.strength:.4g} keeps them there, without a promise"
+        f"{best.value:.4f} at strength {strength_text(best.strength)} keeps them there, without a promise"
     )
 
 
@@ -136,6 +146,112 @@ def promise_lines(calibrator: PosteriorCalibrator) -> list[str]:
     """Return lines on what is promised and what it costs, if anything is."""
     said = {"promised": promise_sentence(calibrator), "it costs": price_of_promise(calibrator)}
     return [f"{name:<13}{sentence}" for name, sentence in said.items() if sentence]
+
+
+def summary_html(calibrator: PosteriorCalibrator) -> str:
+    """Return the summary as an HTML view, with a curve and the classes that change most."""
+    title = type(calibrator).__name__
+    if not hasattr(calibrator, "strength_"):
+        return _html.view(title, _html.facts({"Tuned for": metric_name(calibrator.metric)}),
+                          "<p>Not fitted.</p>")  # fmt: skip
+    profile = calibrator.profile_
+    rules = [rule.text for rule in Constraint.parse_all(calibrator.subject_to)]
+    shown = {
+        "Strength λ": _strength_and_ties(calibrator),
+        "Tuned for": tuned_for(calibrator),
+        "Subject to": ", ".join(rules),
+        "Promised": promise_sentence(calibrator),
+        "The promise costs": price_of_promise(calibrator),
+        "Temperature": f"{calibrator.temperature_:.4f}" if calibrator.temperature_ != 1.0 else "",
+        "Per class": _vectors_in_words(calibrator._decision),
+        "Probabilities": "" if calibrator.probability_map_ is None else "by a map of their own",
+    }
+    if profile is None:
+        note = "<p>Loaded or retargeted: no tuning data at hand.</p>"
+        return _html.view(title, _html.facts(shown), note)
+    shown["Tuned on"] = f"{profile.n_samples:,} samples of {profile.n_classes:,} classes"
+    heading = ""
+    for line in trust_lines(calibrator):
+        heading = line[:13].strip().capitalize() or heading
+        shown[heading] = "; ".join(filter(None, [shown.get(heading, ""), line[13:].strip()]))
+    parts = [_html.facts(shown)]
+    if calibrator.counts_ is None:
+        return _html.view(title, *parts)
+    before, after = profile.baseline, calibrator.counts_
+    if not is_log_loss_metric(calibrator.metric) and calibrator._decision.biases is None:
+        parts.append(_strength_curve(calibrator, after))
+    metrics = counted_metrics(calibrator, before, after)
+    if calibrator.log_loss_ is not None:
+        metrics["log_loss (target mix)"] = calibrator.log_loss_
+    return _html.view(title, *parts, *change_tables(calibrator, metrics, before, after))
+
+
+def change_tables(
+    model: TunedModel,
+    metrics: dict[str, tuple[float, float]],
+    before: ClassCounts,
+    after: ClassCounts,
+) -> list[str]:
+    """Return HTML tables of the metrics, and of the classes whose recall changes most."""
+    heads = ("before", "after", "change")
+    rows = _html.metric_rows(metrics, ERRORS)
+    tables = [_html.table(("on the tuning labels", *heads), rows)]
+    changes = class_change_rows(model.classes_.tolist(), before, after)
+    if changes:
+        first = "recall of the classes that change most"
+        tables.append(_html.table((first, "labels", *heads), changes))
+    return tables
+
+
+def is_log_loss_metric(metric: str | CountMetric) -> bool:
+    """Whether the strength was fitted by log-loss, so that there is no curve of a count metric."""
+    return metric_name(metric) == "log_loss"
+
+
+def class_change_rows(names: list[Any], before: ClassCounts, after: ClassCounts) -> list[Any]:
+    """Return rows of the classes whose recall gains most, then of those that lose most."""
+    recall = COUNT_METRICS["macro_recall"]
+    old, new = recall.per_class(before), recall.per_class(after)
+    change = np.nan_to_num(new - old)
+    order = np.argsort(-change, kind="stable")
+    up = [k for k in order[:LISTED] if change[k] > 0]
+    down = [k for k in order[-LISTED:] if change[k] < 0]
+    return [
+        (names[k], f"{before.support[k]:,.6g}", f"{old[k]:.4f}", f"{new[k]:.4f}",
+         _html.Change(float(change[k])))
+        for k in (*up, *down)
+    ]  # fmt: skip
+
+
+def _strength_and_ties(calibrator: PosteriorCalibrator) -> str:
+    low, high = calibrator.strength_interval_
+    n_digits = digits_apart(low, high)
+    ties = f" (ties: {low:.{n_digits}f} to {high:.{n_digits}f})" if low < high else ""
+    return strength_text(calibrator.strength_) + ties
+
+
+def _vectors_in_words(score_map: ScoreMap) -> str:
+    held = {"a bias": score_map.biases, "a scale": score_map.scales}
+    return " and ".join(words for words, vector in held.items() if vector is not None)
+
+
+def _strength_curve(calibrator: PosteriorCalibrator, after: ClassCounts) -> str:
+    profile, name = calibrator.profile_, metric_name(calibrator.metric)
+    assert profile is not None  # noqa: S101 - the caller has one
+    metric = find_metric(
+        calibrator.metric, n_classes=profile.n_classes, classes=calibrator.classes_.tolist()
+    )
+    x, y = profile.curve(metric)
+    high = profile.bounds[1]
+    known = calibrator.uncertainty_
+    band = calibrator.strength_interval_ if known is None else known.strength_interval
+    return _html.curve(
+        np.append(x, high),
+        np.append(y, y[-1]),
+        labels=("strength λ", name),
+        band=band,
+        mark=(calibrator.strength_, metric(after)),
+    )
 
 
 def tuned_for(calibrator: PosteriorCalibrator) -> str:
@@ -222,7 +338,7 @@ def cost_line(model: TunedModel, before: ClassCounts, after: ClassCounts) -> lis
 
 
 def map_lines(
-    calibrator: PosteriorCalibrator, equal: str = "  (equally good: {low} to {high})"
+    calibrator: PosteriorCalibrator, equal: str = "  (ties: {low} to {high})"
 ) -> list[str]:
     """Return lines on the map of the scores, or on the two maps for decisions and probabilities.
 

@@ -18,6 +18,7 @@ import numpy as np
 from reprior.cli.inputs import class_names, few, load_calibrator, open_for
 from reprior.cli.options import (
     PATH,
+    GroupedCommand,
     Reading,
     output_option,
     reading_options,
@@ -58,6 +59,8 @@ ALIGNED = "one file holds every row of the input, in its place"
 
 @click.command(
     "apply",
+    cls=GroupedCommand,
+    most_used=("output",),
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior apply demo/cal.json demo/test.csv -o corrected.csv",

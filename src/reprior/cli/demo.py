@@ -16,6 +16,7 @@ import numpy as np
 from rich.text import Text
 
 from reprior.calibrator import PosteriorCalibrator
+from reprior.calibrator.load import load
 from reprior.cli.options import PROMPT, folder_option, shows
 from reprior.cli.session import Session, plain, session_options
 from reprior.core.prior import prior_from_counts
@@ -183,12 +184,49 @@ def command(session: Session, output: str, seed: int) -> None:
     _write(folder, scored)
     _set_the_scene(session, scored, folder)
     results = {name: _run(session, arguments) for name, *arguments in _commands(folder)}
+    judged = _found(folder)
     session.say(
         "",
-        f"The page to look at: {folder / 'report.html'}",
         "Lines that begin with $ are commands. Repeat them, or change them.",
+        "",
+        *_sentences(*judged),
+        f"The report: {folder / 'report.html'}",
     )
-    session.result({"folder": output, **results})
+    found = dict(zip(("labels", "before", "after"), judged, strict=True))
+    session.result({"folder": output, "found": found, **results})
+
+
+def _found(folder: Path) -> tuple[list[int], list[int], list[int]]:
+    """Count the test images of each digit, and those found before and after, from the files."""
+    table = np.loadtxt(folder / "test.csv", delimiter=",", skiprows=1)
+    scores, labels = table[:, :-1], table[:, -1].astype(int)
+    calibrator = load(folder / "cal.json")
+    decisions = (scores.argmax(axis=1), _indices(calibrator.predict(scores)))
+    found = [np.bincount(labels[made == labels], minlength=N_CLASSES) for made in decisions]
+    before, after = found
+    return np.bincount(labels).tolist(), before.tolist(), after.tolist()
+
+
+def _indices(names: Vector) -> Vector:
+    """Return the digits of names such as "digit 9"."""
+    return np.array([int(str(name).removeprefix("digit ")) for name in names])
+
+
+def _sentences(labels: list[int], before: list[int], after: list[int]) -> list[str]:
+    """Return what the rarest digit gains, and which digit pays most for it."""
+    rarest = N_CLASSES - 1
+    worst = min(range(N_CLASSES), key=lambda k: after[k] - before[k])
+    cost = "No digit is found less often than before."
+    if after[worst] < before[worst]:
+        cost = (
+            f"The largest cost: digit {worst}, {before[worst]} of {labels[worst]} before, "
+            f"{after[worst]} after."
+        )
+    gain = (
+        f"Digit {rarest}: {before[rarest]} of {labels[rarest]} found before, "
+        f"{after[rarest]} of {labels[rarest]} after."
+    )
+    return [gain, cost]
 
 
 def _refuse_others(folder: Path) -> None:

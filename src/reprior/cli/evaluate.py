@@ -13,6 +13,7 @@ from reprior.cli.caveats import note_mix_of_probabilities, recognised
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
+    GroupedCommand,
     Names,
     PriorChoice,
     Reading,
@@ -57,6 +58,8 @@ SAID = {
 
 @click.command(
     "evaluate",
+    cls=GroupedCommand,
+    most_used=("per_class", "style", "counts", "groups"),
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior evaluate demo/cal.json demo/test.csv --counts demo/counts.json",

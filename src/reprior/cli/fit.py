@@ -35,6 +35,7 @@ from reprior.cli.inputs import (
 )
 from reprior.cli.options import (
     PATH,
+    GroupedCommand,
     Names,
     PriorChoice,
     Reading,
@@ -297,6 +298,8 @@ place_options = collected(
 
 @click.command(
     "fit",
+    cls=GroupedCommand,
+    most_used=("kind", "counts", "metric", "subject_to", "output"),
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior fit demo/val.csv --counts demo/counts.json --kind logits \\",
@@ -608,7 +611,7 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
     )
     rules = calibrator.subject_to or ()
     session.say(
-        *map_lines(calibrator, ", and equally good from {low} to {high}"),
+        *map_lines(calibrator, ", ties from {low} to {high}"),
         f"tuned for    {plain(tuned_for(calibrator))}",
         *(f"subject to   {plain(rule)}" for rule in rules),
         *map(plain, promise_lines(calibrator)),

@@ -17,6 +17,7 @@ from reprior.files.atomic import is_stdout, output_target
 
 __all__ = [
     "PROMPT",
+    "GroupedCommand",
     "Names",
     "PriorChoice",
     "Reading",
@@ -48,6 +49,54 @@ class Names(click.Choice[str]):
         near = difflib.get_close_matches(str(value), names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return self.fail(f"{value!r} is not one of {', '.join(names)}.{hint}", param, ctx)
+
+
+#: Headings of a long help text, each with the options below it; the rest is under "Other".
+_GROUPS = {
+    "Class mixes": (
+        "counts counts_from_labels weights smoothing source_prior target_prior target_scores "
+        "label_prior groups"
+    ),
+    "Tuning": (
+        "metric subject_to certify tune selection temperature separate bounds cv n_bootstrap "
+        "random_state"
+    ),
+    "Reading scores and labels": (
+        "kind classes scores_name class_axis labels label_column labels_name labels_as "
+        "weight_column ignore_index skip_unreadable test test_labels"
+    ),
+    "Large data": "resolution checkpoint engine scheduler workers",
+    "Output": "output as_json quiet help",
+}
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its options in groups, those that are used most first."""
+
+    def __init__(self, *args: Any, most_used: tuple[str, ...] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.most_used = most_used
+
+    def option_groups(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return the help records of the options by heading."""
+        heading_of = {name: head for head, names in _GROUPS.items() for name in names.split()}
+        groups: dict[str, list[tuple[str, str]]] = {"Used most": []}
+        groups |= {heading: [] for heading in ("Other", *_GROUPS)}
+        params = {param.name: param for param in self.get_params(ctx)}
+        order = [*self.most_used, *(name for name in params if name not in self.most_used)]
+        for name in order:
+            record = params[name].get_help_record(ctx)
+            if record is not None:
+                first = name in self.most_used
+                heading = "Used most" if first else heading_of.get(str(name), "Other")
+                groups[heading].append(record)
+        return {heading: records for heading, records in groups.items() if records}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups."""
+        for heading, records in self.option_groups(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from reprior.cli.caveats import recognised, same_files
 from reprior.cli.inputs import class_names, load_calibrator, open_for, read_class_counts
 from reprior.cli.options import (
     PATH,
+    GroupedCommand,
     PriorChoice,
     Reading,
     groups_option,
@@ -37,6 +38,8 @@ __all__ = ["command"]
 
 @click.command(
     "report",
+    cls=GroupedCommand,
+    most_used=("test", "counts", "title", "output"),
     epilog=shows(
         "reprior demo -o demo      # writes the files used here",
         "reprior report demo/cal.json demo/val.csv --test demo/test.csv \\",

@@ -9,6 +9,7 @@ import functools
 import json
 import logging
 import math
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -102,7 +103,9 @@ class Session:
         fresh, self._shown = self.notes[self._shown :], len(self.notes)
         if not self.quiet:
             for sentence in fresh:
-                self._err.print(Text.assemble(("note: ", "bold yellow"), sentence), soft_wrap=True)
+                text = self._wrapped(self._err, f"note: {sentence}", "      ")
+                words = text.removeprefix("note: ")
+                self._err.print(Text.assemble(("note: ", "bold yellow"), words), soft_wrap=True)
 
     def say(self, *what: Any) -> None:
         """Print text or tables; print nothing where the result is JSON."""
@@ -111,8 +114,34 @@ class Session:
         if not self.json:
             for each in what:
                 text = isinstance(each, str | Text)
-                shown = Text(plain_lines(each)) if isinstance(each, str) else each
+                shown = each
+                if isinstance(each, str):
+                    shown = Text(self._wrapped(self._out, plain_lines(each)))
                 self._out.print(shown, soft_wrap=text)
+
+    @staticmethod
+    def _wrapped(console: Console, text: str, indent: str = "") -> str:
+        """Break lines between words where the output is a terminal, which would break anywhere.
+
+        Commands to copy stay as they are.
+        """
+        if not console.is_terminal:
+            return text
+        lines = [
+            textwrap.wrap(
+                line,
+                console.width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+                drop_whitespace=True,
+                replace_whitespace=False,
+            )
+            if len(line) > console.width and not line.lstrip().startswith("$ ")
+            else [line]
+            for line in text.split("\n")
+        ]
+        return "\n".join(each for group in lines for each in group)
 
     def done(self, *sentences: str) -> None:
         """Print what was written, and where, unless quiet or the output is stdout."""

@@ -22,7 +22,20 @@ from reprior.core.checks import (
 from reprior.core.prior import as_prior, as_target_prior, slopes
 from reprior.exceptions import Argument, Element, OptionError, PriorError, Setting
 
-__all__ = ["log_rebalance", "odds_ratio", "prior_shift", "rebalance"]
+__all__ = ["log_rebalance", "odds_ratio", "prior_shift", "rebalance", "strength_text"]
+
+
+def strength_text(strength: float) -> str:
+    """Return a strength as every sentence, table and figure rounds it: to four decimals.
+
+    Examples
+    --------
+    >>> strength_text(0.95304), strength_text(1.0), strength_text(0.000012)
+    ('0.953', '1', '1.2e-05')
+    """
+    if strength and abs(strength) < 0.001:
+        return f"{strength:.2g}"
+    return f"{strength:.4f}".rstrip("0").rstrip(".")
 
 
 def rebalance(

@@ -144,11 +144,17 @@ PROMISED = (
 
 def write_calibrator(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     """Write the fields of a calibrator, with format name and version, to ``path``."""
+    version = calibrator_version(fields)
+    write_document(path, fields, format_name=CALIBRATOR_FORMAT, version=version)
+
+
+def calibrator_version(fields: Mapping[str, Any]) -> int:
+    """Return the oldest format version that has all the fields."""
     version = 1
     for number, names in ((2, NEW_IN_2), (3, NEW_IN_3)):
         if any(fields.get(name) is not None for name in names):
             version = number
-    write_document(path, fields, format_name=CALIBRATOR_FORMAT, version=version)
+    return version
 
 
 def read_calibrator(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -9,14 +9,21 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior import _html
 from reprior.calibrator.encoding import is_range
-from reprior.calibrator.summary import cost_line, counted_metrics, metric_name
+from reprior.calibrator.summary import (
+    change_tables,
+    cost_line,
+    counted_metrics,
+    metric_name,
+)
 from reprior.core.arrays import to_numpy
 from reprior.core.checks import check_bounds, check_choice, check_finite_number, check_kind
 from reprior.core.flatten import EntropyReference
 from reprior.core.fuse import RULES
 from reprior.core.logspace import warn_of_probs
 from reprior.core.prior import slopes
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import NotFittedError, OptionError
 from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
@@ -292,6 +299,10 @@ class ModalityFusion:
         self._check_fitted()
         write_fusion(path, fusion_fields(self))
 
+    def _repr_html_(self) -> str:
+        """Return the summary as HTML, for notebooks."""
+        return fusion_html(self, self._counts if hasattr(self, "modalities_") else None)
+
     def __repr__(self) -> str:
         state = f"modalities_={self.modalities_}" if hasattr(self, "modalities_") else "not fitted"
         return (
@@ -473,6 +484,24 @@ def fusion_text(fusion: ModalityFusion, counts: tuple[ClassCounts, ClassCounts] 
     if fusion.search_ != "fixed":
         lines += cost_line(fusion, *counts)
     return "\n".join(lines)
+
+
+def fusion_html(fusion: ModalityFusion, counts: tuple[ClassCounts, ClassCounts] | None) -> str:
+    """Return what :func:`fusion_text` says as an HTML view."""
+    shown = {"Rule": fusion.rule, "Tuned for": metric_name(fusion.metric)}
+    if not hasattr(fusion, "modalities_"):
+        return _html.view("ModalityFusion", _html.facts(shown), "<p>Not fitted.</p>")
+    if fusion.flatten:
+        shown["Order"] = fusion.order.replace("_", " ")
+    rows = [
+        (name, strength_text(fusion.strengths_[name]), _shown(fusion.references_.get(name)))
+        for name in fusion.modalities_
+    ]
+    heads = ("modality", "strength λ", "entropy (nats)")
+    parts = [_html.facts(shown), _html.table(heads, rows)]
+    if counts is not None:
+        parts += change_tables(fusion, counted_metrics(fusion, *counts), *counts)
+    return _html.view("ModalityFusion", *parts)
 
 
 def _shown(reference: EntropyReference | None) -> str:

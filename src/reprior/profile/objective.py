@@ -10,6 +10,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from reprior import _html
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import Argument, InfeasibleError, OptionError, Reference, Setting
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.constants import AFTER_ZERO, EQUAL_VALUES, NARROWEST, WIDEST_BOUND
@@ -104,6 +106,26 @@ class ParetoFront:
 
     def __len__(self) -> int:
         return int(self.strengths.size)
+
+    def _repr_html_(self) -> str:
+        """Return the front as HTML, for notebooks: a curve and a few of its points."""
+        if not len(self):
+            return _html.view("ParetoFront", "<p>No strength.</p>")
+        order = np.argsort(self.values_a, kind="stable")
+        figure = _html.curve(
+            self.values_a[order],
+            self.values_b[order],
+            labels=("metric a", "metric b"),
+            steps=False,
+        )
+        kept = np.unique(np.linspace(0, len(self) - 1, min(len(self), 7)).round().astype(int))
+        rows = [
+            (strength_text(self.strengths[i]), f"{self.values_a[i]:.4f}", f"{self.values_b[i]:.4f}")
+            for i in kept
+        ]
+        some = "" if len(self) == kept.size else f"<p>{kept.size} of {len(self):,} strengths.</p>"
+        heads = ("strength λ", "metric a", "metric b")
+        return _html.view("ParetoFront", figure, _html.table(heads, rows), some)
 
 
 @dataclass(frozen=True)

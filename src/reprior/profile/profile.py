@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
+from reprior import _html
 from reprior.core.arrays import namespace, to_numpy
 from reprior.core.checks import (
     check_class_axis,
@@ -20,8 +21,9 @@ from reprior.core.checks import (
 )
 from reprior.core.logspace import as_scores
 from reprior.core.prior import slopes
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import Argument, Element, LabelsError, OptionError, Setting
-from reprior.metrics.count_metrics import CountMetric, find_metric
+from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.binning import BinnedSwitches
 from reprior.profile.certificates import best_certified, check_certify
@@ -494,6 +496,33 @@ class StrengthProfile:
     def __sub__(self, other: object) -> StrengthProfile:
         """Profile without the samples of ``other``, which are a part of these."""
         return combined(self, other, "subtract")
+
+    def _repr_html_(self) -> str:
+        """Return the profile as HTML, for notebooks: metrics at 0 and at their largest, a curve."""
+        low, high = self.bounds
+        shown = {
+            "Samples": f"{self.n_samples:,} of {self.n_classes:,} classes",
+            "Switches": f"{self.n_switches:,}",
+            "Strengths": f"{strength_text(low)} to {strength_text(high)}",
+            "Resolution": "" if self.resolution is None else f"{self.resolution:g}",
+        }
+        names = [name for name in COUNT_METRICS if name != "macro_recall"]
+        rows = []
+        for name in names:
+            best, before = self.best(name), COUNT_METRICS[name](self.baseline)
+            values = (f"{before:.4f}", f"{best.value:.4f}", _html.Change(best.value - before))
+            rows.append((name, *values, strength_text(best.strength)))
+        x, y = self.curve("balanced_accuracy")
+        best = self.best("balanced_accuracy")
+        figure = _html.curve(
+            np.append(x, high),
+            np.append(y, y[-1]),
+            labels=("strength λ", "balanced accuracy"),
+            band=best.interval,
+            mark=(best.strength, best.value),
+        )
+        heads = ("metric", "at 0", "largest", "change", "there λ is")
+        return _html.view("StrengthProfile", _html.facts(shown), figure, _html.table(heads, rows))
 
     def __repr__(self) -> str:
         low, high = self.bounds

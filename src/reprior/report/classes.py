@@ -53,8 +53,9 @@ def describe_classes(
     host = _counts(counts, calibrator.classes_.tolist())
     prior = calibrator.source_prior_
     order = np.argsort(-prior, kind="stable")
-    if host is not None:
-        masks = shot_groups(host, thresholds=groups)
+    masks = None if host is None else shot_groups(host, thresholds=groups)
+    fixed = masks is not None and sum(bool(mask.any()) for mask in masks.values()) > 1
+    if masks is not None and (fixed or len(names) == 1):
         low, high = (f"{limit:g}" for limit in groups)
         labels = {
             "many": f"many (> {high})",
@@ -72,9 +73,12 @@ def describe_classes(
         group = np.empty(len(names), np.int64)
         for i, part in enumerate(np.array_split(order, 3)):
             group[part] = i
-        note = (
-            "No training counts were given: the groups are thirds of the classes by source prior."
-        )
+        note = "The groups are thirds of the classes by source prior"
+        if masks is None:
+            note = f"No training counts were given. {note}."
+        else:
+            limits = " and ".join(f"{limit:g}" for limit in groups)
+            note = f"{note}: the limits {limits} would put all classes into one group."
     cell = np.arange(len(names))
     cell_names = names
     if len(names) > WHOLE_TABLE:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import RepriorError
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 
@@ -67,8 +68,9 @@ def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_nam
     before = measured.profile.baseline
     after = measured.counts(calibrator.strength_)
     second = COUNT_METRICS["accuracy" if main.name != "accuracy" else "balanced_accuracy"]
+    strength = strength_text(calibrator.strength_)
     return (
-        f"At strength {calibrator.strength_:.3g}, {_change(main, before, after)} on the {set_name} "
+        f"At strength {strength}, {_change(main, before, after)} on the {set_name} "
         f"set ({measured.profile.n_samples:,} samples); {_change(second, before, after)}."
     )
 

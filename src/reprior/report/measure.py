@@ -24,6 +24,8 @@ from reprior.metrics.counts import ClassCounts
 from reprior.profile.envelope import Envelope, envelope
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Block, Priors, Samples
+from reprior.report.headline import main_metric
+from reprior.report.intervals import GainInterval, SampleKeeper
 from reprior.report.thinning import RowBuffer, SwitchRows, grouped, summed_per_class
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ class Measured:
     every change from there on, on a grid of width ``resolution`` where they are too many to keep.
     ``before`` is the reliability of the uncorrected model (strength 0, temperature 1), ``grid``
     that at the calibrator's temperature. At strength 0 ``grid`` repeats ``before``, unless 0 is
-    the chosen strength.
+    the chosen strength. ``gain`` is the bootstrap interval of the tuned metric's gain; where there
+    is none, ``no_gain_interval`` says why.
     """
 
     profile: StrengthProfile
@@ -70,6 +73,8 @@ class Measured:
     digest: str
     n_read: int
     """Samples read, ignored ones too."""
+    gain: GainInterval | None
+    no_gain_interval: str | None
 
     def counts(self, strength: float) -> ClassCounts:
         """Counts at 0, the chosen strength or a bound: exact there, also where bins are kept."""
@@ -137,6 +142,7 @@ def _measured(
     tally = _Tally(w.size, low)
     buffer = RowBuffer([low, 0.0, calibrator.strength_], high)
     digest = Digest(calibrator.class_axis)
+    keeper = SampleKeeper()
     profiles = profile_sum("auto", MOST_SWITCHES)
     report_progress = None if progress is None else (lambda n: progress(done + n))
     stream = Stream(calibrator, chunks, _terms(calibrator), report_progress)
@@ -144,6 +150,7 @@ def _measured(
         with part.located():
             samples = part.samples.excluding(priors.excluded)
             profiles.add(StrengthProfile.of(samples, priors))
+            keeper.add(samples)
             for block, winners in _winners(samples, w, (low, high)):
                 tally.add(block, winners.start)
                 buffer.add(_rows(block, winners))
@@ -155,14 +162,21 @@ def _measured(
         before = grid.only(0.0)
     elif calibrator.strength_ != 0.0:
         grid.replace(before)
+    profile = profiles.total()
+    metric = main_metric(calibrator)
+    if not metric.has_labels(profile.baseline.labelled):
+        keeper.reason = "The set has no labels for the tuned metric."
+    gain = keeper.gain(priors, metric)
     return Measured(
-        profiles.total(),
+        profile,
         tally.closed(),
         *buffer.closed(),
         before,
         grid,
         digest.value,
         stream.n_samples or 0,
+        gain,
+        keeper.reason,
     )
 
 

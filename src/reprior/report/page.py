@@ -14,11 +14,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from reprior.calibrator.summary import (
+    digits_apart,
     metric_name,
     price_of_promise,
     promise_sentence,
     single_bin_width,
 )
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import NotFittedError, OptionError, require
 from reprior.files.atomic import atomic_write, output_target
 from reprior.report.classes import Classes, describe_classes
@@ -43,6 +45,8 @@ SCRIPTS = (
     "table",
     "headline",
     "curves",
+    "linear",
+    "verdict",
     "classes",
     "confusion",
     "tradeoff",
@@ -219,11 +223,12 @@ def _facts(
 ) -> dict[str, str]:
     """Return the facts about the fit that the page lists."""
     (low, high), width = calibrator.strength_interval_, single_bin_width(calibrator)
-    equal = f"equally good: {low:.6g} to {high:.6g}"
+    n_digits = digits_apart(low, high)
+    ties = f"ties: {low:.{n_digits}f} to {high:.{n_digits}f}"
     rules = calibrator.subject_to
     facts = {
-        "Chosen strength": f"{calibrator.strength_:.6g} "
-        f"({equal if width is None else f'the best of a grid of {width:g}'})",
+        "Chosen strength": f"{strength_text(calibrator.strength_)} "
+        f"({ties if width is None else f'the best of a grid of {width:g}'})",
         "Tuned for": metric_name(calibrator.metric),
         "Subject to": "" if not rules else rules if isinstance(rules, str) else ", ".join(rules),
         "Promised": promise_sentence(calibrator),

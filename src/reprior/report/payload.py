@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.document import document_of
 from reprior.calibrator.summary import has_other_mix
 from reprior.exceptions import Argument, OptionError
+from reprior.files.documents import CALIBRATOR_FORMAT, calibrator_version
 from reprior.metrics.count_metrics import Agreement, CountMetric
 from reprior.profile.profile import StrengthProfile
 from reprior.report.classes import Classes
-from reprior.report.headline import metric_label, shown_metrics
+from reprior.report.headline import metric_label, shown_metrics, tuned_on
+from reprior.report.intervals import CONFIDENCE
 from reprior.report.measure import GRID_SIZE, N_BINS, GridReliability, Measured, page_bounds
 from reprior.report.thinning import (
     SwitchRows,
@@ -97,6 +100,9 @@ def page_data(
         "bins": N_BINS,
         "gridSize": GRID_SIZE,
         "curvePoints": limits.curve_points,
+        "confidence": CONFIDENCE,
+        "calibrator": _document(calibrator) if limits.letters is None else None,
+        "uncertainty": _uncertainty(calibrator),
         "sets": [
             {
                 "name": name,
@@ -105,6 +111,37 @@ def page_data(
             }
             for name, measured in sets.items()
         ],
+    }
+
+
+def _document(calibrator: PosteriorCalibrator) -> dict[str, Any]:
+    """The calibrator as its file, for downloads with the strength of the slider."""
+    fields = document_of(calibrator)
+    version = calibrator_version(fields)
+    return {"format": CALIBRATOR_FORMAT, "format_version": version, **fields}
+
+
+def _uncertainty(calibrator: PosteriorCalibrator) -> dict[str, Any] | None:
+    """The calibrator's own intervals, where its fit made some."""
+    known = calibrator.uncertainty_
+    if known is None:
+        return None
+    return {"confidence": known.confidence, "gain": list(known.gain_interval)}
+
+
+def _gain(measured: Measured) -> dict[str, Any]:
+    known = measured.gain
+    if known is None:
+        return {"gain": None, "noGain": measured.no_gain_interval}
+    return {
+        "gain": {
+            "strengths": packed(known.strengths),
+            "low": packed(known.low),
+            "high": packed(known.high),
+            "unit": known.unit,
+            "units": known.n_units,
+        },
+        "noGain": None,
     }
 
 
@@ -142,6 +179,8 @@ def _set(
         "support": exactly(profile.baseline.support, limits.float_type),
         "labelled": packed(profile.baseline.labelled, "u1"),
         "weighted": profile.weighted,
+        **_gain(measured),
+        "tunedOn": tuned_on(calibrator, measured) is True,
         "otherMix": has_other_mix(calibrator, profile.baseline),
         "curves": {
             m.name: _curve(profile, m, calibrator.strength_, limits.curve_points) for m in metrics

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import assert_all_finite, get_tags, indexable
+from sklearn.utils import assert_all_finite, estimator_html_repr, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -506,6 +506,15 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         for name in FOUND:
             setattr(other, name, getattr(other.calibrator_, name))
         return other
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram with the fitted correction in it."""
+        diagram: str = estimator_html_repr(self)
+        calibrator = getattr(self, "calibrator_", None)
+        if calibrator is None:
+            return diagram
+        inside, closing, end = diagram.rpartition("</div></div><script>")
+        return f"{inside}{calibrator._repr_html_()}{closing}{end}"
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return scikit-learn's record of which metadata is requested where."""

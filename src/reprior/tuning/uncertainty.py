@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior import _html
 from reprior.core.checks import check_choice, check_finite_number
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
 from reprior.profile.objective import Constraint, SubjectTo, check_within
@@ -76,6 +78,25 @@ class Uncertainty:
     def distinguishable(self) -> bool:
         """Whether the gain is above 0 with the given confidence."""
         return self.gain_interval[0] > 0.0
+
+    def _repr_html_(self) -> str:
+        """Return the intervals as HTML, for notebooks."""
+
+        def row(name: str, value: str, ends: tuple[float, float], form: str) -> tuple[str, ...]:
+            return name, value, f"{ends[0]:{form}}", f"{ends[1]:{form}}"
+
+        rows = [
+            row("strength λ", strength_text(self.strength), self.strength_interval, ".4f"),
+            row("value", f"{self.value:.4f}", self.value_interval, ".4f"),
+            row("gain", f"{self.gain:+.4f}", self.gain_interval, "+.4f"),
+        ]
+        heads = ("", "on the tuning labels", f"{self.confidence:.0%} from", "to")
+        words = "distinguishable from 0" if self.distinguishable else "not distinguishable from 0"
+        note = (
+            f"<p>The intervals are those on other samples; they take off the optimism, "
+            f"{self.optimism:.4f}. The gain is {words}.</p>"
+        )
+        return _html.view("Uncertainty", _html.table(heads, rows), note)
 
 
 def uncertainty(
@@ -322,9 +343,9 @@ def doubts(
     if uncertain is not None and not uncertain.distinguishable:
         low, high = uncertain.gain_interval
         said.append(
-            f"The gain of strength {uncertain.strength:.3g} over the uncorrected model is not "
-            f"distinguishable from 0: its {uncertain.confidence:.0%} interval on other samples is "
-            f"{low:+.3g} to {high:+.3g}. Add labels, or leave the model as it is."
+            f"The gain of strength {strength_text(uncertain.strength)} over the uncorrected model "
+            f"is not distinguishable from 0: its {uncertain.confidence:.0%} interval on other "
+            f"samples is {low:+.3g} to {high:+.3g}. Add labels, or leave the model as it is."
         )
     if validated is not None and validated.gain <= 0.0:
         said.append(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.core.rebalance import strength_text
 from reprior.metrics.count_metrics import CountMetric
 from reprior.report.plots.before_after import names_of, profile_of
 from reprior.report.plots.drawing import (
@@ -213,8 +214,10 @@ class ParetoDisplay:
         )
         self.baseline_ = self._point(self.baseline, BEFORE, "uncorrected, λ = 0")
         self.chosen_ = None
-        if self.chosen is not None:
-            self.chosen_ = self._point(self.chosen, CHOSEN, f"chosen, λ = {self.strength:.4g}")
+        if self.chosen is not None and self.strength is not None:
+            self.chosen_ = self._point(
+                self.chosen, CHOSEN, f"chosen, λ = {strength_text(self.strength)}"
+            )
         self.ax_.set(xlabel=axis_label(self.names[0]), ylabel=axis_label(self.names[1]))
         self.ax_.legend(loc="best", **LEGEND)
         return self

@@ -12,7 +12,7 @@
   };
   const difference = (a, b) => (a === null || b === null ? null : b - a);
 
-  function entries({ set, strength }) {
+  R.classEntries = function ({ set, strength }) {
     const now = set.counts(strength), before = set.before;
     const { counts, group } = R.data.classes;
     return R.byFrequency.map((k, rank) => {
@@ -21,10 +21,11 @@
         k, rank, name: R.names[k], group: group[k], count: counts ? counts[k] : R.data.classes.source[k],
         labels: set.support[k], predictedBefore: before.predicted[k], predicted: now.predicted[k],
         recallBefore: a.recall, recall: b.recall, change: difference(a.recall, b.recall),
-        precisionBefore: a.precision, precision: b.precision, iouBefore: a.iou, iou: b.iou,
+        precisionBefore: a.precision, precision: b.precision, precisionChange: difference(a.precision, b.precision),
+        iouBefore: a.iou, iou: b.iou,
       };
     });
-  }
+  };
 
   function renderGroups(rows) {
     const { groupNames } = R.data.classes;
@@ -37,9 +38,10 @@
           R.changeCell(of("recallBefore"), of("recall"), R.bare),
           R.deltaCell(of("recallBefore"), of("recall")),
           R.changeCell(of("precisionBefore"), of("precision"), R.bare),
+          R.deltaCell(of("precisionBefore"), of("precision")),
           R.changeCell(of("iouBefore"), of("iou"), R.bare));
       });
-    R.fillTable("group-table", "Means over groups of classes, before and at λ", ["Group", "classes", "mean recall, %", "change", "mean precision, %", "mean IoU, %"], lines);
+    R.fillTable("group-table", "Means over groups of classes, before and at λ", ["Group", "classes", "mean recall, %", "change", "mean precision, %", "change", "mean IoU, %"], lines);
   }
 
   function renderFigure(rows) {
@@ -51,12 +53,20 @@
     const x = parts.map((_, i) => i);
     const before = parts.map((part) => mean(part.map((row) => row[`${key}Before`])));
     const now = parts.map((part) => mean(part.map((row) => row[key])));
-    const stems = { x: [], y: [] };
-    x.forEach((i) => { stems.x.push(i, i, null); stems.y.push(before[i], now[i], null); });
+    const stems = [["up", "good"], ["down", "bad"]].map(([way, color]) => {
+      const line = { x: [], y: [], color };
+      x.forEach((i) => {
+        if (before[i] === null || now[i] === null || (now[i] < before[i]) !== (way === "down")) return;
+        line.x.push(i, i, null);
+        line.y.push(before[i], now[i], null);
+      });
+      return line;
+    });
     const hover = (label) => `%{customdata}: %{y:.1%}<extra>${label}</extra>`;
     const every = few ? 1 : Math.ceil(x.length / 8);
     R.draw("classes-figure", [
-      { ...stems, mode: "lines", line: { color: R.color("accent"), width: few ? 5 : 3 }, opacity: 0.35, hoverinfo: "skip", showlegend: false },
+      ...stems.map((stem) => ({ x: stem.x, y: stem.y, mode: "lines", name: stem.color === "good" ? "gain" : "loss",
+        line: { color: R.color(stem.color), width: few ? 5 : 3 }, opacity: 0.6, hoverinfo: "skip", showlegend: stem.x.length > 0 })),
       { x, y: before, customdata: labels, mode: "markers", cliponaxis: false, name: "before", hollow: R.color("before"), hovertemplate: hover("before"),
         marker: { color: R.color("card"), size: few ? 9 : 6, line: { color: R.color("before"), width: 2 } } },
       { x, y: now, customdata: labels, mode: "markers", cliponaxis: false, name: "at λ", hovertemplate: hover("at λ"),
@@ -106,13 +116,14 @@
     const header = (label, key, text) => R.sortHeader(label, key, view, choose, text);
     const heads = [header("Class", "name", true), header(counts ? "training count" : "source prior", "count"),
       header("Group", "group", true), header("labels", "labels"), header("predicted", "predicted"),
-      header("recall, %", "recall"), header("change", "change"), header("precision, %", "precision"), header("IoU, %", "iou")];
+      header("recall, %", "recall"), header("change", "change"), header("precision, %", "precision"), header("change", "precisionChange"), header("IoU, %", "iou")];
     R.fillTable("class-table", "Every class, before and at λ", heads, shown.map((row) => R.el("tr", { "data-class": row.k },
       R.rowHead(row.name, "name"), R.numberCell(row.count, counts ? R.number : (x) => R.percent(x, 2)),
       R.textCell(groupNames[row.group].replace(/ \(.*/, "")), R.numberCell(row.labels, R.number),
       R.changeCell(row.predictedBefore, row.predicted, R.number),
       R.changeCell(row.recallBefore, row.recall, R.bare), R.deltaCell(row.recallBefore, row.recall),
-      R.changeCell(row.precisionBefore, row.precision, R.bare), R.changeCell(row.iouBefore, row.iou, R.bare))));
+      R.changeCell(row.precisionBefore, row.precision, R.bare), R.deltaCell(row.precisionBefore, row.precision),
+      R.changeCell(row.iouBefore, row.iou, R.bare))));
     R.say("class-count", kept.length === rows.length ? `${R.number(rows.length)} classes` : `${R.number(kept.length)} of ${R.number(rows.length)} classes`);
     R.say("page-state", `Page ${view.page + 1} of ${R.number(pages)}`);
     R.byId("page-previous").disabled = view.page === 0;
@@ -120,10 +131,10 @@
   }
 
   R.renderClasses = function (state) {
-    const rows = entries(state);
+    const rows = R.classEntries(state);
     renderGroups(rows);
     renderFigure(rows);
-    const again = () => renderTable(entries(state), again);
+    const again = () => renderTable(R.classEntries(state), again);
     renderTable(rows.slice(), again);
   };
 

@@ -2,6 +2,21 @@
 (function (R) {
   "use strict";
 
+  // The calibrator's file, with another strength where λ is not the chosen one.
+  R.calibratorAt = function (strength) {
+    const fields = R.data.calibrator;
+    if (strength === R.data.strength) return fields;
+    return { ...fields, strength, strength_interval: [strength, strength], strength_outside_interval: false, best_score: null };
+  };
+
+  function save(strength) {
+    const text = `${JSON.stringify(R.calibratorAt(strength), null, 2)}\n`;
+    const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    const link = R.el("a", { href: url, download: `calibrator-${R.strength(strength)}.json` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  }
+
   R.initControls = function (state, changed) {
     const [low, high] = R.data.bounds;
     const slider = R.byId("strength-slider"), number = R.byId("strength-number");
@@ -30,6 +45,9 @@
     slider.addEventListener("input", () => set(slider.valueAsNumber, slider));
     number.addEventListener("input", () => set(number.valueAsNumber, number));
     number.addEventListener("change", () => show(null));
+    const download = R.byId("download");
+    download.disabled = !R.data.calibrator;
+    download.addEventListener("click", () => save(state.strength));
     R.byId("to-uncorrected").addEventListener("click", () => set(0));
     R.byId("to-chosen").addEventListener("click", () => set(R.data.strength));
     for (const radio of document.querySelectorAll('#sets input')) {

@@ -9,11 +9,12 @@
   R.percent = (x, digits = 1) => (isNumber(x) ? `${(100 * x).toFixed(digits)} %` : "–");
   R.bare = (x) => (isNumber(x) ? (100 * x).toFixed(1) : "–"); // where the header says %
   R.number = (x) => (!isNumber(x) ? "–" : Number.isInteger(x) ? whole.format(x) : some.format(x));
-  R.strength = (x) => String(Number(x.toPrecision(4)));
+  // As reprior.calibrator.summary.strength_text: four decimals, more only for what is near 0.
+  R.strength = (x) => (x === 0 || Math.abs(x) >= 0.001 ? x.toFixed(4).replace(/\.?0+$/, "") : String(Number(x.toPrecision(2))));
   // Both ends with as many digits as it takes to tell them apart.
   R.interval = function (a, b) {
     for (let digits = 4; digits < 12; digits++) {
-      const [from, to] = [a, b].map((x) => String(Number(x.toPrecision(digits))));
+      const [from, to] = [a, b].map((x) => String(Number(x.toFixed(digits))));
       if (from !== to) return `${from} to ${to}`;
     }
     return String(a);

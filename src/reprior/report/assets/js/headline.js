@@ -13,7 +13,8 @@
 
   R.renderMetrics = function ({ set, strength }) {
     const now = set.counts(strength), before = set.before;
-    const cards = R.data.metrics.map((metric, i) => card(
+    const mix = R.linear.filter((metric) => metric.name === "training-mix" && R.curve(set, metric.name));
+    const cards = [...R.data.metrics, ...mix].map((metric, i) => card(
       { key: metric.name, label: metric.label },
       R.metricValue(metric, now), R.metricValue(metric, before), R.percent, R.points, i === 0,
     ));
@@ -42,6 +43,6 @@
         R.el("td", {}, `${R.interval(...best.interval)}${best.atBound ? " (at the bound)" : ""}`));
     });
     R.fillTable("optimum-table", "Every metric before, at λ, as chosen and at its largest", ["Metric", "before", `at λ = ${R.strength(strength)}`,
-      `chosen, λ = ${R.strength(R.data.strength)}`, "largest on this set", "there λ is", "equally good"], rows);
+      `chosen, λ = ${R.strength(R.data.strength)}`, "largest on this set", "there λ is", "ties"], rows);
   };
 })(window.Reprior);

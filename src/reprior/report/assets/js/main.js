@@ -5,6 +5,7 @@
   const checked = document.querySelector("#sets input:checked");
   const state = { set: R.sets[checked ? Number(checked.value) : 0], strength: R.data.strength };
   const parts = [
+    { id: "verdict", render: R.renderVerdict },
     { id: "metric-cards", render: R.renderMetrics },
     { id: "curves-figure", render: R.renderCurves },
     { id: "optimum-table", render: R.renderOptima },
@@ -71,6 +72,7 @@
     `The ${R.number(set.raw.switchCount)} switches of the ${set.name} set are more than a page can hold: they are summed at multiples of ${set.raw.resolution}${set.raw.perClass ? ", per class" : ""}.`));
   const { cutTo } = R.data.classes;
   if (cutTo) sentences.push(`Names of classes are cut to ${cutTo} letters, so that the page stays below 15 MB.`);
+  if (!R.data.calibrator) sentences.push("The calibrator has too many classes to be downloaded from the page.");
   R.say("thinning-note", ...sentences);
 
   const observer = new IntersectionObserver((entries) => {
@@ -82,6 +84,7 @@
   }, { rootMargin: "200px 0px" });
   for (const part of parts) observer.observe(part.element);
 
+  render(byId("verdict"));
   render(byId("metric-cards"));
   performance.mark("first-numbers");
   // After the next frame, in which the numbers are painted.

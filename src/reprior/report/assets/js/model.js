@@ -53,8 +53,14 @@
     least: (values) => values.reduce((a, b) => Math.min(a, b), Infinity),
   };
 
+  R.dot = (weights, values) => weights.reduce((sum, w, k) => sum + (w === 0 ? 0 : w * values[k]), 0);
+
   // A metric of counts, by the rules of reprior.metrics.CountMetric.
   R.metricValue = function (metric, counts) {
+    if (metric.weights) {
+      const weights = metric.weights(counts);
+      return weights && R.dot(weights, counts.tp);
+    }
     const { tp, predicted, nPredicted, support, labelled } = counts;
     let total = 0, hits = 0, all = 0;
     for (let k = 0; k < R.K; k++) { total += support[k]; hits += tp[k]; all += predicted[k]; }
@@ -134,6 +140,12 @@
         if (!(nPredicted[k] > 0)) tp[k] = predicted[k] = 0; // rounding again
       }
       return { tp, predicted, nPredicted, support: this.support, labelled: this.labelled };
+    }
+
+    // Every row of the switches in order: from class `before` to class `after`, K for no class.
+    eachSwitch(visit) {
+      const rows = this.switches;
+      for (let i = 0; i < rows.size; i++) visit(rows.position[i], rows.label[i], rows.before[i], rows.after[i], mass(rows, i));
     }
 
     // The confusion table of the cells (classes, or groups of classes), row by row.

@@ -71,7 +71,11 @@
     ], {
       xaxis: { title: { text: "strength λ (grid)" }, range: R.data.bounds },
       yaxis: { title: { text: "ECE" }, tickformat: ".1%", rangemode: "tozero" },
-      shapes: R.marks(strength), showlegend: false,
+      shapes: R.marks(strength), showlegend: false, hovermode: false,
+    });
+    R.pickStrength("ece-figure", (where) => {
+      const nearest = R.nearest(grid.strengths, where);
+      return [{ label: `ECE at grid point ${R.strength(grid.strengths[nearest])}`, color: R.color("accent"), value: R.percent(grid.ece[nearest], 2) }];
     });
   };
 })(window.Reprior);

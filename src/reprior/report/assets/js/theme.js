@@ -5,7 +5,7 @@
   const root = document.documentElement;
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const LINES = {
-    light: ["#1f5fbf", "#b45309", "#0f7a53", "#8b3fc7", "#be2f6b", "#0e7490"],
+    light: ["#0072b2", "#b45309", "#0f7a53", "#8b3fc7", "#be2f6b", "#0e7490"],
     dark: ["#7fb0ff", "#f5a95b", "#5fd39b", "#c59bff", "#ff8fbd", "#6bd3e6"],
   };
   // No further than the page's ink can be read on.

@@ -2,7 +2,16 @@
 (function (R) {
   "use strict";
 
-  const DEFAULT = ["balanced_accuracy", "macro_precision"];
+  // Where both groups exist; else two metrics of all classes.
+  const GROUPS = ["recall-frequent", "recall-rare"], OTHERWISE = ["balanced_accuracy", "macro_precision"];
+
+  // Points of two curves that no other one beats in both, best first in a.
+  function frontOf(at, x, y) {
+    const order = Array.from(at, (_, i) => i).sort((i, j) => x[j] - x[i] || y[j] - y[i]);
+    let best = -Infinity;
+    const kept = order.filter((i) => y[i] > best && ((best = y[i]), true));
+    return { x: kept.map((i) => x[i]), y: kept.map((i) => y[i]), strengths: kept.map((i) => at[i]), size: kept.length };
+  }
 
   function front(set, a, b) {
     const found = set.raw.fronts.find((f) => (f.a === a && f.b === b) || (f.a === b && f.b === a));
@@ -12,7 +21,7 @@
   }
 
   R.renderTradeoff = function ({ set, strength }) {
-    const [a, b] = ["metric-a", "metric-b"].map((id) => R.data.metrics.find((m) => m.name === R.byId(id).value));
+    const [a, b] = ["metric-a", "metric-b"].map((id) => R.metricNamed(R.byId(id).value));
     const across = R.curve(set, a.name), up = R.curve(set, b.name);
     if (!across || !up) return R.say("tradeoff-note", "This set has no labels of the class that the metric is about.");
     const at = Float64Array.from(new Set([...across.x, ...up.x])).sort();
@@ -22,7 +31,7 @@
       return { x: [R.metricValue(a, counts)], y: [R.metricValue(b, counts)], mode: "markers", name, marker,
         hovertemplate: `%{x:.2%}, %{y:.2%}<extra>${name}</extra>` };
     };
-    const best = a === b ? null : front(set, a.name, b.name);
+    const best = a === b ? null : front(set, a.name, b.name) || frontOf(at, along(across), along(up));
     R.draw("tradeoff-figure", [
       { x: along(across), y: along(up), customdata: Array.from(at), mode: "lines", name: "all strengths",
         line: { color: R.color("before"), width: 1.5 }, hovertemplate: "%{x:.2%}, %{y:.2%} at λ = %{customdata:.4g}<extra></extra>" },
@@ -36,15 +45,23 @@
       xaxis: { title: { text: R.plotText(a.label, 40) }, tickformat: ".1%" }, yaxis: { title: { text: R.plotText(b.label, 40) }, tickformat: ".1%" },
       hovermode: "closest", showlegend: true,
     });
+    const figure = R.byId("tradeoff-figure");
+    if (figure.on && !figure.picks) {
+      figure.picks = true;
+      figure.on("plotly_click", ({ points }) => {
+        const at = points.map((p) => p.customdata).find(Number.isFinite);
+        if (at !== undefined) R.setStrength(at);
+      });
+    }
     R.say("tradeoff-note", best ? `On the front, no other strength is better in one of the two without being worse in the other: ${R.number(best.size)} strengths${best.size > best.x.length ? `, ${best.x.length} of them drawn` : ""}.` : "Choose two different metrics to see their Pareto front.",
-      "Balanced accuracy is macro recall.");
+      "Click a point to set its λ. Balanced accuracy is macro recall.");
   };
 
   R.initTradeoff = function (redraw) {
     ["metric-a", "metric-b"].forEach((id, i) => {
       const select = R.byId(id);
-      select.append(...R.data.metrics.map((metric) => R.el("option", { value: metric.name }, metric.label)));
-      select.value = DEFAULT[i];
+      select.append(...[...R.data.metrics, ...R.linear].map((metric) => R.el("option", { value: metric.name }, metric.label)));
+      select.value = (R.metricNamed(GROUPS[1]) && R.sets.every((set) => GROUPS.every((name) => R.curve(set, name))) ? GROUPS : OTHERWISE)[i];
       select.addEventListener("change", redraw);
     });
   };
