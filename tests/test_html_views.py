@@ -103,7 +103,7 @@ def test_a_calibrator_without_tuning_data_and_one_that_is_not_fitted(calibrator,
     [
         {"metric": "log_loss", "bounds": (0.0, 8.0)},
         {"tune": "per_class"},
-        {"separate": True},
+        {"separate": True, "bounds": (0.0, 8.0)},
         {"temperature": "fit", "subject_to": "accuracy >= baseline - 0.05"},
     ],
 )

@@ -28,8 +28,14 @@ FOUND, MISSED, INK = "#0072B2", "#bdbdbd", "#222222"
 DIGIT = 9
 
 #: Of the animation: pixels, milliseconds of a frame and of the last one, colours, rounds of λ.
-SIZE, FRAME, LAST, COLOURS = (960, 760), 110, 2600, 48
+SIZE, FRAME, LAST, COLOURS = (960, 1010), 110, 2600, 96
 STEPS = 18
+
+#: The verdict and the figure of the classes; the rest of the page would not be seen.
+STYLE = """
+.top, .sections, #metrics, #group-table, #classes > .note, #verdict-note { display: none }
+.controls { position: static } #verdict { min-height: 422px }
+"""
 
 
 def demo(folder: Path) -> Path:
@@ -49,7 +55,7 @@ def nines(folder: Path) -> Any:
     calibrator = rp.load(folder / "cal.json")
     after = np.array([int(str(name).split()[-1]) for name in calibrator.predict(scores)])
     chosen = np.flatnonzero(labels == DIGIT)
-    figure, axes = plt.subplots(1, 2, figsize=(9.2, 2.9), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(9.2, 2.35), layout="constrained")
     pairs = (("before", scores.argmax(axis=1)), ("after: one addition per class", after))
     for ax, (title, predicted) in zip(axes, pairs, strict=True):
         sheet(ax, test.images[chosen].reshape(-1, 8, 8), predicted[chosen])
@@ -85,12 +91,13 @@ def animation(page: Path, out: Path) -> None:
         tab = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]})
         tab.goto(page.as_uri())
         tab.wait_for_selector("html[data-ready]")
-        tab.add_style_tag(content=".top { display: none } .controls { position: static }")
+        tab.add_style_tag(content=STYLE)
         chosen = tab.evaluate("Reprior.state.strength")
         for strength in [*np.linspace(0.0, chosen, STEPS, endpoint=False), chosen]:
             tab.evaluate("strength => Reprior.setStrength(strength)", float(strength))
             tab.wait_for_function(
-                "s => Number(document.getElementById('verdict').dataset.strength) === s",
+                "s => ['verdict', 'classes'].every(id => "
+                "Number(document.getElementById(id).dataset.strength) === s)",
                 arg=float(strength),
             )
             frames.append(Image.open(io.BytesIO(tab.screenshot())).convert("RGB"))

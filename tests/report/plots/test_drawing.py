@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -11,7 +13,16 @@ from matplotlib import pyplot as plt
 
 import reprior as rp
 from reprior.report import plots
-from reprior.report.plots.drawing import artist_options, axes, axis_label, class_names, groups
+from reprior.report.plots.drawing import (
+    AFTER,
+    BEFORE,
+    CYCLE,
+    artist_options,
+    axes,
+    axis_label,
+    class_names,
+    groups,
+)
 
 
 def test_given_axes_are_used():
@@ -41,6 +52,22 @@ def test_the_wrong_number_of_axes_is_refused():
     _, both = plt.subplots(1, 2)
     with pytest.raises(rp.OptionError, match=r"`ax` must be axes of matplotlib, or None. Got 2 of"):
         axes(both)
+
+
+def test_long_names_lose_their_middle_and_dollars_are_escaped_once():
+    long = "the name of this class is far longer than any axis has room for"
+    names = class_names([long, "5 $", "x" * 26], 3)
+    assert names == ["the name of this…room for", r"5 \$", "x" * 26]
+    assert class_names(names, 3) == names
+
+
+def test_the_report_has_the_same_colours():
+    assets = resources.files("reprior.report") / "assets"
+    lines = re.search(r"light: (\[.*\])", (assets / "js" / "theme.js").read_text("utf-8"))[1]
+    assert [color.lower() for color in CYCLE] == re.findall("#[0-9a-f]{6}", lines)
+    light = (assets / "css" / "page.css").read_text("utf-8")
+    assert f"--accent: {AFTER.lower()};" in light
+    assert f"--before: {BEFORE};" in light
 
 
 def test_options_must_be_a_dictionary():

@@ -21,11 +21,20 @@ def test_before_and_after_are_the_librarys_curves(calibrator, judge_on):
     ):
         curve = rp.metrics.reliability_curve(posterior, index, n_bins=7)
         full = curve.count > 0
-        assert np.array_equal(line.get_xdata(), curve.confidence[full])
-        assert np.array_equal(line.get_ydata(), curve.accuracy[full])
+        joined = curve.count >= 3
+        assert np.array_equal(line.get_xdata(), curve.confidence[joined])
+        assert np.array_equal(line.get_ydata(), curve.accuracy[joined])
         assert np.array_equal(dots.get_offsets()[:, 0], curve.confidence[full])
         ece = rp.metrics.expected_calibration_error(posterior, index, n_bins=7)
         assert line.get_label() == f"{word} (ECE {ece:.3f})"
+
+
+def test_a_bin_of_two_samples_has_a_marker_but_no_line():
+    confidence = np.repeat([0.55, 0.65, 0.75, 0.95], [40, 2, 30, 1])
+    posterior = np.stack([confidence, 1 - confidence], axis=1)
+    display = ReliabilityDisplay.from_predictions(posterior, np.ones(73, int), n_bins=10)
+    np.testing.assert_allclose(display.lines_[0].get_xdata(), [0.55, 0.75])
+    np.testing.assert_allclose(display.markers_[0].get_offsets()[:, 0], [0.55, 0.65, 0.75, 0.95])
 
 
 def test_larger_bins_have_larger_markers(calibrator, judge_on):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -26,9 +27,13 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-# Okabe and Ito's colours, which every kind of colour vision distinguishes.
+# Okabe and Ito's colours, which every kind of colour vision distinguishes; two are darker, to be
+# seen on white. Report pages have the same.
 BEFORE, AFTER, CHOSEN, FAINT = "#7a7a7a", "#0072B2", "#D55E00", "#b5b5b5"
-CYCLE = (AFTER, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+CYCLE = (AFTER, "#009E73", "#CC79A7", "#8A6100", CHOSEN, "#1A1A1A")
+
+#: Letters of a class name; longer ones lose their middle, so that the axes keep their room.
+MOST_LETTERS = 26
 
 #: Lines that pass below a legend do not disturb its words.
 LEGEND = {"frameon": True, "framealpha": 0.85, "edgecolor": "none", "facecolor": "white"}
@@ -36,6 +41,8 @@ LEGEND = {"frameon": True, "framealpha": 0.85, "edgecolor": "none", "facecolor":
 #: A legend above the axes, where lines and points may be anywhere inside.
 LEGEND_ABOVE = {"loc": "lower right", "bbox_to_anchor": (1, 1), "frameon": False}
 
+
+_DOLLAR = re.compile(r"(?<!\\)\$")
 
 #: Short names of options, which would stand beside the defaults' long ones.
 _ALIASES = {
@@ -102,10 +109,14 @@ def artist_options(name: str, given: Any, **defaults: Any) -> dict[str, Any]:
 def class_names(classes: Any, n_classes: int) -> list[str]:
     """The names of all classes as text; their numbers where there are no names.
 
+    Long names lose their middle.
+
     Examples
     --------
     >>> class_names(None, 3)
     ['0', '1', '2']
+    >>> class_names(["cat", "an exceedingly verbose name of a class"], 2)
+    ['cat', 'an exceedingly ve…a class']
     """
     if classes is None:
         return [str(k) for k in range(n_classes)]
@@ -117,8 +128,16 @@ def class_names(classes: Any, n_classes: int) -> list[str]:
             got=f"{len(names)} names",
             remedy="Pass one name per class, in the order of the scores.",
         )
-    # A dollar would begin a formula in matplotlib's texts.
-    return [name.replace("$", r"\$") for name in names]
+    return [_shown(name) for name in names]
+
+
+def _shown(name: str) -> str:
+    """Return a name of at most so many letters, as matplotlib draws it."""
+    if len(name) > MOST_LETTERS:
+        tail = MOST_LETTERS // 3
+        name = f"{name[: MOST_LETTERS - tail - 1].rstrip()}…{name[-tail:].lstrip()}"
+    # A dollar would begin a formula; names that were shown before have theirs escaped.
+    return _DOLLAR.sub(r"\$", name)
 
 
 def groups(order: Vector, at_most: int) -> Sequence[Vector]:

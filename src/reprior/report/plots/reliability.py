@@ -22,6 +22,9 @@ __all__ = ["ReliabilityDisplay"]
 SMALLEST_MARKER = 12.0
 MARKER_RANGE = 300.0
 
+#: Samples, or with weights the share of all, that a bin must hold to be joined to its neighbours.
+FEWEST, FEWEST_SHARE = 3, 0.003
+
 
 class ReliabilityDisplay:
     """Accuracy against confidence of the predicted class, with the calibration error (ECE).
@@ -39,7 +42,7 @@ class ReliabilityDisplay:
     ax_, figure_ : matplotlib Axes and Figure
         Where it was drawn.
     lines_ : list of matplotlib Line2D
-        The curve of each, over the bins that hold samples.
+        The curve of each, over the bins that hold at least three samples.
     markers_ : list of matplotlib PathCollection
         The bins of each.
     diagonal_ : matplotlib Line2D
@@ -223,9 +226,11 @@ class ReliabilityDisplay:
         full = np.flatnonzero(curve.count > 0)
         x = curve.confidence[full]
         y = curve.accuracy[full]
+        joined = np.flatnonzero(curve.count >= _least(curve.count))
         label = f"{name} (ECE {curve.expected_calibration_error:.3f})"
         options = artist_options("line_kw", line_kw, color=colour, linewidth=1.5, zorder=2)
-        (line,) = self.ax_.plot(x, y, **{"label": label, **options})
+        ends = curve.confidence[joined], curve.accuracy[joined]
+        (line,) = self.ax_.plot(*ends, **{"label": label, **options})
         share = curve.count[full] / curve.count.sum()
         dots = {"color": line.get_color(), "linewidth": 0, "zorder": 3, "clip_on": False}
         dots |= {"alpha": 0.6, "s": SMALLEST_MARKER + MARKER_RANGE * share}
@@ -233,3 +238,12 @@ class ReliabilityDisplay:
         self.markers_.append(
             self.ax_.scatter(x, y, **artist_options("marker_kw", marker_kw, **dots))
         )
+
+
+def _least(count: Any) -> float:
+    """Return what a bin must hold to be joined to others: one or two samples make a spike.
+
+    Weights need not be numbers of samples: of these, a bin needs a share.
+    """
+    are_numbers = bool((count % 1 == 0).all())
+    return FEWEST if are_numbers else FEWEST_SHARE * float(count.sum())

@@ -12,10 +12,10 @@
       return (k) => values[k] / total;
     };
     const kinds = [
-      { name: "source prior", of: (k) => source[k], color: R.lines()[1] },
-      { name: "target prior", of: (k) => target[k], color: R.lines()[2] },
+      { name: "source prior", of: (k) => source[k], color: R.lines()[4] },
+      { name: "target prior", of: (k) => target[k], color: R.lines()[1] },
       { name: "labels", of: share(set.support), color: R.color("before") },
-      { name: "predicted before", of: share(set.before.predicted), color: R.lines()[3] },
+      { name: "predicted before", of: share(set.before.predicted), color: R.lines()[2] },
       { name: "predicted at λ", of: share(set.counts(strength).predicted), color: R.lines()[0] },
     ];
     const few = R.K <= WHOLE;

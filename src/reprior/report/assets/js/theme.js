@@ -4,9 +4,10 @@
 
   const root = document.documentElement;
   const system = window.matchMedia("(prefers-color-scheme: dark)");
+  // As reprior.report.plots draws: Okabe and Ito, two of them darker, to be seen on white.
   const LINES = {
-    light: ["#0072b2", "#b45309", "#0f7a53", "#8b3fc7", "#be2f6b", "#0e7490"],
-    dark: ["#7fb0ff", "#f5a95b", "#5fd39b", "#c59bff", "#ff8fbd", "#6bd3e6"],
+    light: ["#0072b2", "#009e73", "#cc79a7", "#8a6100", "#d55e00", "#1a1a1a"],
+    dark: ["#7fb0ff", "#4fd0a5", "#e0a3c6", "#d9b44a", "#ffab66", "#e8eaf0"],
   };
   // No further than the page's ink can be read on.
   const SCALES = {

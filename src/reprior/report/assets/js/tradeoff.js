@@ -36,7 +36,7 @@
       { x: along(across), y: along(up), customdata: Array.from(at), mode: "lines", name: "all strengths",
         line: { color: R.color("before"), width: 1.5 }, hovertemplate: "%{x:.2%}, %{y:.2%} at λ = %{customdata:.4g}<extra></extra>" },
       ...(best ? [{ x: Array.from(best.x), y: Array.from(best.y), customdata: Array.from(best.strengths), mode: "lines+markers", name: "Pareto front",
-        line: { color: R.lines()[2], width: 2.5 }, marker: { size: 5 },
+        line: { color: R.lines()[1], width: 2.5 }, marker: { size: 5 },
         hovertemplate: "%{x:.2%}, %{y:.2%} at λ = %{customdata:.4g}<extra>Pareto front</extra>" }] : []),
       point(0, "uncorrected", { symbol: "square", size: 11, color: R.color("card"), line: { width: 2, color: R.color("before") } }),
       point(R.data.strength, "chosen", { symbol: "diamond", size: 12, color: R.color("accent") }),
