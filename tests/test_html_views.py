@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 
 import reprior as rp
 from reprior.sklearn import RebalancedClassifierCV
-from reprior.tuning import uncertainty
 
 NASTY = "<script>alert(1)</script>"
 VOID = {"path", "rect", "circle"}
@@ -133,7 +132,7 @@ def test_uncertainty():
     bootstrap = rp.StrengthBootstrap.from_scores(
         scores, labels, source_prior=rp.prior_from_counts(counts), n_replicates=100
     )
-    known = uncertainty(bootstrap, "balanced_accuracy")
+    known = rp.uncertainty(bootstrap, "balanced_accuracy")
     _, words = view_of(known)
     assert f"gain {known.gain:+.4f} {known.gain_interval[0]:+.4f}" in words
 
