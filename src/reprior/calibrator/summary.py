@@ -136,9 +136,10 @@ def price_of_promise(calibrator: PosteriorCalibrator) -> str:
         for rule in Constraint.parse_all(calibrator.subject_to)
     ]
     best = profile.best(metric, subject_to=rules)
+    strength = strength_text(best.strength)
     return (
         f"{abs(best.value - calibrator.best_score_):.4f} of {metric.name} on the tuning labels: "
-        f"{best.value:.4f} at strength {strength_text(best.strength)} keeps them there, without a promise"
+        f"{best.value:.4f} at strength {strength} keeps them there, without a promise"
     )
 
 

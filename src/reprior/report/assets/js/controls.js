@@ -6,7 +6,8 @@
   R.calibratorAt = function (strength) {
     const fields = R.data.calibrator;
     if (strength === R.data.strength) return fields;
-    return { ...fields, strength, strength_interval: [strength, strength], strength_outside_interval: false, best_score: null };
+    const { promise, ...others } = fields; // made for the chosen strength alone
+    return { ...others, strength, strength_interval: [strength, strength], strength_outside_interval: false, best_score: null };
   };
 
   function save(strength) {
