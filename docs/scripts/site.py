@@ -19,6 +19,7 @@ BOOST = {
     "source-prior.md": 3.0,
     "metrics.md": 2.0,
     "per-class.md": 2.0,
+    "segmentation.md": 2.0,
     "ship.md": 2.0,
     "changelog.md": 0.2,
     "held-out-study.md": 0.3,
