@@ -94,6 +94,14 @@ def write_page(path: Path, text: str) -> None:
     path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 
+def without_sets(text: str) -> str:
+    """Return the tables without those of every set, which are in held-out.md alone."""
+    tables, _, rest = text.partition("### Every set")
+    versions = rest.rstrip().splitlines()[-1]
+    where = "The tables of every set are in the repository, in `docs/results/held-out/held-out.md`."
+    return f"{tables}{where}\n\n{versions}\n"
+
+
 def study(options: argparse.Namespace) -> None:
     """Run every set with every model, and write one file for each as soon as it is finished."""
     folder = options.output / "runs"
@@ -127,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.output / "held-out.json").write_text(json.dumps(lines, indent=1) + "\n")
     (options.output / "held-out.md").write_text(text)
     if options.markdown:
-        write_page(options.markdown, text)
+        write_page(options.markdown, without_sets(text))
     return 0
 
 

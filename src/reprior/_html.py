@@ -36,7 +36,7 @@ _STYLE = (
     ".reprior-view th,.reprior-view td{padding:.15em .8em .15em 0;text-align:right;border:0;"
     "background:none;color:inherit;font-size:13px}"
     ".reprior-view th{font-weight:600}"
-    ".reprior-view tbody th{font-weight:400}"
+    ".reprior-view tbody th{font-weight:400}.reprior-view .words th{white-space:nowrap}"
     ".reprior-view th:first-child,.reprior-view .words td{text-align:left;overflow-wrap:anywhere}"
     ".reprior-view .gain{color:var(--gain)}.reprior-view .loss{color:var(--loss)}"
     ".reprior-view svg{display:block;max-width:100%;height:auto;margin:.4em 0}"

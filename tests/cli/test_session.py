@@ -33,6 +33,19 @@ def test_long_notes_stay_on_one_line_where_there_is_no_terminal(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_on_a_terminal_long_notes_are_broken_between_words():
+    session, stream = Session(), io.StringIO()
+    session._err = Console(file=stream, force_terminal=True, width=80, color_system=None)
+    words = [f"word-{i}" for i in range(40)]
+    path = "/a/very/long/path" * 6
+    session.note(" ".join([*words, path]))
+    session.show_notes()
+    lines = stream.getvalue().splitlines()
+    assert " ".join(lines).split() == ["note:", *words, path]
+    assert max(len(line) for line in lines if path not in line) <= 80
+    assert all(line.startswith("      ") for line in lines[1:])
+
+
 def test_quiet_keeps_notes_for_the_json(capsys):
     session = Session(quiet=True, json=True)
     session.note("something")

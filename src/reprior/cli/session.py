@@ -9,6 +9,7 @@ import functools
 import json
 import logging
 import math
+import sys
 import textwrap
 import threading
 import warnings
@@ -116,15 +117,12 @@ class Session:
                 text = isinstance(each, str | Text)
                 shown = each
                 if isinstance(each, str):
-                    shown = Text(self._wrapped(self._out, plain_lines(each)))
+                    shown = Text(plain_lines(each))
                 self._out.print(shown, soft_wrap=text)
 
     @staticmethod
     def _wrapped(console: Console, text: str, indent: str = "") -> str:
-        """Break lines between words where the output is a terminal, which would break anywhere.
-
-        Commands to copy stay as they are.
-        """
+        """Break a sentence between words where the output is a terminal, which breaks anywhere."""
         if not console.is_terminal:
             return text
         lines = [
@@ -137,7 +135,7 @@ class Session:
                 drop_whitespace=True,
                 replace_whitespace=False,
             )
-            if len(line) > console.width and not line.lstrip().startswith("$ ")
+            if len(line) > console.width
             else [line]
             for line in text.split("\n")
         ]
@@ -146,7 +144,7 @@ class Session:
     def done(self, *sentences: str) -> None:
         """Print what was written, and where, unless quiet or the output is stdout."""
         if not self.quiet and not self.stdout_is_output:
-            self.say(*sentences)
+            self.say(*(self._wrapped(self._out, plain_lines(each)) for each in sentences))
 
     def result(self, document: Mapping[str, Any], *, notes: bool = True) -> None:
         """Print the JSON object, where one is wanted."""
@@ -303,7 +301,15 @@ def _simple(value: Any) -> Any:
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    """Return a console that is a terminal only where its stream is: notebooks force colours."""
+    stream = sys.stderr if stderr else sys.stdout
+    console = Console(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=None if stream.isatty() else False,
+    )
     if not console.is_terminal:
         with suppress(AttributeError):
             console.width = WIDE
