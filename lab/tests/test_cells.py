@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -84,6 +85,29 @@ def test_a_cell_is_one_process_s_until_that_ends(tmp_path):
             assert not ours
         other.kill()
         other.wait()
+    with claimed(tmp_path) as ours:
+        assert ours
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_a_claim_creates_and_changes_no_other_file(tmp_path):
+    (tmp_path / "cell").mkdir()
+    (tmp_path / "cell" / ".claim").symlink_to("../precious")
+    for content in (None, "precious"):
+        if content is not None:
+            (tmp_path / "precious").write_text(content)
+        with (
+            pytest.raises(OptionError, match=r"must have a plain file '\.claim'"),
+            claimed(tmp_path / "cell"),
+        ):
+            pass
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+@pytest.mark.timeout(60)  # a program that opens a pipe waits for ever
+def test_a_claim_that_is_a_pipe_does_not_wait(tmp_path):
+    os.mkfifo(tmp_path / ".claim")
     with claimed(tmp_path) as ours:
         assert ours
 

@@ -57,6 +57,7 @@ __all__ = [
     "WidenedBoundsWarning",
     "Words",
     "escaped",
+    "escaped_lines",
     "parts",
     "printable",
     "quoted",
@@ -232,6 +233,17 @@ def quoted(error: BaseException, *, typed: bool = False) -> str:
     words = " ".join(printable(str(error)).split())[:_MOST_QUOTED].rstrip(".")
     name = type(error).__name__
     return words if words and not typed else ": ".join(filter(None, (name, words)))
+
+
+def escaped_lines(text: str) -> str:
+    r"""Return a text of several lines with the codes of all other unprintable characters.
+
+    Examples
+    --------
+    >>> escaped_lines("cat\x1b[31m\ndog").splitlines()
+    ['cat\\x1b[31m', 'dog']
+    """
+    return "\n".join(map(escaped, text.split("\n")))
 
 
 def shown(value: Any) -> str:

@@ -87,3 +87,29 @@ def test_a_folder_is_refused(tmp_path):
         rp.FileFormatError, match=r"must be a regular file\. Got a folder\. Name a file"
     ):
         rp.load(tmp_path)
+
+
+@pytest.mark.parametrize("made", ["calibrator", "fusion"])
+def test_a_summary_prints_no_control_characters_of_a_file(fitted, tmp_path, made):
+    path = tmp_path / "made.json"
+    scores = {"rg\x1bb": 3 * np.eye(2), "depth": 2 * np.eye(2)}
+    model = fitted if made == "calibrator" else rp.ModalityFusion([0.75, 0.25]).fit(scores, [0, 1])
+    model.save(path)
+    text = json.loads(path.read_text())
+    metric = {"metric": "\x1b]0;title\x07", **({"custom_metric": True} if model is fitted else {})}
+    path.write_text(json.dumps({**text, **metric}))
+    summary = rp.load(path).summary()
+    assert "\\x1b]0;title\\x07" in summary
+    assert all(line.isprintable() for line in summary.splitlines())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "metric", ["a" * 10_000_000, f"recall[{'9' * 5_000}]", f"recall[{'9' * 9_000}"]
+)
+def test_a_metric_of_absurd_length_is_refused(fitted, tmp_path, metric):
+    path = tmp_path / "cal.json"
+    fitted.save(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metric": metric}))
+    with pytest.raises(rp.FileFormatError, match="as 'metric'"):
+        rp.load(path)

@@ -206,6 +206,19 @@ def test_what_is_no_text_is_not_written_to_standard_output(fused, run, monkeypat
     assert set(os.listdir()) == before
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
+@pytest.mark.timeout(60)  # a program that opens a pipe waits for ever
+@pytest.mark.parametrize("counts", ["pipe", "[" * 200_000])
+def test_a_demo_is_not_stopped_by_what_is_there(tmp_path, run, counts):
+    if counts == "pipe":
+        os.mkfifo(tmp_path / "counts.json")
+    else:
+        (tmp_path / "counts.json").write_text(counts)
+    result = run("demo", "-o", tmp_path)
+    assert is_one_sentence(result)
+    assert "has another file 'counts.json'" in result.err
+
+
 def test_a_demo_needs_a_folder(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo", "-o", "-")

@@ -384,6 +384,36 @@ def test_the_lock_of_a_killed_process_does_not_block(tmp_path):
     assert not folder.exists()
 
 
+def test_files_of_other_programs_stay(tmp_path):
+    names = [".lock", "pass-1.npz", "pass-the-salt-to-2.0.npz", ".pass-1.npz.bak"]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    data = flat(0, 60)
+    fit(data.calibrator(), data.chunks([30]), checkpoint=tmp_path)
+    Checkpoint(tmp_path).remove()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
+        names, "mine"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
+@pytest.mark.parametrize("kind", ["symlink", "pipe", "folder"])
+def test_what_is_no_lock_file_is_refused(tmp_path, kind):
+    lock, elsewhere = tmp_path / "saved" / ".reprior-lock", tmp_path / "elsewhere"
+    lock.parent.mkdir()
+    if kind == "symlink":
+        lock.symlink_to(elsewhere)
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.mkdir()
+    data = flat(0, 60)
+    with pytest.raises(OptionError, match="which is no lock file of a fit"):
+        fit(data.calibrator(), data.chunks([30]), checkpoint=lock.parent)
+    assert os.path.lexists(lock)
+    assert not elsewhere.exists()
+
+
 def test_a_fit_that_saves_nothing_leaves_no_folder(tmp_path):
     data = flat(0, 60)
     with pytest.raises(EndedError):

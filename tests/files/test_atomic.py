@@ -494,6 +494,28 @@ def test_staging_in_use_and_other_folders_stay(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "whole"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="SKIPPED: no FIFOs here")
+@pytest.mark.timeout(60)  # opening a FIFO waits for ever
+@pytest.mark.parametrize("kind", ["pipe", "file", "symlink", "broken symlink"])
+def test_what_is_no_staging_folder_is_left_alone(tmp_path, kind):
+    stale, victim = tmp_path / ".reprior-staging-abcdefgh", tmp_path / "victim"
+    victim.mkdir()
+    for name in ("old", "other"):
+        (victim / name).write_text("precious")
+    if kind == "pipe":
+        os.mkfifo(stale)
+    elif kind == "file":
+        stale.write_text("mine")
+    else:
+        stale.symlink_to("victim" if kind == "symlink" else "nowhere")
+    write_whole(tmp_path / "a.txt")
+    assert sorted(os.listdir(tmp_path)) == [stale.name, "a.txt", "victim"]
+    assert {path.name: path.read_text() for path in victim.iterdir()} == {
+        "old": "precious",
+        "other": "precious",
+    }
+
+
 def test_a_folder_that_may_not_be_looked_into(tmp_path):
     remove_stale_staging(tmp_path / "nowhere")
 

@@ -19,7 +19,7 @@ import pytest
 from tests.support.child_processes import ended
 
 import reprior as rp
-from reprior.exceptions import FileFormatError, LabelsError, RepriorError
+from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorError
 from reprior.files import (
     counts_from_labels,
     open_scores,
@@ -203,6 +203,25 @@ def test_a_document_of_many_values_is_refused(tmp_path):
         rp.load(tmp_path / "cal.json")
 
 
+def test_keys_and_wide_letters_of_a_document_are_limited(tmp_path):
+    keys = ",".join(f'"{i:x}":1' for i in range(1_700_000))
+    (tmp_path / "cal.json").write_text(f"{{{keys}}}")
+    with pytest.raises(FileFormatError, match=r"\(5,100,001 values, and 5,000,000 are allowed\)"):
+        rp.load(tmp_path / "cal.json")
+    (tmp_path / "cal.json").write_text(f'"{"a" * 40_000_000}\N{GRINNING FACE}"', encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"in memory the text takes 160,000,\d\d\d bytes"):
+        rp.load(tmp_path / "cal.json")
+
+
+def test_a_path_that_no_file_can_have(tmp_path):
+    with pytest.raises(
+        FileFormatError, match=r"must be a name that files may have\. Got 'a\\x00b'"
+    ):
+        rp.load("a\0b")
+    with pytest.raises(OptionError, match=r"must be a name that files may have\. Got 'a\\x00b'"):
+        write_archive("a\0b", {}, {})
+
+
 @pytest.mark.parametrize(
     "text, words",
     [
@@ -368,6 +387,69 @@ def test_a_store_that_is_almost_empty_does_not_fill_the_memory(tmp_path):
     group.create_array("scores", shape=(rows, 2), chunks=(rows, 2), dtype="float32")
     with pytest.raises(FileFormatError, match=r"must have chunks of at most [\d,]+ bytes"):
         next(open_scores(tmp_path / "a.zarr", kind="logits").chunks())
+
+
+def store(path, version=3):
+    """A small zarr store; return its group."""
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    group = zarr.open_group(path, mode="w", zarr_format=version)
+    array = group.create_array("scores", shape=(40, 2), chunks=(17, 2), dtype="float32")
+    array[...] = np.arange(80.0).reshape(40, 2)
+    return group
+
+
+@needs_fifo
+@pytest.mark.timeout(60)  # the library opens whatever has the name of a chunk
+@pytest.mark.parametrize(
+    "version, name",
+    [
+        *((2, name) for name in (".zattrs", "scores/.zarray", "scores/0.0", "class_names/.zarray")),
+        *((3, name) for name in ("zarr.json", "scores/zarr.json", "scores/c/0/0", "x/c/0")),
+    ],
+)
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_pipe_inside_of_a_store_is_refused_at_once(tmp_path, version, name, through_a_link):
+    store(tmp_path / "a.zarr", version)
+    path = tmp_path / "a.zarr" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if through_a_link:
+        os.mkfifo(tmp_path / "pipe")
+        path.symlink_to(tmp_path / "pipe")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(FileFormatError, match=r"in it is no regular file"):
+        list(open_scores(tmp_path / "a.zarr", kind="logits").chunks())
+
+
+def test_links_inside_of_a_store_are_followed(tmp_path):
+    store(tmp_path / "a.zarr")
+    (tmp_path / "a.zarr" / "scores").rename(tmp_path / "elsewhere")
+    (tmp_path / "a.zarr" / "scores").symlink_to("../elsewhere")
+    (tmp_path / "elsewhere" / "above").symlink_to("..")
+    assert sum(map(len, open_scores(tmp_path / "a.zarr", kind="logits").chunks())) == 40
+
+
+@pytest.mark.parametrize("version, name", [(2, ".zattrs"), (3, "zarr.json")])
+def test_metadata_of_a_store_say_everything_once(tmp_path, version, name):
+    store(tmp_path / "a.zarr", version).attrs.update(kind="logits", note=float("nan"))
+    path = tmp_path / "a.zarr" / name
+    text = path.read_text()
+    assert open_scores(tmp_path / "a.zarr").kind == "logits"
+    path.write_text(text.replace('"kind": "logits"', '"kind": "logits", "kind": "probs"'))
+    with pytest.raises(FileFormatError, match="the key 'kind' is there twice"):
+        open_scores(tmp_path / "a.zarr")
+    path.write_text("[" * 200_000)
+    with pytest.raises(FileFormatError, match="nested too deeply"):
+        open_scores(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("name", ["class_names", "kind"])
+def test_huge_names_in_a_store_are_refused_before_they_are_read(tmp_path, name):
+    group = store(tmp_path / "a.zarr", 2)
+    group.create_array(name, shape=(1 << 32,), chunks=(1000,), dtype="<U50")
+    with pytest.raises(FileFormatError, match=rf"an array '{name}' of at most [\d,]+ bytes"):
+        open_scores(tmp_path / "a.zarr", kind="logits")
 
 
 def test_text_in_arrays_that_is_no_text(tmp_path):

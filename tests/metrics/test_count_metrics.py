@@ -403,3 +403,26 @@ def test_evaluate_of_names_or_floats_says_what_is_wrong(values):
 def test_a_beta_that_weighs_nothing_is_refused(beta):
     with pytest.raises(OptionError, match="above 0 and at most 1e\\+06"):
         find_metric(f"macro_fbeta({beta})", n_classes=3)
+
+
+@pytest.mark.timeout(30)  # two repeats that share the spaces took hours
+@pytest.mark.parametrize(
+    "metric",
+    ["recall[" + " " * 50_000 + "x", "fbeta(" + " " * 50_000 + "x", "a" + " " * 50_000 + "x"],
+)
+def test_a_name_of_many_spaces_is_refused_at_once(metric):
+    with pytest.raises(OptionError, match="`metric` must be one of"):
+        find_metric(metric, n_classes=3)
+
+
+def test_spaces_inside_of_a_name_do_not_matter():
+    spaced = find_metric(" fbeta ( 2 ) [ cat ]".strip(), n_classes=2, classes=["dog", "cat"])
+    assert (spaced.of_class, spaced.predicted) == (
+        1,
+        find_metric("fbeta(2)[cat]", n_classes=2, classes=["dog", "cat"]).predicted,
+    )
+
+
+def test_an_index_of_very_many_digits_is_no_class():
+    with pytest.raises(LabelsError, match="must name a class that exists, 0 to 2"):
+        find_metric(f"recall[{'9' * 5_000}]", n_classes=3)

@@ -18,7 +18,6 @@ import numpy as np
 
 from reprior import StrengthProfile, prior_from_counts
 from reprior.exceptions import FileFormatError, OptionError, RepriorWarning, Setting
-from reprior.files import parse_json
 from reprior.report.plots import AFTER, CYCLE
 from reprior_lab.config import METHODS, RunConfig
 from reprior_lab.correction import Correction, Judged, correct
@@ -38,7 +37,7 @@ from reprior_lab.reproduction import (
     train_at_once,
 )
 from reprior_lab.tables import Cell, Table, write_table
-from reprior_lab.training.runfile import RUN_FILE, RunFile, write_json
+from reprior_lab.training.runfile import RUN_FILE, RunFile, read_json, write_json
 
 __all__ = [
     "COLUMNS",
@@ -326,13 +325,12 @@ def read_cell(folder: Path, cell: CellRun) -> CellResult | None:
     path = home / CORRECTION
     try:
         run = RunFile.read(home)
-        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    if not run.finished:
+    if not run.finished or not path.exists():
         return None
     try:
-        document = parse_json(text)
+        document = read_json(path)
         curve = document["curve"]
         if tuple(curve["strengths"]) != CURVE:
             raise ValueError("the curve is at other strengths")

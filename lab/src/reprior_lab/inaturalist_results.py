@@ -13,12 +13,12 @@ import numpy as np
 from reprior import StrengthProfile
 from reprior.core import as_prior, as_target_prior, check_labels, slopes
 from reprior.exceptions import FileFormatError, OptionError, RepriorWarning
-from reprior.files import atomic_write, parse_json, read_arrays
+from reprior.files import atomic_write, read_arrays
 from reprior.metrics import COUNT_METRICS
 from reprior.tuning import best_widened
 from reprior_lab.cifar import TABLE_SETTINGS
 from reprior_lab.correction import BOUNDS, Folded, correct_folds
-from reprior_lab.training.runfile import write_json
+from reprior_lab.training.runfile import read_json, write_json
 
 __all__ = [
     "FIXED_SETTINGS",
@@ -321,7 +321,7 @@ def read_result(folder: Path) -> MethodResult | None:
     """Return the result that :func:`write_result` wrote, or None if there is none."""
     path = folder / RESULT
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         arrays = read_arrays(folder / CURVES)
         curves = [
             (arrays[f"{name}_strengths"], arrays[f"{name}_values"]) for name in ("top1", "top5")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -112,7 +113,7 @@ def claimed(folder: Path) -> Iterator[bool]:
         return
     fresh = _missing(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / CLAIM).open("wb") as file:
+    with _claim_file(folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -126,6 +127,24 @@ def claimed(folder: Path) -> Iterator[bool]:
         except BaseException:
             _leave_nothing(folder, fresh)
             raise
+
+
+@contextmanager
+def _claim_file(folder: Path) -> Iterator[int]:
+    """Open the file that is locked; a symlink in its place would create a file elsewhere."""
+    try:
+        descriptor = os.open(folder / CLAIM, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR):
+            raise
+        raise OptionError(
+            f"A cell's folder must have a plain file {CLAIM!r}, or none. Got another one in "
+            f"{str(folder)!r}. Remove it, or take another folder."
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _missing(folder: Path) -> list[Path]:

@@ -351,6 +351,20 @@ def test_what_is_no_pickle_of_a_dictionary_is_refused(tmp_path, content):
         read_cifar("cifar10", tmp_path)
 
 
+@pytest.mark.parametrize("names", [5, [5], [None] * 10, [b"\xff"] * 10])
+def test_names_of_classes_are_text(tmp_path, names):
+    folder = python10(tmp_path)
+    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, 2))
+    with pytest.raises(FileFormatError, match=r"Names of classes must be text in UTF-8\. Got"):
+        read_cifar("cifar10", tmp_path)
+
+
+def test_names_of_classes_in_a_text_file_are_text(tmp_path):
+    (binary10(tmp_path) / "batches.meta.txt").write_bytes(b"\xff\n" * 10)
+    with pytest.raises(FileFormatError, match=r"Names of classes must be text in UTF-8\. Got"):
+        read_cifar("cifar10", tmp_path)
+
+
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_missing_data_are_answered_by_where_to_get_them(tmp_path, name):
     with pytest.raises(FileFormatError, match=r"kriz/cifar\.html and unpack it") as caught:

@@ -165,11 +165,30 @@ def test_annotations_without_images_are_answered(tmp_path):
         read_inaturalist(inaturalist(tmp_path, images=False))
 
 
-@pytest.mark.parametrize("content", ["[]", "{", '{"images": []}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{",
+        '{"images": []}',
+        "[" * 200_000,
+        '{"images": [5], "annotations": [], "categories": []}',
+        '{"images": [], "annotations": [], "categories": [{"id": []}]}',
+        '{"images": [{"id": 1, "file_name": 5}], "annotations": [], "categories": []}',
+    ],
+    ids=range(7),
+)
 def test_annotations_that_are_none_are_refused(tmp_path, content):
     inaturalist(tmp_path)
     (tmp_path / "val2018.json").write_text(content)
     with pytest.raises(FileFormatError, match="Annotations must be JSON"):
+        read_inaturalist(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[5]", '[{"id": 3}]', "5"])
+def test_categories_that_are_none_are_refused(tmp_path, content):
+    (inaturalist(tmp_path) / "categories.json").write_text(content)
+    with pytest.raises(FileFormatError, match="Categories must be a JSON list"):
         read_inaturalist(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -122,6 +123,16 @@ def test_a_run_file_cut_in_half_is_refused(tmp_path):
     path.write_text(path.read_text()[:50])
     with pytest.raises(FileFormatError, match="Start the run again"):
         RunFile.read(tmp_path)
+
+
+@pytest.mark.timeout(60)  # a program that opens a pipe waits for ever
+def test_a_run_file_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(FileFormatError, match=r"must be a regular file\. Got a named pipe"):
+        RunFile.read(tmp_path)
+    os.mkfifo(tmp_path / "epoch-0001.ckpt")
+    with pytest.warns(RepriorWarning, match="resumes from the one before"):
+        assert checkpoints.newest(tmp_path) is None
 
 
 def test_halves_have_as_many_of_each_class():

@@ -21,7 +21,7 @@ from reprior.core.decision import decide
 from reprior.core.prior import as_target_prior
 from reprior.core.rebalance import strength_text
 from reprior.core.score_map import ScoreMap
-from reprior.exceptions import NotFittedError, OptionError, Setting
+from reprior.exceptions import NotFittedError, OptionError, Setting, escaped_lines
 from reprior.metrics.count_metrics import CountMetric
 from reprior.metrics.counts import ClassCounts
 from reprior.profile.profile import StrengthProfile
@@ -575,7 +575,7 @@ class PosteriorCalibrator(Fitted):
 
     def summary(self) -> str:
         """Return the maps, every count metric before and after, and its price, as text."""
-        return summary_text(self._fitted)
+        return escaped_lines(summary_text(self._fitted))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibrator to a JSON file, atomically. :func:`reprior.load` reads it."""

@@ -22,6 +22,7 @@ from reprior.cli.session import Session, plain, session_options
 from reprior.core.prior import prior_from_counts
 from reprior.exceptions import OptionError, require
 from reprior.files.atomic import atomic_write
+from reprior.files.limits import MAX_TEXT_BYTES, parse_json, read_limited
 from reprior.metrics.count_metrics import COUNT_METRICS
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.groups import group_metric, shot_groups
@@ -233,7 +234,8 @@ def _refuse_others(folder: Path) -> None:
     """Refuse a folder whose files of these names are not a demo's."""
     existing_names = [name for name in FILES if (folder / name).exists()]
     try:
-        is_demo = "digit 0" in json.loads((folder / "counts.json").read_text(encoding="utf-8"))
+        counts = read_limited(folder / "counts.json", MAX_TEXT_BYTES, "counts")
+        is_demo = "digit 0" in parse_json(counts)
     except (OSError, ValueError, TypeError):
         is_demo = False
     if existing_names and not is_demo:

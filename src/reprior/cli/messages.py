@@ -24,6 +24,7 @@ from reprior.exceptions import (
     Text,
     Words,
     escaped,
+    escaped_lines,
     parts,
     render,
     shown,
@@ -265,7 +266,7 @@ def plain_lines(text: str) -> str:
     >>> plain_lines("cat\x1b[31m\ndog").splitlines()
     ['cat\\x1b[31m', 'dog']
     """
-    return "\n".join(map(plain, text.split("\n")))
+    return escaped_lines(text)
 
 
 def with_notes(sentence: str, error: BaseException | None) -> str:

@@ -6,6 +6,8 @@ import errno
 import json
 import logging
 import os
+import re
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -62,6 +64,18 @@ PAUSE = 30.0
 
 SHARE = 0.05
 """The largest share of the time that savings may take."""
+
+#: The lock file in the folder. Other programs have a ``.lock`` of their own.
+_LOCK = ".reprior-lock"
+
+#: A symlink in the place of the lock file would create a file elsewhere.
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+_NUMBER = r"-?[0-9.e+-]+"
+
+#: Files of passes, and temporary ones of earlier releases. Others of the folder are left alone.
+_PASS = re.compile(rf"pass-{_NUMBER}-to-{_NUMBER}\.npz")
+_PARTIAL = re.compile(rf"\.{_PASS.pattern}\.\w{{8}}")
 
 
 class Checkpoint:
@@ -157,13 +171,17 @@ class Checkpoint:
         return header, arrays
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("pass-*.npz"))
+        return self._named(_PASS)
 
     def _remove_partial_files(self) -> None:
         """Delete temporary files that killed processes have left."""
         remove_stale_staging(self.folder)
-        for path in self.folder.glob(".pass-*.npz.*"):  # of earlier releases
+        for path in self._named(_PARTIAL):
             path.unlink()
+
+    def _named(self, pattern: re.Pattern[str]) -> list[Path]:
+        """Return the files of these names, in order."""
+        return sorted(path for path in self.folder.glob("*") if pattern.fullmatch(path.name))
 
     def _path(self, bounds: tuple[float, float]) -> Path:
         return self.folder / pass_name(bounds)
@@ -198,7 +216,7 @@ class _FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / ".lock"
+        self.folder, self.path = folder, folder / _LOCK
         self.removes_folder = False
         self._file: int | None = None
         self._depth = 0
@@ -230,13 +248,18 @@ class _FolderLock:
         while True:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                file = os.open(self.path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o666)
             except FileNotFoundError:  # another fit has just removed the folder
                 continue
             except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EISDIR):
+                    raise self._no_lock_file() from error
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise
                 return None
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                os.close(file)
+                raise self._no_lock_file()
             try:
                 _lock_file(file)
             except BlockingIOError as error:
@@ -254,6 +277,14 @@ class _FolderLock:
                 if os.path.samestat(os.fstat(file), os.stat(self.path)):
                     return file
             os.close(file)
+
+    def _no_lock_file(self) -> OptionError:
+        return OptionError(
+            argument="checkpoint",
+            rule="must be a folder that belongs to one fit",
+            got=f"{os.fspath(self.path)!r}, which is no lock file of a fit",
+            remedy="Remove it, or name another folder.",
+        )
 
 
 if sys.platform == "win32":

@@ -4,11 +4,12 @@ from importlib import import_module
 from typing import Any
 
 from reprior.files.atomic import atomic_paths, atomic_write
-from reprior.files.limits import parse_json
+from reprior.files.limits import MAX_DOCUMENT_BYTES, parse_json, read_limited, regular_file
 
 __all__ = [
     "FORMATS",
     "IGNORED",
+    "MAX_DOCUMENT_BYTES",
     "Chunk",
     "DamagedError",
     "Field",
@@ -52,10 +53,12 @@ __all__ = [
     "read_calibrator",
     "read_costs",
     "read_counts",
+    "read_limited",
     "read_prior",
     "read_tracker",
     "record_interrupts",
     "refuse_huge_pages",
+    "regular_file",
     "remove_stale_staging",
     "text_of",
     "write_archive",

@@ -131,6 +131,13 @@ def output_target(
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         mode = stat.S_IFREG
+    except ValueError as error:  # of a null character
+        raise OptionError(
+            argument=argument,
+            rule="must be a name that files may have",
+            got=repr(os.fspath(path)),
+            remedy="Choose another name.",
+        ) from error
     if not stat.S_ISREG(mode) and not (folder and stat.S_ISDIR(mode)):
         what = FILE_TYPES.get(stat.S_IFMT(mode), "something else")
         raise OptionError(
@@ -273,11 +280,15 @@ def _staging_folder(target: Path) -> Iterator[Path]:
 
 
 def _lock(folder: Path, *, wait: bool) -> int | None:
-    """Lock a folder until the descriptor is closed; None where it is in use or cannot be locked."""
+    """Lock a folder until the descriptor is closed; None where it is in use or cannot be locked.
+
+    Anybody may have put something of that name there: a symlink is not followed, and opening a FIFO
+    does not wait.
+    """
     if sys.platform == "win32":
         return None
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:

@@ -120,6 +120,12 @@ if it had none."""
 NEW_IN_2 = ("biases", "scales", "probability_map")
 NEW_IN_3 = ("promise",)
 
+#: The metric's name, which may hold that of a class.
+_METRIC = Field(
+    "a string of at most 10,000 characters",
+    lambda value: is_string(value) and len(value) <= 10_000,
+)
+
 PROVENANCE = Field(
     "null or an object with the string 'digest' and the integer 'n_samples'",
     null_or(is_provenance),
@@ -184,7 +190,7 @@ def _calibrator_fields(n: int, default_interval: list[Any]) -> dict[str, Field]:
         "strength": Field("a finite number", is_number),
         "temperature": Field("a positive number", _is_positive),
         "kind": one_of(KINDS),
-        "metric": Field("a string", is_string),
+        "metric": _METRIC,
         "custom_metric": Field("true or false", is_boolean, required=False),
         "classes": _classes_field(n),
         "class_axis": Field("an integer from -64 to 63", _is_axis, required=False, default=-1),
@@ -391,7 +397,7 @@ def _fusion_fields(document: Mapping[str, Any]) -> dict[str, Field]:
         **_prior_fields(n),
         **{name: one_of(values) for name, values in FUSION_CHOICES.items()},
         "flatten": Field("true or false", is_boolean),
-        "metric": Field("a string", is_string),
+        "metric": _METRIC,
         "classes": _classes_field(n),
         "class_axis": Field("an integer from -64 to 63", _is_axis),
         "best_score": Field("null or a finite number", null_or(is_number), required=False),

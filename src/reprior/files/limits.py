@@ -10,6 +10,7 @@ import json
 import math
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,6 +35,9 @@ MAX_TEXT_BYTES = 1 << 25
 #: Numbers, strings, lists and objects of a JSON document. One takes up to 72 bytes of memory.
 _MAX_VALUES = 5_000_000
 
+#: What a key of an object counts beside its value.
+_KEY_VALUES = 2
+
 #: Cells of a text file: counts of a million named classes, costs of 1,000 by 1,000. One takes up
 #: to 220 bytes of memory.
 _MAX_CELLS = 2_000_000
@@ -50,7 +54,12 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
     reprior.exceptions.FileFormatError: '/dev/null' must be a regular file. Got a device. Write its
     contents to a file, and name that.
     """
-    mode = os.stat(path).st_mode
+    try:
+        mode = os.stat(path).st_mode
+    except ValueError as error:  # of a null character
+        raise FileFormatError(
+            f"A path must be a name that files may have. Got {os.fspath(path)!r}. Check the path."
+        ) from error
     if not stat.S_ISREG(mode):
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a regular file.",
@@ -88,7 +97,7 @@ def refuse_cells(path: str | os.PathLike[str], text: str, what: str) -> None:
         )
 
 
-def parse_json(text: str | bytes, *, pairs: bool = False) -> Any:
+def parse_json(text: str | bytes, *, pairs: bool = False, finite: bool = True) -> Any:
     """Return what a JSON text says; raise ValueError with the reason where it is not plain JSON.
 
     A repeated key, NaN, Infinity, a number beyond float64, deep nesting and more than 5 million
@@ -102,6 +111,8 @@ def parse_json(text: str | bytes, *, pairs: bool = False) -> Any:
     pairs : bool, default False
         Whether objects are returned as tuples of pairs. Then repeated keys and numbers that are not
         finite are left to the caller, who can name the place.
+    finite : bool, default True
+        Whether NaN, Infinity and numbers beyond float64 are refused.
 
     Examples
     --------
@@ -116,18 +127,16 @@ def parse_json(text: str | bytes, *, pairs: bool = False) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
-    n_values = 1 + sum(map(text.count, ",[{"))
+    n_values = 1 + sum(map(text.count, ",[{")) + _KEY_VALUES * text.count(":")
     if n_values > _MAX_VALUES:
         raise ValueError(f"{n_values:,} values, and {_MAX_VALUES:,} are allowed")
+    if sys.getsizeof(text) > MAX_DOCUMENT_BYTES + _MAX_VALUES:  # one wide letter widens all
+        raise ValueError(f"in memory the text takes {sys.getsizeof(text):,} bytes")
     try:
         if pairs:
             return json.loads(text, object_pairs_hook=tuple)
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        numbers: Any = {"parse_constant": _refuse_constant, "parse_float": _finite}
+        value = json.loads(text, object_pairs_hook=_object, **(numbers if finite else {}))
         if "\\u" in text:  # half a pair of surrogates is no Unicode
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         return value

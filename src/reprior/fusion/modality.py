@@ -24,7 +24,7 @@ from reprior.core.fuse import RULES
 from reprior.core.logspace import warn_of_probs
 from reprior.core.prior import slopes
 from reprior.core.rebalance import strength_text
-from reprior.exceptions import NotFittedError, OptionError
+from reprior.exceptions import NotFittedError, OptionError, escaped_lines
 from reprior.files.documents import write_fusion
 from reprior.fusion.blocks import decisions, posterior
 from reprior.fusion.fitting import FusionFit, Tuner
@@ -292,7 +292,7 @@ class ModalityFusion:
     def summary(self) -> str:
         """Return what was fitted, every count metric before and after, and what others lose."""
         self._check_fitted()
-        return fusion_text(self, self._counts)
+        return escaped_lines(fusion_text(self, self._counts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fusion to a JSON file, atomically. :func:`reprior.load` reads it."""

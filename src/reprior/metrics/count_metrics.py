@@ -407,9 +407,11 @@ _ALIASES = {
 #: Every name that takes neither an argument nor a class.
 METRIC_NAMES: tuple[str, ...] = tuple(_METRICS)
 
-_GRAMMAR = re.compile(
-    r"(?P<name>\w+)\s*(?:\(\s*(?P<argument>[^()\[\]]*?)\s*\))?\s*(?:\[\s*(?P<label>.+?)\s*\])?"
-)
+#: Spaces have one place each, so that matching takes linear time; those inside are stripped after.
+_GRAMMAR = re.compile(r"(?P<name>\w+)\s*(?:\((?P<argument>[^()\[\]]*)\)\s*)?(?:\[(?P<label>.+)\])?")
+
+#: An index that Python converts from text: it refuses thousands of digits.
+_CLASS_INDEX = re.compile(r"[0-9]{1,18}")
 _PROBABILITIES = re.compile(
     r"(neg_)?(log_?loss|nll|brier(_score)?|(classwise_)?ece|cross_?entropy)", re.IGNORECASE
 )
@@ -526,7 +528,8 @@ def find_metric(
         )
     if match is None or (name in _NEEDS_CLASS and match["label"] is None):
         raise _unknown(name, n_classes, classes, argument)
-    found, label = _named(name, match["argument"], n_classes, classes, argument), match["label"]
+    text, label = (part and part.strip() for part in match.group("argument", "label"))
+    found = _named(name, text, n_classes, classes, argument)
     if label is None:
         return found
     chosen = _chosen(label, n_classes, classes, class_groups, argument)
@@ -676,7 +679,7 @@ def _class_index(
     names = [str(name) for name in classes] if classes is not None else []
     if label in names:
         return names.index(label)
-    if label.isdecimal() and int(label) < n_classes and not names:
+    if _CLASS_INDEX.fullmatch(label) and int(label) < n_classes and not names:
         return int(label)
     known = f"0 to {n_classes - 1}"
     if names:

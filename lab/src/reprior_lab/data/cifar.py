@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from reprior.exceptions import FileFormatError
+from reprior.files import regular_file
 from reprior_lab.data.images import ImageData, missing_data
 from reprior_lab.data.pickles import read_pickle
 
@@ -69,7 +71,8 @@ def read_cifar(name: str, root: Path) -> ImageData:
 
     Examples
     --------
-    >>> from pathlib import Path
+    >>> import reprlib
+    from pathlib import Path
     >>> read_cifar("cifar10", Path("nowhere"))
     Traceback (most recent call last):
     ...
@@ -97,14 +100,14 @@ def _read_binary(folder: Path, layout: _Layout) -> tuple[list[Any], tuple[Any, A
     train = [_binary_batch(folder / f"{part}.bin", layout) for part in layout.train]
     test = _binary_batch(folder / f"{layout.test}.bin", layout)
     names = folder / layout.meta[0]
-    lines = names.read_text(encoding="utf-8").split() if names.is_file() else []
-    return train, test, _class_names(lines, layout)
+    lines = names.read_bytes().split() if names.is_file() else []
+    return train, test, _class_names(names, lines, layout)
 
 
 def _binary_batch(path: Path, layout: _Layout) -> tuple[Array, Array]:
     """Read records of label bytes (the last is the fine label) and three colour planes."""
     record = layout.label_bytes + PIXELS
-    data = np.fromfile(path, np.uint8)
+    data = np.fromfile(regular_file(path), np.uint8)
     if not data.size or data.size % record:
         raise FileFormatError(
             f"A binary CIFAR file must be records of {record} bytes. Got {data.size} bytes in "
@@ -120,7 +123,7 @@ def _read_python(folder: Path, layout: _Layout) -> tuple[list[Any], tuple[Any, A
     test = _python_batch(folder / layout.test, layout)
     meta = folder / layout.meta[1]
     names = read_pickle(meta).get(layout.keys[1], []) if meta.is_file() else []
-    return train, test, _class_names([name.decode() for name in names], layout)
+    return train, test, _class_names(meta, names, layout)
 
 
 def _python_batch(path: Path, layout: _Layout) -> tuple[Array, Array]:
@@ -167,6 +170,14 @@ def _labels(labels: Array, path: Path, layout: _Layout) -> Array:
     return labels.astype(np.int64)
 
 
-def _class_names(found: list[str], layout: _Layout) -> list[str]:
-    whole = len(found) == layout.n_classes
-    return found if whole else [str(k) for k in range(layout.n_classes)]
+def _class_names(path: Path, found: Any, layout: _Layout) -> list[str]:
+    """Return the names in a file, as bytes; numbers where there is not one for each class."""
+    try:
+        names = [name.decode() for name in found]
+    except (AttributeError, TypeError, UnicodeDecodeError) as error:
+        raise FileFormatError(
+            f"Names of classes must be text in UTF-8. Got {reprlib.repr(found)} in {path}. Unpack "
+            f"the archive again."
+        ) from error
+    whole = len(names) == layout.n_classes
+    return names if whole else [str(k) for k in range(layout.n_classes)]

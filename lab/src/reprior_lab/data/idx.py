@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from reprior.exceptions import FileFormatError
+from reprior.files import regular_file
 from reprior_lab.data.images import ImageData, missing_data
 
 __all__ = ["read_fashion_mnist", "read_idx"]
@@ -30,6 +31,9 @@ CLOTHES = (
     "Ankle boot",
 )
 
+#: Bytes of a file, unpacked: five times those of Fashion-MNIST's training images.
+MOST_BYTES = 1 << 28
+
 #: The code of uint8 in the third byte of the header.
 UINT8 = 8
 
@@ -44,12 +48,13 @@ def read_idx(path: Path) -> Array:
     >>> read_idx(path)
     array([7, 0, 9], dtype=uint8)
     """
-    data = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, OSError, zlib.error) as error:
-            raise _broken(path, f"{error}") from error
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(regular_file(path), "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _broken(path, f"{error}") from error
+    if len(data) > MOST_BYTES:
+        raise _broken(path, f"more than {MOST_BYTES:,} bytes")
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] != UINT8:
         raise _broken(path, f"the first bytes {data[:4]!r}")
     start = 4 + 4 * data[3]

@@ -31,6 +31,10 @@ NAME = "inaturalist2018"
 TRAIN, VALIDATION = "train2018.json", "val2018.json"
 
 
+#: The ids in every entry of the lists of annotations.
+_IDS = {"images": ("id",), "annotations": ("image_id", "category_id"), "categories": ("id",)}
+
+
 @cache
 def _document() -> dict[str, Any]:
     path = resources.files("reprior_lab.data") / "inat18_counts.json"
@@ -125,8 +129,13 @@ def count_inaturalist(root: Path) -> Vector:
 def _annotations(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        return {key: document[key] for key in ("images", "annotations", "categories")}
-    except (KeyError, TypeError, ValueError) as error:
+        types = {type(each[f]) for key, ids in _IDS.items() for each in document[key] for f in ids}
+        if types not in ({int}, {str}):
+            raise ValueError("ids must be numbers")
+        if not all(type(image["file_name"]) is str for image in document["images"]):
+            raise ValueError("a file_name is no text")
+        return {key: document[key] for key in _IDS}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(
             f"Annotations must be JSON with images, annotations and categories. Got "
             f"{type(error).__name__}: {error} in {path}. Fetch the file again."
@@ -152,6 +161,12 @@ def _listed(annotations: dict[str, Any], root: Path, ids: list[int]) -> tuple[li
 
 def _class_names(annotations: dict[str, Any], root: Path, ids: list[int]) -> list[str]:
     path = root / "categories.json"
-    listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    names = {c["id"]: c["name"] for c in [*annotations["categories"], *listed]}
-    return [str(names[category]) for category in ids]
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        names = {c["id"]: str(c["name"]) for c in [*annotations["categories"], *listed]}
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileFormatError(
+            f"Categories must be a JSON list with an id and a name each. Got "
+            f"{type(error).__name__}: {error} in {path}. Fetch the file again."
+        ) from error
+    return [names[category] for category in ids]

@@ -19,8 +19,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from reprior.exceptions import FileFormatError
+from reprior.files import read_limited
 
 __all__ = ["read_pickle"]
+
+#: Bytes of a file: three times those of all training images of CIFAR.
+MOST_BYTES = 1 << 29
 
 #: Booleans, integers and floats, by their names in pickled dtypes.
 _NUMBERS = frozenset(["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
@@ -142,7 +146,7 @@ def read_pickle(path: Path) -> dict[Any, Any]:
     ...
     reprior.exceptions.FileFormatError: A data file must hold arrays alone. Got a call of builtins.print in .../batch. It was made to run code: download the archive again from its publisher.
     """  # noqa: E501 - the sentence as it is raised
-    data = path.read_bytes()
+    data = read_limited(path, MOST_BYTES, "a batch of images")
     try:
         _refuse_excess(data)
         # Strings of Python 2 become bytes.

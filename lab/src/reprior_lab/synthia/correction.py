@@ -17,13 +17,12 @@ import numpy as np
 from reprior import StrengthProfile, prior_from_counts
 from reprior.core import as_prior, as_target_prior, slopes
 from reprior.exceptions import FileFormatError, RepriorWarning
-from reprior.files import parse_json
 from reprior.metrics import COUNT_METRICS, ClassCounts, CountMetric
 from reprior.tuning import ProfileSum, best_widened
 from reprior_lab.synthia.data import CLEAR, HELD_OUT
 from reprior_lab.synthia.frames import IGNORED
 from reprior_lab.synthia.runs import NetworkRun, digests_of
-from reprior_lab.training.runfile import write_json
+from reprior_lab.training.runfile import read_json, write_json
 
 if TYPE_CHECKING:
     from reprior_lab.synthia.scores import ConditionScores
@@ -258,7 +257,7 @@ def read_correction(home: Path) -> NetworkCorrection | None:
     """Return the correction in a network's folder, or None if it has none."""
     path = home / CORRECTION
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         if document.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format_version")
         if tuple(document.pop("strengths")) != CURVE:

@@ -14,7 +14,6 @@ import numpy as np
 from reprior import EntropyReference, ModalityFusion, prior_from_counts
 from reprior.core import flattening_factor
 from reprior.exceptions import FileFormatError, RepriorWarning
-from reprior.files import parse_json
 from reprior_lab.paper import paper_columns
 from reprior_lab.synthia.correction import (
     KEPT,
@@ -30,7 +29,7 @@ from reprior_lab.synthia.correction import (
 from reprior_lab.synthia.data import CLEAR, HELD_OUT
 from reprior_lab.synthia.frames import IGNORED
 from reprior_lab.synthia.runs import NetworkRun, changed, digests_of, score_path
-from reprior_lab.training.runfile import write_json
+from reprior_lab.training.runfile import read_json, write_json
 
 if TYPE_CHECKING:
     from reprior_lab.synthia.scores import ConditionScores
@@ -187,7 +186,7 @@ def read_fusion(home: Path) -> FusionResult | None:
     """Return the fusion in a folder, or None if it has none."""
     path = home / FILE
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         if document.pop("format_version") != FORMAT_VERSION:
             raise ValueError("another format_version")
         for part in ("gains", "clear_gains"):

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from reprior.exceptions import FileFormatError
-from reprior.files import parse_json
 from reprior_lab.synthia.settings import FIRST_RECIPE, RECIPE, NetworkSettings
-from reprior_lab.training.runfile import RUN_FILE, write_json
+from reprior_lab.training.runfile import RUN_FILE, read_json, write_json
 
 __all__ = [
     "NetworkRun",
@@ -198,7 +197,7 @@ class NetworkRun:
         """Return the run file of a folder."""
         path = Path(folder) / RUN_FILE
         try:
-            document = parse_json(path.read_text(encoding="utf-8"))
+            document = read_json(path)
             number = document.pop("format_version")
             document.pop("id")
             settings = NetworkSettings.from_dict(document.pop("settings"))

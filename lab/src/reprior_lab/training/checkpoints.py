@@ -12,7 +12,7 @@ import torch
 
 from reprior._warnings import warn
 from reprior.exceptions import FileFormatError, OptionError
-from reprior.files import atomic_write
+from reprior.files import atomic_write, regular_file
 
 __all__ = [
     "CHECKPOINTS",
@@ -110,7 +110,7 @@ def write_checkpoint(path: Path, state: Checkpoint) -> None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; anything but tensors, numbers and text in it is refused."""
     try:
-        document = torch.load(path, map_location="cpu", weights_only=True)
+        document = torch.load(regular_file(path), map_location="cpu", weights_only=True)
         if document["format_version"] != FORMAT_VERSION:
             raise FileFormatError(
                 f"A checkpoint must have format_version {FORMAT_VERSION}. Got "

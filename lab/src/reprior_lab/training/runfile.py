@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reprior.exceptions import FileFormatError
-from reprior.files import atomic_write, parse_json
+from reprior.files import MAX_DOCUMENT_BYTES, atomic_write, parse_json, read_limited
 from reprior_lab.config import RunConfig
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "RUN_FILE",
     "RunFile",
     "installed_versions",
+    "read_json",
     "write_json",
 ]
 
@@ -121,7 +122,7 @@ class RunFile:
         """Return the run file of a folder."""
         path = Path(folder) / RUN_FILE
         try:
-            document = parse_json(path.read_text(encoding="utf-8"))
+            document = read_json(path)
             number = document.pop("format_version")
             document.pop("id")
             config = RunConfig.from_dict(document.pop("config"))
@@ -146,6 +147,11 @@ class RunFile:
     def updated(self, **changes: Any) -> RunFile:
         """Return the run file with other values of some fields."""
         return replace(self, **changes)
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON in a regular file of limited size; ValueError where it is not plain JSON."""
+    return parse_json(read_limited(path, MAX_DOCUMENT_BYTES, "a document of a run"))
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reprior.core.shift import newton
 from reprior.core.shift.moments import Conditioning, Moments, bbse, clipped_prior
-from reprior.exceptions import OptionError, Setting, Text
+from reprior.exceptions import OptionError, Setting, Text, escaped_lines
 
 __all__ = [
     "DECISIVE_SHARE",
@@ -115,7 +115,7 @@ class TargetPriorReport:
                 got=f"{len(names)} names for {self.prior.size} classes",
                 remedy="Pass one name per class, or none.",
             )
-        return "\n".join([*self.facts(), "", *self._table(names)])
+        return escaped_lines("\n".join([*self.facts(), "", *self._table(names)]))
 
     def facts(self) -> list[str]:
         """Return the lines of the summary that are about the estimate as a whole."""

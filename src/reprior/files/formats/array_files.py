@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,6 +43,7 @@ __all__ = [
     "note_dropped_data",
     "open_arrays",
     "refuse_invalid_text",
+    "refuse_large_text",
     "refuse_objects",
 ]
 
@@ -78,6 +79,12 @@ class Stored(Protocol):
         ...
 
 
+#: Bytes of all class names: those of one class, and those that any file may have.
+_NAME_BYTES = 4_096
+_ALL_NAMES_BYTES = 1 << 28
+_FEW_NAMES_BYTES = 1 << 20
+
+
 def refuse_objects(path: str | os.PathLike[str], name: str, dtype: np.dtype[Any]) -> None:
     """Refuse arrays that need pickle, and records."""
     rule = f"{name} of {os.fspath(path)!r} must be an array of numbers or strings."
@@ -111,6 +118,27 @@ def refuse_invalid_text(path: str | os.PathLike[str], values: Vector) -> None:
     points = np.ascontiguousarray(values).reshape(-1).view(values.dtype.byteorder + "u4")
     if ((points > _LAST_CHARACTER) | ((points >= 0xD800) & (points <= 0xDFFF))).any():
         raise damaged(path, "score", "text that is no Unicode")
+
+
+def refuse_large_text(
+    path: str | os.PathLike[str], name: str, n_bytes: int, arrays: Mapping[str, Stored]
+) -> None:
+    """Refuse an array that describes ``arrays``, such as their class names, where it is too large.
+
+    It is read whole. The classes are as many as the longest axis of another array.
+    """
+    limit, per_class = _NAME_BYTES, ""
+    if name == "class_names":
+        n_classes = max((n for array in arrays.values() for n in array.shape[1:]), default=2)
+        limit = min(max(_NAME_BYTES * n_classes, _FEW_NAMES_BYTES), _ALL_NAMES_BYTES)
+        per_class = f", {_NAME_BYTES:,} per class"
+    if n_bytes > limit:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have an array {name!r} of at most {limit:,} bytes"
+            f"{per_class}.",
+            got=f"{n_bytes:,} bytes",
+            remedy="Shorten the names, or pass them in a text file.",
+        )
 
 
 def fixed_width(values: Vector) -> Vector:

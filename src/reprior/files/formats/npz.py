@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprior.exceptions import FileFormatError
 from reprior.files.formats.array_files import (
     ArrayReader,
     Stored,
@@ -27,6 +26,7 @@ from reprior.files.formats.array_files import (
     note_dropped_data,
     open_arrays,
     refuse_invalid_text,
+    refuse_large_text,
     refuse_objects,
 )
 from reprior.files.formats.interface import Layout, ReadOptions, Vector
@@ -51,11 +51,6 @@ __all__ = [
 
 #: Members that describe the others. They are read whole.
 _SMALL = ("class_names", "kind", "scores_kind")
-
-#: Bytes of all class names: those of one class, and those that any file may have.
-_NAME_BYTES = 4_096
-_ALL_NAMES_BYTES = 1 << 28
-_FEW_NAMES_BYTES = 1 << 20
 
 #: Numbers of one sample that any file may have, in memory 8 bytes each.
 _SAMPLE_NUMBERS = 1 << 24
@@ -132,8 +127,7 @@ def read_members(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
                 arrays[name] = _stored(path, archive, name, info)
         for name in _SMALL:
             if name in members:
-                limit = _names_limit(arrays) if name == "class_names" else _NAME_BYTES
-                small[name] = _read_small(path, archive, name, members[name], limit)
+                small[name] = _read_small(path, archive, name, members[name], arrays)
     return arrays, small
 
 
@@ -152,28 +146,18 @@ def _stored(path: Path, archive: zipfile.ZipFile, name: str, info: zipfile.ZipIn
     return StoredMember(path, name, shape, turned, dtype)
 
 
-def _names_limit(arrays: dict[str, Stored]) -> int:
-    """Return how many bytes the class names may take, by the sizes of the other arrays."""
-    n_classes = max((n for array in arrays.values() for n in array.shape[1:]), default=2)
-    return min(max(_NAME_BYTES * n_classes, _FEW_NAMES_BYTES), _ALL_NAMES_BYTES)
-
-
 def _read_small(
-    path: Path, archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo, limit: int
+    path: Path,
+    archive: zipfile.ZipFile,
+    name: str,
+    info: zipfile.ZipInfo,
+    arrays: dict[str, Stored],
 ) -> Vector:
-    """Read an array of at most ``limit`` bytes."""
+    """Read an array that describes the others, of limited size."""
     with archive.open(info) as file:
         shape, _, dtype = read_header(file, path)
         refuse_objects(path, f"The array {name!r}", dtype)
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if n_bytes > limit:
-            per_class = f", {_NAME_BYTES:,} per class" if name == "class_names" else ""
-            raise FileFormatError(
-                f"{os.fspath(path)!r} must have an array {name!r} of at most {limit:,} bytes"
-                f"{per_class}.",
-                got=f"{n_bytes:,} bytes",
-                remedy="Shorten the names, or pass them in a text file.",
-            )
+        refuse_large_text(path, name, math.prod(shape) * dtype.itemsize, arrays)
         refuse_other_size(name, shape, dtype, info.file_size - file.tell())
         values = np.empty(shape, dtype)
         fill(file, values.reshape(-1) if values.ndim else values.reshape(1))

@@ -23,6 +23,7 @@ from reprior.files.formats.array_files import (
     kept_rows,
     note_dropped_data,
     open_arrays,
+    refuse_large_text,
     refuse_objects,
 )
 from reprior.files.formats.interface import (
@@ -33,6 +34,7 @@ from reprior.files.formats.interface import (
     Vector,
     damaged,
 )
+from reprior.files.limits import MAX_DOCUMENT_BYTES, parse_json, read_limited
 from reprior.files.zip_members import inflated_limit
 
 if TYPE_CHECKING:
@@ -102,6 +104,12 @@ class StoredZarr:
         if waiting is not None and len(waiting):
             yield waiting.copy()
 
+    def whole(self) -> Vector:
+        """Return all of a small array."""
+        self._refuse_huge_chunks()
+        self._check_blosc_headers()
+        return np.asarray(self.array[...])
+
     def check(self) -> None:
         """Checksums of a store, where it has any, are of its chunks, compared as they come."""
 
@@ -152,21 +160,50 @@ class StoredZarr:
             yield values.astype(plain, order="C", copy=False)
 
 
+#: Files of a store with metadata: JSON, which the library reads without limits, and takes the last
+#: of repeated keys.
+_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata")
+
+
+def _check_files(path: Path) -> None:
+    """Refuse files of a store that may not end, and metadata that say something twice.
+
+    The library opens whatever has the name of a chunk.
+    """
+    waiting, seen = [path], set()
+    while waiting:
+        folder = waiting.pop()
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in seen:  # a symlink to a folder above
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    waiting.append(Path(entry))
+                elif not entry.is_file():
+                    raise damaged(path, "zarr", f"{entry.name!r} in it is no regular file")
+                elif entry.name in _METADATA:
+                    parse_json(read_limited(entry, MAX_DOCUMENT_BYTES, "metadata"), finite=False)
+
+
 def read_store(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
     """Open every array of a store; read the attributes that describe them."""
     zarr = require("zarr", extra="zarr", purpose="To read zarr stores")
     with _refusing_damage(path):
+        _check_files(path)
         node = zarr.open(os.fspath(path), mode="r")
         small = {_SMALL[k]: v for k, v in dict(node.attrs).items() if k in _SMALL}
         if isinstance(node, zarr.Array):
             return {"scores": StoredZarr(path, node)}, small
-        arrays: dict[str, Stored] = {}
-        for name, array in sorted(node.arrays()):
-            if name in ("class_names", "kind"):
-                refuse_objects(path, f"The array {name!r}", np.dtype(array.dtype))
-                small[name] = np.asarray(array[...])
-            else:
-                arrays[name] = StoredZarr(path, array)
+        opened = {name: StoredZarr(path, array) for name, array in sorted(node.arrays())}
+        texts = {name: opened.pop(name) for name in ("class_names", "kind") if name in opened}
+        arrays: dict[str, Stored] = {**opened}
+        for name, text in texts.items():
+            refuse_objects(path, f"The array {name!r}", text.dtype)
+            n_bytes = math.prod(text.shape) * text.dtype.itemsize
+            refuse_large_text(path, name, n_bytes, arrays)
+            small[name] = text.whole()
         return arrays, small
 
 
