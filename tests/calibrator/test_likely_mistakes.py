@@ -166,9 +166,21 @@ def test_swapped_arguments_are_refused(data, names):
         rp.PosteriorCalibrator(MIX).fit(labels, scores)
 
 
+def test_single_scores_may_be_a_series(data):
+    scores, labels = data
+    names = np.array(["no", "yes"])[np.minimum(labels, 1)]
+    calibrator = rp.PosteriorCalibrator([0.6, 0.4], classes=["no", "yes"])
+    expected = calibrator.fit(scores[:, 1], names).strength_
+    for given in (pd.Series(scores[:, 1]), pl.Series(scores[:, 1])):
+        assert calibrator.fit(given, names).strength_ == expected
+
+
 def test_predicted_labels_and_features_are_no_scores(data):
     scores, labels = data
     decided = scores.argmax(axis=1)
+    for words in (NAMES[decided], NAMES[decided].tolist(), pd.Series(NAMES[decided])):
+        with pytest.raises(rp.ScoresError, match=r"predicted labels\. Got names of classes"):
+            rp.PosteriorCalibrator(MIX).fit(words, NAMES[labels])
     with pytest.raises(rp.ScoresError, match="not the predicted labels"):
         rp.PosteriorCalibrator(MIX).fit(decided, labels)
     with pytest.raises(rp.ScoresError, match="not the features"):

@@ -334,6 +334,10 @@ def test_value_counts_in_the_order_of_the_classes():
 @pytest.mark.parametrize("lowest", [0, 1])
 def test_labels_in_the_place_of_counts_are_recognised(lowest, rng):
     labels = lowest + np.concatenate([np.arange(60), rng.integers(60, size=5940)])
+    ignored = np.append(labels, 255)
+    for values in (labels.astype(float), ignored, pd.Series(ignored)):
+        with pytest.warns(RepriorWarning, match="which look like labels"):
+            prior_from_counts(values, smoothing=1)
     with pytest.warns(RepriorWarning, match="which look like labels") as caught:
         prior_from_counts(labels, smoothing=1)
     shown = "labels" if lowest == 0 else "labels - 1"

@@ -5,6 +5,7 @@ from math import prod
 
 import array_api_strict
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,7 +173,15 @@ PRIOR = [0.5, 0.3, 0.2]
 @pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
 @pytest.mark.parametrize(
     "scores, labels, prior",
-    [(Y, Z, PRIOR), (Y % 2, Z[:, :2], [0.8, 0.2]), (Y % 2, Z[:, 0], [0.8, 0.2])],
+    [
+        (Y, Z, PRIOR),
+        (Y.astype(float), Z, PRIOR),
+        (Y, (10 * Z).astype(int), PRIOR),
+        (Y % 2, Z[:, :2], [0.8, 0.2]),
+        (Y % 2, Z[:, 0], [0.8, 0.2]),
+        ((Y % 2).astype(float), Z[:, 0], [0.8, 0.2]),
+        (pd.Series(Y), pd.DataFrame(Z), PRIOR),
+    ],
 )
 def test_scores_and_labels_in_the_wrong_order(use, scores, labels, prior):
     with pytest.raises(ScoresError, match=r"must come before `labels`\. Got integers of"):
@@ -181,8 +190,9 @@ def test_scores_and_labels_in_the_wrong_order(use, scores, labels, prior):
 
 @pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
 def test_predicted_labels_in_the_place_of_scores(use):
-    with pytest.raises(ScoresError, match="for every sample, not the predicted label"):
-        use(Y, Y, PRIOR)
+    for wrong in (Y, Y.astype(float)):
+        with pytest.raises(ScoresError, match="for every sample, not the predicted label"):
+            use(wrong, Y, PRIOR)
     images = Y.reshape(15, 2, 2)
     with pytest.raises(ScoresError, match=r"integers of the labels' shape, \(15, 2, 2\)"):
         use(images, images, PRIOR, class_axis=1)
@@ -198,6 +208,17 @@ def test_one_hot_predictions_declared_as_logits(use, dtype):
         with pytest.warns(RepriorWarning, match=f"look like predicted labels: {words}") as caught:
             use(scores, Y % len(prior), prior)
         assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("use", TWO_WAYS, ids=["profile", "calibrator"])
+def test_one_hot_predictions_declared_as_probabilities(use):
+    eye = np.eye(3)[Y]
+    with pytest.warns(RepriorWarning, match="look like predicted labels: every row is a single 1"):
+        use(eye, Y, PRIOR, kind="probs")
+    eye[-1] = [0.9, 0.1, 0.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        use(eye, Y, PRIOR, kind="probs")
 
 
 def test_one_hot_predictions_in_every_part():

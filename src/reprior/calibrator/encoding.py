@@ -221,10 +221,23 @@ def _refuse_certified_maps(options: Any, n_dimensions: int) -> None:
 
 
 def _refuse_names_as_scores(scores: Any, labels: Any) -> None:
-    """Refuse names of classes in the place of scores: the arguments are swapped."""
+    """Refuse names of classes in the place of scores: labels, predicted or in the wrong order."""
     first = scores[0] if isinstance(scores, list | tuple) and scores else None
-    kind = getattr(getattr(scores, "dtype", None), "kind", "")
-    if not (isinstance(first, str) or kind in ("U", "O")) or len(np.shape(labels)) < 2:
+    dtype = getattr(scores, "dtype", None)
+    if not isinstance(first, str) and getattr(dtype, "kind", "") not in ("U", "O", "T"):
+        return
+    if len(np.shape(labels)) < 2:
+        if len(np.shape(scores)) == 1:
+            raise ScoresError(
+                argument="scores",
+                rule="must hold a score per class for every sample, not the predicted labels",
+                got=f"names of classes, of shape {np.shape(scores)}",
+                remedy=[
+                    "Pass the model's logits, or its probabilities with ",
+                    Setting("kind", "probs"),
+                    ".",
+                ],
+            )
         return
     raise ScoresError(
         argument="scores",
@@ -288,7 +301,7 @@ def score_array(scores: Any, classes: Vector | None) -> Any:
             )
         return lazy_columns(scores, classes)
     if not _is_frame(scores):
-        return scores
+        return scores.to_numpy() if _has_to_numpy(scores) else scores
     columns = list(scores.columns)
     names = list(range(len(columns))) if classes is None else classes.tolist()
     if columns != names and set(columns) == set(names):

@@ -41,6 +41,9 @@ __all__ = ["as_prior", "as_target_prior", "prior_from_counts", "prior_from_label
 EQUAL_SLOPES = 1e-13
 """Slopes closer than this differ by the rounding of two logarithms alone (each below 50)."""
 
+_LEFT_OUT = 255
+"""What often marks a label to be left out."""
+
 LABELS_PER_VALUE = 20
 """How often each number occurs, on average and at least, among counts that look like labels."""
 
@@ -479,7 +482,10 @@ def _label_range(counts: Any) -> tuple[int, int] | None:
     warning is right, not an error.
     """
     host = to_numpy(counts)
-    if host.dtype.kind not in "iu" or not 0 <= host.min() <= 1:
+    host = host[host != _LEFT_OUT]
+    if not host.size or host.dtype.kind not in "iuf" or not 0 <= host.min() <= 1:
+        return None
+    if host.dtype.kind == "f" and (host != np.floor(host)).any():
         return None
     low, high = int(host.min()), int(host.max())
     n_values = high - low + 1

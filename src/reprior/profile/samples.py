@@ -413,6 +413,10 @@ class Samples:
         samples = _classes_last(samples, axis, part)
         if not part and kind == "logits":
             warn_if_probs(samples.scores, axis=-1, xp=xp)
+        elif not part:
+            detector = ProbabilityDetector()
+            detector.add(samples)
+            detector.warn()
         return samples
 
     @property
@@ -688,13 +692,16 @@ class ProbabilityDetector:
 
     def look(self, z: Array, kind: str, single_score: bool, n_samples: int, xp: Namespace) -> None:
         """Look at the scores of one more part, the classes last."""
-        self.possible = self.possible and kind == "logits"
+        self.possible = self.possible and kind != "log_probs"
         if not self.possible:
             return
         self.single_score = single_score
         self.n_samples += n_samples
         # The first row settles nearly every case, without a pass over the rest.
-        first = z[(0,) * (z.ndim - 1)]
+        first = z[(*(0,) * (z.ndim - 1), ...)]
+        if kind == "probs":  # which are suspicious only as labels
+            self.possible = are_hard(first, xp) and are_hard(z, xp)
+            return
         self.possible = _like_probs(first, single_score, xp) and _like_probs(z, single_score, xp)
         self.hard = self.hard and self.possible and are_hard(z, xp)
 
@@ -721,20 +728,21 @@ def without_likely_probabilities() -> Iterator[None]:
 
 def _refuse_labels_as_scores(z: Array, labels: Vector, n_classes: int, xp: Namespace) -> None:
     """Refuse scores and labels in the wrong order, and predicted labels in the place of scores."""
-    if is_floating(z.dtype) or not xp.isdtype(z.dtype, "integral"):
-        return
     shape = tuple(z.shape)
-    like_scores = labels.ndim == z.ndim + 1 or labels.shape == shape
+    has_class_axis = labels.ndim == z.ndim + 1
+    if not (has_class_axis or labels.shape == shape) or not _are_whole(z, xp):
+        return
     # NaN is a missing label.
     fractions = labels.dtype.kind == "f" and (labels > np.floor(labels)).any()
-    if fractions and like_scores:
+    one_hot = ((labels == 0) | (labels == 1)).all()
+    if fractions or (n_classes > 2 and has_class_axis and not one_hot):
         raise ScoresError(
             argument="scores",
             rule=["must come before ", Argument("labels")],
-            got=f"integers of shape {shape} and then floats of shape {labels.shape}",
+            got=f"integers of shape {shape} and then numbers of shape {labels.shape}",
             remedy="Pass the scores first, then the labels.",
         )
-    if n_classes > 2 and labels.dtype.kind in "iu" and labels.shape == shape:
+    if n_classes > 2 and labels.shape == shape and n_classes not in shape:
         raise ScoresError(
             argument="scores",
             rule="must hold a score per class for every sample, not the predicted labels",
@@ -745,6 +753,16 @@ def _refuse_labels_as_scores(z: Array, labels: Vector, n_classes: int, xp: Names
                 ".",
             ],
         )
+
+
+def _are_whole(z: Array, xp: Namespace) -> bool:
+    """Return whether all scores are whole numbers, as labels are."""
+    if xp.isdtype(z.dtype, "integral"):
+        return True
+    if not is_floating(z.dtype) or 0 in z.shape:
+        return False
+    first = z[(0,) * z.ndim]  # settles nearly every case, without a pass over the rest
+    return bool(first == xp.floor(first)) and bool(xp.all(z == xp.floor(z)))
 
 
 def refuse_nothing(n_samples: int) -> NoReturn:
