@@ -7,7 +7,8 @@ import stat
 
 import numpy as np
 import pytest
-from tests.support.command_line import data, is_one_sentence, write
+from tests.support.child_processes import ended
+from tests.support.command_line import COMMAND, data, is_one_sentence, write
 
 
 @pytest.fixture
@@ -217,6 +218,18 @@ def test_a_demo_is_not_stopped_by_what_is_there(tmp_path, run, counts):
     result = run("demo", "-o", tmp_path)
     assert is_one_sentence(result)
     assert "has another file 'counts.json'" in result.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such shell")
+def test_without_standard_output(fitted):
+    line = 'exec "$@" >&-'
+    for words, code, says in (
+        ("evaluate cal.json test.csv -q", 0, ""),
+        ("prior --counts counts.json -o -", 2, "Got '-', and standard output is closed"),
+    ):
+        done = ended(["sh", "-c", line, "sh", COMMAND, *words.split()], cwd=fitted)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+        assert says in done.stderr
 
 
 def test_a_demo_needs_a_folder(tmp_path, run, monkeypatch):

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.child_processes import ended
+from tests.support.child_processes import PRINT_PEAK_MEMORY, ended
 
 import reprior as rp
 from reprior.exceptions import FileFormatError, LabelsError, OptionError, RepriorError
@@ -450,6 +450,68 @@ def test_huge_names_in_a_store_are_refused_before_they_are_read(tmp_path, name):
     group.create_array(name, shape=(1 << 32,), chunks=(1000,), dtype="<U50")
     with pytest.raises(FileFormatError, match=rf"an array '{name}' of at most [\d,]+ bytes"):
         open_scores(tmp_path / "a.zarr", kind="logits")
+
+
+def test_a_store_of_missing_chunks_does_not_take_for_ever(tmp_path):
+    group = store(tmp_path / "a.zarr")
+    del group["scores"]
+    group.create_array("scores", shape=(10**12, 2), chunks=(10**5, 2), dtype="float32")
+    with pytest.raises(FileFormatError, match=r"must hold at most 1,073,741,824 bytes of data"):
+        next(open_scores(tmp_path / "a.zarr", kind="logits").chunks())
+
+
+def test_a_parquet_file_of_one_value_does_not_take_for_ever(tmp_path):
+    schema = pa.schema([("a", pa.float64()), ("b", pa.float64())])
+    zeros = pa.table({name: np.zeros(10**6) for name in "ab"}, schema=schema)
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema, compression="zstd") as writer:
+        for _ in range(80):
+            writer.write_table(zeros, row_group_size=10**6)
+    with pytest.raises(FileFormatError, match=r"must hold at most 1,073,741,824 bytes of data"):
+        open_scores(tmp_path / "a.parquet", kind="logits")
+
+
+def test_a_list_of_very_many_numbers_in_a_small_file_is_refused(tmp_path):
+    lists = pa.ListArray.from_arrays(pa.array([0, 40_000_000], pa.int32()), np.zeros(40_000_000))
+    pq.write_table(pa.table({"scores": lists}), tmp_path / "a.parquet", compression="zstd")
+    with pytest.raises(FileFormatError, match=r"320,000,000 bytes in a group of rows"):
+        open_scores(tmp_path / "a.parquet", kind="logits")
+
+
+LONG_NAMES = """
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq, sys
+from reprior.files import counts_from_labels
+codes = pa.array(np.arange(20_000) % 2, pa.int32())
+names = pa.DictionaryArray.from_arrays(codes, pa.array(["x" * 1_000_000, "y" * 1_000_000]))
+pq.write_table(pa.table({"label": names}), "a.parquet", compression="zstd", store_schema=False)
+counts, _ = counts_from_labels("a.parquet")
+assert counts.tolist() == [10_000, 10_000]
+"""
+
+
+def test_long_names_of_parquet_are_not_repeated_in_memory(tmp_path):
+    done = ended([sys.executable, "-c", LONG_NAMES + PRINT_PEAK_MEMORY], cwd=tmp_path, limit=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 1 << 30
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such names")
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_table_whose_name_is_no_utf8(tmp_path, form):
+    path = tmp_path / os.fsdecode(b"\xff." + form.encode())
+    table = pa.table({"a": [0.5, 1.5], "b": [1.5, 0.5]})
+    if form == "csv":
+        path.write_text("a,b\n0.5,1.5\n1.5,0.5\n")
+    else:
+        with path.open("wb") as file:
+            pq.write_table(table, file)
+    with pytest.raises(FileFormatError, match="must have a name in UTF-8"):
+        open_scores(path, kind="logits")
+
+
+def test_labels_that_python_takes_for_integers_are_names(tmp_path):
+    (tmp_path / "a.csv").write_text("label\n1\n1_0\n10\n0\n")
+    counts, names = counts_from_labels(tmp_path / "a.csv")
+    assert dict(zip(names, counts.tolist(), strict=True)) == {"0": 1, "1": 1, "10": 1, "1_0": 1}
 
 
 def test_text_in_arrays_that_is_no_text(tmp_path):

@@ -300,6 +300,23 @@ def test_a_model_that_is_a_pipe(tmp_path):
         fold(tmp_path / "model.onnx", calibrator())
 
 
+def test_a_model_of_more_than_protobuf_reads_is_not_read(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.touch()
+    os.truncate(path, 1 << 40)  # a sparse file
+    with pytest.raises(rp.FileFormatError, match=r"an ONNX model, in at most 2,147,483,647 bytes"):
+        fold(path, calibrator())
+    fold(gemm_model(), calibrator(), output=path)  # such a file is replaced like any other
+    verify(gemm_model(), path, calibrator())
+
+
+def test_two_calibrators_in_one_model_are_refused():
+    model = fold(gemm_model(), calibrator())
+    model.metadata_props.add(key="reprior.calibrator", value="{}")
+    with pytest.raises(rp.FileFormatError, match=r"must have 'reprior\.calibrator' once"):
+        calibrator_of(model)
+
+
 MUTATE = """
 import random
 import sys

@@ -181,6 +181,8 @@ def run(argv: Sequence[str]) -> int:
 
 def _flush() -> None:
     """Flush stdout while a closed pipe or a full disk can still be reported."""
+    if sys.stdout is None:  # the program was started without one
+        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -117,8 +117,15 @@ def output_target(
     a folder. Choose another name.
     """
     if is_stdout(path):
-        if text:
+        if text and sys.stdout is not None:
             return Path(path)
+        if text:
+            raise OptionError(
+                argument=argument,
+                rule=_RULE,
+                got=f"{STDOUT!r}, and standard output is closed",
+                remedy="Name a file.",
+            )
         raise OptionError(
             argument=argument,
             rule=_RULE,

@@ -16,6 +16,7 @@ from reprior.files.formats.interface import NamedLabels, ReadOptions, few
 from reprior.files.labels import (
     LabelCoder,
     LabelFile,
+    is_index,
     open_labels,
     plain_label,
     whole_numbers,
@@ -192,9 +193,8 @@ def _tally(
         raise LabelsError(
             f"{os.fspath(files[0].path)!r} must have labels.", got="none", remedy="Check the file."
         )
-    try:
-        index = {int(name): n for name, n in tallies.items()}
-    except ValueError:
+    index = {int(name): n for name, n in tallies.items() if is_index(name)}
+    if len(index) < len(tallies):  # int() takes 1_0 for 10
         names = tuple(sorted(tallies))
         return np.array([float(tallies[name]) for name in names]), names
     if min(index) < 0:

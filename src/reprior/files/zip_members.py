@@ -31,6 +31,7 @@ __all__ = [
     "inflated_limit",
     "open_members",
     "read_arrays",
+    "refuse_hollow",
     "refuse_inflated",
     "refuse_other_size",
     "refusing_damage",
@@ -60,6 +61,10 @@ _MAX_LIST = 1 << 20
 _ALWAYS_ALLOWED = 1 << 28
 _MAX_RATIO = 32
 
+#: The same for what is read in parts, which takes time and no memory.
+_ALWAYS_READ = 1 << 30
+_MAX_PARTS_RATIO = 1_000
+
 _END, _END_BYTES = b"PK\x05\x06", 22
 _LOCATOR, _LOCATOR_BYTES = b"PK\x06\x07", 20
 _END64_BYTES = 56
@@ -82,6 +87,21 @@ def inflated_limit(size: int) -> int:
     (268435456, 3200000000)
     """
     return max(_ALWAYS_ALLOWED, _MAX_RATIO * size)
+
+
+def refuse_hollow(path: str | os.PathLike[str], n_bytes: int, packed: int) -> None:
+    """Refuse data that are read in parts, but would take longer than a file of their size may.
+
+    A store without chunks stands for any number of rows; parquet says a value once for all rows.
+    """
+    limit = max(_ALWAYS_READ, _MAX_PARTS_RATIO * packed)
+    if n_bytes > limit:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must hold at most {limit:,} bytes of data, {_MAX_PARTS_RATIO:,} "
+            f"times what it takes on disk or {_ALWAYS_READ:,}.",
+            got=f"{n_bytes:,} bytes",
+            remedy="Check where it comes from: almost all of it is one value.",
+        )
 
 
 @contextmanager

@@ -22,8 +22,9 @@ from onnx import external_data_helper
 
 import reprior as rp
 from reprior.calibrator.load import load_calibrator
-from reprior.exceptions import FileFormatError, FoldError, Words
+from reprior.exceptions import FileFormatError, FoldError, RepriorError, Words
 from reprior.files.atomic import atomic_paths, atomic_write, output_target
+from reprior.files.limits import read_limited
 from reprior.onnx.graph import has_weights, reads
 
 __all__ = [
@@ -39,6 +40,9 @@ __all__ = [
     "write_model",
 ]
 
+
+#: What protobuf reads at most.
+_MOST_BYTES = (1 << 31) - 1
 
 #: An ONNX file holds at most 2 GiB; slightly less here, to leave room for the graph.
 _ONE_FILE = 2_000_000_000
@@ -103,8 +107,8 @@ def _parsed_file(path: Path) -> onnx.ModelProto:
         )
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(path.read_bytes())
-    except OSError:
+        model.ParseFromString(read_limited(path, _MOST_BYTES, "an ONNX model"))
+    except (OSError, RepriorError):
         raise
     except Exception as error:  # protobuf's own, which has no public name
         raise _not_onnx(path) from error
@@ -197,6 +201,8 @@ def _own_data_files(target: Path) -> set[str]:
     if not target.exists():
         return set()
     old = onnx.ModelProto()
+    if target.stat().st_size > _MOST_BYTES:
+        return set()
     try:
         old.ParseFromString(target.read_bytes())
         locations = _data_files(old)
@@ -295,9 +301,14 @@ def check_uncorrected(model: onnx.ModelProto, scores: str | None) -> None:
 
 def noted_calibrator(model: onnx.ModelProto) -> str | None:
     """Return the calibrator's JSON from the metadata, or from the nodes behind the outputs."""
-    for entry in model.metadata_props:
-        if entry.key == KEY:
-            return str(entry.value)
+    noted = [str(entry.value) for entry in model.metadata_props if entry.key == KEY]
+    if len(noted) > 1:
+        raise FileFormatError(
+            f"metadata_props must have {KEY!r} once. Got it {len(noted)} times. The model was "
+            f"changed after folding: fold the original again."
+        )
+    if noted:
+        return noted[0]
     for node in _near(model, [o.name for o in model.graph.output]):
         if node.doc_string.startswith(f"{KEY} "):
             return str(node.doc_string[len(KEY) + 1 :])

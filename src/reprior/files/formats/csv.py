@@ -35,6 +35,7 @@ from reprior.files.formats.table_files import (
     plan_columns,
     refuse_many_columns,
     refuse_repeats,
+    refuse_unencodable_name,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ _TAIL = 1 << 12
 
 def csv_header(path: Path) -> tuple[list[str], str]:
     """Return the fields of the first line, and the delimiter."""
+    refuse_unencodable_name(path)
     with _refusing_damage(path), open(path, encoding="utf-8-sig", newline="") as file:
         lines = _lines(path, file)
         line = next((line for line in lines if line.strip()), "")

@@ -35,9 +35,10 @@ from reprior.files.formats.table_files import (
     output_table,
     plan_columns,
     refuse_many_columns,
+    refuse_unencodable_name,
 )
 from reprior.files.limits import parse_json
-from reprior.files.zip_members import inflated_limit
+from reprior.files.zip_members import inflated_limit, refuse_hollow
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -67,16 +68,24 @@ _SMALL_FILE = 1 << 26
 
 def read_schema(path: Path) -> tuple[Any, int]:
     """Return the Arrow schema and the number of rows."""
+    refuse_unencodable_name(path)
     pq = require("pyarrow.parquet", extra="cli", purpose="To read parquet files")
     with _refusing_damage(path), pq.ParquetFile(path) as file:
         schema, metadata = file.schema_arrow, file.metadata
         refuse_many_columns(path, len(schema.names))
         limit = inflated_limit(path.stat().st_size)
+        n_values = 0
         for i in range(metadata.num_row_groups):
-            n_bytes = metadata.row_group(i).total_byte_size
+            group = metadata.row_group(i)
+            # The values of lists are of one row, as far as the metadata say.
+            values = [group.column(j).num_values for j in range(group.num_columns)]
+            listed = 8 * max((n for n in values if n > group.num_rows), default=0)
+            n_bytes = max(group.total_byte_size, listed)
             if n_bytes > limit:
                 reason = f"{n_bytes:,} bytes in a group of rows, where {limit:,} are allowed"
                 raise damaged(path, "parquet", reason)
+            n_values += sum(values)
+        refuse_hollow(path, 8 * n_values, path.stat().st_size)
         refuse_huge_pages(path, limit)
         return schema, metadata.num_rows
 
@@ -92,8 +101,13 @@ def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], It
             if path.stat().st_size <= _SMALL_FILE:
                 ahead = 0
             # Buffering ahead would hold whole row groups, which may be the whole file.
+            # A long name that is there once for many rows must not be written out for each.
             with pq.ParquetFile(
-                path, buffer_size=ahead, pre_buffer=False, page_checksum_verification=True
+                path,
+                read_dictionary=columns,
+                buffer_size=ahead,
+                pre_buffer=False,
+                page_checksum_verification=True,
             ) as file:
                 yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
@@ -236,6 +250,7 @@ class ParquetWriter:
     """A parquet table in row groups of some megabytes; class names and kind are in its metadata."""
 
     def __init__(self, paths: tuple[Path, ...], layout: Layout) -> None:
+        refuse_unencodable_name(paths[0])
         self._path, self._layout = paths[0], layout
         self._writer: Any = None
         self._waiting: list[Any] = []

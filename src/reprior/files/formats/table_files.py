@@ -128,6 +128,19 @@ def _is_kept_score(name: str, columns: Collection[str]) -> bool:
     return name.endswith(SCORE_SUFFIX) and name.removesuffix(SCORE_SUFFIX) in columns
 
 
+def refuse_unencodable_name(path: Path) -> None:
+    """Refuse a file whose name is no UTF-8: pyarrow cannot open it."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise FileFormatError(
+            f"{os.fspath(path)!r} must have a name in UTF-8, for tables are read and written by "
+            f"pyarrow.",
+            got="other bytes",
+            remedy="Rename it.",
+        ) from error
+
+
 def refuse_many_columns(path: Path, n_columns: int) -> None:
     """Refuse a table whose columns alone would take a gigabyte of memory."""
     if n_columns > _MAX_COLUMNS:

@@ -35,7 +35,7 @@ from reprior.files.formats.interface import (
     damaged,
 )
 from reprior.files.limits import MAX_DOCUMENT_BYTES, parse_json, read_limited
-from reprior.files.zip_members import inflated_limit
+from reprior.files.zip_members import inflated_limit, refuse_hollow
 
 if TYPE_CHECKING:
     from reprior.files.chunks import Chunk
@@ -114,17 +114,23 @@ class StoredZarr:
         """Checksums of a store, where it has any, are of its chunks, compared as they come."""
 
     def _refuse_huge_chunks(self) -> None:
-        """Refuse stored chunks, which are unpacked whole, that a small store cannot hold."""
+        """Refuse stored chunks, which are unpacked whole, that a small store cannot hold.
+
+        And more data than a store of its size can hold: chunks may be missing.
+        """
         n_bytes = math.prod(map(int, self.array.chunks)) * self.dtype.itemsize
-        if n_bytes <= inflated_limit(0):
+        whole = math.prod(map(int, self.shape)) * self.dtype.itemsize
+        if max(n_bytes, whole) <= inflated_limit(0):
             return
-        limit = inflated_limit(sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file()))
+        size = sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file())
+        limit = inflated_limit(size)
         if n_bytes > limit:
             raise FileFormatError(
                 f"{os.fspath(self.path)!r} must have chunks of at most {limit:,} bytes.",
                 got=f"chunks of {n_bytes:,} bytes",
                 remedy="Write the array again, in chunks of some megabytes.",
             )
+        refuse_hollow(self.path, whole, size)
 
     def _check_blosc_headers(self) -> None:
         """Refuse Blosc chunks whose headers are damaged: the library would leave its memory."""
