@@ -27,9 +27,11 @@ struct ProfileTables {
     int64_t *counts;        // (5, K)
     double *sums;           // (5, K), or null without weights
     double *position;       // (capacity,)
-    int32_t *label, *loser, *winner;
-    double *switch_weight;  // (capacity,), or null
+    int32_t *label, *loser, *winner, *row;  // (capacity,); `row` is the index of the sample
+    double *switch_weight;                  // (capacity,), or null
     int64_t capacity, used;
+    int32_t *start, *origin;  // (N,): the predictions at the lower bound, and at 0
+    int32_t current;          // the sample whose switches are written
 };
 
 // One modality of a fusion: see fusion.h.

@@ -171,7 +171,7 @@ void require_labels(const Ints &labels, int64_t n_classes) {
 nb::tuple profile(const Scores &scores, const Ints &labels, std::optional<Reals> weights,
                   std::optional<Reals> slopes, std::optional<Scores> direction, bool to_scores, double low, double high,
                   int64_t first, Out<int64_t, 2> counts, Out<double, 2> sums, Out<double, 1> position,
-                  Out<int32_t, 2> parties, Out<double, 1> switch_weight, int64_t used) {
+                  Out<int32_t, 2> parties, Out<double, 1> switch_weight, int64_t used, Out<int32_t, 2> ends) {
     const RowsView view = rows_view(scores);
     const RowsView along = direction ? rows_view(*direction) : view;
     const int64_t n = view.n_outer * view.n_inner, k = view.n_classes;
@@ -184,13 +184,15 @@ nb::tuple profile(const Scores &scores, const Ints &labels, std::optional<Reals>
     require(counts.shape(0) == 5 && (int64_t)counts.shape(1) == k, "counts must have shape (5, K)");
     require(sums.shape(0) == 5 && (int64_t)sums.shape(1) == k, "sums must have shape (5, K)");
     const int64_t capacity = (int64_t)position.shape(0);
-    require(parties.shape(0) == 3 && (int64_t)parties.shape(1) == capacity, "parties must have shape (3, capacity)");
+    require(parties.shape(0) == 4 && (int64_t)parties.shape(1) == capacity, "parties must have shape (4, capacity)");
+    require(ends.shape(0) == 2 && (int64_t)ends.shape(1) == n && n < INT32_MAX, "ends must have shape (2, N)");
     require(!weights || (int64_t)switch_weight.shape(0) == capacity, "switch_weight must have the capacity");
     require(used >= 0 && used <= capacity && first >= 0 && first <= n, "first and used must be within the arrays");
     require_labels(labels, k);
-    int32_t *p = aligned(parties);
+    int32_t *p = aligned(parties), *e = aligned(ends);
     ProfileTables out{aligned(counts), weights ? aligned(sums) : nullptr, aligned(position), p, p + capacity,
-                      p + 2 * capacity, weights ? aligned(switch_weight) : nullptr, capacity, used};
+                      p + 2 * capacity, p + 3 * capacity, weights ? aligned(switch_weight) : nullptr, capacity, used,
+                      e, e + n, 0};
     int64_t next;
     {
         nb::gil_scoped_release release;
@@ -556,14 +558,23 @@ void require_classes(const Classes &classes, int64_t n_classes) {
     require(good, "classes must be from 0 to the number of classes less 1");
 }
 
-void make_metric(Metric *metric, const Parts &part, const Reals &share, int mean, bool pooled, bool weighted, double gain, double support,
-                 double predicted, double true_positive, double everything, double all, double chance, double unit) {
+void make_metric(Metric *metric, const Parts &part, const Reals &share, const Classes &klass, const Reals &second,
+                 int mean, bool pooled, bool weighted, double gain, double support, double predicted,
+                 double true_positive, double everything, double all, double chance, double unit) {
     const uint8_t *parts = aligned(part);
-    const double *shares = aligned(share);
-    require(part.shape(0) == share.shape(0), "part and share must have an entry per class");
-    require(mean >= 0 && mean <= (int)Mean::KAPPA, "mean must be one of those of Mean");
-    new (metric) Metric{{parts, parts + part.shape(0)}, {shares, shares + share.shape(0)}, (Mean)mean, pooled, weighted,
-                        gain, support, predicted, true_positive, everything, all, chance, unit};
+    const double *shares = aligned(share), *seconds = aligned(second);
+    const int32_t *classes = aligned(klass);
+    const size_t n = part.shape(0);
+    require(share.shape(0) == n, "part and share must have an entry per class");
+    require(mean >= 0 && mean <= (int)Mean::PER_IMAGE, "mean must be one of those of Mean");
+    require((Mean)mean < Mean::LINEAR || !pooled, "cells cannot be pooled");
+    require(klass.shape(0) == ((Mean)mean == Mean::PER_IMAGE ? n : 0), "klass must have an entry per cell of an image");
+    require(second.shape(0) == ((Mean)mean == Mean::WEIGHTED_KAPPA ? n : 0), "second must have an entry per pair");
+    require_classes(klass, INT32_MAX / 2);
+    new (metric) Metric{{parts, parts + n}, {shares, shares + n}, {classes, classes + klass.shape(0)},
+                        {seconds, seconds + second.shape(0)},
+                        (Mean)mean, pooled, weighted, gain, support, predicted, true_positive, everything, all,
+                        chance, unit};
 }
 
 SwitchColumns switch_columns(const Reals &position, const Classes &label, const Classes &loser, const Classes &winner,
@@ -712,7 +723,7 @@ auto with_samples(const Matrix &rows, const Classes &labels, const std::optional
                   const Metric &metric, Work work) {
     const int64_t n = (int64_t)rows.shape(0), k = (int64_t)rows.shape(1);
     require_bias_rows(rows, (int64_t)support.shape(0));
-    require((int64_t)metric.part.size() == k, "the metric must be of the rows' classes");
+    require((int64_t)metric.part.size() == k && metric.mean < Mean::LINEAR, "the metric must be of the rows' classes");
     require_size(labels, n, "labels must be as many as rows");
     require_size(weights, n, "weights must be as many as rows");
     require_classes(labels, k), require_classes(Classes(first), k), require_classes(Classes(second), k);
@@ -813,8 +824,9 @@ NB_MODULE(_native, m) {
     m.def("set_level", set_level, "name"_a, "Use the kernels of one instruction set.");
 
     m.def("profile", profile, "scores"_a, "labels"_a.noconvert(), "weights"_a.none(), "slopes"_a.none(),
-          "direction"_a.none(), "to_scores"_a, "low"_a, "high"_a, "first"_a, "counts"_a.noconvert(), "sums"_a.noconvert(), "position"_a.noconvert(),
-          "parties"_a.noconvert(), "switch_weight"_a.noconvert(), "used"_a,
+          "direction"_a.none(), "to_scores"_a, "low"_a, "high"_a, "first"_a, "counts"_a.noconvert(),
+          "sums"_a.noconvert(), "position"_a.noconvert(), "parties"_a.noconvert(), "switch_weight"_a.noconvert(),
+          "used"_a, "ends"_a.noconvert(),
           "Count samples at the bounds and write their switches; returns (next sample, switches).");
 
     // ---- posterior
@@ -859,7 +871,8 @@ NB_MODULE(_native, m) {
           "Add rows of posteriors to reliability bins of the predicted and of every class.");
     // -- sweep
     nb::class_<Metric>(m, "Metric", "A count metric for given labels.")
-        .def("__init__", make_metric, "part"_a.noconvert(), "share"_a.noconvert(), "mean"_a, "pooled"_a, "weighted"_a,
+        .def("__init__", make_metric, "part"_a.noconvert(), "share"_a.noconvert(), "klass"_a.noconvert(),
+             "second"_a.noconvert(), "mean"_a, "pooled"_a, "weighted"_a,
           "gain"_a, "support"_a, "predicted"_a, "true_positive"_a, "everything"_a, "all"_a, "chance"_a, "unit"_a);
     m.def("sweep", sweep, "position"_a.noconvert(), "label"_a.noconvert(), "loser"_a.noconvert(),
           "winner"_a.noconvert(), "count"_a.noconvert().none(), "weight"_a.noconvert().none(),

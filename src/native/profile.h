@@ -254,7 +254,7 @@ inline void walk_row(const T *row, int64_t n_classes, const double *slope, const
     auto write = [&](int32_t to) {
         const int64_t j = out.used++;
         out.position[j] = last;
-        out.label[j] = (int32_t)label, out.loser[j] = here, out.winner[j] = to;
+        out.label[j] = (int32_t)label, out.loser[j] = here, out.winner[j] = to, out.row[j] = out.current;
         if (out.switch_weight) out.switch_weight[j] = weight;
         here = to;
     };
@@ -384,9 +384,11 @@ int64_t profile_of(const RowsView &view, const int64_t *labels, const double *we
                 for (int64_t k = 0; k < n_classes; ++k) s.slope[k] = slope_of<T, mode>(row, along + r * n_classes, k);
                 s.at_one.set(1.0, s.slope, n_classes);
             }
+            out.current = (int32_t)(first + r);
             walk_row(row, n_classes, slope, s.at_one, low, high, s.start[r], s.end[r], y[r], v ? v[r] : 1.0, s.found,
                      out);
         }
+        for (int64_t r = 0; r < rows; ++r) out.start[first + r] = s.start[r], out.origin[first + r] = s.origin[r];
         for (int64_t r = 0; r < rows; ++r)
             if (y[r] >= 0) out.counts[y[r]] += 1;
         if (out.sums)

@@ -17,20 +17,26 @@ constexpr double EQUAL_VALUES = 0x1p-48;  // profile/constants.py: EQUAL_VALUES
 constexpr int64_t SWITCHES_PER_PAUSE = 1 << 16;
 constexpr double NARROWEST = 1e-10;       // profile/constants.py: NARROWEST
 
-// How the values of the classes become one value.
-enum class Mean : uint8_t { ARITHMETIC, GEOMETRIC, HARMONIC, LEAST, CORRELATION, KAPPA };
+// How the values of the classes become one value. From LINEAR on, samples are counted in cells that are
+// smaller than classes: pairs of label and prediction, or the classes of every image. Labels, losers
+// and winners of switches are then cells, and everything per class below is per cell.
+enum class Mean : uint8_t {
+    ARITHMETIC, GEOMETRIC, HARMONIC, LEAST, CORRELATION, KAPPA, LINEAR, WEIGHTED_KAPPA, PER_IMAGE
+};
 
 // When a class takes part.
 enum Part : uint8_t { NEVER, IF_PREDICTED, ALWAYS };
 
-constexpr double LARGEST_ZERO = 0x1p-40;        // metrics/count_metrics.py: LARGEST_ZERO
-constexpr double LEAST_DISAGREEMENT = 0x1p-40;  // metrics/count_metrics.py: LEAST_DISAGREEMENT
+constexpr double LARGEST_ZERO = 0x1p-40;        // metrics/ratios.py: LARGEST_ZERO
+constexpr double LEAST_DISAGREEMENT = 0x1p-40;  // metrics/ratios.py: LEAST_DISAGREEMENT
 
 // A mean over classes of gain·TP / (support·S + predicted·P + true_positive·TP), or a coefficient
 // of agreement between labels and predictions.
 struct Metric {
     std::vector<uint8_t> part;   // a `Part` per class
-    std::vector<double> share;   // the weight of each class in the sum
+    std::vector<double> share;   // the weight of each class in the sum; the addend of each pair
+    std::vector<int32_t> klass;  // the class of every cell, for PER_IMAGE; else empty
+    std::vector<double> second;  // the second addend of each pair, for WEIGHTED_KAPPA; else empty
     Mean mean;
     bool pooled;                 // whether all classes count as one
     bool weighted;               // whether the shares sum to 1, so that no number of classes divides
@@ -138,6 +144,9 @@ template <class Work> auto by_mean(Mean mean, Work work) {
     case Mean::HARMONIC: return work(std::integral_constant<Mean, Mean::HARMONIC>{});
     case Mean::LEAST: return work(std::integral_constant<Mean, Mean::LEAST>{});
     case Mean::CORRELATION: return work(std::integral_constant<Mean, Mean::CORRELATION>{});
+    case Mean::LINEAR: return work(std::integral_constant<Mean, Mean::LINEAR>{});
+    case Mean::WEIGHTED_KAPPA: return work(std::integral_constant<Mean, Mean::WEIGHTED_KAPPA>{});
+    case Mean::PER_IMAGE: return work(std::integral_constant<Mean, Mean::PER_IMAGE>{});
     default: return work(std::integral_constant<Mean, Mean::KAPPA>{});
     }
 }
@@ -149,10 +158,13 @@ class Sweep {
         : metric(metric), now(std::move(tallies)), least(metric.mean == Mean::LEAST ? now.n_classes() : 1) {
         addends.resize(3 * now.n_classes());
         counted.resize(now.n_classes());
+        int32_t n_classes = 0;
+        for (const int32_t k : metric.klass) n_classes = std::max(n_classes, k + 1);
+        of_class.resize((size_t)n_classes);
         by_mean(metric.mean, [&](auto mean) {
             for (size_t j = 0; j < now.n_classes(); ++j) update<mean()>(j);
         });
-        if (metric.mean < Mean::CORRELATION) return;
+        if (metric.mean != Mean::CORRELATION && metric.mean != Mean::KAPPA) return;
         int64_t squares = 0;
         for (const double support : now.support) squares += fixed(support / metric.all * (support / metric.all));
         labels = 1.0 - (double)squares / metric.unit;
@@ -172,11 +184,17 @@ class Sweep {
   private:
     using Addends = std::array<int64_t, 3>;
 
+    // The ratios of one class, summed over images, and what their mean adds.
+    struct OverImages {
+        int64_t total = 0, images = 0, addend = 0;
+    };
+
     const Metric &metric;
     Tallies now;
     Tournament least;
     std::vector<int64_t> addends;  // (3, K)
     std::vector<uint8_t> counted;
+    std::vector<OverImages> of_class;
     std::array<uint64_t, 3> total{};
     int64_t divisor = 0;
     double labels = 0.0;  // 1 less the sum of the squared shares of the labels
@@ -219,6 +237,13 @@ class Sweep {
             return total[2] ? 0.0 : n / (sum(0) + sum(1) / metric.unit);
         } else if constexpr (MEAN == Mean::LEAST) {
             return divisor ? least.least() : 0.0;
+        } else if constexpr (MEAN == Mean::LINEAR) {
+            return sum(0) / metric.unit * metric.gain;
+        } else if constexpr (MEAN == Mean::WEIGHTED_KAPPA) {
+            const double agreement = sum(0) / metric.unit, by_chance = sum(1) / metric.unit;
+            return 1.0 - by_chance < LEAST_DISAGREEMENT ? 0.0 : (agreement - by_chance) / (1.0 - by_chance);
+        } else if constexpr (MEAN == Mean::PER_IMAGE) {
+            return sum(0) / (n * metric.unit);
         } else {
             const double hits = sum(0) / metric.unit, by_chance = sum(1) / metric.unit;
             const double predictions = 1.0 - sum(2) / metric.unit;
@@ -247,6 +272,17 @@ class Sweep {
         const bool among = metric.always(c) || (metric.if_predicted(c) && is_predicted);
         // The tallies themselves stay: amid switches at one position a class may hold less than none.
         const double tp = is_predicted ? now.tp[c] : 0.0, predicted = is_predicted ? now.predicted[c] : 0.0;
+        if constexpr (MEAN == Mean::LINEAR) {
+            replace<1>(c, {fixed(predicted / metric.all * metric.share[c])});
+            return;
+        } else if constexpr (MEAN == Mean::WEIGHTED_KAPPA) {
+            const double share = predicted / metric.all;
+            replace<2>(c, {fixed(share * metric.share[c]), fixed(share * metric.second[c])});
+            return;
+        } else if constexpr (MEAN == Mean::PER_IMAGE) {
+            update_class(c, among, among ? fixed(metric.ratio(tp, predicted, now.support[c])) : 0);
+            return;
+        }
         divisor += (int)among - (int)counted[c];
         counted[c] = among;
         if constexpr (MEAN >= Mean::CORRELATION) {
@@ -266,6 +302,19 @@ class Sweep {
         } else if constexpr (MEAN == Mean::LEAST) {
             least.set(c, among ? (ratio > LARGEST_ZERO ? ratio : 0.0) : std::numeric_limits<double>::infinity());
         }
+    }
+
+    // Give cell c another ratio: it changes the mean of its class over images.
+    void update_class(size_t c, bool among, int64_t ratio) {
+        OverImages &its = of_class[(size_t)metric.klass[c]];
+        const bool before = its.images > 0;
+        its.total += ratio - addends[c];
+        its.images += (int)among - (int)counted[c];
+        addends[c] = ratio, counted[c] = among;
+        divisor += (int)(its.images > 0) - (int)before;
+        const int64_t addend = fixed((double)its.total / ((double)std::max<int64_t>(its.images, 1) * metric.unit));
+        total[0] += (uint64_t)addend - (uint64_t)its.addend;
+        its.addend = addend;
     }
 
     // Take the addends of class c from the totals, and add others.

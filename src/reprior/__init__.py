@@ -48,7 +48,7 @@ if _typing.TYPE_CHECKING:
         ScoresError,
     )
     from reprior.fusion import ModalityFusion
-    from reprior.metrics import ClassCounts, CountMetric
+    from reprior.metrics import ClassCounts, Cost, CountMetric
     from reprior.profile.objective import Best, ParetoFront
     from reprior.profile.profile import StrengthProfile
     from reprior.profile.switches import SwitchTable
@@ -61,6 +61,7 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "Best",
     "ClassCounts",
+    "Cost",
     "CountMetric",
     "CrossValidation",
     "EntropyReference",
@@ -158,6 +159,7 @@ _MODULES = {
     "ModalityFusion": "reprior.fusion",
     "load": "reprior.calibrator.load",
     "ClassCounts": "reprior.metrics",
+    "Cost": "reprior.metrics",
     "CountMetric": "reprior.metrics",
     "PriorTracker": "reprior.calibrator.tracker",
     "StrengthBootstrap": "reprior.tuning.bootstrap",

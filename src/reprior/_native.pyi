@@ -32,6 +32,7 @@ def profile(
     parties: NDArray[np.int32],
     switch_weight: NDArray[np.float64],
     used: int,
+    ends: NDArray[np.int32],
 ) -> tuple[int, int]: ...
 
 # ---- posterior
@@ -134,6 +135,8 @@ class Metric:
         self,
         part: NDArray[np.uint8],
         share: NDArray[np.float64],
+        klass: NDArray[np.int32],
+        second: NDArray[np.float64],
         mean: int,
         pooled: bool,
         weighted: bool,

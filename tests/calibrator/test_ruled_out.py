@@ -240,7 +240,7 @@ def test_parts_of_a_pass_know_how_many_are_left_out(weighted):
     samples = Samples.of(
         scores, labels, weight, n_classes=priors.n_classes, ignore_index=9, excluded=priors.excluded
     )
-    ((counts, sums, _),) = run_parts(samples, priors.slopes, priors.bounds)
+    ((counts, sums, *_),) = run_parts(samples, priors.slopes, priors.bounds)
     gone = labels == GONE
     assert counts[Table.SUPPORT, GONE] == gone.sum()
     assert counts[Table.SUPPORT].sum() == 45

@@ -30,6 +30,10 @@ NOT_THERE = {
     "probability_map": None,
     "temperature_option": None,
     "custom_metric": None,
+    "promise": None,
+    "cost_matrix": None,
+    "class_groups": None,
+    "metric_function": None,
     "strength_outside_interval": None,
 }
 
@@ -287,7 +291,7 @@ def test_nan_and_infinity_are_refused(tmp_path, constant):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"format_version": 99}, "this reprior reads up to 2. Install a newer reprior"),
+        ({"format_version": 99}, "this reprior reads up to 3. Install a newer reprior"),
         ({"format_version": None}, "integer format_version"),
         ({"format_version": 0}, "integer format_version"),
         ({"format": "x"}, "without that mark"),

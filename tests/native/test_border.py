@@ -51,9 +51,10 @@ def calls():
             "counts": np.zeros((5, K), np.int64),
             "sums": np.zeros((5, K)),
             "position": np.zeros(99),
-            "parties": np.zeros((3, 99), np.int32),
+            "parties": np.zeros((4, 99), np.int32),
             "switch_weight": np.zeros(99),
             "used": 0,
+            "ends": np.zeros((2, N), np.int32),
         },
         "posterior": {
             "scores": z,
@@ -346,9 +347,10 @@ def test_kernels_end_while_another_thread_writes_to_the_scores(rng, n_classes):
                     np.zeros((5, n_classes), np.int64),
                     np.zeros((5, n_classes)),
                     np.zeros(room),
-                    np.zeros((3, room), np.int32),
+                    np.zeros((4, room), np.int32),
                     np.zeros(0),
                     0,
+                    np.zeros((2, 300), np.int32),
                 )
     finally:
         end.set()

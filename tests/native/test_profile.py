@@ -43,7 +43,7 @@ def both(scores, labels, slopes, bounds, weights=None):
 
 def assert_equal(native, arrays):
     """Bit for bit: counts, and switches as multisets; weighted sums to their rounding."""
-    (counts, sums, switches), (counts_too, sums_too, switches_too) = native, arrays
+    (counts, sums, switches, *_), (counts_too, sums_too, switches_too, *_) = native, arrays
     np.testing.assert_array_equal(counts, counts_too)
     assert switch_multiset(switches) == switch_multiset(switches_too)
     assert (sums is None) == (sums_too is None)
@@ -89,7 +89,7 @@ def test_the_first_and_the_last_class_of_a_block_can_win(rng):
     for place in (0, 127, 128, 255, 256, 299):
         scores = np.full((1, 300), -5.0, np.float32)
         scores[0, place] = 1.0
-        (counts, _, _), arrays = both(scores, [place], rng.normal(size=300), (0.0, 0.5))
+        (counts, *_), arrays = both(scores, [place], rng.normal(size=300), (0.0, 0.5))
         assert counts[passes.Table.TRUE_POSITIVE, place] == 1
         np.testing.assert_array_equal(counts, arrays[0])
 
@@ -264,12 +264,25 @@ def profiled(scores, labels, slopes, bounds=(0.0, 2.0), capacity=1 << 15, to_sco
     along = (slopes, None, False) if slopes.ndim == 1 else (None, slopes, to_scores)
     n_classes = scores.shape[-1]
     counts, sums = np.zeros((5, n_classes), np.int64), np.zeros((5, n_classes))
-    position, parties = np.empty(capacity), np.empty((3, capacity), np.int32)
+    position, parties = np.empty(capacity), np.empty((4, capacity), np.int32)
+    ends = np.empty((2, scores.shape[0] * scores.shape[1]), np.int32)
     row, used = kernels.native.profile(
-        scores, labels, None, *along, *bounds, 0, counts, sums, position, parties, np.empty(0), 0
+        scores,
+        labels,
+        None,
+        *along,
+        *bounds,
+        0,
+        counts,
+        sums,
+        position,
+        parties,
+        np.empty(0),
+        0,
+        ends,
     )
     assert row == len(labels)
-    return counts, position[:used], parties[:, :used]
+    return counts, position[:used], parties[:3, :used]
 
 
 def assert_same(found, want):

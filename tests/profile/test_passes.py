@@ -19,7 +19,7 @@ from reprior.profile import Switches, Table, passes, run_parts, run_pass
 
 
 def assert_same_bits(a, b):
-    (counts, sums, switches), (counts_too, sums_too, switches_too) = a, b
+    (counts, sums, switches), (counts_too, sums_too, switches_too) = a[:3], b[:3]
     np.testing.assert_array_equal(counts, counts_too)
     np.testing.assert_array_equal(sums, sums_too)
     for name, column in switches.arrays().items():
@@ -27,7 +27,7 @@ def assert_same_bits(a, b):
 
 
 def assert_equal(a, b):
-    (counts, sums, switches), (counts_too, sums_too, switches_too) = a, b
+    (counts, sums, switches), (counts_too, sums_too, switches_too) = a[:3], b[:3]
     np.testing.assert_array_equal(counts, counts_too)
     assert switch_multiset(switches) == switch_multiset(switches_too)
     if sums is not None:
@@ -55,7 +55,7 @@ def small_blocks(monkeypatch):
 @given(cases())
 def test_the_table_counts_at_the_lower_bound_and_at_0(case):
     rows = rows_of(case.scores, case.labels, case.weights)
-    counts, sums, switches = run_pass(rows, case.slopes, case.bounds)
+    counts, sums, switches, pairs = run_pass(rows, case.slopes, case.bounds)
     low = case.bounds[0]
     if low not in oracles.clear_strengths(case.scores, case.slopes, np.array([low]), 1e-9):
         return
@@ -70,6 +70,9 @@ def test_the_table_counts_at_the_lower_bound_and_at_0(case):
         np.testing.assert_allclose(table[Table.PREDICTED], matrix.sum(axis=0))
         np.testing.assert_allclose(table[Table.TRUE_POSITIVE_AT_0], np.diag(zero))
         np.testing.assert_allclose(table[Table.PREDICTED_AT_0], zero.sum(axis=0))
+    for known, decided in ((pairs.start, at_low), (pairs.origin, at_zero)):
+        matrix = oracles.confusion(case.labels, decided, case.slopes.size, case.weights)
+        np.testing.assert_allclose(known.matrix(case.slopes.size), matrix)
     assert (sums is None) == (case.weights is None) == (switches.weight is None)
 
 
@@ -100,7 +103,7 @@ def test_blocks_and_threads_change_nothing(
 
 
 def copied(counted):
-    counts, sums, switches = counted
+    counts, sums, switches = counted[:3]
     columns = {field.name: getattr(switches, field.name) for field in fields(switches)}
     own = {name: None if column is None else column.copy() for name, column in columns.items()}
     return counts, sums, Switches(**own)
@@ -132,8 +135,8 @@ def test_parts_of_a_native_pass_share_their_memory(monkeypatch, rng, small_block
     rows = rows_of(case.scores, case.labels)
     first, *others = run_parts(rows, case.slopes, (0.0, 2.0))
     assert others
-    for _, _, switches in others:
-        assert np.shares_memory(switches.position, first[2].position)
+    for part in others:
+        assert np.shares_memory(part.switches.position, first[2].position)
 
 
 def test_classes_without_target_prior_in_blocks_and_threads(monkeypatch, rng, small_blocks):
@@ -175,7 +178,7 @@ def test_a_row_without_a_finite_score_is_refused_from_any_thread(
 
 def test_nothing_switches(either_path):
     rows = rows_of(np.array([[5.0, 0.0]]), [0], [2.0])
-    counts, sums, switches = run_pass(rows, np.array([0.0, 1.0]), (0.0, 1.0))
+    counts, sums, switches, _ = run_pass(rows, np.array([0.0, 1.0]), (0.0, 1.0))
     assert len(switches) == 0
     assert switches.weight.shape == (0,)
     assert counts[Table.SUPPORT].tolist() == [1, 0]

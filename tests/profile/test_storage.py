@@ -102,7 +102,7 @@ def test_an_array_file_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"format_version": 99}, "has format_version 99; this reprior reads up to 2"),
+        ({"format_version": 99}, "has format_version 99; this reprior reads up to 3"),
         ({"format_version": "1"}, "must have an integer format_version"),
         ({"format": "reprior calibrator"}, "without that mark"),
         ({"bounds": "missing"}, "[low, high] with low below high as 'bounds'. Got nothing"),

@@ -26,13 +26,14 @@ ODD = [
 
 def prepared(scores, labels, slopes, bounds, weights=None):
     """Return the counts at the lower bound, and the switches."""
-    counts, sums, switches = run_pass(
+    counts, sums, switches, pairs = run_pass(
         rows_of(np.asarray(scores), labels, weights), np.asarray(slopes, float), bounds
     )
     table = counts if sums is None else sums
     start = ClassCounts(
         table[Table.TRUE_POSITIVE], table[Table.PREDICTED], table[Table.SUPPORT],
         n_predicted=counts[Table.PREDICTED], n_labelled=counts[Table.SUPPORT],
+        pairs=pairs.start,
     )  # fmt: skip
     return start, switches
 

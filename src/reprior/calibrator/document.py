@@ -12,12 +12,14 @@ from reprior.calibrator.options import is_log_loss
 from reprior.calibrator.summary import metric_name
 from reprior.core.score_map import ScoreMap
 from reprior.files.documents import is_known_metric
+from reprior.metrics.count_metrics import group_indices
+from reprior.metrics.pair_metrics import ConfusionMetric, Cost
 from reprior.profile.objective import Constraint
 
 if TYPE_CHECKING:
     from reprior.calibrator.posterior import PosteriorCalibrator
 
-__all__ = ["document_of", "map_of", "options_of"]
+__all__ = ["document_of", "map_of", "metric_of", "options_of"]
 
 
 def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
@@ -36,8 +38,15 @@ def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
         "best_score": None if math.isnan(score) else score,
         "provenance": calibrator.provenance_,
     }
-    n_classes = calibrator.source_prior_.size
-    fields["custom_metric"] = not is_known_metric(fields["metric"], fields["classes"], n_classes)
+    n_classes, names = calibrator.source_prior_.size, fields["classes"]
+    groups = group_indices(calibrator.class_groups, n_classes, names)
+    fields["custom_metric"] = not is_known_metric(fields["metric"], names, n_classes, groups)
+    if isinstance(calibrator.metric, Cost):
+        fields["cost_matrix"] = calibrator.metric.matrix.tolist()
+    if isinstance(calibrator.metric, ConfusionMetric) or calibrator._lost_function:
+        fields["metric_function"] = True
+    if groups:
+        fields["class_groups"] = groups
     low, high = calibrator.strength_interval_
     fields["strength_outside_interval"] = not low <= calibrator.strength_ <= high
     fields.update(_vectors(calibrator._decision))
@@ -66,6 +75,12 @@ def map_of(fields: dict[str, Any]) -> ScoreMap:
         _vector(fields.get("biases")),
         _vector(fields.get("scales")),
     )
+
+
+def metric_of(fields: dict[str, Any]) -> Any:
+    """Return the metric that a file names; costs with their matrix."""
+    matrix = fields.get("cost_matrix")
+    return fields["metric"] if matrix is None else Cost(matrix, name=fields["metric"])
 
 
 def options_of(fields: dict[str, Any]) -> dict[str, Any]:

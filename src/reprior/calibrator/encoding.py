@@ -21,7 +21,7 @@ from reprior.exceptions import (
     ScoresError,
     Setting,
 )
-from reprior.metrics.count_metrics import find_metric
+from reprior.metrics.count_metrics import find_metric, group_indices
 from reprior.profile.dask_arrays import (
     DaskArrays,
     is_lazy_frame,
@@ -75,7 +75,7 @@ class Terms(NamedTuple):
 
 
 def encode(
-    options: Any, scores: Any, labels: Any, sample_weight: Any
+    options: Any, scores: Any, labels: Any, sample_weight: Any, image_ids: Any = None
 ) -> tuple[InMemory | DaskArrays, Terms]:
     """Return a source of samples, read as a calibrator's ``options`` say, and the classes."""
     _refuse_names_as_scores(scores, labels)
@@ -94,6 +94,13 @@ def encode(
     n_classes = terms.classes.size
     _refuse_certified_maps(options, np.ndim(indices) if not is_traced(indices) else indices.ndim)
     if array_api_compat.is_dask_array(values):
+        if image_ids is not None:
+            raise OptionError(
+                argument="image_ids",
+                rule="must go with arrays in memory",
+                got="them with Dask arrays",
+                remedy="Compute the arrays first, or leave the ids out.",
+            )
         arrays = DaskArrays(
             values,
             indices,
@@ -113,6 +120,8 @@ def encode(
         class_axis=options.class_axis,
         ignore_index=ignored,
         part=True,
+        image_ids=image_ids,
+        first_image=0,
     )
     if not samples.any_counts:
         refuse_nothing(samples.labels.size)
@@ -120,9 +129,16 @@ def encode(
 
 
 def encode_part(
-    options: Any, terms: Terms, scores: Any, labels: Any, sample_weight: Any
+    options: Any,
+    terms: Terms,
+    scores: Any,
+    labels: Any,
+    sample_weight: Any,
+    first_image: int | None = None,
 ) -> Samples:
     """Read one part of a larger set, whose classes are known.
+
+    Its first image, of maps, has the number ``first_image``.
 
     Integer labels are class indices; others are names. Columns of a frame are put in the order of
     the classes.
@@ -138,6 +154,7 @@ def encode_part(
         class_axis=options.class_axis,
         ignore_index=ignored,
         part=True,
+        first_image=first_image,
     )
 
 
@@ -192,16 +209,21 @@ def state_problem(options: Any, terms: Terms, *, log_loss: bool = False) -> Prob
             allow_zero=True,
             classes=order,
         )
+    groups = group_indices(getattr(options, "class_groups", None), n_classes, names)
+    metric = find_metric(
+        "balanced_accuracy" if log_loss else options.metric,
+        n_classes=n_classes,
+        classes=names,
+        class_groups=groups,
+    )
     return Problem(
         classes=terms.classes,
         source_prior=terms.source_prior,
         target_prior=terms.target_prior,
-        metric=find_metric(
-            "balanced_accuracy" if log_loss else options.metric, n_classes=n_classes, classes=names
-        ),
+        metric=metric,
         constraints=[
-            rule.resolved(n_classes=n_classes, classes=names)
-            for rule in Constraint.parse_all(options.subject_to)
+            rule.resolved(n_classes=n_classes, classes=names, class_groups=groups)
+            for rule in Constraint.parse_all(options.subject_to, metric)
         ],
         bounds=check_bounds(options.bounds),
         temperature=1.0 if options.temperature is None else options.temperature,

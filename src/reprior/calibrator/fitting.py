@@ -174,7 +174,8 @@ class _Tuning:
         problem = self.problem
         # The bounds of a fit begin just above 0 where a class is ruled out.
         low = 0.0 if problem.target_prior.all() else AFTER_ZERO
-        counts = self.source.run(CountPass(decisions, problem.priors((low, 1.0))))
+        paired = problem.metric.needs != "classes"
+        counts = self.source.run(CountPass(decisions, problem.priors((low, 1.0)), paired))
         if counts is None:
             refuse_nothing(0)
         return counts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprior.calibrator import PosteriorCalibrator
-from reprior.calibrator.document import map_of, options_of
+from reprior.calibrator.document import map_of, metric_of, options_of
 from reprior.calibrator.encoding import as_classes, is_range
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
@@ -77,12 +77,14 @@ def _calibrator(path: str | os.PathLike[str], fields: dict[str, Any]) -> Posteri
     calibrator = PosteriorCalibrator(
         fields["source_prior"],
         target_prior=fields["target_prior"],
-        metric=fields["metric"],
+        metric=metric_of(fields),
+        class_groups=fields["class_groups"],
         kind=fields["kind"],
         class_axis=fields["class_axis"],
         classes=classes,
         **options_of(fields),
     )
+    calibrator._lost_function = bool(fields["metric_function"])
     calibrator._hold(map_of(fields))
     if fields["probability_map"] is not None:
         calibrator.probability_map_ = map_of(fields["probability_map"])
@@ -100,7 +102,11 @@ def _check_promise(path: str | os.PathLike[str], calibrator: PosteriorCalibrator
     names = None if is_range(calibrator.classes_) else calibrator.classes_.tolist()
     try:
         for rule in Constraint.parse_all(calibrator.subject_to):
-            rule.resolved(n_classes=calibrator.source_prior_.size, classes=names)
+            rule.resolved(
+                n_classes=calibrator.source_prior_.size,
+                classes=names,
+                class_groups=calibrator.class_groups,
+            )
     except RepriorError as error:
         raise FileFormatError(
             f"{os.fspath(path)!r} must have constraints on its classes as 'subject_to' of "

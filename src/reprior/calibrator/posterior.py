@@ -62,6 +62,8 @@ class Fitted:
     uncertainty_: Uncertainty | None = None
     certified_: bool = False
     provenance_: dict[str, Any] | None = None
+    _lost_function: bool = False
+    """Whether the metric was a function, which the file that this was loaded from cannot hold."""
     source_prior_: Vector
     target_prior_: Vector
     classes_: Vector
@@ -149,6 +151,7 @@ class Fitted:
         self.probability_map_, self.shrinkage_ = result.probability, result.shrinkage
         self.strength_interval_, self.best_score_ = result.interval, result.value
         self.log_loss_, self.counts_ = result.log_loss, result.counts
+        self._lost_function = False
         self.cross_validation_, self.uncertainty_ = result.cross_validation, result.uncertainty
         self.certified_, self.provenance_ = result.certified, provenance
 
@@ -173,8 +176,10 @@ class PosteriorCalibrator(Fitted):
         tuning samples of it are left out.
     metric : str or CountMetric, default "balanced_accuracy"
         What λ maximises: ``accuracy``, ``balanced_accuracy``, ``mean_iou``,
-        ``macro_precision``, ``macro_recall``, ``macro_f1``, or one class's, such as
-        ``"recall[3]"``. ``"log_loss"`` fits T and λ together for calibrated probabilities.
+        ``macro_precision``, ``macro_recall``, ``macro_f1``, ``mcc``, ``mean_dice_per_image`` and
+        others, or one class's, such as ``"recall[3]"``; a :class:`reprior.Cost`, which is
+        minimised; or :func:`reprior.metrics.from_confusion`. ``"log_loss"`` fits T and λ together
+        for calibrated probabilities.
     subject_to : str or sequence of str, optional
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``; the baseline is
         the uncorrected model. They are evaluated on the tuning labels as they are. Where these are
@@ -217,6 +222,9 @@ class PosteriorCalibrator(Fitted):
         The class names in the order of the scores, where labels are not 0 … K−1. Without them
         names are taken from a frame's columns, or sorted, as scikit-learn sorts its classes, with a
         warning.
+    class_groups : mapping of str to bool mask (K,) or classes, optional
+        Groups of classes that ``metric`` and ``subject_to`` may name, as in ``"recall[few]"``, such
+        as :func:`reprior.metrics.shot_groups` gives.
     ignore_index : optional
         A label that marks samples to leave out.
     cv : int, integer array of the labels' shape, splitter or pairs of indices, optional
@@ -309,6 +317,7 @@ class PosteriorCalibrator(Fitted):
         kind: str = "logits",
         class_axis: int = -1,
         classes: Any = None,
+        class_groups: Any = None,
         ignore_index: Any = None,
         cv: Any = None,
         n_bootstrap: int = 0,
@@ -328,12 +337,20 @@ class PosteriorCalibrator(Fitted):
         self.kind = kind
         self.class_axis = class_axis
         self.classes = classes
+        self.class_groups = class_groups
         self.ignore_index = ignore_index
         self.cv = cv
         self.n_bootstrap = n_bootstrap
         self.random_state = random_state
 
-    def fit(self: Self, scores: Any, labels: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self: Self,
+        scores: Any,
+        labels: Any,
+        sample_weight: Any = None,
+        *,
+        image_ids: Any = None,
+    ) -> Self:
         """Tune the strength on labelled scores that the model was not trained on.
 
         Parameters
@@ -345,9 +362,12 @@ class PosteriorCalibrator(Fitted):
             Class indices, or names from ``classes``; the scores' shape without the class axis.
         sample_weight : array of the labels' shape, optional
             A weight per sample.
+        image_ids : integer array, optional
+            The image of every sample, for metrics per image: of the labels' shape, or of their
+            first axis. Without it every entry of the first axis of maps is an image.
         """
         check_options(self)
-        source, terms = encode(self, scores, labels, sample_weight)
+        source, terms = encode(self, scores, labels, sample_weight, image_ids)
         problem = full_problem(self, terms)
         bins = EXACT if isinstance(source, InMemory) else AUTO_BINS
         result = tuned(problem, source, bins=bins)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -78,6 +79,17 @@ class TunedModel(Protocol):
         """The strengths to search."""
 
 
+def found_metric(model: TunedModel, metric: str | CountMetric | None = None) -> CountMetric:
+    """Return the tuned metric of a model, or another one by its names of classes and groups."""
+    names = model.classes_.tolist()
+    return find_metric(
+        model.metric if metric is None else metric,
+        n_classes=len(names),
+        classes=names,
+        class_groups=getattr(model, "class_groups", None),
+    )
+
+
 def metric_name(metric: str | CountMetric) -> str:
     """Return the name of a metric."""
     return metric.name if isinstance(metric, CountMetric) else metric
@@ -129,11 +141,10 @@ def price_of_promise(calibrator: PosteriorCalibrator) -> str:
     profile = calibrator.profile_
     if not calibrator.certified_ or profile is None:
         return ""
-    names = calibrator.classes_.tolist()
-    metric = find_metric(calibrator.metric, n_classes=profile.n_classes, classes=names)
+    metric = found_metric(calibrator)
     rules = [
-        rule.resolved(n_classes=profile.n_classes, classes=names)
-        for rule in Constraint.parse_all(calibrator.subject_to)
+        replace(rule, metric=found_metric(calibrator, rule.metric))
+        for rule in Constraint.parse_all(calibrator.subject_to, metric)
     ]
     best = profile.best(metric, subject_to=rules)
     strength = strength_text(best.strength)
@@ -258,7 +269,12 @@ def _strength_curve(calibrator: PosteriorCalibrator, after: ClassCounts) -> str:
 def tuned_for(calibrator: PosteriorCalibrator) -> str:
     """Return the metric, and how its strength was selected if not by the default rule."""
     rule = calibrator.selection
-    return metric_name(calibrator.metric) + ("" if rule == DEFAULT_SELECTION else f", by {rule}")
+    lost = " (a function of Python, which no file holds)" if calibrator._lost_function else ""
+    return (
+        metric_name(calibrator.metric)
+        + lost
+        + ("" if rule == DEFAULT_SELECTION else f", by {rule}")
+    )
 
 
 def counted_metrics(
@@ -268,9 +284,7 @@ def counted_metrics(
     # macro_recall is balanced_accuracy.
     shown = {name: each for name, each in COUNT_METRICS.items() if name != "macro_recall"}
     if metric_name(model.metric) != "log_loss":
-        tuned = find_metric(
-            model.metric, n_classes=before.n_classes, classes=model.classes_.tolist()
-        )
+        tuned = found_metric(model)
         shown.setdefault(tuned.name, tuned)
     return {name: (each(before), each(after)) for name, each in shown.items()}
 
@@ -282,10 +296,9 @@ def metric_losses(
 
     Metrics that ``subject_to`` limits are left out: their loss is agreed.
     """
-    names = model.classes_.tolist()
-    rules = Constraint.parse_all(model.subject_to)
+    rules = Constraint.parse_all(model.subject_to, model.metric)
     agreed = {
-        find_metric(metric, n_classes=before.n_classes, classes=names).name
+        found_metric(model, metric).name
         for metric in (model.metric, *(rule.metric for rule in rules))
         if metric_name(metric) != "log_loss"
     }

@@ -14,6 +14,7 @@ from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.options import LOG_LOSS, check_options, is_log_loss
 from reprior.calibrator.summary import (
     counted_metrics,
+    found_metric,
     map_lines,
     metric_name,
     promise_lines,
@@ -52,7 +53,7 @@ from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.core.scaling import SCALINGS
 from reprior.exceptions import NotFittedError, OptionError
-from reprior.metrics import COUNT_METRICS, METRIC_NAMES, find_metric
+from reprior.metrics import COUNT_METRICS, METRIC_NAMES, PAIR_METRIC_NAMES, find_metric
 from reprior.profile.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED
 from reprior.tuning.selection import RULES
@@ -126,7 +127,11 @@ class Tuning:
 
 
 def _complete_metric(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in (*METRIC_NAMES, LOG_LOSS) if name.startswith(incomplete)]
+    return [
+        name
+        for name in (*METRIC_NAMES, *PAIR_METRIC_NAMES, LOG_LOSS)
+        if name.startswith(incomplete)
+    ]
 
 
 _OPTIONS = (
@@ -592,7 +597,7 @@ def show_fit(session: Session, calibrator: PosteriorCalibrator, output: str) -> 
     names = calibrator.classes_.tolist()
     note_no_strength(session, calibrator)
     if not is_log_loss(calibrator.metric):
-        tuned = find_metric(calibrator.metric, n_classes=before.n_classes, classes=names)
+        tuned = found_metric(calibrator)
         note_mix_of_the_metric(session, calibrator, tuned, before)
     note_costs_to_other_metrics(session, calibrator, before, after)
     metrics = counted_metrics(calibrator, before, after)

@@ -111,7 +111,9 @@ def expected_costs(posterior: Any, costs: Any, *, class_axis: int = -1) -> Array
         return xp.astype(expected, dtype, copy=False)
 
 
-def cost_matrix(costs: Any, n_classes: int) -> NDArray[np.float64]:
+def cost_matrix(
+    costs: Any, n_classes: int | None = None, *, name: str = "costs"
+) -> NDArray[np.float64]:
     """Return costs as float64 of shape (K, D), or refuse what :func:`decide` would refuse.
 
     Examples
@@ -120,8 +122,9 @@ def cost_matrix(costs: Any, n_classes: int) -> NDArray[np.float64]:
     array([[0., 1.],
            [5., 0.]])
     """
-    matrix = _checked(costs)
-    _check_rows(matrix, (1, n_classes), class_axis=-1)
+    matrix = _checked(costs, name=name)
+    if n_classes is not None:
+        _check_rows(matrix, (1, n_classes), class_axis=-1)
     return matrix
 
 
@@ -160,7 +163,9 @@ def _check_rows(matrix: NDArray[np.float64], shape: tuple[int, ...], class_axis:
     )
 
 
-def _checked(costs: Any, classes: list[Any] | None = None) -> NDArray[np.float64]:
+def _checked(
+    costs: Any, classes: list[Any] | None = None, *, name: str = "costs"
+) -> NDArray[np.float64]:
     """Return the costs as float64 of shape (K, D), or refuse what is no cost matrix.
 
     ``classes`` are the names of the posterior's columns, where they have names.
@@ -172,14 +177,14 @@ def _checked(costs: Any, classes: list[Any] | None = None) -> NDArray[np.float64
     host = to_numpy(costs)
     if host.dtype.kind not in "iufb":
         raise OptionError(
-            argument="costs",
+            argument=name,
             rule="must be numbers",
             got=f"dtype {host.dtype}",
             remedy=_COSTS_REMEDY,
         )
     if host.ndim != 2 or host.shape[0] < 2 or host.shape[1] < 2:
         raise OptionError(
-            argument="costs",
+            argument=name,
             rule="must have shape (K, D), with at least two classes and two decisions",
             got=f"shape {host.shape}",
             remedy=_COSTS_REMEDY,
@@ -189,9 +194,9 @@ def _checked(costs: Any, classes: list[Any] | None = None) -> NDArray[np.float64
     if bad.any():
         where = first_index(bad)
         raise OptionError(
-            argument="costs",
+            argument=name,
             rule="must be finite",
-            got=Element("costs", where, float(matrix[where])),
+            got=Element(name, where, float(matrix[where])),
             remedy="Give a decision that must not be taken a cost far above the others.",
         )
     return matrix

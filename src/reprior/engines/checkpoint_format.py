@@ -31,7 +31,7 @@ from reprior.files.schema import (
 from reprior.files.scores import ScoreFile
 from reprior.profile.binning import GainTable
 from reprior.profile.samples import Priors
-from reprior.profile.storage import SUM_FIELDS
+from reprior.profile.storage import PAIR_ARRAYS, SUM_FIELDS
 from reprior.profile.switches import ClassEvents
 
 __all__ = [
@@ -342,7 +342,12 @@ class _Arrays:
             if exact and weighted:
                 required.append(f"{i}.switch.weight")
             if exact:
-                optional.append(f"{i}.switch.count")
+                optional += [f"{i}.switch.count", f"{i}.switch.image"]
+                optional += [f"{i}.{column}" for column in PAIR_ARRAYS]
+            columns = ["label", "predicted", "count", *(["weight"] if weighted else [])]
+            for table in ("start", "origin"):
+                if any(each.startswith(f"{i}.pair_{table}_") for each in self.arrays):
+                    required += [f"{i}.pair_{table}_{column}" for column in columns]
         for name in sorted(self.arrays.keys() - {*required, *optional}):
             self.checker.refuse(f"an array {name!r}, which no part of 'state.sum.parts' has")
         for name in required:

@@ -144,7 +144,7 @@ class Stream:
             start = chunk.start or self.first + done
             sample_axis = chunk.sample_axis(self.options.class_axis)
             with located(start, sample_axis):
-                samples = self._read(chunk)
+                samples = self._read(chunk, start)
                 if samples is not None:
                     weighted = _same_weighing(weighted, samples.weights is not None)
             if samples is not None:
@@ -165,7 +165,7 @@ class Stream:
             )
         self.check_same(done)
 
-    def _read(self, chunk: Chunk) -> Samples | None:
+    def _read(self, chunk: Chunk, start: int) -> Samples | None:
         """Return the samples of a chunk; None where none of them counts."""
         if chunk.labels is None:
             raise LabelsError(
@@ -176,7 +176,9 @@ class Stream:
             )
         if chunk.n_labels == 0:
             return None
-        samples = encode_part(self.options, self.terms, chunk.scores, chunk.labels, chunk.weight)
+        samples = encode_part(
+            self.options, self.terms, chunk.scores, chunk.labels, chunk.weight, start
+        )
         return samples if samples.any_counts else None
 
     def check_same(self, done: int) -> None:

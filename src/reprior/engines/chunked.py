@@ -240,7 +240,9 @@ class PreallocatedSum(ProfileSum):
             super()._keep(profile)
             return
         if self._columns is None:
-            self._columns = _new_columns(self.exact_up_to or 0, profile.weighted)
+            pairs = profile._pairs
+            has_images = pairs is not None and pairs.start.image is not None
+            self._columns = _new_columns(self.exact_up_to or 0, profile.weighted, has_images)
             before, self._exact = self._exact, []
             for _, each in before:  # of a checkpoint
                 self._write(each, self._columns)
@@ -258,15 +260,24 @@ class PreallocatedSum(ProfileSum):
         if end > len(columns):
             super()._keep(profile)  # too many: the sum bins them next
             return
+        kept = columns.arrays()
         for name, column in added.arrays().items():
-            getattr(columns, name)[used:end] = column
+            if name in kept:
+                kept[name][used:end] = column
         self._exact = [(APART, total._like(switches=columns.taken(slice(end))))]
 
 
-def _new_columns(n: int, weighted: bool) -> Switches:
+def _new_columns(n: int, weighted: bool, has_images: bool) -> Switches:
     """Return uninitialised columns for ``n`` switches."""
     label, loser, winner = (np.empty(n, np.int32) for _ in range(3))
-    return Switches(np.empty(n), label, loser, winner, weight=np.empty(n) if weighted else None)
+    return Switches(
+        np.empty(n),
+        label,
+        loser,
+        winner,
+        weight=np.empty(n) if weighted else None,
+        image=np.empty(n, np.int64) if has_images else None,
+    )
 
 
 FEWEST_BINS = 2

@@ -156,7 +156,12 @@ def evaluate(
     n_classes = terms.classes.size
     if costs is not None:
         costs = cost_matrix(cost_array(costs, calibrator.classes_), n_classes)
-    sides = before, after = _Tally(calibrator.uncorrected(), costs), _Tally(calibrator, costs)
+    metric = _metric_of(calibrator, n_classes)
+    paired = metric is not None and metric.needs != "classes"
+    before, after = (
+        _Tally(each, costs, paired=paired) for each in (calibrator.uncorrected(), calibrator)
+    )
+    sides = before, after
     detector = ProbabilityDetector()
     # Chunks of files are new arrays; others may be refilled for the next chunk.
     from_files = isinstance(chunks, ScoreFile)
@@ -182,7 +187,7 @@ def evaluate(
         after.reliability,
         (before.log_loss / before.weight, after.log_loss / after.weight),
         (before.brier / before.weight, after.brier / after.weight),
-        _metric_of(calibrator, n_classes),
+        metric,
         left_out,
         None if costs is None else (before.cost / before.weight, after.cost / after.weight),
     )
@@ -203,12 +208,16 @@ class _Sums(NamedTuple):
 class _Tally:
     """What a calibrator does to the samples that came by: its decisions, and its probabilities."""
 
-    def __init__(self, calibrator: PosteriorCalibrator, costs: Vector | None) -> None:
+    def __init__(
+        self, calibrator: PosteriorCalibrator, costs: Vector | None, *, paired: bool = False
+    ) -> None:
+        self.paired = paired
         self.priors = calibrator.source_prior_, calibrator.target_prior_
         self.decision = calibrator._decision
         self.probability = calibrator.probability_map_ or self.decision
         n_classes = self.n_classes = self.priors[0].size
-        self.counts = ClassCounts(*(np.zeros(n_classes, np.int64) for _ in range(3)))
+        none = np.zeros(n_classes, np.int64)
+        self.counts = ClassCounts(none, none, none)
         self.reliability, self.n_samples = Reliability.empty(n_classes), 0
         self.log_loss = self.brier = self.weight = self.cost = 0.0
         self.costs = costs
@@ -216,7 +225,7 @@ class _Tally:
     def add(self, sums: _Sums) -> None:
         """Add the sums of some samples."""
         self.n_samples += sums.n_samples
-        self.counts += sums.counts
+        self.counts = sums.counts if self.n_samples == sums.n_samples else self.counts + sums.counts
         self.reliability += sums.reliability
         self.weight += sums.weight
         self.brier += sums.brier
@@ -226,9 +235,17 @@ class _Tally:
     def judged(self, block: Block, kind: str) -> _Sums:
         """Sums of scores (n, K) of the samples that count, with labels and weights."""
         z, y, w = block[:3]
+        images = block.images
         posterior = self._posterior(self.probability, z, kind)
         decided = self.decision.decide(z, *self.priors, kind=kind, class_axis=-1)
-        counts = ClassCounts.from_predictions(y, decided, n_classes=self.n_classes, sample_weight=w)
+        counts = ClassCounts.from_predictions(
+            y,
+            decided,
+            n_classes=self.n_classes,
+            sample_weight=w,
+            pairs=self.paired,
+            image_ids=images,
+        )
         ones = np.ones(y.size) if w is None else w
         total = float(ones.sum())
         true = posterior[np.arange(y.size), y].astype(np.float64)
@@ -284,6 +301,11 @@ def _metric_of(calibrator: PosteriorCalibrator, n_classes: int) -> CountMetric |
     """Return the tuned metric; None where a file names one that is not known here."""
     names = None if is_range(calibrator.classes_) else calibrator.classes_.tolist()
     try:
-        return find_metric(calibrator.metric, n_classes=n_classes, classes=names)
+        return find_metric(
+            calibrator.metric,
+            n_classes=n_classes,
+            classes=names,
+            class_groups=calibrator.class_groups,
+        )
     except RepriorError:
         return None

@@ -32,6 +32,7 @@ from reprior.files.schema import (
     shown_value,
 )
 from reprior.metrics.count_metrics import find_metric
+from reprior.metrics.pair_metrics import LARGEST_COST, SMALLEST_COST
 
 __all__ = [
     "calibrator_fields",
@@ -113,12 +114,12 @@ def _encoded(value: Any, indent: int | None = None) -> bytes:
 
 CALIBRATOR_FORMAT = "reprior calibrator"
 CALIBRATOR_VERSION = 3
-"""Version 2 has biases, scales or a second map, version 3 a promise. A file without them is of
-version 1, which every reprior reads; one that does not know them must not read a file with them as
-if it had none."""
+"""Version 2 has biases, scales or a second map, version 3 a promise, or what a metric needs beside
+its name. A file without them is of version 1, which every reprior reads; one that does not know
+them must not read a file with them as if it had none."""
 
 NEW_IN_2 = ("biases", "scales", "probability_map")
-NEW_IN_3 = ("promise",)
+NEW_IN_3 = ("promise", "cost_matrix", "class_groups", "metric_function")
 
 #: The metric's name, which may hold that of a class.
 _METRIC = Field(
@@ -192,6 +193,7 @@ def _calibrator_fields(n: int, default_interval: list[Any]) -> dict[str, Field]:
         "kind": one_of(KINDS),
         "metric": _METRIC,
         "custom_metric": Field("true or false", is_boolean, required=False),
+        **_metric_fields(n),
         "classes": _classes_field(n),
         "class_axis": Field("an integer from -64 to 63", _is_axis, required=False, default=-1),
         "strength_interval": Field(
@@ -226,6 +228,47 @@ def _calibrator_fields(n: int, default_interval: list[Any]) -> dict[str, Field]:
             keys=("certify", "subject_to"),
         ),
     }
+
+
+def _metric_fields(n: int) -> dict[str, Field]:
+    """Return what a metric may need beside its name."""
+    return {
+        "cost_matrix": Field(
+            f"null or {n} lists of {n} finite numbers, the largest from {SMALLEST_COST:g} to "
+            f"{LARGEST_COST:g}",
+            null_or(lambda value: _is_cost_matrix(value, n)),
+            required=False,
+            since=3,
+        ),
+        "class_groups": Field(
+            f"null or an object with a list of indices from 0 to {n - 1} for every name",
+            null_or(lambda value: _are_groups(value, n)),
+            required=False,
+            since=3,
+        ),
+        "metric_function": Field(
+            "null or true, where the metric is a function, which no file holds",
+            null_or(lambda value: value is True),
+            required=False,
+            since=3,
+        ),
+    }
+
+
+def _is_cost_matrix(value: Any, n: int) -> bool:
+    if not is_list(value, n) or not all(_are_numbers(row, n) for row in value):
+        return False
+    largest = max(abs(cost) for row in value for cost in row)
+    return bool(largest == 0 or SMALLEST_COST <= largest <= LARGEST_COST)
+
+
+def _are_groups(value: Any, n: int) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return all(
+        isinstance(members, list) and members and all(is_integer(k) and 0 <= k < n for k in members)
+        for members in value.values()
+    )
 
 
 def _prior_fields(n: int) -> dict[str, Field]:
@@ -304,12 +347,17 @@ def _lies_in_interval(document: Mapping[str, Any]) -> bool:
     return bool(is_inside or is_flat or document["strength_outside_interval"] is not False)
 
 
-def is_known_metric(name: str, classes: list[Any] | None, n_classes: int) -> bool:
-    """Tell whether a calibrator can be tuned for a metric by this name alone."""
+def is_known_metric(
+    name: str,
+    classes: list[Any] | None,
+    n_classes: int,
+    class_groups: dict[str, Any] | None = None,
+) -> bool:
+    """Tell whether a calibrator can be tuned for a metric by this name alone, and its groups."""
     if name == "log_loss":
         return True
     try:
-        find_metric(name, n_classes=n_classes, classes=classes)
+        find_metric(name, n_classes=n_classes, classes=classes, class_groups=class_groups)
     except RepriorError:
         return False
     return True
@@ -318,7 +366,8 @@ def is_known_metric(name: str, classes: list[Any] | None, n_classes: int) -> boo
 def _has_known_metric(document: Mapping[str, Any]) -> bool:
     """Tell whether the metric is known, or need not be. Files of reprior 0.1 do not say."""
     n_classes = len(document["source_prior"])
-    is_known = is_known_metric(document["metric"], document["classes"], n_classes)
+    groups = document["class_groups"]
+    is_known = is_known_metric(document["metric"], document["classes"], n_classes, groups)
     return is_known or document["custom_metric"] is not False
 
 

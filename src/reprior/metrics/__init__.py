@@ -1,7 +1,10 @@
 """Metrics of hard labels (from counts per class), of probabilities, of ranks and of groups.
 
 ``counts``         true positives, predicted and support of every class
-``count_metrics``  the metrics that these determine, and their names
+``ratios``         the metrics that these determine: ratios and coefficients of agreement
+``pair_metrics``   costs, weighted kappas, functions of the confusion matrix, means over images
+``count_metrics``  their names
+``cells``          where a metric counts samples, if not in classes
 ``fixed_point``    count metrics as sums in fixed point, as sweeps follow them
 ``groups``         many-, medium- and few-shot classes
 ``ranking``        top-k accuracy
@@ -20,22 +23,27 @@ from reprior.metrics.calibration import (
 from reprior.metrics.count_metrics import (
     COUNT_METRICS,
     METRIC_NAMES,
-    CountMetric,
+    PAIR_METRIC_NAMES,
     evaluate,
     find_metric,
 )
-from reprior.metrics.counts import ClassCounts
+from reprior.metrics.counts import ClassCounts, PairCounts
 from reprior.metrics.fixed_point import FixedPointMetric
 from reprior.metrics.groups import group_metric, shot_groups
+from reprior.metrics.pair_metrics import Cost, from_confusion
 from reprior.metrics.ranking import top_k_accuracy
+from reprior.metrics.ratios import CountMetric
 from reprior.metrics.score_blocks import ScoreBlocks
 
 __all__ = [
     "COUNT_METRICS",
     "METRIC_NAMES",
+    "PAIR_METRIC_NAMES",
     "ClassCounts",
+    "Cost",
     "CountMetric",
     "FixedPointMetric",
+    "PairCounts",
     "Reliability",
     "ReliabilityCurve",
     "ScoreBlocks",
@@ -44,6 +52,7 @@ __all__ = [
     "evaluate",
     "expected_calibration_error",
     "find_metric",
+    "from_confusion",
     "group_metric",
     "log_loss",
     "reliability_curve",

@@ -24,6 +24,9 @@ c = Σ TP / N and e = Σ P·S / N²::
     cohen_kappa   (c − e) / (1 − e)
 
 Both are 0 where the denominator is 0: where all predictions, or all labels, are of one class.
+
+``cohen_kappa(linear)``, ``cohen_kappa(quadratic)``, ``mean_dice_per_image`` and
+``mean_iou_per_image`` need pairs of label and prediction: see :mod:`reprior.metrics.pair_metrics`.
 """
 
 from __future__ import annotations
@@ -31,306 +34,33 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn, TypeAlias, get_args
+from dataclasses import replace
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from reprior.core.arrays import to_numpy
-from reprior.core.checks import check_choice, check_labels, nearest_name, sentences
+from reprior.core.checks import check_labels, nearest_name, sentences
 from reprior.exceptions import Argument, LabelsError, OptionError, Setting, Text, Words
 from reprior.metrics.counts import ClassCounts
+from reprior.metrics.pair_metrics import ImageMetric, WeightedKappa
+from reprior.metrics.ratios import Agreement, CountMetric
 
 __all__ = [
     "COUNT_METRICS",
     "METRIC_NAMES",
+    "PAIR_METRIC_NAMES",
     "Agreement",
     "CountMetric",
     "evaluate",
     "find_metric",
+    "group_indices",
 ]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
-Average: TypeAlias = Literal["pooled", "labelled", "seen", "one", "weighted"]
-Mean: TypeAlias = Literal["arithmetic", "geometric", "harmonic", "least"]
-Coefficient: TypeAlias = Literal["mcc", "kappa"]
-
-#: 1 − Σ P² / N² below this is 0 but for rounding: with N samples it is at least about 2/N.
-LEAST_DISAGREEMENT = 2.0**-40
-
-#: Up to this a ratio is 0 to all but the arithmetic mean: weights that cancel leave rounding.
-LARGEST_ZERO = 2.0**-40
 
 #: The F-score of a larger beta is the recall, and its coefficients times a weight may overflow.
 LARGEST_BETA = 1e6
-
-
-@dataclass(frozen=True)
-class CountMetric:
-    """A metric that is a ratio of counts per class, averaged.
-
-    ``gain·TP / (support·S + predicted·P + true_positive·TP)`` per class, then ``average``:
-
-    * ``"pooled"``: counts are summed over the classes first;
-    * ``"labelled"``: mean over the classes that have labels;
-    * ``"seen"``: mean over the classes that have labels or are predicted;
-    * ``"weighted"``: mean over the classes that have labels, weighted by support;
-    * ``"one"``: the class ``of_class`` alone.
-
-    Parameters
-    ----------
-    name : str
-        What it is called in summaries and files.
-    gain, support, predicted, true_positive : float
-        The coefficients of the ratio.
-    average : {"pooled", "labelled", "seen", "weighted", "one"}
-        See above.
-    of_class : int, optional
-        The class, with ``average="one"``.
-    mean : {"arithmetic", "geometric", "harmonic", "least"}
-        The mean over the classes; ``"least"`` is the smallest value. A class of 0 makes all but
-        the arithmetic mean 0.
-    classes : tuple of int, optional
-        The mean is over these classes only.
-    complement : bool
-        Whether the ratio is that of all samples but the class's: the recall of the complement is
-        the specificity.
-    chance : float
-        The value that is rescaled to 0, so that 1 stays 1: (mean − chance) / (1 − chance).
-
-    Examples
-    --------
-    Any such ratio can be tuned. The F-score that values recall twice as much:
-
-    >>> f2 = CountMetric("macro_f2", gain=5, support=4, predicted=1, average="seen")
-    >>> counts = ClassCounts(np.array([3, 1]), np.array([4, 2]), np.array([3, 3]))
-    >>> round(f2(counts), 4)
-    0.6473
-    """
-
-    name: str
-    gain: float = 1.0
-    support: float = 0.0
-    predicted: float = 0.0
-    true_positive: float = 0.0
-    average: Average = "seen"
-    of_class: int | None = None
-    mean: Mean = "arithmetic"
-    classes: tuple[int, ...] | None = None
-    complement: bool = False
-    chance: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_choice("average", self.average, get_args(Average))
-        check_choice("mean", self.mean, get_args(Mean))
-        if (self.average == "one") != (self.of_class is not None):
-            raise OptionError(
-                argument="of_class",
-                rule=["must be given with ", Setting("average", "one"), ", and only then"],
-                got=[
-                    Setting("average", self.average),
-                    " and ",
-                    Setting("of_class", self.of_class),
-                ],
-                remedy="Pass both or neither.",
-            )
-        if not (self.gain > 0 and self.support >= 0 and self.predicted >= 0 and self._total > 0):
-            raise OptionError(
-                "A count metric must have gain > 0, support and predicted of at least 0, and a "
-                "positive sum of support, predicted and true_positive.",
-                got=str(self.form),
-                remedy="Recall is CountMetric('recall', support=1).",
-            )
-        if self.average in ("pooled", "weighted") and self.mean != "arithmetic":
-            raise OptionError(
-                argument="mean",
-                rule=["must be 'arithmetic' with ", Setting("average", self.average)],
-                got=repr(self.mean),
-                remedy=["Pass ", Setting("average", "labelled"), "."],
-            )
-        if self.classes is not None and self.average in ("pooled", "one"):
-            raise OptionError(
-                argument="classes",
-                rule=["must not be given with ", Setting("average", self.average)],
-                got=repr(self.classes),
-                remedy=["Pass ", Setting("average", "labelled"), "."],
-            )
-
-    @property
-    def _total(self) -> float:
-        return self.support + self.predicted + self.true_positive
-
-    @property
-    def largest(self) -> float:
-        """The largest value possible, that of a class with every prediction right."""
-        return self.gain / self._total
-
-    @property
-    def by_hits(self) -> bool:
-        """Whether only true positives change the metric, for given labels."""
-        return not self.predicted and self.average != "seen" and not self.complement
-
-    @property
-    def form(self) -> tuple[float, float, float, float]:
-        """The coefficients: gain, support, predicted, true positives."""
-        return self.gain, self.support, self.predicted, self.true_positive
-
-    def ratio(self, true_positive: Any, predicted: Any, support: Any, total: Any = None) -> Vector:
-        """Return the ratio of every entry; 0 where the denominator is 0.
-
-        ``total`` is the weight of all samples, which the ratio of a complement needs.
-        """
-        if self.complement:
-            true_positive = total - support - predicted + true_positive
-            predicted, support = total - predicted, total - support
-        below = self.support * support + self.predicted * predicted
-        below = below + self.true_positive * true_positive
-        above = self.gain * np.asarray(true_positive, dtype=np.float64)
-        ratio: Vector = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
-        return ratio
-
-    def per_class(self, counts: ClassCounts) -> Vector:
-        """Return the ratio per class, (K,); NaN for a class the average leaves out."""
-        total = counts.support.sum()
-        ratio = self.ratio(counts.true_positive, counts.predicted, counts.support, total)
-        return np.where(self.counted(counts), ratio, np.nan)
-
-    def counted(self, counts: ClassCounts) -> Vector:
-        """Return which classes the average is over, (K,) bool."""
-        if self.average == "one":
-            one: Vector = np.arange(counts.n_classes) == self.of_class
-            return one
-        within: Vector = counts.seen if self.average == "seen" else counts.labelled
-        return within & self.eligible(counts.n_classes)
-
-    def eligible(self, n_classes: int) -> Vector:
-        """The classes that the average may be over, (K,) bool."""
-        some = np.zeros(n_classes, bool)
-        if self.of_class is not None:
-            some[self.of_class] = True
-        else:
-            some[slice(None) if self.classes is None else list(self.classes)] = True
-        return some
-
-    def has_labels(self, labelled: Vector) -> bool:
-        """Whether any class that the metric is about has labels; ``labelled`` is (K,) bool."""
-        return bool(labelled[self.eligible(labelled.size)].any())
-
-    def __call__(self, counts: ClassCounts) -> float:
-        """Return the metric's value; NaN where there is no class to average."""
-        counted = self.counted(counts)
-        if not counted.any():
-            return float("nan")
-        if self.average == "pooled":
-            sums = (counts.true_positive.sum(), counts.predicted.sum(), counts.support.sum())
-            return float(self.ratio(*sums, sums[-1]))
-        return float(self.mean_of(self.per_class(counts), counted, counts.support))
-
-    def of_tables(
-        self, base: ClassCounts, hits: Vector, predicted: Vector, plain: Vector
-    ) -> Vector:
-        """The metric of many counts of shape (..., K) for the labels of ``base``.
-
-        ``plain`` is the number of samples predicted beside their weight.
-        """
-        total = base.support.sum()
-        if self.average == "pooled":
-            return self.ratio(hits.sum(-1), predicted.sum(-1), total, total)
-        counted = np.broadcast_to(self.counted(base), plain.shape)
-        if self.average == "seen":
-            counted = (base.labelled | (plain > 0)) & self.eligible(base.n_classes)
-        hits, predicted = (np.where(plain > 0, column, 0) for column in (hits, predicted))
-        ratio = self.ratio(hits, predicted, base.support, total)
-        return self.mean_of(ratio, counted, base.support)
-
-    def mean_of(self, ratio: Vector, counted: Vector, support: Vector, zeros: Any = 0) -> Vector:
-        """The mean over the last axis where ``counted``, and over so many ``zeros`` besides."""
-        n = np.maximum(counted.sum(-1) + zeros, 1)
-        if self.mean == "arithmetic":
-            if self.average == "weighted":
-                weight = np.where(counted, support, 0)
-                ratio, n = ratio * weight, np.maximum(weight.sum(-1), np.finfo(float).tiny)
-            mean = np.where(counted, ratio, 0.0).sum(-1) / n
-            return np.asarray((mean - self.chance) / (1.0 - self.chance) if self.chance else mean)
-        ratio = np.where(ratio > LARGEST_ZERO, ratio, 0.0)
-        if self.mean == "least":
-            mean = np.where(counted, ratio, np.inf).min(-1)
-        elif self.mean == "geometric":
-            with np.errstate(divide="ignore"):
-                mean = np.exp2(np.log2(np.where(counted, ratio, 1.0)).sum(-1) / n)
-        else:
-            with np.errstate(divide="ignore"):
-                inverse = np.where(counted, 1.0 / np.where(counted, ratio, 1.0), 0.0).sum(-1)
-            mean = np.divide(n, inverse, out=np.zeros(np.shape(inverse)), where=inverse > 0)
-        return np.where((zeros > 0) | np.isinf(mean), 0.0, mean)
-
-
-@dataclass(frozen=True)
-class Agreement(CountMetric):
-    """A coefficient of the agreement between labels and predictions beyond chance.
-
-    Parameters
-    ----------
-    name : str
-        What it is called in summaries and files.
-    coefficient : {"mcc", "kappa"}
-        Matthews' correlation coefficient [1]_ of several classes, or Cohen's kappa [2]_.
-
-    References
-    ----------
-    .. [1] Gorodkin. "Comparing two K-category assignments by a K-category correlation
-       coefficient", Computational Biology and Chemistry 28, 2004.
-    .. [2] Cohen. "A coefficient of agreement for nominal scales", Educational and Psychological
-       Measurement 20, 1960.
-
-    Examples
-    --------
-    >>> counts = ClassCounts.from_predictions([0, 0, 0, 1], [0, 0, 1, 1], n_classes=2)
-    >>> round(Agreement("mcc")(counts), 4)
-    0.5774
-    """
-
-    support: float = 1.0
-    average: Average = "labelled"
-    coefficient: Coefficient = "mcc"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("coefficient", self.coefficient, get_args(Coefficient))
-
-    @property
-    def by_hits(self) -> bool:
-        """Never: predictions of any class change what chance would give."""
-        return False
-
-    def __call__(self, counts: ClassCounts) -> float:
-        """Return the coefficient; NaN where there are no labels."""
-        if not counts.labelled.any():
-            return float("nan")
-        plain = counts.predicted if counts.n_predicted is None else counts.n_predicted
-        return float(self.of_tables(counts, counts.true_positive, counts.predicted, plain))
-
-    def of_tables(
-        self, base: ClassCounts, hits: Vector, predicted: Vector, plain: Vector
-    ) -> Vector:
-        """The coefficient of many counts of shape (..., K) for the labels of ``base``."""
-        total = base.support.sum()
-        hits, predicted = (np.where(plain > 0, column, 0) for column in (hits, predicted))
-        labels, share = base.support / total, predicted / total
-        right = (hits / total).sum(-1)
-        return self.of_sums(right, (share * labels).sum(-1), (share**2).sum(-1), (labels**2).sum())
-
-    def of_sums(self, hits: Any, by_chance: Any, predicted: Any, labelled: Any) -> Vector:
-        """The coefficient of c, e, Σ P² / N² and Σ S² / N²."""
-        labels, predictions = 1.0 - labelled, 1.0 - predicted
-        if self.coefficient == "kappa":
-            below = np.where(1.0 - by_chance < LEAST_DISAGREEMENT, 0.0, 1.0 - by_chance)
-        else:
-            none = (labels < LEAST_DISAGREEMENT) | (predictions < LEAST_DISAGREEMENT)
-            below = np.where(none, 0.0, np.sqrt(np.abs(labels)) * np.sqrt(np.abs(predictions)))
-        above = np.asarray(hits - by_chance, np.float64)
-        return np.divide(above, below, out=np.zeros(np.shape(above)), where=below > 0)
-
 
 _RECALL = CountMetric("recall", support=1, average="labelled")
 _PRECISION = CountMetric("precision", predicted=1)
@@ -368,6 +98,9 @@ _OF_BETA: dict[str, Callable[[float], CountMetric]] = {
 }
 _NEEDS_CLASS = (*_RATIOS, "fbeta")
 
+#: What `cohen_kappa` may have in parentheses.
+_DISAGREEMENTS = ("linear", "quadratic")
+
 #: scikit-learn's names of scorers. Its macro averages are over the classes seen, recall's too.
 _SCORERS: dict[str, CountMetric] = {
     "f1_macro": _F1,
@@ -395,6 +128,10 @@ _METRICS: dict[str, CountMetric] = {
     "weighted_f1": _weighted(_F1),
     "weighted_precision": _weighted(_PRECISION),
     "weighted_iou": _weighted(_IOU),
+    "mean_dice_per_image": ImageMetric("mean_dice_per_image", gain=2, support=1, predicted=1),
+    "mean_iou_per_image": ImageMetric(
+        "mean_iou_per_image", support=1, predicted=1, true_positive=-1
+    ),
     **_SCORERS,
 }
 _ALIASES = {
@@ -404,8 +141,16 @@ _ALIASES = {
     "bookmaker_informedness": "informedness",
 }
 
-#: Every name that takes neither an argument nor a class.
-METRIC_NAMES: tuple[str, ...] = tuple(_METRICS)
+#: Every metric of class counts whose name takes neither an argument nor a class.
+METRIC_NAMES: tuple[str, ...] = tuple(
+    name for name, metric in _METRICS.items() if metric.needs == "classes"
+)
+
+#: Metrics that need to know which label was predicted as which class, or in which image.
+PAIR_METRIC_NAMES: tuple[str, ...] = (
+    *(f"cohen_kappa({disagreement})" for disagreement in _DISAGREEMENTS),
+    *(name for name, metric in _METRICS.items() if metric.needs != "classes"),
+)
 
 #: Spaces have one place each, so that matching takes linear time; those inside are stripped after.
 _GRAMMAR = re.compile(r"(?P<name>\w+)\s*(?:\((?P<argument>[^()\[\]]*)\)\s*)?(?:\[(?P<label>.+)\])?")
@@ -426,6 +171,7 @@ def evaluate(
     n_classes: int | None = None,
     sample_weight: Any = None,
     ignore_index: int | None = None,
+    image_ids: Any = None,
 ) -> float:
     """Return a metric of hard predictions.
 
@@ -441,6 +187,9 @@ def evaluate(
         A weight per sample.
     ignore_index : int, optional
         A label that marks samples to leave out.
+    image_ids : integer array, optional
+        The image of every sample, for metrics per image: of the labels' shape, or of their first
+        axis. Without it every entry of the first axis of maps is an image.
 
     Examples
     --------
@@ -454,14 +203,17 @@ def evaluate(
                 check_labels(values, n_classes=2, shape=values.shape, name=name)
         kept = y if ignore_index is None else y[y != ignore_index]
         n_classes = 1 + int(max(kept.max(initial=1), p.max(initial=1)))
+    found = find_metric(metric, n_classes=n_classes)
     counts = ClassCounts.from_predictions(
         labels,
         predictions,
         n_classes=n_classes,
         sample_weight=sample_weight,
         ignore_index=ignore_index,
+        pairs=found.needs != "classes",
+        image_ids=image_ids,
     )
-    return find_metric(metric, n_classes=n_classes)(counts)
+    return found(counts)
 
 
 def find_metric(
@@ -505,6 +257,7 @@ def find_metric(
         for index in (metric.of_class, *(metric.classes or ())):
             if index is not None:
                 _class_index(str(index), n_classes, None, argument)
+        metric.check_classes(n_classes, argument)
         return metric
     name: Any = metric
     if not isinstance(name, str):  # a caller without a type checker
@@ -533,6 +286,8 @@ def find_metric(
     if label is None:
         return found
     chosen = _chosen(label, n_classes, classes, class_groups, argument)
+    if isinstance(found, ImageMetric):
+        chosen = (chosen,) if isinstance(chosen, int) else chosen
     if isinstance(chosen, int):
         if name not in _NEEDS_CLASS:
             raise OptionError(
@@ -542,7 +297,7 @@ def find_metric(
                 remedy=f"Pass {name!r}, or a ratio of that class such as 'recall[{label}]'.",
             )
         return replace(found, name=metric, average="one", of_class=chosen)
-    if found.average == "pooled" or found.chance or isinstance(found, Agreement):
+    if found.average == "pooled" or found.chance or isinstance(found, Agreement | WeightedKappa):
         raise OptionError(
             argument=argument,
             rule="must be a ratio of one class, or a mean over a group of classes",
@@ -562,6 +317,16 @@ def _named(
     plain = _RATIOS.get(name) or _METRICS.get(name)
     if plain is None:
         raise _unknown(name, n_classes, classes, argument)
+    if name == "cohen_kappa" and text is not None:
+        if text not in _DISAGREEMENTS:
+            near = nearest_name(text, list(_DISAGREEMENTS))
+            raise OptionError(
+                argument=argument,
+                rule="must have one of 'linear', 'quadratic' in parentheses, or none",
+                got=f"'{name}({text})'",
+                remedy=f"Did you mean '{name}({near})'?" if near else f"Pass '{name}(quadratic)'.",
+            )
+        return WeightedKappa(f"{name}({text})", disagreement=text)  # type: ignore[arg-type]
     if text is not None:
         raise OptionError(
             argument=argument,
@@ -616,6 +381,31 @@ def _unknown(
     )
 
 
+def group_indices(
+    class_groups: Mapping[str, Any] | None, n_classes: int, classes: Sequence[Any] | None = None
+) -> dict[str, list[int]]:
+    """Return the classes of every group as indices; refuse names and groups that cannot be meant.
+
+    Examples
+    --------
+    >>> group_indices({"rare": ["dog", "emu"]}, 3, ["cat", "dog", "emu"])
+    {'rare': [1, 2]}
+    """
+    groups: dict[str, list[int]] = {}
+    for name, members in (class_groups or {}).items():
+        given: Any = name  # a caller without a type checker
+        key = given.strip() if isinstance(given, str) else ""
+        if not key or key in groups or set(key) & set("[]()"):
+            raise OptionError(
+                argument="class_groups",
+                rule="must have names of letters that differ, without brackets",
+                got=f"{name!r}" + (" twice, but for spaces" if key in groups else ""),
+                remedy="Name the group as it stands in 'recall[few]'.",
+            )
+        groups[key] = list(_members(key, members, n_classes, classes))
+    return groups
+
+
 def _chosen(
     label: str,
     n_classes: int,
@@ -627,9 +417,18 @@ def _chosen(
     names = [str(name) for name in classes] if classes is not None else []
     if label in names or label not in (class_groups or {}):
         return _class_index(label, n_classes, classes, argument, class_groups)
-    members = to_numpy((class_groups or {})[label])
+    return _members(label, (class_groups or {})[label], n_classes, classes)
+
+
+def _members(
+    label: str, given: Any, n_classes: int, classes: Sequence[Any] | None
+) -> tuple[int, ...]:
+    """The indices of the classes of a group, given as a mask, indices or names."""
+    members = to_numpy(given)
     if members.dtype.kind == "b" and members.shape == (n_classes,):
         indices = np.flatnonzero(members).tolist()
+    elif members.dtype.kind in "iu" and not {*map(str, members)} & {*map(str, classes or ())}:
+        indices = [_class_index(str(member), n_classes, None, "class_groups") for member in members]
     else:
         indices = [
             _class_index(str(member), n_classes, classes, "class_groups") for member in members

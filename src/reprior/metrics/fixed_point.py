@@ -13,8 +13,10 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from reprior.metrics.count_metrics import LARGEST_ZERO, Agreement, Coefficient, CountMetric, Mean
+from reprior.metrics.cells import Cells
 from reprior.metrics.counts import ClassCounts
+from reprior.metrics.pair_metrics import ImageMetric, PairForm, WeightedKappa
+from reprior.metrics.ratios import LARGEST_ZERO, Agreement, Coefficient, CountMetric, Mean
 
 __all__ = ["FixedPointMetric"]
 
@@ -34,7 +36,12 @@ def fraction_bits(n_classes: int) -> int:
 
 
 #: The number of each mean in the kernels.
-_MEANS = {name: i for i, name in enumerate([*get_args(Mean), *get_args(Coefficient)])}
+_MEANS = {
+    name: i
+    for i, name in enumerate(
+        [*get_args(Mean), *get_args(Coefficient), "linear", "weighted_kappa", "per_image"]
+    )
+}
 
 #: When a class takes part in a mean: never, if it is predicted, always.
 _NEVER, _IF_PREDICTED, _ALWAYS = range(3)
@@ -49,11 +56,21 @@ class FixedPointMetric:
         The metric.
     labelled : ClassCounts
         Counts of any predictions for the labels.
+    cells : Cells, optional
+        The cells that the metric counts in, where these are not the classes.
     """
 
-    def __init__(self, metric: CountMetric, labelled: ClassCounts) -> None:
+    def __init__(
+        self, metric: CountMetric, labelled: ClassCounts, cells: Cells | None = None
+    ) -> None:
         self.metric = metric
         self.total = float(labelled.support.sum())
+        self.klass = np.empty(0, np.int32)
+        self.n_classes = labelled.n_classes
+        self.forms = np.empty((0, 0))
+        if cells is not None:
+            self._in_cells(metric, labelled, cells)
+            return
         self.pooled = metric.average == "pooled"
         self.support = labelled.support
         n_classes = labelled.n_classes
@@ -78,20 +95,57 @@ class FixedPointMetric:
         bits = fraction_bits(self.support.size) - math.ceil(math.log2(largest))
         self.unit = math.ldexp(1.0, bits)
 
+    def _in_cells(self, metric: CountMetric, labelled: ClassCounts, cells: Cells) -> None:
+        """Count in cells instead of classes."""
+        counts = cells.counts
+        self.pooled = self.weighted = False
+        self.coefficient, self.support = None, counts.support
+        self.part = np.full(counts.n_classes, _ALWAYS, np.uint8)
+        self.share = np.ones(counts.n_classes)
+        largest = 1.0
+        if isinstance(metric, PairForm):
+            self.forms = metric.forms(cells.group, cells.klass, labelled)
+            self.share = self.forms[0]
+        else:
+            self.klass = cells.klass.astype(np.int32)
+            self.part[:] = np.where(counts.labelled, _ALWAYS, _IF_PREDICTED)
+            self.part[~metric.eligible(self.n_classes)[cells.klass]] = _NEVER
+            largest = max(1.0, metric.largest)
+        bits = fraction_bits(counts.n_classes) - math.ceil(math.log2(largest))
+        self.unit = math.ldexp(1.0, bits)
+
+    @property
+    def _kind(self) -> str:
+        """The name of the mean in the kernels."""
+        if isinstance(self.metric, ImageMetric):
+            return "per_image"
+        if isinstance(self.metric, PairForm):
+            return "weighted_kappa" if isinstance(self.metric, WeightedKappa) else "linear"
+        return self.coefficient or self.metric.mean
+
     def native(self, kernels: Any) -> Any:
         """The same for the kernels."""
         return kernels.Metric(
             self.part,
             self.share,
-            _MEANS[self.coefficient or self.metric.mean],
+            self.klass,
+            self.forms[1] if len(self.forms) > 1 else np.empty(0),
+            _MEANS[self._kind],
             self.pooled,
             self.weighted,
-            *self.metric.form,
+            *self._form,
             self.total if self.metric.complement else 0.0,
             self.total,
             self.metric.chance,
             self.unit,
         )
+
+    @property
+    def _form(self) -> tuple[float, float, float, float]:
+        gain, support, predicted, true_positive = self.metric.form
+        if isinstance(self.metric, PairForm) and self._kind == "linear":
+            gain = float(self.metric.of_means(1.0))  # what the mean of the addends is times
+        return gain, support, predicted, true_positive
 
     def counted(self, n_predicted: Vector, klass: Vector) -> Vector:
         """Whether the mean is over these classes, predicted so often."""
@@ -114,6 +168,9 @@ class FixedPointMetric:
         """The integers that these counts of the classes ``klass`` add, the last to the divisor."""
         counted = self.counted(plain, klass)
         divisor = counted.astype(np.int64)
+        if len(self.forms):
+            share = np.where(plain > 0, predicted, 0) / self.total
+            return [*(self._fixed(share * form[klass]) for form in self.forms), divisor]
         if self.coefficient is not None:
             hits, predicted = (np.where(plain > 0, c, 0) / self.total for c in (hits, predicted))
             labels = self.support[klass] / self.total
@@ -128,12 +185,14 @@ class FixedPointMetric:
             inverse = np.where(ratio > LARGEST_ZERO, 1.0 / positive, 0.0)
             whole = np.floor(inverse)
             return [whole.astype(np.int64), self._fixed(inverse - whole), zero, divisor]
-        share = 1.0 if self.pooled else self.share[klass]
-        return [self._fixed(ratio * share), divisor]
+        weight: Any = 1.0 if self.pooled else self.share[klass]
+        return [self._fixed(ratio * weight), divisor]
 
     def value(self, *sums: Vector) -> Vector:
         """The metric of the sums of the addends."""
         *totals, divisor = sums
+        if isinstance(self.metric, PairForm):
+            return self.metric.of_means(*(each / self.unit for each in totals))
         n = 1 if self.weighted else np.maximum(divisor, 1)
         if isinstance(self.metric, Agreement):
             labels = (self.support / self.total) ** 2
@@ -147,6 +206,11 @@ class FixedPointMetric:
         mean = totals[0] / (n * self.unit)
         chance = self.metric.chance
         return np.asarray((mean - chance) / (1.0 - chance) if chance else mean)
+
+    def of_images(self, total: Vector, images: Vector) -> list[Vector]:
+        """The integers that classes add, of a sum of ratios over so many images."""
+        mean = total / (np.maximum(images, 1) * self.unit)
+        return [self._fixed(mean), (images > 0).astype(np.int64)]
 
     def _fixed(self, value: Vector) -> Vector:
         return np.rint(value * self.unit).astype(np.int64)

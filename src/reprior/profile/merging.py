@@ -8,6 +8,7 @@ import numpy as np
 
 from reprior.exceptions import ProfileMismatchError
 from reprior.profile.binning import BinnedSwitches, BinTable, PackedBins, n_cells
+from reprior.profile.passes import Pairs
 from reprior.profile.switches import Switches
 
 if TYPE_CHECKING:
@@ -83,13 +84,48 @@ def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfil
     sign = 1 if verb == "add" else -1
     counts = mine._counts + sign * theirs._counts
     # Equal resolutions were checked: both are exact, or both binned.
-    a: Any = mine._switches
-    switches = a.plus(theirs._switches) if verb == "add" else a.minus(theirs._switches)
     check_counts(counts)
+    switches, pairs = _joined(mine, theirs, sign)
     sums = None
     if mine._sums is not None and theirs._sums is not None:
         sums = np.where(counts > 0, mine._sums + sign * theirs._sums, 0.0)
-    return mine._like(counts=counts, sums=sums, switches=switches)
+    return mine._like(counts=counts, sums=sums, switches=switches, pairs=pairs)
+
+
+def _joined(mine: StrengthProfile, theirs: StrengthProfile, sign: int) -> tuple[Any, Pairs | None]:
+    """Join switches and pairs. Images that do not agree are dropped from both.
+
+    In a sum, images of the same number are one image: parts of a source have numbers of their own,
+    and so must profiles that users add. In a difference they must be images of the larger profile.
+    """
+    a: Any = mine._switches
+    b: Any = theirs._switches
+    if isinstance(a, BinnedSwitches):
+        return (a.plus(b) if sign > 0 else a.minus(b)), None
+    known = None if mine._pairs is None or theirs._pairs is None else (mine._pairs, theirs._pairs)
+    alike = known is not None and all(_has_images(pairs) for pairs in known)
+    if known is not None and alike and sign < 0:
+        alike = bool((known[0].start.plus(known[1].start, -1).count > 0).all())
+    if not alike:
+        a, b = a.imageless(), b.imageless()
+        known = None if known is None else (_imageless(known[0]), _imageless(known[1]))
+    switches = a.plus(b) if sign > 0 else a.minus(b)
+    if known is None:
+        return switches, None
+    (start, origin), (their_start, their_origin) = known
+    joined = start.plus(their_start, sign)
+    if origin is start and their_origin is their_start:
+        return switches, Pairs(joined, joined)
+    return switches, Pairs(joined, origin.plus(their_origin, sign))
+
+
+def _has_images(pairs: Pairs) -> bool:
+    return pairs.start.image is not None
+
+
+def _imageless(pairs: Pairs) -> Pairs:
+    start = pairs.start.without_images()
+    return Pairs(start, start if pairs.origin is pairs.start else pairs.origin.without_images())
 
 
 def merged(profiles: Iterable[StrengthProfile]) -> StrengthProfile:
@@ -232,7 +268,9 @@ class ProfileSum:
         like = self._like
         if like is None:
             grid = None if in_bins else profile.resolution
-            like = profile._like(switches=Switches.none(profile.weighted), resolution=grid)
+            like = profile._like(
+                switches=Switches.none(profile.weighted), resolution=grid, pairs=None
+            )
         wanted = like._like(resolution=self.resolution) if in_bins else like
         check_match(wanted, profile, "add")
         self._like = like
@@ -257,7 +295,7 @@ class _Tally:
 
     def __init__(self, like: StrengthProfile, resolution: float) -> None:
         weighted = like.weighted
-        self._like = like._like(switches=Switches.none(weighted), resolution=resolution)
+        self._like = like._like(switches=Switches.none(weighted), resolution=resolution, pairs=None)
         self._counts = np.zeros_like(like._counts)
         self._sums = None if like._sums is None else np.zeros_like(like._sums)
         self._table = BinTable(like.bounds, resolution, like.n_classes, weighted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -169,16 +169,38 @@ class Constraint:
         return cls(text.strip(), metric, match["relation"], factor, offset)
 
     @classmethod
-    def parse_all(cls, subject_to: SubjectTo) -> list[Constraint]:
-        """Return no, one or several constraints as a list; parse those given as text."""
+    def parse_all(cls, subject_to: SubjectTo, metric: Any = None) -> list[Constraint]:
+        """Return no, one or several constraints as a list; parse those given as text.
+
+        Text may name ``metric``, the tuned one, also where this is no metric that has a name of
+        its own. A pair (metric, text) is a constraint on a metric without one.
+        """
         if subject_to is None:
             return []
         several: Any = subject_to
-        if isinstance(subject_to, str) or not isinstance(subject_to, Sequence):
+        if isinstance(subject_to, str) or not isinstance(subject_to, Sequence) or _is_pair(several):
             several = [subject_to]
-        return [rule if isinstance(rule, Constraint) else cls.parse(rule) for rule in several]
+        return [cls._parsed(rule, metric) for rule in several]
 
-    def resolved(self, *, n_classes: int, classes: Sequence[Any] | None = None) -> Constraint:
+    @classmethod
+    def _parsed(cls, rule: Any, tuned: Any) -> Constraint:
+        if _is_pair(rule):
+            limited, text = rule
+            return replace(
+                cls.parse(f"metric {text}"), text=f"{limited.name} {text}", metric=limited
+            )
+        parsed = rule if isinstance(rule, Constraint) else cls.parse(rule)
+        if isinstance(tuned, CountMetric) and parsed.metric == tuned.name:
+            parsed = replace(parsed, metric=tuned)
+        return parsed
+
+    def resolved(
+        self,
+        *,
+        n_classes: int,
+        classes: Sequence[Any] | None = None,
+        class_groups: Mapping[str, Any] | None = None,
+    ) -> Constraint:
         """Return the same with its metric looked up, a class by name if ``classes`` are given.
 
         Examples
@@ -188,7 +210,11 @@ class Constraint:
         1
         """
         found = find_metric(
-            self.metric, n_classes=n_classes, classes=classes, argument="subject_to"
+            self.metric,
+            n_classes=n_classes,
+            classes=classes,
+            class_groups=class_groups,
+            argument="subject_to",
         )
         return replace(self, metric=found)
 
@@ -238,7 +264,18 @@ class Constraint:
         return "Metrics are fractions: 90 % is 0.9. "
 
 
-SubjectTo: TypeAlias = str | Constraint | Sequence[str | Constraint] | None
+def _is_pair(rule: Any) -> bool:
+    """Tell whether a constraint is given as (metric, text)."""
+    return isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[0], CountMetric)
+
+
+SubjectTo: TypeAlias = (
+    str
+    | Constraint
+    | tuple[CountMetric, str]
+    | Sequence[str | Constraint | tuple[CountMetric, str]]
+    | None
+)
 Limit: TypeAlias = tuple[Constraint, Steps, float]
 """A constraint, its metric along the strength, and that of the uncorrected model."""
 

@@ -28,6 +28,7 @@ from reprior.core.threads import (
     shares_out,
     stop_if_ended,
 )
+from reprior.metrics.counts import PairCounts
 from reprior.profile.envelope import Envelope, Screen, envelope, screen, walk
 from reprior.profile.samples import Block, Samples
 from reprior.profile.switches import Switches
@@ -68,6 +69,40 @@ class Table:
     SUPPORT, TRUE_POSITIVE, PREDICTED, TRUE_POSITIVE_AT_0, PREDICTED_AT_0 = range(5)
 
 
+class Pairs(NamedTuple):
+    """Labels and predictions of all samples, at the lower bound and at λ = 0."""
+
+    start: PairCounts
+    origin: PairCounts
+
+    @classmethod
+    def of(cls, found: Any, block: Block, n_classes: int) -> Pairs:
+        """Count the winners ``found.start`` and ``found.origin`` of some samples."""
+
+        def count(predicted: Vector) -> PairCounts:
+            return PairCounts.of(block.labels, predicted, n_classes, block.weights, block.images)
+
+        start = count(found.start)
+        return cls(start, start if found.origin is found.start else count(found.origin))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Pairs]) -> Pairs | None:
+        """Sum the pairs of parts, in their order; None where there are none."""
+        if not parts:
+            return None
+        start = PairCounts.concatenate([part.start for part in parts]).summed()
+        if all(part.origin is part.start for part in parts):
+            return cls(start, start)
+        return cls(start, PairCounts.concatenate([part.origin for part in parts]).summed())
+
+
+class _Ends(NamedTuple):
+    """The winners at the lower bound and at λ = 0, (N,)."""
+
+    start: Vector
+    origin: Vector
+
+
 class _Group(NamedTuple):
     """Neighbouring blocks, and the table (5, K) of their weights; one of zeros without weights."""
 
@@ -82,20 +117,29 @@ class _ThreadTally:
     counts: Vector
     weighted: bool
     switches: list[Switches] = field(default_factory=list)
+    pairs: list[Pairs] | None = None
+    """Labels and predictions, block by block, if they are counted."""
     buffer: _SwitchBuffer | None = None
     """Where the kernel writes switches, if the memory is reused."""
 
     @classmethod
-    def empty(cls, n_classes: int, weighted: bool) -> _ThreadTally:
+    def empty(cls, n_classes: int, weighted: bool, paired: bool) -> _ThreadTally:
         """Return an empty tally."""
-        return cls(np.zeros((5, n_classes), np.int64), weighted)
+        pairs: list[Pairs] | None = [] if paired else None
+        return cls(np.zeros((5, n_classes), np.int64), weighted, pairs=pairs)
 
     def add(self, found: Envelope, block: Block, sums: Vector) -> None:
         """Count the winners and keep the switches of some samples."""
         _tabulate(self.counts, block.labels, found, None)
         if block.weights is not None:
             _tabulate(sums, block.labels, found, block.weights)
+        self.pair(found, block)
         self.note(found.position, found.row, (found.loser, found.winner), block)
+
+    def pair(self, found: Any, block: Block) -> None:
+        """Count labels and predictions of some samples."""
+        if self.pairs is not None:
+            self.pairs.append(Pairs.of(found, block, self.counts.shape[1]))
 
     def note(self, position: Vector, row: Vector, parties: Any, block: Block) -> None:
         """Keep copies of the switches of a block: the caller reuses its buffers."""
@@ -103,7 +147,10 @@ class _ThreadTally:
             loser, winner = (np.array(party, np.int32) for party in parties)
             weight = None if block.weights is None else block.weights[row]
             label = block.labels[row].astype(np.int32)
-            self.switches.append(Switches(position.copy(), label, loser, winner, weight=weight))
+            image = None if block.images is None else block.images[row]
+            self.switches.append(
+                Switches(position.copy(), label, loser, winner, weight=weight, image=image)
+            )
 
     def closed(self) -> Switches:
         """Return all switches."""
@@ -117,8 +164,9 @@ class _SwitchBuffer:
 
     def __init__(self, capacity: int, weighted: bool) -> None:
         self.position = np.empty(capacity)
-        self.parties = np.empty((3, capacity), np.int32)
+        self.parties = np.empty((4, capacity), np.int32)
         self.weight = np.empty(capacity if weighted else 0)
+        self.images: list[Vector] = []
 
     def double(self) -> None:
         self.position, self.parties, self.weight = (
@@ -132,34 +180,52 @@ class _SwitchBuffer:
 
     def seen(self, used: int, *, copied: bool = False) -> Switches:
         """Return views of the switches, or copies."""
-        columns = (self.position, *self.parties, self.weight)
+        columns = (self.position, *self.parties[:3], self.weight)
         position, label, loser, winner, weight = (
             column[:used].copy() if copied else column[:used] for column in columns
         )
         weights = weight if self.weight.size else None
-        return Switches(position, label, loser, winner, weight=weights)
+        image = np.concatenate(self.images) if self.images else None
+        return Switches(position, label, loser, winner, weight=weights, image=image)
 
 
-Counted: TypeAlias = tuple[Vector, Vector | None, Switches]
-"""Counts (5, K), the same weighted or None, and switches."""
+class Counted(NamedTuple):
+    """What a pass counts."""
+
+    counts: Vector
+    """(5, K)."""
+    sums: Vector | None
+    """The same weighted, or None."""
+    switches: Switches
+    pairs: Pairs | None = None
+    """Labels and predictions, if they were asked for and no class is excluded."""
 
 
-def run_pass(samples: Samples, slopes: Vector | None, bounds: tuple[float, float]) -> Counted:
+def run_pass(
+    samples: Samples,
+    slopes: Vector | None,
+    bounds: tuple[float, float],
+    *,
+    pairs: bool = True,
+) -> Counted:
     """Count all rows, and find their switches, for slopes (K,); None: the samples have their own.
 
     Of samples of a class that is ruled out only the support is counted.
 
     Bounds on both sides of 0 take two passes that meet at 0, so that the counts there are those of
     the model's own arg max whatever rounding does.
+
+    Without ``pairs`` only counts per class are known, not how many samples of every label have
+    every prediction.
     """
     native, groups = _plan(samples)
-    counts, sums, switches = _run(samples, slopes, bounds, native, groups)
+    counts, sums, switches, known = _run(samples, slopes, bounds, native, groups, pairs=pairs)
     if samples.excluded:
         number, weight = samples.excluded_support()
         counts[Table.SUPPORT] += number
         if sums is not None:
             sums[Table.SUPPORT] += weight
-    return counts, sums, switches
+    return Counted(counts, sums, switches, known)
 
 
 def run_parts(
@@ -171,7 +237,7 @@ def run_parts(
     the scores, and memory that is new to a process is slow.
     """
     if samples.excluded:
-        yield run_pass(samples, slopes, bounds)
+        yield run_pass(samples, slopes, bounds, pairs=False)
         return
     native, groups = _plan(samples)
     reuses = native and not bounds[0] < 0.0 < bounds[1]
@@ -185,7 +251,7 @@ def run_parts(
             continue
         tallies, _ = _count_in_threads(samples, slopes, bounds, native, some, buffers)
         for tally in tallies:
-            yield tally.counts, None, tally.closed()
+            yield Counted(tally.counts, None, tally.closed())
 
 
 def _plan(samples: Samples) -> tuple[bool, Sequence[Sequence[Any]]]:
@@ -206,14 +272,18 @@ def _run(
     native: bool,
     groups: Sequence[Sequence[Any]],
     buffers: Sequence[_SwitchBuffer] = (),
+    *,
+    pairs: bool = False,
 ) -> Counted:
     low, high = bounds
     if low < 0.0 < high:
-        counts, sums, before = _run(samples, slopes, (low, 0.0), native, groups)
-        return counts, sums, before.plus(_run(samples, slopes, (0.0, high), native, groups)[2])
-    tallies, sums = _count_in_threads(samples, slopes, bounds, native, groups, buffers)
+        before = _run(samples, slopes, (low, 0.0), native, groups, pairs=pairs)
+        after = _run(samples, slopes, (0.0, high), native, groups)
+        return before._replace(switches=before.switches.plus(after.switches))
+    tallies, sums = _count_in_threads(samples, slopes, bounds, native, groups, buffers, pairs=pairs)
     counts = np.sum([tally.counts for tally in tallies], axis=0)
-    return counts, sums, Switches.concatenate([tally.closed() for tally in tallies])
+    known = Pairs.concatenate([each for tally in tallies for each in tally.pairs or ()])
+    return Counted(counts, sums, Switches.concatenate([tally.closed() for tally in tallies]), known)
 
 
 def _count_in_threads(
@@ -223,6 +293,8 @@ def _count_in_threads(
     native: bool,
     groups: Sequence[Sequence[Any]],
     buffers: Sequence[_SwitchBuffer] = (),
+    *,
+    pairs: bool = False,
 ) -> tuple[list[_ThreadTally], Vector | None]:
     """Return the tally of each thread, and the sums of weights; ``buffers`` are reused if given."""
     work = partial(_count_native if native else _count_arrays, samples, slopes, bounds)
@@ -232,7 +304,7 @@ def _count_in_threads(
     # Allocated before other threads start: NumPy releases the interpreter lock to clear memory,
     # and would wait to get it back.
     weighted = samples.weights is not None
-    tallies = [_ThreadTally.empty(samples.n_classes, weighted) for _ in range(n_threads)]
+    tallies = [_ThreadTally.empty(samples.n_classes, weighted, pairs) for _ in range(n_threads)]
     sums = np.zeros((len(groups) if weighted else 1, 5, samples.n_classes))
     for tally, buffer in zip(tallies, buffers, strict=False):
         tally.buffer = buffer
@@ -252,6 +324,7 @@ def _count_native(
     """Count each block by one call of the kernel."""
     assert kernels.native is not None  # noqa: S101 - the plan says so
     profile = kernels.native.profile
+    from_zero = bounds[0] == 0.0
     table, used = tally.buffer, 0
     if table is None:
         share = sum(len(group.blocks) for group in groups) * HOST_BLOCK / samples.n_classes
@@ -260,7 +333,8 @@ def _count_native(
     for index, sums in ((index, group.sums) for group in groups for index in group.blocks):
         stop_if_ended()
         block = samples.read_strided(index)
-        row = 0
+        ends = np.empty((2, block.labels.size), np.int32)
+        row, first = 0, used
         while row < block.labels.size:
             row, used = profile(
                 block.scores,
@@ -277,11 +351,24 @@ def _count_native(
                 table.parties,
                 table.weight,
                 used,
+                ends,
             )
             if row < 0:
                 refuse_row(samples, slopes, bounds)
             if row < block.labels.size:
                 table.double()
+        if block.images is not None:
+            table.images.append(block.images[table.parties[3, first:used]])
+        if tally.pairs is not None:
+            counted = slice(None) if block.labels.min(initial=0) >= 0 else block.labels >= 0
+            start, origin = ends[:, counted]
+            columns: Any = (
+                None if each is None else each[counted]
+                for each in (block.labels, block.weights, block.images)
+            )
+            labels, weights, images = columns
+            kept = Block(None, labels, weights, images=images)
+            tally.pair(_Ends(start, start if from_zero else origin), kept)
     tally.switches.append(table.closed(used) if tally.buffer is None else table.seen(used))
 
 
@@ -313,17 +400,22 @@ def _count_arrays(
             found = refuse_row(samples, slopes, bounds) if found is None else found
             tally.add(found, block, group.sums)
         if screens:
-            labels = np.concatenate([block.labels for block in seen])
-            weights = None
-            if tally.weighted:
-                weights = np.concatenate([block.weights for block in seen])
+            labels, weights, images = (
+                _joined([getattr(block, name) for block in seen])
+                for name in ("labels", "weights", "images")
+            )
             walked = walk(Screen.joined(screens), bounds)
-            tally.add(walked, Block(None, labels, weights), group.sums)
+            tally.add(walked, Block(None, labels, weights, images=images), group.sums)
 
 
 def refuse_row(samples: Samples, slopes: Vector | None, bounds: tuple[float, float]) -> NoReturn:
     """Raise the error that names the sample that a pass could not count."""
     samples.refuse(True if slopes is None else np.isfinite(slopes), low=bounds[0])
+
+
+def _joined(columns: list[Any]) -> Any:
+    """Concatenate columns; None where there are none."""
+    return None if columns[0] is None else np.concatenate(columns)
 
 
 def _tabulate(table: Vector, labels: Vector, found: Envelope, weights: Vector | None) -> None:

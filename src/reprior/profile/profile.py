@@ -23,8 +23,9 @@ from reprior.core.logspace import as_scores
 from reprior.core.prior import slopes
 from reprior.core.rebalance import strength_text
 from reprior.exceptions import Argument, Element, LabelsError, OptionError, Setting
+from reprior.metrics.cells import pairs_for
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
-from reprior.metrics.counts import ClassCounts
+from reprior.metrics.counts import ClassCounts, PairCounts
 from reprior.profile.binning import BinnedSwitches
 from reprior.profile.certificates import best_certified, check_certify
 from reprior.profile.merging import ProfileSum, combined
@@ -40,7 +41,7 @@ from reprior.profile.objective import (
     refuse_unlabelled,
     widest_best,
 )
-from reprior.profile.passes import PART_SCORES, Counted, Table, run_parts, run_pass
+from reprior.profile.passes import PART_SCORES, Counted, Pairs, Table, run_parts, run_pass
 from reprior.profile.samples import Line, Priors, Samples, refuse_parallel, ruled_out
 from reprior.profile.sweep import Steps, sweep, value_of
 from reprior.profile.switches import Switches, SwitchTable, switch_table
@@ -98,6 +99,7 @@ class StrengthProfile:
         sums: Vector | None,
         switches: Switches | BinnedSwitches,
         direction: Vector | None = None,
+        pairs: Pairs | None = None,
     ) -> None:
         self.source_prior = source_prior
         self.target_prior = target_prior
@@ -107,6 +109,7 @@ class StrengthProfile:
         self._counts = counts
         self._sums = sums
         self._switches = switches
+        self._pairs = pairs
         self._steps: dict[CountMetric, Steps] = {}
 
     @classmethod
@@ -123,6 +126,7 @@ class StrengthProfile:
         ignore_index: int | None = None,
         sample_weight: Any = None,
         resolution: float | None = None,
+        image_ids: Any = None,
     ) -> StrengthProfile:
         """Profile labelled scores.
 
@@ -152,6 +156,9 @@ class StrengthProfile:
             Sum the switches on a grid of strengths this wide instead of keeping each: the profile,
             and the sum of any number of such profiles, stays small. Values at multiples of it stay
             exact.
+        image_ids : integer array, optional
+            The image of every sample, for metrics per image: of the labels' shape, or of their
+            first axis. Without it every entry of the first axis of maps is an image.
         """
         priors = Priors.of(
             source_prior, target_prior, bounds, resolution=resolution, classes=column_names(scores)
@@ -178,6 +185,7 @@ class StrengthProfile:
             class_axis=class_axis,
             ignore_index=ignore_index,
             excluded=priors.excluded,
+            image_ids=image_ids,
         )
         return cls.of(samples, priors)
 
@@ -267,7 +275,9 @@ class StrengthProfile:
         """Profile checked samples."""
         width = priors.resolution
         if width is None or samples.n_scores <= PART_SCORES:
-            profile = cls.counted(priors, run_pass(samples, priors.slopes, priors.bounds))
+            exact = width is None
+            counted = run_pass(samples, priors.slopes, priors.bounds, pairs=exact)
+            profile = cls.counted(priors, counted)
             return profile if width is None else profile.binned(width)
         total = ProfileSum(exact_up_to=0, resolution=width)
         for part in cls.parts(samples, priors):
@@ -283,15 +293,15 @@ class StrengthProfile:
     @classmethod
     def counted(cls, priors: Priors | Line, counted: Counted) -> StrengthProfile:
         """Return the exact profile of counts and switches that a pass found."""
-        counts, sums, switches = counted
         return cls(
             source_prior=priors.source,
             target_prior=priors.target,
             resolution=None,
             bounds=priors.bounds,
-            counts=counts,
-            sums=sums,
-            switches=switches,
+            counts=counted.counts,
+            sums=counted.sums,
+            switches=counted.switches,
+            pairs=counted.pairs,
             direction=priors.slopes if isinstance(priors, Line) else None,
         )
 
@@ -362,7 +372,7 @@ class StrengthProfile:
                 remedy="Bin the exact profile.",
             )
         binned = BinnedSwitches.of(self._switches, width, self.bounds[1])
-        return self._like(switches=binned, resolution=width)
+        return self._like(switches=binned, resolution=width, pairs=None)
 
     @property
     def weighted(self) -> bool:
@@ -372,7 +382,8 @@ class StrengthProfile:
     @property
     def baseline(self) -> ClassCounts:
         """Counts of the uncorrected model, at λ = 0, also where 0 is outside the bounds."""
-        return self._class_counts(Table.TRUE_POSITIVE_AT_0, Table.PREDICTED_AT_0)
+        pairs = None if self._pairs is None else self._pairs.origin
+        return self._class_counts(Table.TRUE_POSITIVE_AT_0, Table.PREDICTED_AT_0, pairs)
 
     def counts(self, strength: float) -> ClassCounts:
         """Counts of every class at one strength.
@@ -386,8 +397,11 @@ class StrengthProfile:
         >>> profile.counts(0.5).predicted
         array([1, 1])
         """
-        start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
-        gains = self._switches.gains(float(check_within(strength, self.bounds)), self.n_classes)
+        strength = float(check_within(strength, self.bounds))
+        start, pairs = self._start, None
+        if start.pairs is not None and isinstance(self._switches, Switches):
+            pairs = _moved(start.pairs, self._switches, strength)
+        gains = self._switches.gains(strength, self.n_classes)
         n_predicted = self._counts[Table.PREDICTED] + gains.predicted
         here = n_predicted > 0  # where no sample is left, sums of weights leave rounding errors
         return ClassCounts(
@@ -396,7 +410,14 @@ class StrengthProfile:
             start.support,
             n_predicted=n_predicted,
             n_labelled=start.n_labelled,
+            pairs=pairs,
         )
+
+    @property
+    def _start(self) -> ClassCounts:
+        """Counts at the lower bound."""
+        pairs = None if self._pairs is None else self._pairs.start
+        return self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED, pairs)
 
     def evaluate(self, metric: str | CountMetric, strengths: Any) -> Any:
         """The metric at the given strengths: a float for a number, an array for an array."""
@@ -449,12 +470,14 @@ class StrengthProfile:
         level = check_certify(certify)
         if level is None:
             return self._chosen(best_of_steps, metric, subject_to)
-        steps, _ = self._feasible(self._steps_of(metric), subject_to)
+        found = self._metric(metric)
+        steps, _ = self._feasible(self._steps_of(found), subject_to, found)
         rules = [
             replace(rule, metric=self._metric(rule.metric, "subject_to"))
-            for rule in Constraint.parse_all(subject_to)
+            for rule in Constraint.parse_all(subject_to, found)
         ]
-        return best_certified(self, steps, rules, level)
+        best = best_certified(self, steps.utility(found), rules, level)
+        return replace(best, value=found.utility(best.value))
 
     def _widest_best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
         """Return the best without preference for strength 0: biases and other rules start there."""
@@ -464,9 +487,12 @@ class StrengthProfile:
         self, choose: Callable[..., Best], metric: str | CountMetric, subject_to: SubjectTo
     ) -> Best:
         """Apply ``choose`` to the steps of the metric; round to the grid of a binned profile."""
-        steps, feasible = self._feasible(self._steps_of(metric), subject_to)
+        found = self._metric(metric)
+        steps, feasible = self._feasible(self._steps_of(found), subject_to, found)
+        steps = steps.utility(found)
         if isinstance(self._switches, Switches):
-            return choose(steps, self.bounds, feasible, switches=self._switches.position)
+            best = choose(steps, self.bounds, feasible, switches=self._switches.position)
+            return replace(best, value=found.utility(best.value))
         best, width = choose(steps, self.bounds, feasible), self.resolution
         assert width is not None  # noqa: S101 - a binned profile has one
         low, high = best.interval
@@ -483,7 +509,12 @@ class StrengthProfile:
 
     def pareto(self, metric_a: str | CountMetric, metric_b: str | CountMetric) -> ParetoFront:
         """Strengths where neither metric improves without the other getting worse."""
-        return pareto_front(self._steps_of(metric_a), self._steps_of(metric_b), self.bounds[1])
+        a, b = self._metric(metric_a), self._metric(metric_b)
+        front = pareto_front(
+            self._steps_of(a).utility(a), self._steps_of(b).utility(b), self.bounds[1]
+        )
+        values = a.utility(front.values_a), b.utility(front.values_b)
+        return ParetoFront(front.strengths, *values)
 
     def __add__(self, other: object) -> StrengthProfile:
         """Profile of the samples of both, which have equal classes, priors, bounds, resolution."""
@@ -569,6 +600,7 @@ class StrengthProfile:
             "sums": self._sums,
             "switches": self._switches,
             "direction": self._direction,
+            "pairs": self._pairs,
         }
         return StrengthProfile(**{**parts, **changed})
 
@@ -576,7 +608,9 @@ class StrengthProfile:
     def _table(self) -> Vector:
         return self._counts if self._sums is None else self._sums
 
-    def _class_counts(self, true_positive: int, predicted: int) -> ClassCounts:
+    def _class_counts(
+        self, true_positive: int, predicted: int, pairs: PairCounts | None = None
+    ) -> ClassCounts:
         table = self._table
         return ClassCounts(
             table[true_positive],
@@ -584,6 +618,7 @@ class StrengthProfile:
             self._support(table),
             n_predicted=self._counts[predicted],
             n_labelled=self._support(self._counts),
+            pairs=pairs,
         )
 
     def _support(self, table: Vector) -> Vector:
@@ -600,7 +635,38 @@ class StrengthProfile:
             target = self.target_prior
             excluded = target is not None and not target[chosen].any()
             refuse_unlabelled(found, name, ruled_out=excluded)
+        if found.needs != "classes":
+            self._refuse_without_pairs(found, name)
         return found
+
+    def _refuse_without_pairs(self, metric: CountMetric, name: str) -> None:
+        """Refuse a metric that needs more than counts per class, where these are all there is."""
+        needed = "labels and predictions in pairs"
+        if self._pairs is None:
+            exact = self.resolution is None
+            raise OptionError(
+                argument=name,
+                rule=f"must be a metric of class counts for a profile without {needed}",
+                got=f"{metric.name!r}, and "
+                + (
+                    "a profile of an earlier version, or a sum of different ones"
+                    if exact
+                    else "one that is binned"
+                ),
+                remedy=[
+                    "Make the profile from the scores, with ",
+                    Setting("resolution", None),
+                    ", or choose another metric.",
+                ],
+            )
+        pairs_for(metric, self._start)
+        switches = self._switches
+        if (
+            metric.needs == "images"
+            and getattr(switches, "image", None) is None
+            and self.n_switches
+        ):
+            pairs_for(metric, replace(self._start, pairs=self._pairs.start.without_images()))
 
     def _refuse_light_classes(self) -> None:
         """Refuse weights beside which a class disappears in rounding."""
@@ -622,13 +688,17 @@ class StrengthProfile:
         found = self._metric(metric)
         if found not in self._steps:
             self._refuse_light_classes()
-            start = self._class_counts(Table.TRUE_POSITIVE, Table.PREDICTED)
-            self._steps[found] = sweep(start, self._switches, self.bounds[0], found)
+            self._steps[found] = sweep(self._start, self._switches, self.bounds[0], found)
         return self._steps[found]
 
-    def _feasible(self, steps: Steps, subject_to: SubjectTo) -> tuple[Steps, Vector | None]:
-        """Return the steps, cut where a constraint starts or stops to hold, and where all hold."""
-        constraints = Constraint.parse_all(subject_to)
+    def _feasible(
+        self, steps: Steps, subject_to: SubjectTo, metric: CountMetric | None = None
+    ) -> tuple[Steps, Vector | None]:
+        """Return the steps, cut where a constraint starts or stops to hold, and where all hold.
+
+        A constraint may name the ``metric`` of the steps.
+        """
+        constraints = Constraint.parse_all(subject_to, metric)
         if not constraints:
             return steps, None
         limits = []
@@ -636,3 +706,13 @@ class StrengthProfile:
             metric = self._metric(constraint.metric, "subject_to")
             limits.append((constraint, self._steps_of(metric), value_of(self.baseline, metric)))
         return feasible_steps(steps, limits, self.bounds[1])
+
+
+def _moved(pairs: PairCounts, switches: Switches, strength: float) -> PairCounts:
+    """Return the pairs after all switches up to a strength."""
+    some = switches.taken(np.flatnonzero(switches.position <= strength))
+    image = some.image if pairs.image is not None else None
+    count = some.counts()
+    before = PairCounts(some.label, some.loser, count, some.weight, image)
+    after = PairCounts(some.label, some.winner, count, some.weight, image)
+    return pairs.plus(after).plus(before, -1)

@@ -71,6 +71,7 @@ from reprior.exceptions import (
     ScoresError,
     Setting,
 )
+from reprior.metrics.counts import image_numbers
 from reprior.profile.constants import AFTER_ZERO
 
 __all__ = [
@@ -92,7 +93,7 @@ _HARMLESS = {"logits": 0.0, "probs": 0.0, "log_probs": -1.0}
 
 
 class Block(NamedTuple):
-    """Log-scores (n, K) with labels (n,) and weights (n,) or None."""
+    """Log-scores (n, K) with labels (n,), and weights and images (n,) or None."""
 
     scores: Array
     labels: Vector
@@ -101,6 +102,7 @@ class Block(NamedTuple):
     """The slope of every score (n, K); None where all samples share one direction."""
     to_scores: bool = False
     """Whether ``slopes`` are the log-scores at λ = 1 instead, of which the scores must be taken."""
+    images: Vector | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,6 +315,8 @@ class Samples:
         these, and the direction is the difference of their logarithms.
     towards_tolerance : float
         ``tolerance`` of these.
+    images : integer array of the labels' shape, or None
+        The image of every sample, where samples are pixels of images.
     """
 
     scores: Array
@@ -330,6 +334,7 @@ class Samples:
     direction: Array | None = None
     towards: str | None = None
     towards_tolerance: float = ROW_SUM_TOLERANCE
+    images: Vector | None = None
 
     @classmethod
     def of(
@@ -346,6 +351,8 @@ class Samples:
         part: bool = False,
         direction: Any = None,
         towards: str | None = None,
+        image_ids: Any = None,
+        first_image: int | None = None,
     ) -> Samples:
         """Check scores, labels and weights, except what takes a pass over the scores.
 
@@ -365,6 +372,11 @@ class Samples:
             The direction of each sample.
         towards : {"logits", "probs", "log_probs"}, optional
             Says that ``direction`` is scores too, of this kind, to which the line leads at λ = 1.
+        image_ids : integer array, optional
+            The image of every sample, of the labels' shape or of their first axis. Without them
+            every entry of the first axis of maps is an image.
+        first_image : int, optional
+            The number of the first of these. Without it a part of the samples has no images.
 
         Examples
         --------
@@ -389,6 +401,11 @@ class Samples:
             if not part or weights.any() or weights.shape != shape:
                 check_sample_weight(weights, shape)
             weights = kernels.contiguous(weights, np.float64)
+        if image_ids is None and first_image is not None and host_labels.ndim > 1:
+            image_ids = np.arange(first_image, first_image + host_labels.shape[0])
+        images = None
+        if not part or image_ids is not None:
+            images = image_numbers(image_ids, host_labels.shape)
         samples = cls(
             scores=z,
             labels=kernels.contiguous(host_labels, np.int64),
@@ -407,6 +424,7 @@ class Samples:
             towards_tolerance=sum_tolerance(
                 getattr(direction, "dtype", z.dtype), towards or kind, n_classes
             ),
+            images=images,
         )
         if not part and not samples.any_counts:
             refuse_nothing(samples.labels.size)
@@ -459,11 +477,11 @@ class Samples:
         if view is None or (self.direction is not None and along is None):
             block = self.read(index, check=False)
             labels, weights = block.labels.astype(np.int64, copy=False), block.weights
+            images = block.images
             scores = strided_rows(block.scores)
             slopes = None if block.slopes is None else strided_rows(block.slopes)
         else:
-            labels = self.labels[index].reshape(-1)
-            weights = None if self.weights is None else self.weights[index].reshape(-1)
+            labels, weights, images = self._columns(index)
             scores = strided_rows(view[(*index, ...)])
             slopes = None if along is None else strided_rows(along[(*index, ...)])
             to_scores = self.towards is not None
@@ -472,28 +490,38 @@ class Samples:
                 labels = np.where(left_out, -1, labels)
         if weights is not None:
             weights = kernels.contiguous(weights, np.float64)
-        return Block(scores, kernels.contiguous(labels, np.int64), weights, slopes, to_scores)
+        return Block(
+            scores, kernels.contiguous(labels, np.int64), weights, slopes, to_scores, images
+        )
 
     def read(self, index: Index = (slice(None),), *, check: bool = True) -> Block:
         """Return the samples of one block, or all, that count.
 
         Without ``check`` the caller finds NaN and +inf among logits itself.
         """
-        labels = self.labels[index].reshape(-1)
-        weights = None if self.weights is None else self.weights[index].reshape(-1)
+        labels, weights, images = self._columns(index)
         rows = [self.scores] if self.direction is None else [self.scores, self.direction]
         rows = [self.xp.reshape(each[(*index, ...)], (-1, self.n_classes)) for each in rows]
         left_out = self._left_out(labels, weights)
         if left_out is not None and left_out.any():
             kept = np.flatnonzero(~left_out)
             labels, weights = labels[kept], None if weights is None else weights[kept]
+            images = None if images is None else images[kept]
             where = kept if is_numpy_namespace(self.xp) else constant(kept, self.xp, like=rows[0])
             rows = [self.xp.take(each, where, axis=0) for each in rows]
         if not labels.size:
-            return Block(rows[0], labels, weights, *rows[1:])
+            slopes = rows[1] if len(rows) > 1 else None
+            return Block(rows[0], labels, weights, slopes, images=images)
         scores = self._log_scores(rows[0], check)
         slopes = None if self.direction is None else self._slopes(scores, rows[1], check)
-        return Block(scores, labels, weights, slopes)
+        return Block(scores, labels, weights, slopes, images=images)
+
+    def _columns(self, index: Index) -> tuple[Vector, Vector | None, Vector | None]:
+        """Return labels, weights and images of one block, (n,)."""
+        columns = (self.labels, self.weights, self.images)
+        block: Any = tuple(None if each is None else each[index].reshape(-1) for each in columns)
+        labels, weights, images = block
+        return labels, weights, images
 
     def _slopes(self, scores: Array, direction: Array, check: bool) -> Array:
         """Return the slopes of some rows in float64; 0 for classes that the scores rule out."""
@@ -592,6 +620,7 @@ class Samples:
             kind="logits",
             n_classes=self.n_classes,
             direction=None if block.slopes is None else to_numpy(block.slopes),
+            images=block.images,
         )
 
     def taken(self, index: Vector) -> Samples:
@@ -604,6 +633,7 @@ class Samples:
             labels=self.labels[index],
             weights=weights,
             direction=along,
+            images=None if self.images is None else self.images[index],
         )
 
     def reweighted(self, weights: Vector) -> Samples:
@@ -645,6 +675,9 @@ class Samples:
             direction=None
             if directions[0] is None
             else np.concatenate([to_numpy(each) for each in directions]),
+            images=None
+            if any(part.images is None for part in parts)
+            else np.concatenate([part.images for part in parts]),
             xp=np,
             tolerance=max(part.tolerance for part in parts),
             towards_tolerance=max(part.towards_tolerance for part in parts),

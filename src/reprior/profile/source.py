@@ -488,6 +488,8 @@ class CountPass:
 
     decisions: ScoreMap
     priors: Priors
+    paired: bool = False
+    """Whether pairs of label and decision are counted too."""
     keeps_blocks = False
 
     def begin(self) -> _CountAccumulator:
@@ -520,7 +522,12 @@ class _CountAccumulator:
             np.asarray(block.scores), priors.source, priors.target
         )
         counts = ClassCounts.from_predictions(
-            block.labels, predicted, n_classes=priors.n_classes, sample_weight=block.weights
+            block.labels,
+            predicted,
+            n_classes=priors.n_classes,
+            sample_weight=block.weights,
+            pairs=self._pass.paired,
+            image_ids=block.images,
         )
         self._total = counts if self._total is None else self._total + counts
 

@@ -26,14 +26,16 @@ from reprior.files.schema import (
     null_or,
     shown_value,
 )
+from reprior.metrics.counts import PairCounts
 from reprior.profile.binning import BinnedSwitches
 from reprior.profile.merging import ProfileSum, _Tally
-from reprior.profile.passes import Table
+from reprior.profile.passes import Pairs, Table
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import ruled_out
 from reprior.profile.switches import Switches
 
 __all__ = [
+    "PAIR_ARRAYS",
     "SUM_FIELDS",
     "pack_profile",
     "pack_sum",
@@ -45,9 +47,9 @@ __all__ = [
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
-_FORMAT, _FORMAT_VERSION = "reprior strength profile", 2
-"""Version 2 has no priors, and perhaps a direction. Profiles with priors are of version 1, which
-every reprior reads."""
+_FORMAT, _FORMAT_VERSION = "reprior strength profile", 3
+"""Version 2 has no priors, and perhaps a direction; version 3 has pairs of label and prediction.
+Profiles with priors and without pairs are of version 1, which every reprior reads."""
 
 
 def write_profile(path: str | PathLike[str], profile: StrengthProfile) -> None:
@@ -76,7 +78,7 @@ def unpack_profile(content: bytes) -> dict[str, Any]:
 def _content(profile: StrengthProfile) -> tuple[dict[str, Any], dict[str, Any]]:
     header = {
         "format": _FORMAT,
-        "format_version": _FORMAT_VERSION if profile.source_prior is None else 1,
+        "format_version": _version_of(profile),
         "bounds": list(profile.bounds),
         "resolution": profile.resolution,
     }
@@ -90,14 +92,45 @@ def _content(profile: StrengthProfile) -> tuple[dict[str, Any], dict[str, Any]]:
         "counts": profile._counts,
         **({} if profile._sums is None else {"sums": profile._sums}),
         **{f"switch_{name}": column for name, column in profile._switches.arrays().items()},
+        **_pair_arrays(profile),
     }
     return header, arrays
+
+
+def _version_of(profile: StrengthProfile) -> int:
+    if profile._pairs is not None:
+        return 3
+    return 2 if profile.source_prior is None else 1
+
+
+_PAIR_TABLES = ("start", "origin")
+_PAIR_COLUMNS = {"label": "i", "predicted": "i", "count": "i", "weight": "f", "image": "i"}
+
+#: The arrays of labels and predictions that a profile may have.
+PAIR_ARRAYS = tuple(f"pair_{table}_{name}" for table in _PAIR_TABLES for name in _PAIR_COLUMNS)
+
+
+def _pair_arrays(profile: StrengthProfile) -> dict[str, Vector]:
+    """The arrays of labels and predictions; those at 0 only where they are others."""
+    pairs = profile._pairs
+    arrays: dict[str, Vector] = {}
+    if pairs is None:
+        return arrays
+    for table in _PAIR_TABLES:
+        if table == "origin" and pairs.origin is pairs.start:
+            continue
+        for name in _PAIR_COLUMNS:
+            column = getattr(getattr(pairs, table), name)
+            if column is not None:
+                arrays[f"pair_{table}_{name}"] = column
+    return arrays
 
 
 def _parts(
     path: str | PathLike[str], header: dict[str, Any], arrays: dict[str, Vector]
 ) -> dict[str, Any]:
-    has_priors = header["format_version"] == 1
+    version = header["format_version"]
+    has_priors = version == 1 or (version == 3 and bool(arrays.keys() & _PRIORS.keys()))
     header = check_document(path, header, _HEADER_FIELDS)
     low, high = map(float, header["bounds"])
     width = None if header["resolution"] is None else float(header["resolution"])
@@ -175,6 +208,7 @@ class _Content:
             self._check_binned(columns)
             switches = BinnedSwitches.from_arrays(columns)
         self._check_path(switches)
+        pairs = self._checked_pairs(switches)
         return {
             "source_prior": self.arrays.get("source_prior"),
             "target_prior": self.arrays.get("target_prior"),
@@ -184,6 +218,7 @@ class _Content:
             "counts": self.arrays["counts"],
             "sums": self.arrays.get("sums"),
             "switches": switches,
+            "pairs": pairs,
         }
 
     @property
@@ -206,10 +241,74 @@ class _Content:
                 kinds["switch_count"] = "i"
             if weighted:
                 kinds["switch_weight"] = "f"
+            if "switch_image" in self.arrays:
+                kinds["switch_image"] = "i"
+            for table in _PAIR_TABLES:
+                if f"pair_{table}_label" in self.arrays:
+                    kinds |= self._pair_kinds(table)
         else:
             kinds |= {f"switch_{name}": kind for name, kind in _BINNED.items()}
             kinds |= {f"switch_{name}": "f" if weighted else "i" for name in _BINNED_WEIGHTS}
         return kinds | ({"sums": "f"} if weighted else {})
+
+    def _pair_kinds(self, table: str) -> dict[str, str]:
+        """The columns of a table of labels and predictions."""
+        kept = ["label", "predicted", "count"]
+        kept += ["weight"] if "sums" in self.arrays else []
+        # Where images are known, all switches and all samples have one.
+        kept += ["image"] if "pair_start_image" in self.arrays else []
+        return {f"pair_{table}_{name}": _PAIR_COLUMNS[name] for name in kept}
+
+    def _checked_pairs(self, switches: Switches | BinnedSwitches) -> Pairs | None:
+        """Return labels and predictions, which must be those of the counts."""
+        if "pair_start_label" not in self.arrays:
+            return None
+        tables = [
+            self._checked_table(table, rows)
+            for table, rows in (
+                ("start", (Table.TRUE_POSITIVE, Table.PREDICTED)),
+                ("origin", (Table.TRUE_POSITIVE_AT_0, Table.PREDICTED_AT_0)),
+            )
+            if f"pair_{table}_label" in self.arrays
+        ]
+        image = getattr(switches, "image", None)
+        if len(image) if image is not None else len(getattr(switches, "position", ())):
+            known = tables[0].image
+            if (image is None) != (known is None):
+                self._refuse("images of all switches and pairs, or of none", "images of some")
+            if image is not None:
+                inside = np.isin(image, np.asarray(known))
+                self._check("switch_image", inside, "images that have samples")
+        return Pairs(tables[0], tables[-1])
+
+    def _checked_table(self, table: str, rows: tuple[int, int]) -> PairCounts:
+        columns = {
+            name: self.arrays[f"pair_{table}_{name}"]
+            for name in _PAIR_COLUMNS
+            if f"pair_{table}_{name}" in self.arrays
+        }
+        lengths = {column.size for column in columns.values()}
+        if len(lengths) > 1:
+            self._refuse(f"arrays of one length as 'pair_{table}_…'", f"lengths {sorted(lengths)}")
+        for name in ("label", "predicted"):
+            self._check_classes(f"pair_{table}_{name}", columns[name])
+        inside = (columns["count"] > 0) & (columns["count"] <= MOST_SAMPLES)
+        self._check(f"pair_{table}_count", inside, f"numbers from 1 to {MOST_SAMPLES}")
+        if "weight" in columns:
+            weight = columns["weight"]
+            slack = self._weight_slack(weight)
+            self._check(f"pair_{table}_weight", weight >= slack, "numbers of at least 0")
+            self._check_total(f"pair_{table}_weight")
+        pairs = PairCounts(**columns)
+        right = pairs.label == pairs.predicted
+        found = (
+            np.bincount(pairs.label[right], pairs.count[right], minlength=self._n_classes),
+            np.bincount(pairs.predicted, pairs.count, minlength=self._n_classes),
+        )
+        expected = [self.arrays["counts"][row] for row in rows]
+        if not all(map(np.array_equal, found, expected)):
+            self._refuse(f"the numbers of 'counts' as 'pair_{table}_count'", "other numbers")
+        return pairs
 
     def _check_names_and_dtypes(self) -> None:
         kinds = self._kinds()
@@ -419,6 +518,7 @@ def pack_sum(total: ProfileSum) -> tuple[dict[str, Any], dict[str, Vector]]:
         arrays[f"{i}.counts"] = profile._counts
         if profile._sums is not None:
             arrays[f"{i}.sums"] = profile._sums
+        arrays |= {f"{i}.{name}": column for name, column in _pair_arrays(profile).items()}
         for name, column in profile._switches.arrays().items():
             arrays[f"{i}.switch.{name}"] = column
     return header, arrays

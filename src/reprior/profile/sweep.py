@@ -8,16 +8,20 @@ Sums over classes are kept in fixed point (see :mod:`reprior.metrics.fixed_point
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from reprior._warnings import warn
 from reprior.core import kernels
-from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.cells import Cells
 from reprior.metrics.counts import ClassCounts
 from reprior.metrics.fixed_point import FixedPointMetric
-from reprior.profile.binning import BinnedSwitches
+from reprior.metrics.pair_metrics import ConfusionMetric
+from reprior.metrics.ratios import CountMetric
+from reprior.profile.binning import BinnedSwitches, grid_index
 from reprior.profile.switches import ClassEvents, Switches
 
 __all__ = ["Steps", "sweep", "value_of"]
@@ -26,6 +30,14 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 
 #: Values of classes that are compared at once: some 32 MB.
 LEAST_AT_ONCE = 1 << 22
+
+#: Numbers in the matrices of all steps, beyond which a function of them is evaluated on a grid.
+MOST_NUMBERS = 1 << 31
+
+#: Numbers in the matrices that a function gets at once: some 8 MB.
+NUMBERS_AT_ONCE = 1 << 20
+
+_Runs: TypeAlias = tuple[Vector, Vector, Vector]
 
 #: A buffer whose used share is below this is copied, and freed.
 SPACIOUS = 0.8
@@ -46,16 +58,24 @@ class Steps:
         index = np.searchsorted(self.start, strengths, side="right") - 1
         return np.asarray(self.value[np.maximum(index, 0)])
 
+    def utility(self, metric: CountMetric) -> Steps:
+        """The steps to maximise: negative where smaller values of ``metric`` are better."""
+        return self if metric.greater_is_better else Steps(self.start, -self.value)
+
 
 def sweep(
     start: ClassCounts, switches: Switches | BinnedSwitches, low: float, metric: CountMetric
 ) -> Steps:
     """Compute the steps of ``metric`` from the counts at ``low`` and all switches."""
+    if metric.needs != "classes":
+        assert isinstance(switches, Switches)  # noqa: S101 - profiles refuse these metrics in bins
+        return _in_cells(start, switches.ordered, low, metric)
+    terms = FixedPointMetric(metric, start)
     if isinstance(switches, Switches) and kernels.native is not None:
         # Only hits change the metric: fewer switches to sort.
         spared = metric.by_hits and not switches.is_ordered
-        return _native(start, (switches.hits if spared else switches).ordered, low, metric)
-    return _arrays(start, (switches.hits if metric.by_hits else switches).events, low, metric)
+        return _native(start, (switches.hits if spared else switches).ordered, low, terms)
+    return _arrays(start, (switches.hits if metric.by_hits else switches).events, low, terms)
 
 
 def value_of(counts: ClassCounts, metric: CountMetric) -> float:
@@ -63,10 +83,34 @@ def value_of(counts: ClassCounts, metric: CountMetric) -> float:
     return float(sweep(counts, Switches.none(False), 0.0, metric).value[0])
 
 
-def _native(start: ClassCounts, ordered: Switches, low: float, metric: CountMetric) -> Steps:
+def _in_cells(start: ClassCounts, ordered: Switches, low: float, metric: CountMetric) -> Steps:
+    """Follow the cells of the metric, which are smaller than classes."""
+    if isinstance(metric, ConfusionMetric):
+        ordered = _on_grid(ordered, metric, start.n_classes)
+    group = ordered.label if metric.needs == "pairs" else ordered.image
+    if group is None:  # switches without images: there are none, or the counts have none either
+        group = np.zeros(len(ordered), np.int64)
+    cells = Cells.of(metric, start, group, ordered.label, ordered.winner)
+    moved = Switches(
+        ordered.position,
+        cells.places(group, ordered.label),
+        cells.places(group, ordered.loser),
+        cells.places(group, ordered.winner),
+        count=ordered.count,
+        weight=ordered.weight,
+    )
+    if isinstance(metric, ConfusionMetric):
+        return _of_matrices(start, cells, moved, low, metric)
+    terms = FixedPointMetric(metric, start, cells)
+    if kernels.native is not None:
+        return _native(cells.counts, moved, low, terms)
+    return _arrays(cells.counts, moved.events, low, terms)
+
+
+def _native(start: ClassCounts, ordered: Switches, low: float, terms: FixedPointMetric) -> Steps:
     native: Any = kernels.native
     columns = [start.true_positive, start.predicted, _n_predicted(start), start.support]
-    if metric.average == "pooled":
+    if terms.pooled:
         columns = [column.sum(keepdims=True) for column in columns]
     tp, predicted, n_predicted, support = columns
     where, value = np.empty(len(ordered) + 1), np.empty(len(ordered) + 1)
@@ -77,7 +121,7 @@ def _native(start: ClassCounts, ordered: Switches, low: float, metric: CountMetr
         tallies=np.array([tp, predicted], np.float64),
         plain=_as(n_predicted, np.int64),
         support=_as(support, np.float64),
-        metric=FixedPointMetric(metric, start).native(native),
+        metric=terms.native(native),
         low=float(low),
         start=where,
         value=value,
@@ -95,9 +139,8 @@ def _n_predicted(counts: ClassCounts) -> Vector:
     return counts.predicted if counts.n_predicted is None else counts.n_predicted
 
 
-def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMetric) -> Steps:
-    terms = FixedPointMetric(metric, start)
-    klass = events.klass
+def _arrays(start: ClassCounts, events: ClassEvents, low: float, terms: FixedPointMetric) -> Steps:
+    metric, klass = terms.metric, events.klass
     before = (start.true_positive, start.predicted, _n_predicted(start))
     if terms.pooled:
         klass = np.zeros_like(klass)
@@ -116,15 +159,115 @@ def _arrays(start: ClassCounts, events: ClassEvents, low: float, metric: CountMe
         values[order] = terms.values(*after, k)
         value = _least(klass, values, terms.values(*before, every))[ends]
     else:
-        addends = zip(terms.addends(*after, k), terms.addends(*before, every), strict=True)
+        addends = list(zip(terms.addends(*after, k), terms.addends(*before, every), strict=True))
+        if terms.klass.size:
+            addends, (order, first, k) = _over_images(terms, addends, (order, first, k))
         sums = [_totals(gained, base, order, first, k)[ends] for gained, base in addends]
         value = terms.value(*sums)
-    where = np.concatenate([[low], events.position[ends[1:] - 1]])
+    return _steps(low, events.position, ends, value)
+
+
+def _over_images(
+    terms: FixedPointMetric, addends: Sequence[tuple[Vector, Vector]], cells: _Runs
+) -> tuple[list[tuple[Vector, Vector]], _Runs]:
+    """Sum the addends of every class over its images; return what the means of classes add."""
+    order, first, cell = cells
+    klass = np.empty(order.size, np.int64)
+    klass[order] = terms.klass[cell]
+    by_class, starts = _by_class(klass)
+    k = klass[by_class]
+    after, before = [], []
+    for gained, base in addends:
+        change = np.empty(order.size, np.int64)
+        previous = np.empty_like(gained)
+        previous[1:] = gained[:-1]
+        previous[first] = base[cell[first]]
+        change[order] = gained - previous
+        total = np.zeros(terms.n_classes, np.int64)
+        np.add.at(total, terms.klass, base)
+        before.append(total)
+        after.append(_running(change[by_class], starts, k, total))
+    pairs = zip(terms.of_images(*after), terms.of_images(*before), strict=True)
+    return list(pairs), (by_class, starts, k)
+
+
+def _steps(low: float, position: Vector, ends: Vector, value: Vector) -> Steps:
+    """Return the steps of values before the first event, and after each group of events."""
+    where = np.concatenate([[low], position[ends[1:] - 1]])
     if where.size > 1 and where[1] == low:  # switches at the lower bound itself hold there
         where, value = where[1:], value[1:]
     new = np.ones(value.shape, bool)
     new[1:] = value[1:] != value[:-1]
     return Steps(where[new], value[new])
+
+
+def _on_grid(ordered: Switches, metric: ConfusionMetric, n_classes: int) -> Switches:
+    """Return the switches, moved up to the points of a grid where they need too many matrices."""
+    most = max(MOST_NUMBERS // n_classes**2, 1)
+    if len(ordered) <= most:
+        return ordered
+    low, high = float(ordered.position[0]), float(ordered.position[-1])
+    width = max(high - low, np.finfo(float).tiny) / most
+    warn(
+        f"{metric.name} is a function of a {n_classes} × {n_classes} matrix, and there are "
+        f"{len(ordered):,} switches: it is only evaluated on a grid of {width:.2g}."
+    )
+    position = np.minimum(grid_index(ordered.position, width) * width, high)
+    return replace(ordered, position=position)
+
+
+def _of_matrices(
+    start: ClassCounts, cells: Cells, moved: Switches, low: float, metric: ConfusionMetric
+) -> Steps:
+    """Call the function of a metric with the confusion matrix of every step."""
+    n = start.n_classes
+    place = cells.group * n + cells.klass
+    size = n * n
+    number, amount = np.zeros(size, np.int64), np.zeros(size)
+    number[place] = np.asarray(cells.counts.n_predicted)
+    amount[place] = cells.counts.predicted
+    ends = _group_ends(moved.position)
+    group = np.repeat(np.arange(1, ends.size), np.diff(ends))  # the step of every switch
+    count = moved.counts()
+    weight = count if moved.weight is None else moved.weight
+    values = [metric.values(np.where(number > 0, amount, 0.0).reshape(1, n, n))]
+    at_once = max(1, NUMBERS_AT_ONCE // size)
+    for begin in range(1, ends.size, at_once):
+        stop = min(begin + at_once, ends.size)
+        some = slice(ends[begin - 1], ends[stop - 1])
+        tables = _Tables(group[some] - begin, moved.taken(some), place, stop - begin)
+        numbers = tables.of(count[some], number)
+        amounts = numbers.astype(np.float64)
+        if moved.weight is not None:
+            amounts = tables.of(weight[some], amount)
+            amount = amounts[-1].copy()
+            amounts = np.where(numbers > 0, amounts, 0.0)
+        else:
+            amount = amounts[-1]
+        number = numbers[-1]
+        values.append(metric.values(amounts.reshape(-1, n, n)))
+    return _steps(low, moved.position, ends, np.concatenate(values))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """Tables of all pairs after each of some steps."""
+
+    step: Vector
+    """The step of every switch."""
+    switches: Switches
+    place: Vector
+    """Where each cell is in a table."""
+    n_steps: int
+
+    def of(self, gained: Vector, before: Vector) -> Vector:
+        """Return the tables (steps, K²) of what switches bring, from the one before them."""
+        tables = np.broadcast_to(before, (self.n_steps, before.size)).copy()
+        change = np.zeros_like(tables)
+        for cell, add in ((self.switches.winner, np.add), (self.switches.loser, np.subtract)):
+            add.at(change.reshape(-1), self.step * before.size + self.place[cell], gained)
+        tables += change.cumsum(axis=0)
+        return tables
 
 
 def _pooled(columns: tuple[Vector, Vector, Vector]) -> tuple[Vector, Vector, Vector]:

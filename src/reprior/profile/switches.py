@@ -9,7 +9,7 @@ public view.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -111,7 +111,8 @@ SWITCHES_AT_ONCE = 1 << 18
 class Switches:
     """Switches one by one, in any order: where, of which label, from and to which class.
 
-    ``count`` is None where every row stands for one sample, ``weight`` where samples have none.
+    ``count`` is None where every row stands for one sample, ``weight`` where samples have none, and
+    ``image`` where they are no pixels of images.
     """
 
     position: Vector
@@ -120,6 +121,7 @@ class Switches:
     winner: Vector
     count: Vector | None = None
     weight: Vector | None = None
+    image: Vector | None = None
 
     def __len__(self) -> int:
         return int(self.position.shape[0])
@@ -143,6 +145,9 @@ class Switches:
             columns["count"] = np.concatenate([part.counts() for part in parts])
         if parts[0].weight is not None:
             columns["weight"] = np.concatenate([part.weight for part in parts])
+        images: list[Any] = [part.image for part in parts if len(part)]
+        if images and all(image is not None for image in images):
+            columns["image"] = np.concatenate(images)
         return cls(**columns)
 
     @classmethod
@@ -151,10 +156,11 @@ class Switches:
 
         The list is emptied, and each column of the parts is freed once it is joined.
         """
+        parts[:] = [part for part in parts if len(part)] or parts[:1]
         kept = [part.arrays() for part in parts]
         if any("count" in columns for columns in kept):
             kept = [{**part.arrays(), "count": part.counts()} for part in parts]
-        names = [field.name for field in fields(cls) if field.name in kept[0]]
+        names = [f.name for f in fields(cls) if all(f.name in columns for columns in kept)]
         parts.clear()
 
         def joined(name: str) -> Vector:
@@ -185,19 +191,24 @@ class Switches:
             other.winner,
             -other.counts(),
             None if other.weight is None else -other.weight,
+            other.image,
         )
         both = Switches.concatenate([self, away])
-        keys, (count, weight) = grouped(
-            [both.position, both.label, both.loser, both.winner], [both.counts(), both.weight]
-        )
+        own = [both.position, both.label, both.loser, both.winner]
+        if both.image is not None:
+            own.append(both.image)
+        keys, (count, weight) = grouped(own, [both.counts(), both.weight])
         assert count is not None  # noqa: S101 - counts go in, counts come out
         left = count > 0
         if (count < 0).any() or weight_remains(weight, ~left, self.weight):
             raise not_a_part()
-        position, label, loser, winner = (key[left] for key in keys)
-        return Switches(
-            position, label, loser, winner, count[left], None if weight is None else weight[left]
-        )
+        position, label, loser, winner, *image = (key[left] for key in keys)
+        kept = None if weight is None else weight[left]
+        return Switches(position, label, loser, winner, count[left], kept, *image)
+
+    def imageless(self) -> Switches:
+        """The same switches, without their images."""
+        return self if self.image is None else replace(self, image=None)
 
     @cached_property
     def hits(self) -> Switches:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reprior.calibrator.summary import found_metric
 from reprior.core.rebalance import strength_text
 from reprior.exceptions import RepriorError
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
@@ -45,7 +46,7 @@ def main_metric(calibrator: PosteriorCalibrator) -> CountMetric:
     """Return the tuned metric; balanced accuracy where a file names a custom one."""
     names = calibrator.classes_.tolist()
     try:
-        return find_metric(calibrator.metric, n_classes=len(names), classes=names)
+        return found_metric(calibrator)
     except RepriorError:
         try:
             return find_metric(calibrator.metric, n_classes=len(names))
@@ -67,6 +68,8 @@ def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_nam
     main = main_metric(calibrator)
     before = measured.profile.baseline
     after = measured.counts(calibrator.strength_)
+    if main.needs != "classes" and is_known_along(measured.profile, main):
+        after = measured.profile.counts(calibrator.strength_)
     second = COUNT_METRICS["accuracy" if main.name != "accuracy" else "balanced_accuracy"]
     strength = strength_text(calibrator.strength_)
     return (
@@ -75,11 +78,26 @@ def change_sentence(calibrator: PosteriorCalibrator, measured: Measured, set_nam
     )
 
 
+def is_known_along(profile: StrengthProfile, metric: CountMetric) -> bool:
+    """Whether a profile has what a metric needs: its classes' labels, pairs, images."""
+    if not metric.has_labels(profile.baseline.labelled):
+        return False
+    pairs = profile.baseline.pairs
+    if metric.needs == "classes":
+        return True
+    return pairs is not None and (metric.needs == "pairs" or pairs.image is not None)
+
+
 def _change(metric: CountMetric, before: ClassCounts, after: ClassCounts) -> str:
     name = metric_label(metric)
     if not metric.has_labels(before.labelled):
         which = "that class" if metric.of_class is not None else "these classes"
         return f"{name} is not defined without labels of {which},"
+    if metric.needs != "classes" and (before.pairs is None or after.pairs is None):
+        return f"{name} is not known where switches are summed in bins,"
+    if not metric.fraction:
+        old, new = (f"{metric(counts):.4g}" for counts in (before, after))
+        return f"{name} stays at {old}" if old == new else f"{name} goes from {old} to {new}"
     old, new = (f"{100 * metric(counts):.1f} %" for counts in (before, after))
     if old == new:
         return f"{name} stays at {old}"

@@ -18,7 +18,7 @@ from reprior.files.documents import CALIBRATOR_FORMAT, calibrator_version
 from reprior.metrics.count_metrics import Agreement, CountMetric
 from reprior.profile.profile import StrengthProfile
 from reprior.report.classes import Classes
-from reprior.report.headline import metric_label, shown_metrics, tuned_on
+from reprior.report.headline import is_known_along, metric_label, shown_metrics, tuned_on
 from reprior.report.intervals import CONFIDENCE
 from reprior.report.measure import GRID_SIZE, N_BINS, GridReliability, Measured, page_bounds
 from reprior.report.thinning import (
@@ -160,6 +160,9 @@ def _metric(metric: CountMetric) -> dict[str, Any]:
         "classes": None if metric.classes is None else list(metric.classes),
         "complement": metric.complement,
         "chance": metric.chance,
+        # Read from the curve of each set: counts per class do not determine it.
+        "alongCurve": metric.needs != "classes",
+        "fraction": metric.fraction,
     }
 
 
@@ -201,8 +204,8 @@ def _set(
 
 
 def _defined(profile: StrengthProfile, metric: CountMetric) -> bool:
-    """Whether the set has labels of a class that the metric is about."""
-    return metric.has_labels(profile.baseline.labelled)
+    """Whether the set has labels of a class that the metric is about, and what it needs."""
+    return is_known_along(profile, metric)
 
 
 def _rows(

@@ -26,7 +26,7 @@ import numpy as np
 
 from reprior.core import kernels
 from reprior.metrics.count_metrics import CountMetric
-from reprior.metrics.counts import ClassCounts
+from reprior.metrics.counts import ClassCounts, PairCounts
 from reprior.metrics.fixed_point import FixedPointMetric
 from reprior.profile.constants import EQUAL_VALUES, NARROWEST
 from reprior.profile.objective import Constraint, best_interval, middle
@@ -67,6 +67,8 @@ class Columns:
     ----------
     samples : Samples
         What :meth:`reprior.profile.samples.Samples.counted` gives.
+    paired : bool
+        Whether counts have pairs of label and prediction, which some metrics need.
 
     Attributes
     ----------
@@ -78,8 +80,9 @@ class Columns:
         A weight per sample.
     """
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: Samples, *, paired: bool = False) -> None:
         self.samples = samples
+        self.paired = paired
         rows = np.require(samples.scores, requirements=["C", "A"]).view()
         rows.flags.writeable = False  # they are the caller's
         self.rows = rows
@@ -114,13 +117,22 @@ class Columns:
 
     def taken(self, index: Vector) -> Columns:
         """Return some of the samples."""
-        return Columns(self.samples.taken(index))
+        return Columns(self.samples.taken(index), paired=self.paired)
 
     def counts(self, predictions: Vector) -> ClassCounts:
         """Return the class counts of these predictions."""
         plain = self._three(predictions, None)
         sums = plain if self.weights is None else self._three(predictions, self.weights)
-        return ClassCounts(*sums, n_predicted=plain[1], n_labelled=plain[2])
+        return ClassCounts(
+            *sums, n_predicted=plain[1], n_labelled=plain[2], pairs=self.pairs(predictions)
+        )
+
+    def pairs(self, predictions: Vector) -> PairCounts | None:
+        """Return the pairs of label and prediction, if they are needed."""
+        if not self.paired:
+            return None
+        images = self.samples.images
+        return PairCounts.of(self.labels, predictions, self.n_classes, self.weights, images)
 
     def predictions(self, biases: Vector) -> Vector:
         """Return the class of the largest score z + b, the lowest index among equals."""
@@ -192,8 +204,8 @@ class TopTwo:
         sums: Vector = np.zeros((2, data.n_classes))
         kernels.native.count_first(data.labels, data.weights, self.first, sums, plain)
         tp, predicted = plain if data.weights is None else sums
-        right = self._right
-        return ClassCounts(tp, predicted, right.support, plain[1], right.n_labelled)
+        right, pairs = self._right, data.pairs(self.first)
+        return ClassCounts(tp, predicted, right.support, plain[1], right.n_labelled, pairs)
 
     @property
     def places(self) -> tuple[Vector, Vector, Vector, Vector]:
@@ -276,7 +288,12 @@ def line_of(two: TopTwo, counts: ClassCounts, k: int, box: Box = EVERYWHERE) -> 
         tallies[1] += sign * np.bincount(party, weight, minlength=plain.size)
         plain += sign * np.bincount(party, minlength=plain.size)
     chosen = np.flatnonzero((place > box[0]) & (place <= box[1]) & np.isfinite(place))
-    return _of_samples(two, counts, k, (place, chosen, *box), tallies, plain)
+    pairs = None
+    if data.paired:
+        before = two.first.copy()
+        before[moved] = np.where(wins[moved], k, other)
+        pairs = data.pairs(before)
+    return _of_samples(two, counts, k, (place, chosen, *box), tallies, plain, pairs)
 
 
 def promising_part(
@@ -385,6 +402,7 @@ def _of_samples(
     part: tuple[Vector, Vector, float, float],
     tallies: Vector,
     plain: Vector,
+    pairs: PairCounts | None = None,
 ) -> Stretch | None:
     """Return the switches of some samples, and the counts before them."""
     everywhere, chosen, low, high = part
@@ -398,10 +416,11 @@ def _of_samples(
         np.where(holds, two.second[chosen], two.first[chosen]),
         np.full(chosen.size, k, np.int32),
         weight=None if data.weights is None else data.weights[chosen],
+        image=None if data.samples.images is None else data.samples.images[chosen],
     )
     tallies *= plain > 0  # where no sample is left, sums of weights leave rounding errors
     tp, predicted = tallies
-    start = ClassCounts(tp, predicted, counts.support, plain, counts.n_labelled)
+    start = ClassCounts(tp, predicted, counts.support, plain, counts.n_labelled, pairs)
     low = low if np.isfinite(low) else float(place.min()) - OUTSIDE
     high = high if np.isfinite(high) else float(place.max()) + OUTSIDE
     return Stretch(switches, start, low, high)
@@ -411,9 +430,10 @@ def _of_samples(
 class Goal:
     """A metric to maximise under constraints.
 
-    The *rank* of class counts is the metric where all constraints hold, and below 0 where one
-    does not: minus the sum of the misses. So a higher rank is better, and the ascent leads to
-    where the constraints hold, and from there to the best metric.
+    The *rank* of class counts is the metric where all constraints hold (rescaled so that it is
+    never below 0, and a higher rank is better), and below 0 where one does not: minus the sum of
+    the misses. So the ascent leads to where the constraints hold, and from there to the best
+    metric.
 
     Parameters
     ----------
@@ -432,7 +452,13 @@ class Goal:
     def rank(self, counts: ClassCounts) -> float:
         """Return the rank of class counts."""
         missing = sum(self.misses(counts))
-        return -missing if missing else value_of(counts, self.metric)
+        return -missing if missing else float(self.metric.rank(value_of(counts, self.metric)))
+
+    @property
+    def by_classes(self) -> bool:
+        """Whether counts per class determine the metric and all limits."""
+        limited: list[Any] = [rule.metric for rule in self.constraints]
+        return all(metric.needs == "classes" for metric in (self.metric, *limited))
 
     def misses(self, counts: ClassCounts) -> list[float]:
         """Return by how much each constraint is missed."""
@@ -445,10 +471,16 @@ class Goal:
         """Return the rank along a line, as a function of the distance from ``home``."""
         there = stretch.switches
         switches = Switches(
-            there.position - home, there.label, there.loser, there.winner, weight=there.weight
+            there.position - home,
+            there.label,
+            there.loser,
+            there.winner,
+            weight=there.weight,
+            image=there.image,
         ).ordered
         low = stretch.low - home
         steps = sweep(stretch.counts, switches, low, self.metric)
+        steps = Steps(steps.start, np.asarray(self.metric.rank(steps.value)))
         if not self.constraints:
             return steps
         limits = []
@@ -634,7 +666,7 @@ def _ranks(
     goal: Goal, labelled: ClassCounts, hits: Vector, predicted: Vector, plain: Vector
 ) -> Vector:
     """Return the ranks of many class counts, of shape (..., K)."""
-    value = goal.metric.of_tables(labelled, hits, predicted, plain)
+    value = goal.metric.rank(goal.metric.of_tables(labelled, hits, predicted, plain))
     missing = np.zeros(value.shape)
     for rule, metric, before in goal.rules():
         missing += rule.misses(metric.of_tables(labelled, hits, predicted, plain), before)
@@ -720,9 +752,9 @@ class Ascent:
 
     def run(self, max_cycles: int) -> None:
         """Step through the classes until none improves, at most ``max_cycles`` times."""
-        pairs, places = pairs_worth_trying(
-            self.data, self._order.tolist(), some=self.thorough and bool(self.goal.constraints)
-        )
+        some = self.thorough and bool(self.goal.constraints)
+        movable = self._order.tolist() if self.goal.by_classes else []
+        pairs, places = pairs_worth_trying(self.data, movable, some=some)
         while not self.converged and self.n_cycles < max_cycles:
             self._near(max_cycles)
             if self.n_cycles < max_cycles:
@@ -736,7 +768,7 @@ class Ascent:
         radius = self._radius()
         if self.goal.constraints or not 0 < radius < np.inf:
             return  # it would be no cheaper
-        if kernels.native is not None:
+        if kernels.native is not None and self.goal.by_classes:
             self._climb(radius, max_cycles - self.n_cycles)
             return
         centre, still = self.biases, 0
@@ -752,11 +784,11 @@ class Ascent:
 
     def _far(self) -> bool:
         """Move every class to the best place on its line; return whether any moved."""
-        if kernels.native is not None and not self.goal.constraints:
-            steps = climb_lines(
-                self._two, self.counts, self.goal.metric, self.start, self._order, self.rank
-            )
-            self.history += steps
+        if kernels.native is not None and not self.goal.constraints and self.goal.by_classes:
+            metric = self.goal.metric
+            value = metric.of_rank(self.rank)
+            steps = climb_lines(self._two, self.counts, metric, self.start, self._order, value)
+            self.history += [float(metric.rank(step)) for step in steps]
             self.counts = self._two.counts()
             return bool(steps)
         # A list, not a generator: every class moves.
@@ -771,13 +803,13 @@ class Ascent:
             self.goal.metric,
             self.start,
             self._order,
-            self.rank,
+            self.goal.metric.of_rank(self.rank),
             radius,
             max_cycles,
         )
         self.n_cycles += cycles
         if steps:
-            self.history += steps
+            self.history += [float(self.goal.metric.rank(step)) for step in steps]
             self._two = TopTwo(self.data, biases)
             self.counts = self._two.counts()
 
@@ -817,9 +849,10 @@ class Ascent:
 
     def _along_line(self, k: int) -> Stretch | None:
         """Return the line of class ``k``, without parts that are known to be worse."""
-        if self.rank < 0 or kernels.native is None:
+        if self.rank < 0 or kernels.native is None or not self.goal.by_classes:
             return line_of(self._two, self.counts, k)
-        return promising_part(self._two, self.counts, k, self.goal.metric, self.rank)
+        value = self.goal.metric.of_rank(self.rank)
+        return promising_part(self._two, self.counts, k, self.goal.metric, value)
 
     def _radius(self) -> float:
         """Return half the ``DOUBTFUL`` quantile of the first classes' lead over the second."""

@@ -8,7 +8,7 @@ replicate is a profile with all its methods; the scores are read once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -19,9 +19,11 @@ from reprior.core.checks import column_names
 from reprior.core.threads import in_threads, prefetch
 from reprior.exceptions import Argument, LabelsError, OptionError
 from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.counts import PairCounts
 from reprior.profile.binning import BinnedSwitches
 from reprior.profile.merging import check_match, merged
 from reprior.profile.objective import check_within
+from reprior.profile.passes import Pairs
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Line, Priors, Samples
 from reprior.profile.sweep import value_of
@@ -85,6 +87,13 @@ class Replicates:
 
     def __len__(self) -> int:
         return int(self.baseline.size)
+
+    def utility(self, metric: CountMetric) -> Replicates:
+        """Return the same with negative values where smaller values of ``metric`` are better."""
+        if metric.greater_is_better:
+            return self
+        values = {name: -getattr(self, name) for name in ("values", "baseline", "best_value")}
+        return replace(self, **values)
 
     def taken(self, index: Vector) -> Replicates:
         """Return some of the replicates, by indices or a mask."""
@@ -209,6 +218,13 @@ sample_weight
     def replicates(self, metric: str | CountMetric) -> Replicates:
         """Return the metric in every replicate; computed once."""
         count_metric = self.profile._metric(metric)
+        if count_metric.needs == "images":
+            raise OptionError(
+                argument="metric",
+                rule="must be one that replicates can weigh: they repeat samples, not images",
+                got=repr(count_metric.name),
+                remedy="Choose a metric of all samples, or cross-validate.",
+            )
         if count_metric not in self._replicates:
             grid = np.linspace(*self.profile.bounds, GRID)
             parts = self._parts(partial(self._chunk, count_metric, grid))
@@ -391,16 +407,28 @@ def _repeated(profile: StrengthProfile, n: int) -> StrengthProfile:
     if n == 1:
         return profile
     sums = None if profile._sums is None else profile._sums * n
+    pairs = profile._pairs
+    if pairs is not None:
+        start, origin = (_repeated_pairs(each, n) for each in pairs)
+        pairs = Pairs(start, start if pairs.origin is pairs.start else origin)
     return profile._like(
-        counts=profile._counts * n, sums=sums, switches=_repeated_switches(profile._switches, n)
+        counts=profile._counts * n,
+        sums=sums,
+        switches=_repeated_switches(profile._switches, n),
+        pairs=pairs,
     )
+
+
+def _repeated_pairs(pairs: PairCounts, n: int) -> PairCounts:
+    weight = None if pairs.weight is None else pairs.weight * n
+    return PairCounts(pairs.label, pairs.predicted, pairs.count * n, weight, pairs.image)
 
 
 def _repeated_switches(switches: Switches | BinnedSwitches, n: int) -> Switches | BinnedSwitches:
     if isinstance(switches, Switches):
         weight = None if switches.weight is None else switches.weight * n
         columns = switches.position, switches.label, switches.loser, switches.winner
-        return Switches(*columns, count=switches.counts() * n, weight=weight)
+        return Switches(*columns, switches.counts() * n, weight, switches.image)
     events = switches.events
     amounts = (getattr(events, each.name) * n for each in fields(ClassEvents)[2:])
     return BinnedSwitches(

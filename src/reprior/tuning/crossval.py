@@ -68,6 +68,8 @@ class CrossValidation:
         than the mean over folds, which may lack a class.
     baseline_score : float
         The metric of all samples at λ = 0.
+    greater_is_better : bool
+        Whether the metric is maximised; a cost is not.
     """
 
     best: Best
@@ -77,16 +79,19 @@ class CrossValidation:
     baseline: tuple[float, ...]
     score: float
     baseline_score: float
+    greater_is_better: bool = True
 
     @property
     def gain(self) -> float:
-        """The gain over the uncorrected model, on held-out samples."""
-        return self.score - self.baseline_score
+        """By how much better the score is than the uncorrected model, on held-out samples."""
+        gained = self.score - self.baseline_score
+        return gained if self.greater_is_better else -gained
 
     @property
     def optimism(self) -> float:
-        """By how much the value on the tuning labels exceeds the held-out score."""
-        return self.best.value - self.score
+        """By how much better the value on the tuning labels is than the held-out score."""
+        excess = self.best.value - self.score
+        return excess if self.greater_is_better else -excess
 
     @property
     def mean(self) -> float:
@@ -169,7 +174,8 @@ def nested(
     whole = merged(totals.values())
     count_metric = whole._metric(metric)
     constraints = [
-        each.resolved(n_classes=whole.n_classes) for each in Constraint.parse_all(subject_to)
+        each.resolved(n_classes=whole.n_classes)
+        for each in Constraint.parse_all(subject_to, count_metric)
     ]
     best = select(whole, count_metric, rule, subject_to=constraints)
     strengths, counts = [], []
@@ -187,6 +193,7 @@ def nested(
         baseline=tuple(own_value(fold.baseline, count_metric) for fold in profiles),
         score=value_of(summed(counts), count_metric),
         baseline_score=value_of(whole.baseline, count_metric),
+        greater_is_better=count_metric.greater_is_better,
     )
 
 

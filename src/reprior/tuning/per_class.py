@@ -227,6 +227,7 @@ def tune_per_class(
     class_axis: int = -1,
     ignore_index: int | None = None,
     sample_weight: Any = None,
+    image_ids: Any = None,
     shrinkage: Shrinkage = "cv",
     n_folds: int = 5,
     seed: int = 0,
@@ -257,7 +258,7 @@ def tune_per_class(
         Constraints such as ``"recall[2] >= 0.9"``. Where no strength satisfies them, biases may.
         Under constraints the ascent is tried from several starts, and with few samples two biases
         are moved at once; it stays a local search, that may miss what is better, or possible.
-    kind, bounds, class_axis, ignore_index, sample_weight
+    kind, bounds, class_axis, ignore_index, sample_weight, image_ids
         As in :meth:`reprior.StrengthProfile.from_scores`.
     shrinkage : "cv" or float, default "cv"
         κ, in labels: chosen by cross-validation, or given; 0 for the raw maximum. The choice never
@@ -298,10 +299,12 @@ def tune_per_class(
         class_axis=class_axis,
         ignore_index=ignore_index,
         excluded=priors.excluded,
+        image_ids=image_ids,
     )
     n_classes = priors.n_classes
     count_metric = find_metric(metric, n_classes=n_classes)
-    constraints = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
+    rules = Constraint.parse_all(subject_to, count_metric)
+    constraints = [rule.resolved(n_classes=n_classes) for rule in rules]
     profile = StrengthProfile.of(samples, priors)
     return tune_biases(
         samples,
@@ -338,11 +341,11 @@ def tune_biases(
     :func:`tune_per_class`.
     """
     _check_options(shrinkage, n_folds, max_cycles)
-    data = Columns(samples.counted())
+    data = Columns(samples.counted(), paired=needs_pairs(metric, constraints))
     work = _Work(priors, strength, metric, constraints, shrinkage, max_cycles, rule)
     ascent, steps = work.searched(data, np.random.default_rng(seed))
     at_start = steps[0]
-    if ascent.rank < 0:
+    if constraints and ascent.rank < 0:
         raise _infeasible(ascent, constraints, strength)
     tried: dict[float, float] = {}
     if isinstance(shrinkage, str):
@@ -353,8 +356,13 @@ def tune_biases(
     else:
         order = [float(shrinkage), np.inf, 0.0]
     kappa, biases, value = _chosen(data, ascent, order, at_start)
-    if at_start < 0:  # by how much a constraint is missed there
+    rescaled = metric.needs == "pairs"
+    if at_start < 0 or rescaled:  # by how much a constraint is missed there
         at_start = value_of(data.counts(data.predictions(ascent.start)), metric)
+    if rescaled:
+        value = value_of(data.counts(data.predictions(biases)), metric)
+        steps = [step if step < 0 else metric.of_rank(step) for step in steps]
+        tried = {each: rank if rank < 0 else metric.of_rank(rank) for each, rank in tried.items()}
     return PerClassBiases(
         biases,
         value,
@@ -521,6 +529,12 @@ def _infeasible(
     )
 
 
+def needs_pairs(metric: CountMetric, constraints: Sequence[Constraint]) -> bool:
+    """Tell whether a metric or a constraint needs more than counts per class."""
+    limited: list[Any] = [rule.metric for rule in constraints]
+    return any(each.needs != "classes" for each in (metric, *limited))
+
+
 def _check_options(shrinkage: Any, n_folds: Any, max_cycles: Any) -> None:
     known = isinstance(shrinkage, str) and shrinkage == "cv"
     if not known and shrinkage != np.inf:
@@ -574,12 +588,13 @@ def nested_biases(
             got=f"{numbers.size}",
             remedy="Something has to be left to tune on.",
         )
+    paired = needs_pairs(problem.metric, ())
     strengths, counts, plain = [], [], []
     for number in numbers:
         rest = folds != number
         own = None if images is None else images[rest]
         strength, biases = _tuned(counted.taken(rest), priors, own, problem, best.strength)
-        judged = Columns(counted.taken(folds == number))
+        judged = Columns(counted.taken(folds == number), paired=paired)
         strengths.append(strength)
         counts.append(judged.counts(judged.predictions(biases)))
         plain.append(judged.counts(judged.predictions(np.zeros(samples.n_classes))))
@@ -591,6 +606,7 @@ def nested_biases(
         baseline=tuple(own_value(each, problem.metric) for each in plain),
         score=value_of(summed(counts), problem.metric),
         baseline_score=value_of(summed(plain), problem.metric),
+        greater_is_better=problem.metric.greater_is_better,
     )
 
 

@@ -78,11 +78,12 @@ def best_widened(
         if high >= WIDEST_BOUND:
             if not at_bound:
                 break
+            rises = "rises" if metric.greater_is_better else "falls"
             notes.append(
                 RepriorWarning(
                     [
                         f"The best strength lies at the upper bound {high:g}; more is not tried. "
-                        f"Either {metric.name} rises with every correction (then limit it by ",
+                        f"Either {metric.name} {rises} with every correction (then limit it by ",
                         Argument("subject_to"),
                         "), or ",
                         Argument("source_prior"),
@@ -94,7 +95,7 @@ def best_widened(
         wider = _doubled(high)
         further = profile_of((low, wider))
         wider_best = _best(further, metric, constraints, prefer_model)
-        if not at_bound and wider_best.value <= best.value:
+        if not at_bound and metric.utility(wider_best.value) <= metric.utility(best.value):
             break
         notes.append(
             WidenedBoundsWarning(
@@ -206,7 +207,8 @@ def _near_the_top(
     low, high = bounds
     alone = best.interval[0] >= high
     near = best.interval[1] >= high - NEAR * (high - low)
-    return near and (alone or best.value < metric.largest)
+    best_possible = metric.utility(metric.best_possible)
+    return near and (alone or bool(metric.utility(best.value) < best_possible))
 
 
 NO_STRENGTH_MATTERS = (

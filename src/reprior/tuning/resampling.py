@@ -14,8 +14,9 @@ import numpy as np
 
 from reprior.core.arrays import to_numpy
 from reprior.exceptions import LabelsError
+from reprior.metrics.counts import PairCounts
 from reprior.profile.envelope import Envelope, envelope
-from reprior.profile.passes import HOST_BLOCK, Table, refuse_row
+from reprior.profile.passes import HOST_BLOCK, Counted, Pairs, Table, refuse_row
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Block, Line, Priors, Samples
 from reprior.profile.switches import Switches, grouped
@@ -39,6 +40,8 @@ class SamplePaths:
     unit, label, start, origin, heads, amount : arrays of shape (E,)
         Samples before any switch: the unit, the label, the prediction at the lower bound and at
         λ = 0, how many samples of a unit these are, and their summed weight.
+    image : integer array of shape (E,), or None
+        Their image, where groups are given and samples are pixels of images.
     switches : Switches
         By strength; count and weight are those of one unit.
     switch_unit : integer array of shape (S,)
@@ -54,6 +57,7 @@ class SamplePaths:
     origin: Vector
     heads: Vector
     amount: Vector | None
+    image: Vector | None
     switches: Switches
     switch_unit: Vector
     samples: Samples
@@ -82,11 +86,25 @@ class SamplePaths:
             all_of.winner[kept],
             count=there if count is None else there * count[kept],
             weight=None if weight is None else there * weight[kept],
+            image=None if all_of.image is None else all_of.image[kept],
         )
         each = times[self.unit]
         counts = self._table(each * self.heads).astype(np.int64)
         sums = None if self.amount is None else self._table(each * self.amount)
-        return StrengthProfile.counted(self.priors, (counts, sums, switches))
+        return StrengthProfile.counted(
+            self.priors, Counted(counts, sums, switches, self._pairs(each))
+        )
+
+    def _pairs(self, each: Vector) -> Pairs:
+        """Return labels and predictions, with the copies of each entry."""
+        count = each * self.heads
+        amount = None if self.amount is None else each * self.amount
+        start, origin = (
+            PairCounts(self.label, predicted, count, amount, self.image)
+            for predicted in (self.start, self.origin)
+        )
+        same = self.priors.bounds[0] == 0.0
+        return Pairs(start, start if same else origin)
 
     def _table(self, amount: Vector) -> Vector:
         """Return the counts of a profile, (5, K)."""
@@ -148,7 +166,11 @@ def _joined(samples: Samples, priors: Priors | Line) -> tuple[Envelope, Block]:
     weights = None
     if samples.weights is not None:
         weights = np.concatenate([block.weights for block in blocks])
-    return joined, Block(None, np.concatenate([block.labels for block in blocks]), weights)
+    images = None
+    if samples.images is not None:
+        images = np.concatenate([block.images for block in blocks])
+    labels = np.concatenate([block.labels for block in blocks])
+    return joined, Block(None, labels, weights, images=images)
 
 
 def _blocks(samples: Samples, priors: Priors | Line) -> Iterator[tuple[Envelope, Block]]:
@@ -208,10 +230,20 @@ def _of_groups(
 ) -> SamplePaths:
     """Make a unit of each group, whatever its samples do."""
     keys = [unit, block.labels, envelope.start, envelope.origin]
+    keys += [] if block.images is None else [block.images]
     entries, (heads, amount) = grouped(keys, [np.ones(unit.size, np.int64), block.weights])
     sizes = np.ones(int(unit.max()) + 1, np.int64)
+    own, label, start, origin, *image = entries
     return _assembled(
-        samples, priors, envelope, block, unit, sizes, (*entries, np.asarray(heads)), amount
+        samples,
+        priors,
+        envelope,
+        block,
+        unit,
+        sizes,
+        (own, label, start, origin, np.asarray(heads)),
+        amount,
+        *image,
     )
 
 
@@ -224,6 +256,7 @@ def _assembled(
     size: Vector,
     entries: Sequence[Vector],
     amount: Vector | None,
+    image: Vector | None = None,
 ) -> SamplePaths:
     order = np.argsort(envelope.position, kind="stable")
     row = envelope.row[order]
@@ -232,8 +265,10 @@ def _assembled(
         np.asarray(column, np.int32)
         for column in (block.labels[row], envelope.loser[order], envelope.winner[order])
     )
-    switches = Switches(envelope.position[order], label, loser, winner, weight=weight)
+    images = None if image is None or block.images is None else block.images[row]
+    position = envelope.position[order]
+    switches = Switches(position, label, loser, winner, weight=weight, image=images)
     own, known, start, origin, heads = entries
     return SamplePaths(
-        size, own, known, start, origin, heads, amount, switches, unit[row], samples, priors
+        size, own, known, start, origin, heads, amount, image, switches, unit[row], samples, priors
     )

@@ -393,7 +393,8 @@ def select(
         strength = _by_log_loss(samples, priors, profile.bounds)
     else:
         largest = profile._widest_best(metric).strength
-        curve = Curve(profile._steps_of(metric), profile.bounds[1], largest)
+        steps = profile._steps_of(metric).utility(profile._metric(metric))
+        curve = Curve(steps, profile.bounds[1], largest)
         strength = CURVE_RULES[rule](curve)
     return _placed(profile, metric, strength, subject_to)
 
@@ -431,7 +432,8 @@ def _placed(
     if profile.resolution is not None:
         on_grid = round(strength / profile.resolution) * profile.resolution
         strength = on_grid if low <= on_grid <= high else strength
-    steps, feasible = profile._feasible(profile._steps_of(metric), subject_to)
+    found = profile._metric(metric)
+    steps, feasible = profile._feasible(profile._steps_of(found), subject_to, found)
     end = np.append(steps.start[1:], high)
     step = int(np.searchsorted(steps.start, strength, side="right")) - 1
     if feasible is not None and not feasible[step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
@@ -43,9 +43,9 @@ class Uncertainty:
     strength : float
         The chosen one.
     value, gain : float
-        The metric there on the tuning labels, and by how much it exceeds that of λ = 0.
+        The metric there on the tuning labels, and by how much it is better than at λ = 0.
     optimism : float
-        By how much both are too large, because the strength was chosen, and constraints were met,
+        By how much both are too good, because the strength was chosen, and constraints were met,
         on the same labels.
     standard_error : float
         Of the value, at this strength.
@@ -163,37 +163,54 @@ def uncertainty(
     chosen, optimism = _chosen(bootstrap.profile, kept, count_metric, rule, subject_to, strength)
     low, high = kept.best()
     value, base = profile.evaluate(count_metric, chosen), value_of(profile.baseline, count_metric)
-    there = replicates.values[:, _column(replicates, chosen)]
+    # What is better is larger from here on.
+    value, base = count_metric.utility(value), count_metric.utility(base)
+    there = count_metric.utility(replicates.values[:, _column(replicates, chosen)])
     from statistics import NormalDist
 
     z = NormalDist().inv_cdf((1 + share) / 2)
+    least, most = (
+        count_metric.utility(count_metric.worst),
+        count_metric.utility(count_metric.best_possible),
+    )
 
-    def around(centre: float, drawn: Vector, least: float) -> tuple[float, float]:
+    def around(centre: float, drawn: Vector, least: float, most: float) -> tuple[float, float]:
         reach = z * float(drawn.std(ddof=1))
         low, high = centre - optimism - reach, centre - optimism + reach
-        return max(low, least), min(high, count_metric.largest)
+        return max(low, least), min(high, most)
 
-    gains = around(value - base, there - replicates.baseline, -count_metric.largest)
+    gained = there - count_metric.utility(replicates.baseline)
+    gains = around(value - base, gained, least - most, most - least)
     ends = np.quantile(low, (1 - share) / 2), np.quantile(high, (1 + share) / 2)
     if gains[0] <= 0.0:
         nearest = min(max(0.0, profile.bounds[0]), profile.bounds[1])
         ends = min(ends[0], nearest), max(ends[1], nearest)
     return Uncertainty(
         strength=chosen,
-        value=value,
+        value=count_metric.utility(value),
         gain=value - base,
         optimism=optimism,
         standard_error=float(there.std(ddof=1)),
         confidence=share,
         strength_interval=(float(ends[0]), float(ends[1])),
-        value_interval=around(value, there, 0.0),
+        value_interval=_ordered(
+            count_metric.utility(end) for end in around(value, there, least, most)
+        ),
         gain_interval=gains,
     )
 
 
+def _ordered(ends: Iterable[float]) -> tuple[float, float]:
+    low, high = sorted(ends)
+    return low, high
+
+
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """Replicates of a metric, and by how much each misses the constraints along the grid."""
+    """Replicates of a metric, and by how much each misses the constraints along the grid.
+
+    Where smaller values are better, the replicates hold their negatives.
+    """
 
     replicates: Replicates
     missing: Vector | None
@@ -201,8 +218,10 @@ class _Kept:
     @classmethod
     def of(cls, bootstrap: StrengthBootstrap, metric: CountMetric, subject_to: SubjectTo) -> _Kept:
         """Keep the replicates in which the metric and those of all constraints are defined."""
-        replicates, n_classes = bootstrap.replicates(metric), bootstrap.profile.n_classes
-        rules = [rule.resolved(n_classes=n_classes) for rule in Constraint.parse_all(subject_to)]
+        replicates = bootstrap.replicates(metric).utility(metric)
+        n_classes = bootstrap.profile.n_classes
+        parsed = Constraint.parse_all(subject_to, metric)
+        rules = [rule.resolved(n_classes=n_classes) for rule in parsed]
         if not rules:
             return cls(replicates, None)
         limits = [bootstrap.replicates(rule.metric) for rule in rules]
@@ -264,7 +283,8 @@ def _chosen(
     chosen = select(profile, metric, rule, subject_to=subject_to).strength
     replicates = kept.replicates
     if rule == "max" and kept.missing is None:
-        excess = replicates.best_value - profile.evaluate(metric, replicates.best_strength)
+        there = metric.utility(profile.evaluate(metric, replicates.best_strength))
+        excess = replicates.best_value - there
     elif rule == "max":
         excess = _excess(profile, metric, replicates, kept.best()[0])
     else:
@@ -289,7 +309,7 @@ def _excess(
 ) -> Vector:
     """Return the metric of each replicate minus that of the tuning samples, near λ*."""
     column = _column(replicates, drawn)
-    there = profile.evaluate(metric, replicates.strengths[column])
+    there = metric.utility(profile.evaluate(metric, replicates.strengths[column]))
     return np.asarray(replicates.values[np.arange(column.size), column] - there)
 
 

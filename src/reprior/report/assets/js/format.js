@@ -19,6 +19,9 @@
     }
     return String(a);
   };
+  // A cost, or another value that is no fraction.
+  R.plain = (x) => (isNumber(x) ? String(Number(x.toPrecision(4))) : "–");
+  R.plainChange = (x) => (isNumber(x) ? (x > 0 ? "+" : x < 0 ? "−" : "±") + R.plain(Math.abs(x)) : "–");
   R.points = function (x) {
     if (!isNumber(x)) return "–";
     const text = Math.abs(100 * x).toFixed(1);

@@ -16,7 +16,8 @@
     const mix = R.linear.filter((metric) => metric.name === "training-mix" && R.curve(set, metric.name));
     const cards = [...R.data.metrics, ...mix].map((metric, i) => card(
       { key: metric.name, label: metric.label },
-      R.metricValue(metric, now), R.metricValue(metric, before), R.percent, R.points, i === 0,
+      R.metricValue(metric, now), R.metricValue(metric, before),
+      metric.fraction ? R.percent : R.plain, metric.fraction ? R.points : R.plainChange, i === 0,
     ));
     const right = (counts) => counts.tp.subarray(0, R.K).reduce((a, b) => a + b, 0);
     const difference = (x) => (x > 0 ? "+" : x < 0 ? "−" : "±") + R.number(Math.abs(x));
@@ -33,12 +34,12 @@
   R.renderOptima = function ({ set, strength }) {
     const now = set.counts(strength), chosen = set.counts(R.data.strength);
     const rows = R.data.metrics.filter((metric) => set.raw.best[metric.name]).map((metric) => {
-      const best = set.raw.best[metric.name];
+      const best = set.raw.best[metric.name], shown = metric.fraction ? R.percent : R.plain;
       return R.el("tr", {}, R.rowHead(metric.label),
-        R.numberCell(R.metricValue(metric, set.before), R.percent),
-        R.numberCell(R.metricValue(metric, now), R.percent),
-        R.numberCell(R.metricValue(metric, chosen), R.percent),
-        R.numberCell(best.value, R.percent),
+        R.numberCell(R.metricValue(metric, set.before), shown),
+        R.numberCell(R.metricValue(metric, now), shown),
+        R.numberCell(R.metricValue(metric, chosen), shown),
+        R.numberCell(best.value, shown),
         R.numberCell(best.strength, R.strength),
         R.el("td", {}, `${R.interval(...best.interval)}${best.atBound ? " (at the bound)" : ""}`));
     });

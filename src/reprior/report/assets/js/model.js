@@ -61,6 +61,7 @@
       const weights = metric.weights(counts);
       return weights && R.dot(weights, counts.tp);
     }
+    if (metric.alongCurve) return counts.alongCurve(metric);
     const { tp, predicted, nPredicted, support, labelled } = counts;
     let total = 0, hits = 0, all = 0;
     for (let k = 0; k < R.K; k++) { total += support[k]; hits += tp[k]; all += predicted[k]; }
@@ -108,6 +109,18 @@
     get switches() { return (this._switches ??= table(this.raw.switches)); }
     get before() { return (this._before ??= this._count(0)); }
 
+    // A metric that counts per class do not determine; null where the set does not know it.
+    alongCurve(metric, strength) {
+      const curve = this.raw.curves[metric.name];
+      if (!curve) return null;
+      this._curves ??= new Map();
+      if (!this._curves.has(metric.name)) {
+        this._curves.set(metric.name, { x: R.unpack(curve.x), y: R.unpack(curve.y) });
+      }
+      const { x, y } = this._curves.get(metric.name);
+      return R.stepAt(x, y, strength);
+    }
+
     // How many of the table's switches have happened.
     passed(strength) { return R.countUpTo(this.switches.position, strength); }
 
@@ -139,7 +152,8 @@
       for (let k = 0; k < R.K; k++) {
         if (!(nPredicted[k] > 0)) tp[k] = predicted[k] = 0; // rounding again
       }
-      return { tp, predicted, nPredicted, support: this.support, labelled: this.labelled };
+      const alongCurve = (metric) => this.alongCurve(metric, strength);
+      return { tp, predicted, nPredicted, support: this.support, labelled: this.labelled, alongCurve };
     }
 
     // Every row of the switches in order: from class `before` to class `after`, K for no class.
