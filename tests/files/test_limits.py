@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import lzma
 import math
 import os
 import struct
@@ -31,6 +33,7 @@ from reprior.files import (
     write_archive,
 )
 from reprior.files.count_files import read_class_names
+from reprior.files.formats.chunk_sizes import unpacked_bytes
 
 READERS = {
     "scores": open_scores,
@@ -450,6 +453,50 @@ def test_huge_names_in_a_store_are_refused_before_they_are_read(tmp_path, name):
     group.create_array(name, shape=(1 << 32,), chunks=(1000,), dtype="<U50")
     with pytest.raises(FileFormatError, match=rf"an array '{name}' of at most [\d,]+ bytes"):
         open_scores(tmp_path / "a.zarr", kind="logits")
+
+
+BOMB = 300 << 20
+
+
+def zstd_of_unknown_size(data):
+    """A frame whose header has no size, as streams are written: blocks that repeat one byte."""
+    block = (1 << 17 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    last = (1 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\0"
+    return b"\x28\xb5\x2f\xfd\0\x50" + block * (len(data) >> 17) + last
+
+
+@pytest.mark.parametrize(
+    "version, codec, pack",
+    [
+        (2, numcodecs.Zstd(), numcodecs.Zstd().encode),
+        (2, numcodecs.Zstd(), zstd_of_unknown_size),
+        (3, "auto", numcodecs.Zstd().encode),
+        (2, numcodecs.GZip(), lambda data: gzip.compress(data, 1)),
+        (2, numcodecs.GZip(), lambda data: gzip.compress(data[: BOMB // 2], 1) * 2),
+        (2, numcodecs.Zlib(), lambda data: zlib.compress(data, 1)),
+        (2, numcodecs.LZ4(), numcodecs.LZ4().encode),
+        (2, numcodecs.LZMA(), lambda data: lzma.compress(data, preset=0)),
+    ],
+)
+def test_a_chunk_that_is_far_too_large_is_not_unpacked(tmp_path, version, codec, pack):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=version)
+    array = group.create_array(
+        "scores", shape=(40, 2), chunks=(17, 2), dtype="float32", compressors=codec
+    )
+    array[...] = np.arange(80.0).reshape(40, 2)
+    assert sum(map(len, open_scores(tmp_path / "a.zarr", kind="logits").chunks())) == 40
+    chunk = tmp_path / "a.zarr" / "scores" / ("1.0" if version == 2 else "c/1/0")
+    chunk.write_bytes(pack(bytes(BOMB)))
+    with pytest.raises(FileFormatError, match="more than 268,435,456 bytes in the chunk"):
+        list(open_scores(tmp_path / "a.zarr", kind="logits").chunks())
+
+
+def test_a_frame_of_unknown_size_is_read(tmp_path):
+    packed = zstd_of_unknown_size(bytes(2 << 17))
+    assert len(numcodecs.Zstd().decode(packed)) == (2 << 17) + 1
+    count = unpacked_bytes("ZstdCodec")
+    assert count(io.BytesIO(packed), 1 << 30) == (2 << 17) + 1
 
 
 def test_a_store_of_missing_chunks_does_not_take_for_ever(tmp_path):

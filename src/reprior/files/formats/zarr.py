@@ -26,6 +26,7 @@ from reprior.files.formats.array_files import (
     refuse_large_text,
     refuse_objects,
 )
+from reprior.files.formats.chunk_sizes import unpacked_bytes
 from reprior.files.formats.interface import (
     CLASS_NAMES_KEY,
     KIND_KEY,
@@ -106,8 +107,7 @@ class StoredZarr:
 
     def whole(self) -> Vector:
         """Return all of a small array."""
-        self._refuse_huge_chunks()
-        self._check_blosc_headers()
+        self._check_chunks()
         return np.asarray(self.array[...])
 
     def check(self) -> None:
@@ -139,9 +139,7 @@ class StoredZarr:
         if not is_blosc or getattr(array, "shards", None) is not None:
             return
         expected = math.prod(map(int, array.chunks)) * self.dtype.itemsize
-        for file in (self.path / array.path).rglob("*"):
-            if not file.is_file() or file.name.startswith(".") or file.name == "zarr.json":
-                continue
+        for file in self._chunk_files():
             with file.open("rb") as opened:
                 header = opened.read(_BLOSC_HEADER.size).ljust(_BLOSC_HEADER.size, b"\0")
             n_bytes, block, packed = _BLOSC_HEADER.unpack(header)
@@ -153,11 +151,34 @@ class StoredZarr:
             ):
                 raise damaged(self.path, "zarr", f"the header of the chunk {file.name!r}")
 
+    def _chunk_files(self) -> Iterator[Path]:
+        for file in (self.path / self.array.path).rglob("*"):
+            if file.is_file() and not file.name.startswith(".") and file.name != "zarr.json":
+                yield file
+
+    def _refuse_bombs(self) -> None:
+        """Refuse packed chunks that are larger than any: codecs unpack what a chunk says."""
+        limit = max(math.prod(map(int, self.array.chunks)) * self.dtype.itemsize, inflated_limit(0))
+        for codec in self.array.compressors:
+            count = unpacked_bytes(type(codec).__name__)
+            if count is None:
+                continue
+            for file in self._chunk_files():
+                with _refusing_damage(self.path), file.open("rb") as opened:
+                    n_bytes = count(opened, limit)
+                if n_bytes > limit:
+                    reason = f"more than {limit:,} bytes in the chunk {file.name!r}"
+                    raise damaged(self.path, "zarr", reason)
+
+    def _check_chunks(self) -> None:
+        self._refuse_huge_chunks()
+        self._check_blosc_headers()
+        self._refuse_bombs()
+
     def _runs(self, rows: int, first: int) -> Iterator[Vector]:
         n_rows = self.shape[0]
         stored_rows = int(self.array.chunks[0])
-        self._refuse_huge_chunks()
-        self._check_blosc_headers()
+        self._check_chunks()
         run = max(stored_rows, rows // max(stored_rows, 1) * stored_rows, 1)
         for start in range(first // run * run, n_rows, run):
             with _refusing_damage(self.path):
