@@ -45,7 +45,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
 ASKED_FOR = {"scale_large"}
 
 #: Each is a module with a function ``main`` that takes its arguments.
-STUDIES = ("held_out", "revisions")
+STUDIES = ("held_out", "revisions", "certify", "forecast")
 
 
 def chosen(names: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:

@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
     from reprior import engines, metrics
     from reprior._versions import show_versions
     from reprior.calibrator import PosteriorCalibrator
+    from reprior.calibrator.forecast import Forecast
     from reprior.calibrator.load import load
     from reprior.calibrator.tracker import PriorTracker
     from reprior.core.decision import decide, expected_costs
@@ -67,6 +68,7 @@ __all__ = [
     "EntropyReference",
     "FileFormatError",
     "FoldError",
+    "Forecast",
     "InfeasibleError",
     "LabelsError",
     "LogLossFit",
@@ -123,6 +125,7 @@ __all__ = [
 _MODULES = {
     "show_versions": "reprior._versions",
     "PosteriorCalibrator": "reprior.calibrator",
+    "Forecast": "reprior.calibrator.forecast",
     "decide": "reprior.core.decision",
     "expected_costs": "reprior.core.decision",
     "EntropyReference": "reprior.core.flatten",

@@ -71,6 +71,7 @@ def test_files_without_temperature_option(path):
     fields = saved(fit({"metric": "log_loss"}), path)
     assert fields.pop("temperature_option") == "fit"
     fields["format_version"] = 2
+    del fields["confusion"]
     assert loaded(fields, path).temperature == "fit"
     assert loaded({**fields, "biases": [0.0] * K}, path).temperature == "bcts"
     vectors = {"biases": [0.0] * K, "scales": [1.0] * K}

@@ -17,6 +17,7 @@ COMMANDS = [
     "fit",
     "apply",
     "evaluate",
+    "forecast",
     "report",
     "prior",
     "fuse",

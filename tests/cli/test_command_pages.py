@@ -10,7 +10,7 @@ from tests.support.command_line import run_example
 
 from reprior.cli import app
 
-NAMES = ["fit", "apply", "evaluate", "report", "prior", "fuse"]
+NAMES = ["fit", "apply", "evaluate", "forecast", "report", "prior", "fuse"]
 
 
 def test_the_committed_pages_are_up_to_date():

@@ -35,6 +35,7 @@ NOT_THERE = {
     "class_groups": None,
     "metric_function": None,
     "strength_outside_interval": None,
+    "confusion": None,
 }
 
 

@@ -24,6 +24,7 @@ COMMANDS_ON_FILES = [
     "fit val.csv --counts counts.json --kind logits -o new.json",
     "apply cal.json test.csv -o new.csv",
     "evaluate cal.json test.csv",
+    "forecast cal.json test.csv --validation val.csv",
     "report cal.json val.csv --test test.csv -o new.html",
     "export sql cal.json --column a --column b --column c -o new.sql",
     "prior --counts counts.json -o new.json",

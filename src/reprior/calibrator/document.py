@@ -64,6 +64,11 @@ def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
             "certify": float(calibrator.certify or 0.0),
             "subject_to": [rule.text for rule in rules],
         }
+    if calibrator._confusions is not None:
+        names = ("before", "after")
+        fields["confusion"] = {
+            name: table.tolist() for name, table in zip(names, calibrator._confusions, strict=True)
+        }
     return fields
 
 

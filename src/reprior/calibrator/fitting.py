@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reprior._warnings import collect_warnings, warn
+from reprior.calibrator.forecast import MOST_CONFUSED, Confusions, confusion_table
+from reprior.core.arrays import to_numpy
 from reprior.core.checks import few
 from reprior.core.log_loss import (
     JointLoss,
@@ -46,12 +48,14 @@ from reprior.profile.constants import (
     shown_bound,
 )
 from reprior.profile.objective import Best
+from reprior.profile.passes import HOST_BLOCK
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Priors, Samples, refuse_nothing
 from reprior.profile.source import (
     EXACT,
     Bins,
     CountPass,
+    InMemory,
     ProfilePass,
     RowReader,
     Source,
@@ -79,6 +83,9 @@ CONFIDENCE = 0.9
 MARGIN = 1e-4
 
 
+#: Scores up to which a source is read once more for the confusion matrices: 32 MB of float64.
+FEW_SCORES = 1 << 22
+
 #: Standard errors of Cohen's κ by which a model must be below chance for a warning: one in 30,000
 #: models that guess is.
 BELOW_CHANCE = 4.0
@@ -103,6 +110,8 @@ class Tuned:
     uncertainty: Uncertainty | None = None
     certified: bool = False
     """Whether the constraints are promised on new data."""
+    confusions: Confusions | None = None
+    """Samples by class and decision, before and after."""
     warnings: list[Text | RepriorWarning] = field(default_factory=list)
     """Warnings about the result, which :meth:`warn` issues."""
 
@@ -180,6 +189,34 @@ class _Tuning:
             refuse_nothing(0)
         return counts
 
+    def confusions(self, result: Tuned) -> Confusions | None:
+        """Return the samples by class and decision, before and after; None where not kept."""
+        profile = result.profile
+        if profile.n_classes > MOST_CONFUSED or profile.weighted:
+            return None
+        source = self.source if isinstance(self.source, InMemory) else self.reread(profile)
+        if source is None or not self.problem.target_prior.all():
+            return None
+        tables = np.zeros((2, profile.n_classes, profile.n_classes), np.int64)
+        maps = (ScoreMap(0.0), result.decision)
+        samples = source.samples
+        for index in samples.blocks(HOST_BLOCK):
+            block = samples.read(index)
+            rows = to_numpy(block.scores)
+            for table, decisions in zip(tables, maps, strict=True):
+                decided = decisions.decisions(
+                    rows, self.problem.source_prior, self.problem.target_prior
+                )
+                table += confusion_table(block.labels, decided, profile.n_classes)
+        return Confusions(*tables)
+
+    def reread(self, profile: StrengthProfile) -> InMemory | None:
+        """Return the samples of a source that gives few of them again; None for others."""
+        few = profile.n_samples * profile.n_classes <= FEW_SCORES
+        if not few or not getattr(self.source, "rereads", False):
+            return None
+        return InMemory(self.all_samples)
+
     def _row_reader(self, profile: StrengthProfile) -> RowReader:
         support = np.asarray(profile.baseline.support, np.float64)
         return RowReader.of(support, self.problem.target_prior, self.problem.label_prior)
@@ -211,6 +248,7 @@ def tuned(
     tuning = _Tuning(problem, source, bins, loss_source)
     if problem.log_loss:
         result = _by_log_loss(tuning)
+        result = replace(result, confusions=tuning.confusions(result))
         _warn_of_class_order(problem, result.profile)
         problem.warn_of_absent(result.profile)
         problem.warn_of_ruled_out(result.profile)
@@ -246,7 +284,8 @@ def tuned(
     problem.warn_of_absent(profile)
     problem.warn_of_ruled_out(profile)
     low, high = result.interval
-    return replace(result, interval=(shown_bound(low), high))
+    confusions = tuning.confusions(result)
+    return replace(result, interval=(shown_bound(low), high), confusions=confusions)
 
 
 def _warn_of_class_order(problem: Problem, profile: StrengthProfile) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from reprior.calibrator import PosteriorCalibrator
 from reprior.calibrator.document import map_of, metric_of, options_of
 from reprior.calibrator.encoding import as_classes, is_range
+from reprior.calibrator.forecast import Confusions
 from reprior.core.flatten import EntropyReference
 from reprior.core.prior import as_prior, as_target_prior
 from reprior.exceptions import FileFormatError, RepriorError
@@ -91,6 +92,11 @@ def _calibrator(path: str | os.PathLike[str], fields: dict[str, Any]) -> Posteri
     calibrator.strength_interval_ = tuple(fields["strength_interval"])
     calibrator._forget()
     _adopt(calibrator, fields)
+    tables = fields["confusion"]
+    if tables is not None:
+        calibrator._confusions = Confusions(
+            *(np.array(tables[name], np.int64) for name in ("before", "after"))
+        )
     if fields["promise"] is not None:
         _check_promise(path, calibrator)
         calibrator.certified_ = True

@@ -13,7 +13,14 @@ import numpy as np
 from reprior._warnings import warn
 from reprior.calibrator.encoding import as_mapping, cost_array, encode, is_range, score_array
 from reprior.calibrator.fitting import Tuned, tuned
-from reprior.calibrator.options import check_map, check_options, full_problem, is_log_loss
+from reprior.calibrator.forecast import Confusions, Forecast, forecast_scores
+from reprior.calibrator.options import (
+    check_map,
+    check_options,
+    full_problem,
+    is_log_loss,
+    seed_of,
+)
 from reprior.calibrator.summary import metric_name, summary_html, summary_text
 from reprior.core.arrays import is_traced, to_numpy
 from reprior.core.checks import check_choice
@@ -67,6 +74,8 @@ class Fitted:
     source_prior_: Vector
     target_prior_: Vector
     classes_: Vector
+    _confusions: Confusions | None = None
+    """Tuning samples by class and decision, before and after, for :meth:`forecast`."""
     _whole: tuple[Vector, ScoreMap, ScoreMap | None] | None = None
     """Target prior and maps before a target prior of 0 removed a class and its bias."""
 
@@ -139,7 +148,7 @@ class Fitted:
         """Drop the results on the tuning data, which do not belong to the map any more."""
         self.profile_, self.best_score_, self.counts_ = None, math.nan, None
         self.log_loss_ = self.cross_validation_ = self.uncertainty_ = None
-        self.certified_ = False
+        self.certified_, self._confusions = False, None
 
     def _adopt(
         self, problem: Problem, result: Tuned, provenance: dict[str, Any] | None = None
@@ -154,6 +163,7 @@ class Fitted:
         self._lost_function = False
         self.cross_validation_, self.uncertainty_ = result.cross_validation, result.uncertainty
         self.certified_, self.provenance_ = result.certified, provenance
+        self._confusions = result.confusions
 
 
 class PosteriorCalibrator(Fitted):
@@ -591,6 +601,62 @@ class PosteriorCalibrator(Fitted):
             columns=columns,
             dialect=dialect,
             output=output,
+        )
+
+    def forecast(
+        self,
+        scores: Any,
+        metric: str | CountMetric = "accuracy",
+        *,
+        confidence: float = 0.9,
+        validation: Any = None,
+    ) -> Forecast:
+        """Return the metric to expect on unlabelled scores, before and after the correction.
+
+        The class mix there is estimated from the scores, and the labelled counts of the tuning data
+        are re-weighted to it, as :mod:`reprior.calibrator.forecast` says. The only assumption is
+        that classes look as they did in tuning and that only their mix has changed.
+
+        Parameters
+        ----------
+        scores : array, or a frame with a column per class
+            The model's outputs where it is used, at least four per class.
+        metric : str or CountMetric, default "accuracy"
+            What to forecast. Balanced accuracy and other functions of the recalls do not move under
+            label shift.
+        confidence : float, default 0.9
+            The confidence of the intervals, which a joint bootstrap of the labelled samples and of
+            these scores gives.
+        validation : (scores, labels), optional
+            Labelled scores of every class, in place of the tuning data. Required for calibrators
+            that hold no confusion matrices: fitted with sample weights, on more than 256 classes or
+            on more scores than are kept, retargeted, or loaded from a file that has none.
+
+        Returns
+        -------
+        Forecast
+            ``before``, ``after``, their intervals, the mix there, and whether to retarget.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import reprior as rp
+        >>> rng = np.random.default_rng(0)
+        >>> labels = (rng.random(2000) < 0.2).astype(int)
+        >>> scores = np.stack([0 * labels, 3 * labels - 2.4 + rng.normal(size=2000)], axis=1)
+        >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(scores, labels)
+        >>> there = scores[np.r_[np.flatnonzero(labels), np.flatnonzero(labels == 0)[:400]]]
+        >>> forecast = calibrator.forecast(there)
+        >>> forecast.target_prior.round(1), forecast.before < forecast.after
+        (array([0.5, 0.5]), True)
+        """
+        return forecast_scores(
+            self._fitted,
+            scores,
+            metric,
+            confidence=confidence,
+            validation=validation,
+            seed=seed_of(self.random_state),
         )
 
     def summary(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from reprior.calibrator.forecast import forecast_mix
 from reprior.core.checks import (
     check_finite_number,
     check_kind,
@@ -31,7 +32,7 @@ from reprior.core.shift.recalibration import (
     every_second_label,
     fit_calibration,
 )
-from reprior.core.shift.report import SHOWN_CLASSES
+from reprior.core.shift.report import SAMPLES_PER_CLASS, SHOWN_CLASSES
 from reprior.core.shift.tracking import (
     MeanRatios,
     TrackerState,
@@ -43,6 +44,11 @@ from reprior.core.shift.tracking import (
 )
 from reprior.exceptions import OptionError
 from reprior.files.documents import read_tracker, write_tracker
+
+if TYPE_CHECKING:
+    from reprior.calibrator.forecast import Forecast
+    from reprior.calibrator.posterior import PosteriorCalibrator
+    from reprior.metrics.count_metrics import CountMetric
 
 __all__ = ["PriorTracker"]
 
@@ -232,6 +238,61 @@ class PriorTracker:
             current,
             validation,
             ignore_index,
+        )
+
+    def forecast(
+        self,
+        calibrator: PosteriorCalibrator,
+        metric: str | CountMetric = "accuracy",
+        *,
+        confidence: float = 0.9,
+    ) -> Forecast:
+        """Return the metric to expect of a calibrator under the tracked mix.
+
+        Intervals are those of as many predictions as the tracked mix rests on, (Σw)² / Σw² of their
+        weights: at most 2.9 half-lives. Decisions tell less of the mix than the probabilities that
+        it is tracked by, so they are rather too wide.
+
+        Parameters
+        ----------
+        calibrator : PosteriorCalibrator
+            A fitted calibrator of the same classes, with the confusion matrices of its tuning data.
+        metric, confidence
+            As in :meth:`reprior.PosteriorCalibrator.forecast`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import reprior as rp
+        >>> labels = np.repeat([0, 1], [80, 20])
+        >>> scores = np.stack([0 * labels, 4 * labels - 2 + np.sin(labels.cumsum())], axis=1)
+        >>> calibrator = rp.PosteriorCalibrator([0.8, 0.2]).fit(scores, labels)
+        >>> tracker = rp.PriorTracker([0.8, 0.2], half_life=50)
+        >>> alarm = tracker.update(scores[60:])
+        >>> tracker.forecast(calibrator).target_prior.round(1)
+        array([0.6, 0.4])
+        """
+        classes = calibrator._fitted.source_prior_.size
+        if classes != self.source_prior.size:
+            raise OptionError(
+                argument="calibrator",
+                rule=f"must be of the {self.source_prior.size} classes of the tracker",
+                got=f"{classes} classes",
+                remedy="Pass the calibrator of the model that is tracked.",
+            )
+        fewest = SAMPLES_PER_CLASS * classes
+        if self.n_samples < fewest:
+            raise OptionError(
+                f"A tracker must have seen at least {fewest} samples, {SAMPLES_PER_CLASS} per "
+                f"class, to forecast.",
+                got=f"{self.n_samples}",
+                remedy="Update it with more scores.",
+            )
+        decay = 2.0 ** (-1.0 / self.half_life)
+        seen = decay**self.n_samples
+        effective = (1 - seen) * (1 + decay) / ((1 + seen) * (1 - decay))
+        return forecast_mix(
+            calibrator, self.prior, effective, metric, confidence=confidence, seed=0
         )
 
     def summary(self) -> str:

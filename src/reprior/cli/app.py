@@ -24,6 +24,7 @@ COMMANDS = {
     "fit": "Tune the correction on labelled validation scores.",
     "apply": "Write corrected probabilities and predictions.",
     "evaluate": "Compare before and after on labelled scores.",
+    "forecast": "Expect a metric where there are no labels.",
     "report": "Write a page that shows what changed, as one HTML file.",
     "prior": "Show the prior that counts or labels amount to.",
     "fuse": "Fuse the posteriors of several models, row by row.",

@@ -114,12 +114,12 @@ def _encoded(value: Any, indent: int | None = None) -> bytes:
 
 CALIBRATOR_FORMAT = "reprior calibrator"
 CALIBRATOR_VERSION = 3
-"""Version 2 has biases, scales or a second map, version 3 a promise, or what a metric needs beside
-its name. A file without them is of version 1, which every reprior reads; one that does not know
-them must not read a file with them as if it had none."""
+"""Version 2 has biases, scales or a second map, version 3 a promise, confusion matrices or what a
+metric needs beside its name. A file without them is of version 1, which every reprior reads; one
+that does not know them must not read a file with them as if it had none."""
 
 NEW_IN_2 = ("biases", "scales", "probability_map")
-NEW_IN_3 = ("promise", "cost_matrix", "class_groups", "metric_function")
+NEW_IN_3 = ("promise", "confusion", "cost_matrix", "class_groups", "metric_function")
 
 #: The metric's name, which may hold that of a class.
 _METRIC = Field(
@@ -227,6 +227,14 @@ def _calibrator_fields(n: int, default_interval: list[Any]) -> dict[str, Field]:
             since=3,
             keys=("certify", "subject_to"),
         ),
+        "confusion": Field(
+            f"null or an object with 'before' and 'after', each {n} lists of {n} integers of at "
+            f"least 0, of equal sums for each class",
+            null_or(lambda value: _are_confusions(value, n)),
+            required=False,
+            since=3,
+            keys=("before", "after"),
+        ),
     }
 
 
@@ -321,6 +329,22 @@ def _is_map(value: Any, n: int) -> bool:
     if not _is_positive(value.get("temperature")):
         return False
     return all(field.holds(value.get(name)) for name, field in _vector_fields(n).items())
+
+
+def _are_confusions(value: Any, n: int) -> bool:
+    if not isinstance(value, dict):
+        return False
+    tables: list[Any] = [value.get("before"), value.get("after")]
+    for table in tables:
+        if not is_list(table, n) or not all(is_list(row, n) for row in table):
+            return False
+        if not all(is_integer(x) and 0 <= x <= MOST_SAMPLES for row in table for x in row):
+            return False
+    return all(sum(one) == sum(other) for one, other in zip(*tables, strict=True))
+
+
+MOST_SAMPLES = 2**53
+"""Larger counts are no integers in JSON as most programs read it."""
 
 
 def _is_promise(value: Any) -> bool:

@@ -13,6 +13,7 @@ from reprior.exceptions import OptionError, Setting, Text, escaped_lines
 
 __all__ = [
     "DECISIVE_SHARE",
+    "SAMPLES_PER_CLASS",
     "SHOWN_CLASSES",
     "PenaltyEffect",
     "TargetPriorReport",
