@@ -108,7 +108,6 @@ UNIFORMED = [
     ),
     StackingClassifier([("a", GaussianNB())], LogisticRegression(class_weight="balanced"), cv=2),
     CalibratedClassifierCV(LogisticRegression(class_weight="balanced"), method="temperature", cv=2),
-    Booster(is_unbalance=True),
     Booster(auto_class_weights="Balanced"),
     BernoulliNB(fit_prior=False),
     make_sampling_pipeline(RandomUnderSampler(random_state=0), LogisticRegression()),
@@ -206,6 +205,7 @@ def test_a_positive_weight():
     X, y = two_classes()
     prior = prior_of(Booster(scale_pos_weight=9.0), X, y)
     np.testing.assert_allclose(prior, normal(np.bincount(y) * [1, 9]))
+    np.testing.assert_allclose(prior_of(Booster(is_unbalance=True), X, y), [0.5, 0.5])
     threshold = TunedThresholdClassifierCV(LogisticRegression(class_weight="balanced"), cv=2)
     np.testing.assert_allclose(prior_of(threshold, X, y), [0.5, 0.5])
 
@@ -214,6 +214,7 @@ def test_a_positive_weight():
     "model, words",
     [
         (Booster(scale_pos_weight=2.0), "scale_pos_weight with 3 classes"),
+        (Booster(is_unbalance=True), "is_unbalance with 3 classes"),
         (Booster(auto_class_weights="Other"), r"auto_class_weights='Other'"),
         (
             VotingClassifier([("a", LogisticRegression(class_weight="balanced"))]),
@@ -230,7 +231,16 @@ def test_a_positive_weight():
         ),
         (RebalancedClassifierCV(GaussianNB()), "target_prior='uniform'"),
     ],
-    ids=["K=3", "unknown", "voting", "one-vs-rest", "frozen", "sampler", "rebalanced"],
+    ids=[
+        "K=3",
+        "K=3, unbalance",
+        "unknown",
+        "voting",
+        "one-vs-rest",
+        "frozen",
+        "sampler",
+        "rebalanced",
+    ],
 )
 def test_what_cannot_be_told_is_said(model, words):
     with pytest.raises(rp.PriorError, match=words) as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -10,10 +11,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import BaggingClassifier, StackingClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.naive_bayes import ComplementNB
+from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
@@ -138,16 +146,18 @@ class Seen:
     y: Vector
     classes: Vector  # the labels of ``y``, in the order of ``mass``
     mass: Vector  # total weight of each class
-    mean_weight: Vector  # mean sample weight of each class
     from_labels: bool = True  # whether the mass still depends on how frequent the labels are
 
     @classmethod
     def of(cls, X: Any, y: Vector, classes: Vector, sample_weight: Vector | None) -> Seen:
         """Start from the data as given to ``fit``."""
-        mass = class_mass(y, classes, sample_weight)
-        count = class_mass(y, classes)
-        mean = np.divide(mass, count, out=np.ones_like(mass), where=count > 0)
-        return cls(lambda: X, y, classes, mass, mean)
+        return cls(lambda: X, y, classes, class_mass(y, classes, sample_weight))
+
+    @property
+    def mean_weight(self) -> Vector:
+        """The mean weight of each class's samples."""
+        count = class_mass(self.y, self.classes)
+        return np.divide(self.mass, count, out=np.ones_like(self.mass), where=count > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +166,7 @@ class Step:
 
     act: Callable[[Seen], Seen] | None  # None: unknown
     words: str = ""  # how it changes the class distribution, if it does
+    sure: bool = True  # whether it does
 
 
 def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
@@ -177,7 +188,7 @@ def effective_prior(model: Any, seen: Seen) -> tuple[Vector, bool]:
 
 def reweighting(model: Any) -> list[str]:
     """Return the parts of a fitted model that change the class distribution it is trained on."""
-    return [step.words for step in _walk(model) if step.words]
+    return [step.words for step in _walk(model) if step.words and step.sure]
 
 
 def own_reweighting(classifier: Any) -> list[str]:
@@ -228,11 +239,17 @@ def _own(model: Any) -> Iterator[Step]:
     """Yield the changes that a classifier's own parameters make."""
     if isinstance(model, SVC | NuSVC) and hasattr(model, "predict_proba"):
         return  # its probabilities are fitted to the labels afterwards, for any weights
+    name = type(model).__name__
+    if isinstance(model, ComplementNB):
+        yield Step(_uniform, f"{name}, whose scores leave the class frequencies out")
+        return
     parameters = model.get_params(deep=False) if hasattr(model, "get_params") else {}
-    for name, rule in _RULES.items():
-        value = parameters.get(name)
-        if name in parameters and not _is_idle(name, value):
-            yield Step(rule(model, value), f"{type(model).__name__}({name}={value!r})")
+    for option, rule in _RULES.items():
+        value = parameters.get(option)
+        if option in parameters and not _is_idle(model, parameters, option):
+            # A loss that somebody wrote may or may not favour some classes.
+            sure = option not in _LOSSES or isinstance(value, str)
+            yield Step(rule(model, value), f"{name}({option}={value!r})", sure)
 
 
 def _hidden(model: Any) -> Iterator[Step]:
@@ -292,8 +309,8 @@ def _balanced_by_count(seen: Seen) -> Seen:
     return replace(seen, mass=seen.mean_weight, from_labels=False)
 
 
-def _by_root_of_count(seen: Seen) -> Seen:
-    return replace(seen, mass=seen.mass / np.sqrt(class_mass(seen.y, seen.classes)))
+def _by_root(seen: Seen) -> Seen:
+    return replace(seen, mass=np.sqrt(seen.mass))
 
 
 def _weighed(weights: Any, seen: Seen) -> Seen:
@@ -306,10 +323,17 @@ def _given_prior(prior: Any, seen: Seen) -> Seen:
     return replace(seen, mass=np.asarray(prior, dtype=np.float64), from_labels=False)
 
 
-def _positive_weighed(weight: float, seen: Seen) -> Seen:
+def _weighed_in_order(order: Sequence[Any], weights: Any, seen: Seen) -> Seen:
+    """Weigh the classes in the order of a model, which CatBoost lets users choose."""
+    if set(order) == set(seen.classes.tolist()):
+        weights = dict(zip(order, np.asarray(weights, np.float64).tolist(), strict=True))
+    return _weighed(weights, seen)
+
+
+def _of_two(act: Callable[[Seen], Seen], name: str, seen: Seen) -> Seen:
     if seen.classes.size != 2:
-        raise _undetermined(f"scale_pos_weight with {seen.classes.size} classes")
-    return _weighed([1.0, weight], seen)
+        raise _undetermined(f"{name} with {seen.classes.size} classes")
+    return act(seen)
 
 
 # ------------------------------------------------------------------ the parameters of steps
@@ -317,10 +341,52 @@ def _positive_weighed(weight: float, seen: Seen) -> Seen:
 
 def _class_weight(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
     if isinstance(value, str) and value in ("balanced", "balanced_subsample"):
-        # Linear models balance the sums of sample weights; all others the counts of samples.
-        linear = isinstance(model, LogisticRegression | LogisticRegressionCV | LinearSVC)
-        return _uniform if linear else _balanced_by_count
-    return None if isinstance(value, str) else partial(_weighed, value)
+        return _uniform if _balances_weights(model) else _balanced_by_count
+    if isinstance(value, str):
+        return None
+    if isinstance(value, Mapping):
+        return partial(_weighed, value)
+    return partial(_weighed_in_order, _class_order(model), value)
+
+
+def _balances_weights(model: Any) -> bool:
+    """Tell whether "balanced" balances the sums of sample weights, not the counts of samples."""
+    if isinstance(model, LogisticRegression | LogisticRegressionCV | LinearSVC):
+        return True
+    if not isinstance(model, RandomForestClassifier | ExtraTreesClassifier):
+        return False
+    # Forests of older versions of scikit-learn count.
+    balance = getattr(model, "_validate_y_class_weight", None)
+    return balance is not None and "sample_weight" in inspect.signature(balance).parameters
+
+
+def _class_order(model: Any) -> list[Any]:
+    """Return the classes in the order of the model's outputs; none of one that is not fitted."""
+    classes = getattr(model, "classes_", None)
+    return [] if classes is None else np.ravel(classes).tolist()
+
+
+def _positive_weight(name: str, positive: bool) -> Callable[[Any, Any], Callable[[Seen], Seen]]:
+    """Return the rule of a weight of the positive, or negative, one of two classes."""
+
+    def rule(model: Any, value: float) -> Callable[[Seen], Seen]:
+        weights = [1.0, value] if positive else [value, 1.0]
+        act = partial(_weighed_in_order, _class_order(model), weights)
+        return partial(_of_two, act, name)
+
+    return rule
+
+
+def _is_unbalance(model: Any, _: Any) -> Callable[[Seen], Seen]:
+    if _library(model) == "lightgbm":
+        return _balanced_by_count  # where it has an effect, see `_is_idle`
+    return partial(_of_two, _balanced_by_count, "is_unbalance")
+
+
+def _priors(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
+    if isinstance(model, NearestCentroid):  # its probabilities take another prior twice
+        return _uniform if isinstance(value, str) and value == "uniform" else None
+    return None if isinstance(value, str) else partial(_given_prior, value)
 
 
 def _sampling(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
@@ -331,34 +397,74 @@ def _sampling(model: Any, value: Any) -> Callable[[Seen], Seen] | None:
 
 
 def _auto_class_weights(_: Any, value: Any) -> Callable[[Seen], Seen] | None:
-    return {"Balanced": _uniform, "SqrtBalanced": _by_root_of_count}.get(value)
+    return {"Balanced": _uniform, "SqrtBalanced": _by_root}.get(value)
 
+
+_LOSSES = ("objective", "loss_function")
+
+#: LightGBM's names of the share of negative, and of positive, samples that a tree sees.
+_NEGATIVE_SHARES = ("neg_bagging_fraction", "neg_sub_row", "neg_subsample", "neg_bagging")
+_POSITIVE_SHARES = ("pos_bagging_fraction", "pos_sub_row", "pos_subsample", "pos_bagging")
+_UNBALANCE = ("is_unbalance", "unbalance", "unbalanced_sets")
 
 #: In the order in which they take effect.
 _RULES: dict[str, Callable[[Any, Any], Callable[[Seen], Seen] | None]] = {
-    "sampling_strategy": _sampling,  # imbalanced-learn's ensembles
     "class_weight": _class_weight,  # scikit-learn, LightGBM
+    "sampling_strategy": _sampling,  # imbalanced-learn's ensembles; forests weigh before that
     "class_weights": _class_weight,  # CatBoost
     "auto_class_weights": _auto_class_weights,
-    "scale_pos_weight": lambda _, value: partial(_positive_weighed, value),  # XGBoost, LightGBM
-    "is_unbalance": lambda *_: _balanced_by_count,  # LightGBM
+    **dict.fromkeys(_UNBALANCE, _is_unbalance),  # LightGBM
+    "scale_pos_weight": _positive_weight("scale_pos_weight", True),  # all three
+    **{name: _positive_weight(name, False) for name in _NEGATIVE_SHARES},
+    **{name: _positive_weight(name, True) for name in _POSITIVE_SHARES},
     "fit_prior": lambda *_: _uniform,  # naive Bayes
     "class_prior": lambda _, value: partial(_given_prior, value),
-    "priors": lambda _, value: partial(_given_prior, value),  # Gaussian naive Bayes, LDA, QDA
+    "priors": _priors,  # Gaussian naive Bayes, LDA, QDA, nearest centroid
     "target_prior": lambda *_: None,  # another correction of this kind
+    **dict.fromkeys(_LOSSES, lambda *_: None),  # custom and focal losses
 }
 
 #: Values with which a parameter has no effect. None never has one.
 _IDLE: dict[str, tuple[Any, ...]] = {
     "scale_pos_weight": (1,),
-    "is_unbalance": (False,),
+    **dict.fromkeys(_UNBALANCE, (False,)),
+    **dict.fromkeys((*_NEGATIVE_SHARES, *_POSITIVE_SHARES), (1,)),
     "fit_prior": (True,),
     "auto_class_weights": ("None",),
 }
 
 
-def _is_idle(name: str, value: Any) -> bool:
-    return value is None or any(value is idle or value == idle for idle in _IDLE.get(name, ()))
+def _is_idle(model: Any, parameters: Mapping[str, Any], name: str) -> bool:
+    """Tell whether a parameter has no effect: by its value, or in this model."""
+    value = parameters[name]
+    if value is None or any(value is idle or value == idle for idle in _IDLE.get(name, ())):
+        return True
+    if name in _LOSSES:
+        return isinstance(value, str) and not value.startswith("Focal")
+    if name == "priors" and isinstance(model, NearestCentroid):
+        return False
+    library = _library(model)
+    several = len(_class_order(model)) > 2
+    if library == "xgboost":
+        return name == "scale_pos_weight" and several
+    if library != "lightgbm" or name not in _OF_TWO:
+        return False
+    objective = parameters.get("objective") or ("multiclass" if several else "binary")
+    if name in (*_NEGATIVE_SHARES, *_POSITIVE_SHARES):
+        strategies = {parameters.get(each) for each in ("boosting_type", "data_sample_strategy")}
+        drawn = any(parameters.get(each) for each in ("bagging_freq", "subsample_freq"))
+        return objective != "binary" or not drawn or "goss" in strategies
+    return objective not in ("binary", "multiclassova", "multiclass_ova", "ova", "ovr")
+
+
+#: LightGBM's parameters that only some of its objectives read.
+_OF_TWO = ("scale_pos_weight", *_UNBALANCE, *_NEGATIVE_SHARES, *_POSITIVE_SHARES)
+
+
+def _library(model: Any) -> str:
+    """Return the boosting library that a model comes from, also by inheritance; or ""."""
+    homes = (kind.__module__.partition(".")[0] for kind in type(model).__mro__)
+    return next((home for home in homes if home in ("lightgbm", "xgboost")), "")
 
 
 def class_index(y: Vector, classes: Vector) -> Vector:
