@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "importing": (),
     "loader": ("torch",),
     "fold_torch": ("torch",),
+    "fold_boosting": ("lightgbm", "xgboost", "catboost"),
     "fusion": (),
     "fold": ("onnx", "onnxruntime", "torch", "skl2onnx"),
     "report": ("matplotlib", "jinja2"),
