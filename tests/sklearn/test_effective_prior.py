@@ -191,9 +191,7 @@ def sampled_forest(**options):
         lambda: BalancedBaggingClassifier(n_estimators=30, random_state=0),
         lambda: BalancedBaggingClassifier(tree(class_weight=WEIGHTS), 30, random_state=0),
         lambda: EasyEnsembleClassifier(5, random_state=0),
-        lambda: RUSBoostClassifier(
-            DecisionTreeClassifier(max_depth=3), n_estimators=10, random_state=0
-        ),
+        lambda: RUSBoostClassifier(tree(), n_estimators=1, random_state=0),  # later rounds vote
         lambda: make_sampling_pipeline(RandomUnderSampler(random_state=0), logistic()),
         lambda: make_sampling_pipeline(
             RandomOverSampler(random_state=0), logistic(class_weight=WEIGHTS)
