@@ -13,7 +13,6 @@ from imblearn.ensemble import (
     BalancedBaggingClassifier,
     BalancedRandomForestClassifier,
     EasyEnsembleClassifier,
-    RUSBoostClassifier,
 )
 from imblearn.over_sampling import RandomOverSampler
 from imblearn.pipeline import make_pipeline as make_sampling_pipeline
@@ -191,13 +190,12 @@ def sampled_forest(**options):
         lambda: BalancedBaggingClassifier(n_estimators=30, random_state=0),
         lambda: BalancedBaggingClassifier(tree(class_weight=WEIGHTS), 30, random_state=0),
         lambda: EasyEnsembleClassifier(5, random_state=0),
-        lambda: RUSBoostClassifier(tree(), n_estimators=1, random_state=0),  # later rounds vote
         lambda: make_sampling_pipeline(RandomUnderSampler(random_state=0), logistic()),
         lambda: make_sampling_pipeline(
             RandomOverSampler(random_state=0), logistic(class_weight=WEIGHTS)
         ),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_imbalanced_learn(make, n_classes):
     """Against the likelihoods themselves: a sampler cannot be left out."""
