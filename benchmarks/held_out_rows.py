@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,28 +19,38 @@ from reprior.profile.objective import Best
 from reprior.profile.samples import Priors, Samples
 from reprior.tuning.per_class import tune_per_class
 from reprior.tuning.problem import best_widened
-from reprior.tuning.selection import RULES, select
+from reprior.tuning.selection import CURVE_RULES, RULES, select
 
-__all__ = ["PEERS", "ROWS", "TUNED_BOTH", "judged"]
+__all__ = ["AUTO", "GRID", "OTHERS", "PEERS", "ROWS", "WEIGHTED", "judged", "tuned_row"]
 
 #: Strengths that are searched. For a model trained with balanced class weights, strength 0
 #: corresponds to strength 1 of the base model.
 BOUNDS, WEIGHTED_BOUNDS = (0.0, 2.0), (-1.0, 1.0)
 
-#: The selection rule of rows that do not compare rules.
-USUAL_RULE = "bagged"
+#: The distance of the strengths of a plain grid.
+GRID_STEP = 0.1
 
 #: Other methods with the same base model.
 PEERS = ("tuned threshold", "over-sampling", "SMOTE", "class weights")
 
-#: λ of the base model, or of class weights: whichever is better on its out-of-fold scores.
-TUNED_BOTH = "λ, the better training"
+#: Ensembles, which bring their own base model.
+OTHERS = ("balanced forest", "easy ensemble", "balanced forest, λ")
+
+#: λ of the base model, of class weights, and of the better of both by its out-of-fold value.
+GIVEN, WEIGHTED, AUTO = "λ", "class weights, λ", "auto, λ"
+GRID = "λ, grid"
+
+
+def tuned_row(training: str, rule: str) -> str:
+    """Return the name of the row of a training and a rule of selection."""
+    return f"{training}, {rule}"
+
 
 #: The rows of the tables.
 ROWS = (
-    "base", *PEERS, "λ = 1", *(f"λ, {rule}" for rule in RULES), "λ, max, folds twice",
-    "λ, bagged, folds twice", "per-class, shrunk", "per-class, unshrunk", "class weights, λ",
-    TUNED_BOTH,
+    "base", *PEERS, *OTHERS, "λ = 1", GRID, *(tuned_row(GIVEN, rule) for rule in RULES),
+    *(tuned_row(training, rule) for training in (WEIGHTED, AUTO) for rule in CURVE_RULES),
+    "per-class, shrunk", "per-class, unshrunk",
 )  # fmt: skip
 
 
@@ -74,6 +84,13 @@ class Tuning:
         samples = Samples.of(self.scores, self.labels, n_classes=self.prior.size, kind="log_probs")
         return select(self.profile, self.metric, rule, samples=samples, priors=priors)
 
+    def on_grid(self) -> float:
+        """Return the best strength of a plain grid within the bounds as given, the lowest first."""
+        low, high = self.bounds
+        grid = np.linspace(low, high, round((high - low) / GRID_STEP) + 1)
+        values = [self.profile.evaluate(self.metric, float(strength)) for strength in grid]
+        return float(grid[int(np.argmax(values))])
+
     def biases(self, shrinkage: Any) -> Any:
         """Return the bias of every class."""
         return tune_per_class(
@@ -82,40 +99,51 @@ class Tuning:
         ).biases  # fmt: skip
 
 
-def judged(run: Scored, metric: str) -> tuple[dict[str, float], dict[str, float]]:
+def judged(
+    run: Scored, others: Mapping[str, Any] | None, metric: str, *, per_class: bool
+) -> tuple[dict[str, float], dict[str, float]]:
     """The metric of the test part for every row, and the strengths that were chosen."""
-    n_classes = run.test.shape[1]
-    prior = rp.prior_from_labels(run.labels, n_classes)
+    test, labels = run["test"], run["labels"]
+    n_classes = test.shape[1]
+    prior = rp.prior_from_labels(labels, n_classes)
     w = slopes(prior, np.full(n_classes, 1 / n_classes))
-    once = Tuning(run.out_of_fold[0], run.labels, prior, metric)
-    tuned = {"base": 0.0, "λ = 1": 1.0, **dict(_strengths(run, once))}
-    predictions = {row: (run.test + x * w).argmax(axis=1) for row, x in tuned.items()}
-    for row, shrinkage in (("per-class, shrunk", "cv"), ("per-class, unshrunk", 0.0)):
-        predictions[row] = (run.test + once.biases(shrinkage)).argmax(axis=1)
-    predictions |= {"over-sampling": run.over_sampling, "SMOTE": run.smote}
-    if n_classes == 2:
-        predictions["tuned threshold"] = getattr(run, f"threshold_{metric}")
-    if run.weighted_test.size:
-        weighted = Tuning(run.weighted_out_of_fold, run.labels, prior, metric, WEIGHTED_BOUNDS)
-        own, other = once.chosen(USUAL_RULE), weighted.chosen(USUAL_RULE)
-        predictions["class weights"] = run.weighted_test.argmax(axis=1)
-        predictions["class weights, λ"] = (run.weighted_test + other.strength * w).argmax(axis=1)
-        better = "class weights, λ" if other.value > own.value else f"λ, {USUAL_RULE}"
-        predictions[TUNED_BOTH] = predictions[better]
-        tuned["class weights, λ"] = other.strength
+    given = Tuning(run["out_of_fold"], labels, prior, metric)
+    best = {rule: given.chosen(rule) for rule in RULES}
+    tuned = {"base": 0.0, "λ = 1": 1.0, GRID: given.on_grid()}
+    tuned |= {tuned_row(GIVEN, rule): each.strength for rule, each in best.items()}
+    predictions = {row: (test + strength * w).argmax(axis=1) for row, strength in tuned.items()}
+    predictions |= {"over-sampling": run["over_sampling"], "SMOTE": run["smote"]}
+    if f"threshold_{metric}" in run:
+        predictions["tuned threshold"] = run[f"threshold_{metric}"]
+    if "weighted_test" in run:
+        weighted = Tuning(run["weighted_out_of_fold"], labels, prior, metric, WEIGHTED_BOUNDS)
+        predictions["class weights"] = run["weighted_test"].argmax(axis=1)
+        for rule in CURVE_RULES:
+            other = weighted.chosen(rule)
+            decided = (run["weighted_test"] + other.strength * w).argmax(axis=1)
+            tuned[tuned_row(WEIGHTED, rule)] = other.strength
+            predictions[tuned_row(WEIGHTED, rule)] = decided
+            better = other.value - best[rule].value > 2.0**-48
+            predictions[tuned_row(AUTO, rule)] = (
+                decided if better else predictions[tuned_row(GIVEN, rule)]
+            )
+    predictions |= dict(_of_others(others, labels, prior, w, metric)) if others else {}
+    if per_class:
+        for row, shrinkage in (("per-class, shrunk", "cv"), ("per-class, unshrunk", 0.0)):
+            predictions[row] = (test + given.biases(shrinkage)).argmax(axis=1)
     values = {
-        row: evaluate(metric, run.test_labels, found, n_classes=n_classes)
+        row: evaluate(metric, run["test_labels"], found, n_classes=n_classes)
         for row, found in predictions.items()
     }
     return values, tuned
 
 
-def _strengths(run: Scored, once: Tuning) -> Iterator[tuple[str, float]]:
-    """Return the strength of each rule, on one repetition of cross-validation and on all."""
-    for rule in RULES:
-        yield f"λ, {rule}", once.chosen(rule).strength
-    pooled = run.out_of_fold.reshape(-1, once.prior.size)
-    labels = np.tile(run.labels, len(run.out_of_fold))
-    twice = Tuning(pooled, labels, once.prior, once.metric)
-    for rule in ("max", "bagged"):
-        yield f"λ, {rule}, folds twice", twice.chosen(rule).strength
+def _of_others(
+    others: Mapping[str, Any], labels: Any, prior: Any, w: Any, metric: str
+) -> Iterator[tuple[str, Any]]:
+    """Return the predictions of the ensembles, and of the forest with λ, "bagged"."""
+    yield "balanced forest", others["forest_test"].argmax(axis=1)
+    yield "easy ensemble", others["easy_ensemble"]
+    forest = Tuning(others["forest_out_of_fold"], labels, prior, metric, WEIGHTED_BOUNDS)
+    strength = forest.chosen("bagged").strength
+    yield "balanced forest, λ", (others["forest_test"] + strength * w).argmax(axis=1)

@@ -72,7 +72,7 @@ def full_problem(options: Any, terms: Terms) -> Problem:
         bounds=_above_zero(problem),
         log_loss=by_log_loss,
         tune=options.tune,
-        selection=options.selection,
+        selection="max" if options.certify is not None else options.selection,
         cv=options.cv,
         n_bootstrap=int(options.n_bootstrap),
         seed=seed_of(options.random_state),
@@ -205,9 +205,11 @@ def _check_certify(options: Any) -> None:
             got=[Setting("certify", level), " without constraints"],
             remedy=["Pass a constraint, such as ", Setting("subject_to", "recall[0] >= 0.9"), "."],
         )
+    # The default rule needs no mention: the best among the tested strengths is taken.
+    rule = "max" if options.selection == DEFAULT_SELECTION else options.selection
     given = {
         "tune": (options.tune, "strength", "biases are too many to test one by one"),
-        "selection": (options.selection, "max", "the best is taken among the tested strengths"),
+        "selection": (rule, "max", "the best is taken among the tested strengths"),
         "cv": (options.cv, None, "folds have other labels, and keep other promises"),
     }
     for name, (value, needed, reason) in given.items():
