@@ -168,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = summary(runs)
     text = page(runs, lines)
     print(text)
-    (options.output / "held-out.json").write_text(json.dumps(lines, indent=1) + "\n")
+    short = json.loads(json.dumps(lines), parse_float=lambda number: round(float(number), 5))
+    (options.output / "held-out.json").write_text(json.dumps(short) + "\n")
     (options.output / "held-out.md").write_text(text)
     if options.markdown:
         write_page(options.markdown, without_sets(text))
