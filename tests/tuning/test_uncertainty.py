@@ -265,7 +265,7 @@ def test_a_gain_that_may_be_none_is_told_of(rng):
     doubtful = uncertainty(bootstrap, "accuracy")
     said = doubts(bootstrap.profile, uncertain=doubtful)
     assert len(said) == 1
-    assert said[0].startswith(f"The gain of strength {doubtful.strength:.3g} over the uncorrected")
+    assert said[0].startswith(f"The gain of strength {doubtful.strength:.4f} over the uncorrected")
     assert "is not distinguishable from 0: its 90% interval on other samples is" in said[0]
     sure = Uncertainty(1.0, 0.9, 0.2, 0.01, 0.02, 0.9, (0.8, 1.2), (0.86, 0.92), (0.1, 0.3))
     assert doubts(bootstrap.profile, uncertain=sure) == []

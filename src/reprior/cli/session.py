@@ -308,7 +308,7 @@ def _console(*, stderr: bool) -> Console:
         highlight=False,
         markup=False,
         emoji=False,
-        force_terminal=None if stream.isatty() else False,
+        force_terminal=None if stream is not None and stream.isatty() else False,
     )
     if not console.is_terminal:
         with suppress(AttributeError):

@@ -380,7 +380,7 @@ class Samples:
 
         Examples
         --------
-        >>> samples = Samples.of(np.eye(2), np.array([0, 1]), n_classes=2, kind="probs")
+        >>> samples = Samples.of(2 * np.eye(2), np.array([0, 1]), n_classes=2, kind="logits")
         >>> samples.read().labels
         array([0, 1])
         """

@@ -401,7 +401,7 @@ def folds_of(samples: Samples, cv: Any, rng: np.random.Generator) -> Vector:
     Examples
     --------
     >>> samples = Samples.of(
-    ...     np.eye(2)[[0, 1, 0, 1]], np.array([0, 1, 0, 1]), n_classes=2, kind="probs"
+    ...     2 * np.eye(2)[[0, 1, 0, 1]], np.array([0, 1, 0, 1]), n_classes=2, kind="logits"
     ... )
     >>> folds_of(samples, [([0, 1], [2, 3]), ([2, 3], [0, 1])], np.random.default_rng(0))
     array([1, 1, 0, 0])

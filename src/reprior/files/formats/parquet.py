@@ -96,15 +96,17 @@ def parquet_batches(path: Path, columns: list[str] | None) -> Callable[[int], It
     def batches(rows: int) -> Iterator[Any]:
         pq = require("pyarrow.parquet", extra="cli", purpose="To read parquet files")
         with _refusing_damage(path):
-            width = len(columns) if columns else len(pq.read_schema(path))
+            schema = pq.read_schema(path)
+            width = len(columns) if columns else len(schema)
             ahead = min(1 << 20, max(1 << 12, _READ_AHEAD // max(width, 1)))
             if path.stat().st_size <= _SMALL_FILE:
                 ahead = 0
             # Buffering ahead would hold whole row groups, which may be the whole file.
             # A long name that is there once for many rows must not be written out for each.
+            texts = [f.name for f in schema if _is_text(f.type) and f.name in (columns or [f.name])]
             with pq.ParquetFile(
                 path,
-                read_dictionary=columns,
+                read_dictionary=texts,
                 buffer_size=ahead,
                 pre_buffer=False,
                 page_checksum_verification=True,
@@ -213,6 +215,11 @@ def _row_shape(path: Path, plan: Any, batches: Callable[[int], Iterator[Any]]) -
 def _is_number(kind: Any) -> bool:
     types = require("pyarrow", extra="cli", purpose="To read parquet files").types
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    types = require("pyarrow", extra="cli", purpose="To read parquet files").types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
 
 
 def _is_list_of_numbers(kind: Any) -> bool:
