@@ -144,9 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study, write the run file, and write the tables of the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks certify", description=__doc__)
     parser.add_argument("--redraws", type=int, default=1000)
-    parser.add_argument(
-        "--json", type=Path, help="the run file; read where there is no --redraws 0"
-    )
+    parser.add_argument("--json", type=Path, help="the run file; --redraws 0 reads it")
     parser.add_argument("--markdown", type=Path, help="a page with marks for the tables")
     options = parser.parse_args(arguments)
     if options.redraws:

@@ -38,7 +38,6 @@ import json, sys, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 import numpy as np, pandas as pd, nannyml as nml
-nml.usage_logging.disable = True
 def frame(p, decided, labels=None):
     k = p.shape[1]
     made = pd.DataFrame({f"p{i}": p[:, i] for i in range(k)})
