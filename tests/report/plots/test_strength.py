@@ -7,6 +7,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import reprior as rp
+from reprior.core.rebalance import strength_text
 from reprior.report.plots import StrengthCurveDisplay
 
 
@@ -27,15 +28,15 @@ def test_the_optimum_of_the_first_metric_is_marked(profile):
     assert display.best_point_.get_xydata().tolist() == [[best.strength, best.value]]
     assert display.interval_.get_x() == best.interval[0]
     assert display.interval_.get_width() == pytest.approx(best.interval[1] - best.interval[0])
-    assert display.best_line_.get_label().startswith(f"λ = {best.strength:.3f}")
+    assert display.best_line_.get_label() == f"λ = {strength_text(best.strength)}"
 
 
 @pytest.mark.parametrize(
     "interval, texts",
     [
-        ((0.5, 1.25), ["λ = 0.875", "as good: 0.500 to 1.250"]),
-        ((0.71, 0.74), ["λ = 0.725", "as good: 0.710 to 0.740"]),
-        ((1.02552, 1.02568), ["λ = 1.0256", "as good: 1.0255 to 1.0257"]),
+        ((0.5, 1.25), ["λ = 0.875", "ties: 0.5000 to 1.2500"]),
+        ((0.71, 0.74), ["λ = 0.725", "ties: 0.7100 to 0.7400"]),
+        ((1.02552, 1.02568), ["λ = 1.0256", "ties: 1.0255 to 1.0257"]),
     ],
 )
 def test_the_ends_of_the_interval_can_be_told_apart(profile, interval, texts):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from reprior.calibrator.summary import digits_apart
+from reprior.core.rebalance import strength_text
 from reprior.exceptions import OptionError
 from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.profile.objective import SubjectTo
@@ -216,16 +218,17 @@ class StrengthCurveDisplay:
         self.best_line_ = self.best_point_ = self.interval_ = None
         if self.strength is None:
             return
-        digits = 3 if self.interval is None else _digits(self.interval[1] - self.interval[0])
+        digits = 4 if self.interval is None else digits_apart(*self.interval)
         line = {"color": CHOSEN, "linewidth": 1.2, "linestyle": "--", "zorder": 1}
-        line["label"] = f"λ = {self.strength:.{digits}f}"
+        rounded = f"{self.strength:.{digits}f}" if digits > 4 else strength_text(self.strength)
+        line["label"] = f"λ = {rounded}"
         self.best_line_ = self.ax_.axvline(
             self.strength, **artist_options("best_kw", best_kw, **line)
         )
         if self.interval is not None:
             low, high = self.interval
             shade = {"color": CHOSEN, "alpha": 0.25, "linewidth": 0, "zorder": 0.5}
-            shade["label"] = f"as good: {low:.{digits}f} to {high:.{digits}f}"
+            shade["label"] = f"ties: {low:.{digits}f} to {high:.{digits}f}"
             self.interval_ = self.ax_.axvspan(
                 low, high, **artist_options("interval_kw", interval_kw, **shade)
             )
@@ -239,11 +242,6 @@ class StrengthCurveDisplay:
                 markeredgewidth=1.8,
                 zorder=3,
             )
-
-
-def _digits(width: float) -> int:
-    """Return how many decimals distinguish the ends of an interval, within limits."""
-    return int(np.clip(-np.floor(np.log10(max(width, 1e-7))), 3, 7))
 
 
 def find_metrics(
