@@ -66,7 +66,7 @@ _GROUPS = {
         "weight_column ignore_index skip_unreadable test test_labels"
     ),
     "Large data": "resolution checkpoint engine scheduler workers",
-    "Output": "output as_json quiet help",
+    "Output": "output as_json quiet",
 }
 
 
@@ -82,13 +82,15 @@ class GroupedCommand(click.Command):
         heading_of = {name: head for head, names in _GROUPS.items() for name in names.split()}
         groups: dict[str, list[tuple[str, str]]] = {"Used most": []}
         groups |= {heading: [] for heading in ("Other", *_GROUPS)}
-        params = {param.name: param for param in self.get_params(ctx)}
+        params = {p.name: p for p in self.get_params(ctx) if isinstance(p, click.Option)}
         order = [*self.most_used, *(name for name in params if name not in self.most_used)]
         for name in order:
             record = params[name].get_help_record(ctx)
             if record is not None:
                 first = name in self.most_used
                 heading = "Used most" if first else heading_of.get(str(name), "Other")
+                if "--help" in params[name].opts:
+                    heading = "Output"
                 groups[heading].append(record)
         return {heading: records for heading, records in groups.items() if records}
 

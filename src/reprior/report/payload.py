@@ -163,6 +163,7 @@ def _metric(metric: CountMetric) -> dict[str, Any]:
         # Read from the curve of each set: counts per class do not determine it.
         "alongCurve": metric.needs != "classes",
         "fraction": metric.fraction,
+        "greaterIsBetter": metric.greater_is_better,
     }
 
 

@@ -28,9 +28,9 @@
 
   const used = groupNames.map((_, g) => g).filter((g) => group.includes(g));
   R.linear = [
-    { name: "training-mix", label: "accuracy in the training mix", weights: trainingMix },
+    { name: "training-mix", label: "accuracy in the training mix", fraction: true, weights: trainingMix },
     ...(used.length > 1 ? [used[0], used[used.length - 1]] : []).map((g, i) => (
-      { name: i === 0 ? "recall-frequent" : "recall-rare", label: `mean recall, ${groupNames[g]}`, weights: groupRecall(g) })),
+      { name: i === 0 ? "recall-frequent" : "recall-rare", label: `mean recall, ${groupNames[g]}`, fraction: true, weights: groupRecall(g) })),
   ];
   R.allMetrics = (set) => [...R.data.metrics, ...R.linear].filter((metric) => R.curve(set, metric.name));
   R.metricNamed = (name) => [...R.data.metrics, ...R.linear].find((metric) => metric.name === name);

@@ -10,7 +10,8 @@
     const now = set.counts(strength);
     return R.allMetrics(set).map((metric) => {
       const before = R.metricValue(metric, set.before), after = R.metricValue(metric, now);
-      return { metric, before, after, change: after - before };
+      const change = after - before;
+      return { metric, before, after, change, better: metric.greaterIsBetter === false ? -change : change };
     }).filter((each) => Number.isFinite(each.change));
   }
 
@@ -57,9 +58,9 @@
     set._cheaper = null;
     const chosen = R.data.strength;
     const [main, ...others] = changes(set, chosen);
-    const cost = others.reduce((a, b) => (a && a.change <= b.change ? a : b), null);
+    const cost = others.reduce((a, b) => (a && a.better <= b.better ? a : b), null);
     if (!main || main.metric !== R.data.metrics[0] || !cost) return null;
-    if (main.change < NOTICEABLE || cost.change > -2 * NOTICEABLE || chosen <= 0) return null;
+    if (main.better < NOTICEABLE || cost.better > -2 * NOTICEABLE || chosen <= 0) return null;
     const gainCurve = R.curve(set, main.metric.name), costCurve = R.curve(set, cost.metric.name);
     const x = Float64Array.from(new Set([...gainCurve.x, ...costCurve.x])).sort().filter((at) => at > 0 && at < chosen);
     let best = null;
@@ -79,11 +80,15 @@
     return set._cheaper;
   };
 
+  // A metric's value and change: percent and points, or plain numbers of what is no share.
+  const shown = (metric, value) => (metric.fraction ? R.percent : R.plain)(value);
+  const changed = (metric, change) => (metric.fraction ? `${R.points(change)} points` : R.plainChange(change));
+
   function judgement(main, interval, cost) {
-    const price = cost ? `, at a cost: ${cost.metric.label} ${R.points(cost.change)} points` : ", at no noticeable cost";
-    if (main.change < -NOTICEABLE) return "Worse than the uncorrected model.";
-    if (main.change < NOTICEABLE) return "Hardly any difference to the uncorrected model.";
-    if (interval && interval.low > 0) return `A clear gain${price}.`;
+    const price = cost ? `, at a cost: ${cost.metric.label} ${changed(cost.metric, cost.change)}` : ", at no noticeable cost";
+    if (main.better < -NOTICEABLE) return "Worse than the uncorrected model.";
+    if (main.better < NOTICEABLE) return "Hardly any difference to the uncorrected model.";
+    if (interval && (main.better === main.change ? interval.low > 0 : interval.high < 0)) return `A clear gain${price}.`;
     return (interval ? "A gain that may be chance" : "A gain") + `${price}.`;
   }
 
@@ -108,20 +113,20 @@
       return;
     }
     const interval = R.gainInterval(set, strength);
-    const loss = others.reduce((a, b) => (a && a.change <= b.change ? a : b), null);
-    const cost = loss && loss.change <= -NOTICEABLE ? loss : null;
+    const loss = others.reduce((a, b) => (a && a.better <= b.better ? a : b), null);
+    const cost = loss && loss.better <= -NOTICEABLE ? loss : null;
     const alarms = R.worstAlarms(set, strength);
-    const from = (each) => `${R.percent(each.before)} → ${R.percent(each.after)}`;
+    const from = (each) => `${shown(each.metric, each.before)} → ${shown(each.metric, each.after)}`;
     title.textContent = strength === 0 ? "λ = 0 is the model as it is." : judgement(main, interval, cost);
     box.replaceChildren(
-      figure("gain", `Gain: ${main.metric.label}`, `${R.points(main.change)} points`, from(main), R.direction(main.change)),
-      cost ? figure("cost", `Largest cost: ${cost.metric.label}`, `${R.points(cost.change)} points`, from(cost), "down")
+      figure("gain", `Gain: ${main.metric.label}`, changed(main.metric, main.change), from(main), R.direction(main.better)),
+      cost ? figure("cost", `Largest cost: ${cost.metric.label}`, changed(cost.metric, cost.change), from(cost), "down")
         : figure("cost", "Largest cost", "none", "No metric loses half a point."),
       alarms ? figure("alarms", `Most false alarms: ${R.names[alarms.k]}`, `${R.number(alarms.predicted)} for ${R.number(alarms.labels)}`,
         `predicted so often for so many labels; ${R.number(alarms.right)} of them right; predicted ${R.number(alarms.predictedBefore)} times before`)
         : figure("alarms", "False alarms", "none", "Every prediction of a class with labels is right."),
       interval && strength !== 0 ? figure("sure", `How sure: ${Math.round(100 * interval.confidence)} % interval of the gain`,
-        `${R.points(interval.low)} to ${R.points(interval.high)}`, interval.how)
+        [interval.low, interval.high].map(main.metric.fraction ? R.points : R.plainChange).join(" to "), interval.how)
         : figure("sure", "How sure", "–", strength === 0 ? "There is no gain to be sure of." : set.raw.noGain || ""),
     );
     const rows = R.classEntries({ set, strength }).filter((row) => Math.abs(row.change) > 1e-12);
@@ -141,6 +146,6 @@
     const button = R.el("button", { type: "button", id: "to-cheaper" }, `Show λ = ${R.strength(found.strength)}`);
     button.addEventListener("click", () => R.setStrength(found.strength));
     box.append(`Cheaper: λ = ${R.strength(found.strength)} has ${Math.round(100 * found.kept)} % of the gain at ${Math.round(100 * found.paid)} % of the cost `
-      + `(${found.main.metric.label} ${R.points(found.gain)}, ${found.cost.metric.label} ${R.points(found.loss)} points). Judge it on other data before you use it. `, button);
+      + `(${found.main.metric.label} ${changed(found.main.metric, found.gain)}, ${found.cost.metric.label} ${changed(found.cost.metric, found.loss)}). Judge it on other data before you use it. `, button);
   }
 })(window.Reprior);
