@@ -18,7 +18,7 @@ import numpy as np
 from reprior.core.checks import column_names
 from reprior.core.threads import in_threads, prefetch
 from reprior.exceptions import Argument, LabelsError, OptionError
-from reprior.metrics.count_metrics import CountMetric
+from reprior.metrics.count_metrics import CountMetric, find_metric
 from reprior.metrics.counts import PairCounts
 from reprior.profile.binning import BinnedSwitches
 from reprior.profile.merging import check_match, merged
@@ -217,14 +217,15 @@ sample_weight
 
     def replicates(self, metric: str | CountMetric) -> Replicates:
         """Return the metric in every replicate; computed once."""
-        count_metric = self.profile._metric(metric)
-        if count_metric.needs == "images":
+        asked = find_metric(metric, n_classes=self.profile.n_classes)
+        if asked.needs == "images":
             raise OptionError(
                 argument="metric",
                 rule="must be one that replicates can weigh: they repeat samples, not images",
-                got=repr(count_metric.name),
+                got=repr(asked.name),
                 remedy="Choose a metric of all samples, or cross-validate.",
             )
+        count_metric = self.profile._metric(asked)
         if count_metric not in self._replicates:
             grid = np.linspace(*self.profile.bounds, GRID)
             parts = self._parts(partial(self._chunk, count_metric, grid))
