@@ -52,8 +52,10 @@ from reprior.cli.outputs import check_output, refuse_inputs
 from reprior.cli.session import Session, plain, session_options
 from reprior.cli.tables import Grid, before_after, class_changes
 from reprior.core.scaling import SCALINGS
-from reprior.exceptions import NotFittedError, OptionError
-from reprior.metrics import COUNT_METRICS, METRIC_NAMES, PAIR_METRIC_NAMES, find_metric
+from reprior.exceptions import FileFormatError, NotFittedError, OptionError
+from reprior.files.text_files import json_of, refuse_twice, text_of
+from reprior.metrics import COUNT_METRICS, METRIC_NAMES, PAIR_METRIC_NAMES, Cost, find_metric
+from reprior.metrics.count_metrics import group_indices
 from reprior.profile.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED
 from reprior.tuning.selection import RULES
@@ -108,11 +110,17 @@ class NumberOr(_ParamType):
             return self.fail(f"{value!r} is neither {known} nor a number.", param, ctx)
 
 
+#: The metric of --costs.
+COST = "cost"
+
+
 @dataclass(frozen=True)
 class Tuning:
     """The options of a calibrator, but ``label_prior`` is a file."""
 
     metric: str = "balanced_accuracy"
+    cost_file: str | None = None
+    class_groups: str | None = None
     subject_to: Sequence[str] = ()
     certify: float | None = None
     tune: str = "strength"
@@ -129,7 +137,7 @@ class Tuning:
 def _complete_metric(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     return [
         name
-        for name in (*METRIC_NAMES, *PAIR_METRIC_NAMES, LOG_LOSS)
+        for name in (*METRIC_NAMES, *PAIR_METRIC_NAMES, COST, LOG_LOSS)
         if name.startswith(incomplete)
     ]
 
@@ -142,9 +150,24 @@ _OPTIONS = (
         metavar="NAME",
         shell_complete=_complete_metric,
         help=f"What to maximise: {', '.join(COUNT_METRICS)}, mcc, gmean, worst_recall, "
-        "macro_fbeta(2) and others (see the guide Which metric?), or one class's, such as "
+        "macro_fbeta(2), cost and others (see the guide Which metric?), or one class's, such as "
         "'recall[cat]'. log_loss instead fits strength and temperature together, for "
         "calibrated probabilities.",
+    ),
+    click.option(
+        "--costs",
+        "cost_file",
+        type=PATH,
+        metavar="FILE",
+        help="With --metric cost: what each decision costs, a row per true class and a number per "
+        "class, as JSON or CSV. The mean cost is minimised.",
+    ),
+    click.option(
+        "--class-groups",
+        type=PATH,
+        metavar="FILE",
+        help="Groups of classes that --metric and --subject-to may name, such as 'recall[few]', as "
+        "JSON {group: [class, ...]}.",
     ),
     click.option(
         "--subject-to",
@@ -235,13 +258,49 @@ def tuning_options(function: Command) -> Command:
     return collected(Tuning, "tuning", _OPTIONS)(function)
 
 
-def check_metrics(tuning: Tuning, n_classes: int, names: list[Any] | None) -> None:
+def tuned_metric(tuning: Tuning, n_classes: int, names: list[Any] | None) -> Any:
+    """Return the metric: its name, or the costs of a file; refuse one without the other."""
+    if tuning.cost_file is None and tuning.metric != COST:
+        return tuning.metric
+    if tuning.cost_file is None or tuning.metric != COST:
+        without = "--costs" if tuning.cost_file is None else f"--metric {COST}"
+        raise OptionError(
+            f"--metric {COST} and --costs must go together. Got one without {without}.",
+            remedy=f"Add {without}: a file with a row of costs per true class.",
+        )
+    from reprior.files.costs import read_costs
+
+    costs = read_costs(tuning.cost_file, list(range(n_classes)) if names is None else names)
+    return Cost(costs.matrix, name=COST)
+
+
+def read_groups(path: str | None) -> dict[str, Any] | None:
+    """Read groups of classes: JSON ``{group: [class, …]}``."""
+    if path is None:
+        return None
+    must = 'hold groups of classes, as JSON {"group": ["class", …]}'
+    document = json_of(Path(path), text_of(Path(path), must), "groups of classes")
+    groups = dict(document) if isinstance(document, tuple) else {}
+    if not groups or not all(isinstance(members, list) for members in groups.values()):
+        raise FileFormatError(
+            f"{path!r} must {must}.",
+            got="JSON that is no such object",
+            remedy='Write for example {"few": ["cat", "dog"]}.',
+        )
+    refuse_twice(Path(path), [name for name, _ in document], "group")
+    return groups
+
+
+def check_metrics(
+    tuning: Tuning, metric: Any, groups: Any, n_classes: int, names: list[Any] | None
+) -> None:
     """Refuse a metric or rule before any data are read."""
-    rules = Constraint.parse_all(list(tuning.subject_to))
-    if not is_log_loss(tuning.metric):
-        find_metric(tuning.metric, n_classes=n_classes, classes=names)
+    rules = Constraint.parse_all(list(tuning.subject_to), metric)
+    groups = group_indices(groups, n_classes, names)
+    if not is_log_loss(metric):
+        find_metric(metric, n_classes=n_classes, classes=names, class_groups=groups)
     for rule in rules:
-        rule.resolved(n_classes=n_classes, classes=names)
+        rule.resolved(n_classes=n_classes, classes=names, class_groups=groups)
 
 
 @dataclass(frozen=True)
@@ -406,7 +465,8 @@ def command(
         ignore_index=reading.ignore_index,
     )
     read = (counting.counts, counting.counts_from_labels, counting.weights, source_prior)
-    more = (target_prior, *target_scores, tuning.label_prior, reading.classes, *scores.label_paths)
+    beside = (tuning.label_prior, tuning.cost_file, tuning.class_groups)
+    more = (target_prior, *target_scores, *beside, reading.classes, *scores.label_paths)
     check_output(output, [*scores.paths, *read, *more])
     note_counts_of_tuning_labels(session, counting.counts_from_labels, scores)
     prior, names, _ = source_of(session, counting, source_prior, scores)
@@ -470,7 +530,9 @@ def _calibrator(
     tuning: Tuning,
 ) -> PosteriorCalibrator:
     """Return the calibrator to fit; refuse a metric or rule before any data are read."""
-    check_metrics(tuning, scores.n_classes, names)
+    metric = tuned_metric(tuning, scores.n_classes, names)
+    groups = read_groups(tuning.class_groups)
+    check_metrics(tuning, metric, groups, scores.n_classes, names)
     label_prior = None
     if tuning.label_prior is not None:
         label_prior, _ = read_prior_file(
@@ -479,7 +541,8 @@ def _calibrator(
     calibrator = PosteriorCalibrator(
         priors[0],
         target_prior=priors[1],
-        metric=tuning.metric,
+        metric=metric,
+        class_groups=groups,
         subject_to=list(tuning.subject_to) or None,
         certify=tuning.certify,
         tune=tuning.tune,

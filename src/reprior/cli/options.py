@@ -58,8 +58,8 @@ _GROUPS = {
         "label_prior groups"
     ),
     "Tuning": (
-        "metric subject_to certify tune selection temperature separate bounds cv n_bootstrap "
-        "random_state"
+        "metric cost_file class_groups subject_to certify tune selection temperature separate "
+        "bounds cv n_bootstrap random_state"
     ),
     "Reading scores and labels": (
         "kind classes scores_name class_axis labels label_column labels_name labels_as "
