@@ -48,7 +48,7 @@ if _typing.TYPE_CHECKING:
         RepriorWarning,
         ScoresError,
     )
-    from reprior.fusion import ModalityFusion
+    from reprior.fusion import Blend, ModalityFusion
     from reprior.metrics import ClassCounts, Cost, CountMetric
     from reprior.profile.objective import Best, ParetoFront
     from reprior.profile.profile import StrengthProfile
@@ -61,6 +61,7 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "Best",
+    "Blend",
     "ClassCounts",
     "Cost",
     "CountMetric",
@@ -159,6 +160,7 @@ _MODULES = {
     "RepriorError": "reprior.exceptions",
     "RepriorWarning": "reprior.exceptions",
     "ScoresError": "reprior.exceptions",
+    "Blend": "reprior.fusion",
     "ModalityFusion": "reprior.fusion",
     "load": "reprior.calibrator.load",
     "ClassCounts": "reprior.metrics",

@@ -71,7 +71,7 @@ from reprior.tuning.uncertainty import Uncertainty, doubts, uncertainty
 if TYPE_CHECKING:
     from reprior.tuning.per_class import PerClassBiases
 
-__all__ = ["CONFIDENCE", "Tuned", "tuned"]
+__all__ = ["CONFIDENCE", "Tuned", "inside", "tuned"]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 
@@ -327,7 +327,7 @@ def _searched(tuning: _Tuning, widen: bool) -> tuple[Best, StrengthProfile]:
             samples=samples,
             priors=priors,
         )
-        best = _inside(best, profile)
+        best = inside(best, profile)
     return _above_zero(best, problem), profile
 
 
@@ -365,7 +365,7 @@ def _nearest(tuning: _Tuning, error: InfeasibleError) -> tuple[Best, StrengthPro
     return _above_zero(Best(start, value, (start, start), False), problem), profile
 
 
-def _inside(best: Best, profile: StrengthProfile) -> Best:
+def inside(best: Best, profile: StrengthProfile) -> Best:
     """Return the best with a distance from the switches, so that rounding decides nothing.
 
     Strength 0 stays, and so does the strength of a binned profile, whose counts are exact at the

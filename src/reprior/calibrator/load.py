@@ -19,8 +19,10 @@ from reprior.files.archive import SAVE
 from reprior.files.documents import (
     CALIBRATOR_FORMAT,
     TRACKER_FORMAT,
+    blend_document,
     calibrator_fields,
     fusion_document,
+    is_blend,
     is_fusion,
     parsed,
 )
@@ -28,16 +30,16 @@ from reprior.files.schema import shown_value
 from reprior.profile.objective import Constraint
 
 if TYPE_CHECKING:
-    from reprior.fusion import ModalityFusion
+    from reprior.fusion import Blend, ModalityFusion
 
 __all__ = ["load", "load_calibrator"]
 
 
-def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
-    """Read what :meth:`PosteriorCalibrator.save` or :meth:`ModalityFusion.save` wrote.
+def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion | Blend:
+    """Read what ``save`` of a calibrator, a :class:`ModalityFusion` or a :class:`Blend` wrote.
 
-    The file states which of the two it is. A file that is truncated, damaged, from a newer version,
-    or neither of them is refused.
+    The file states which of them it is. A file that is truncated, damaged, from a newer version, or
+    none of them is refused.
 
     Examples
     --------
@@ -58,16 +60,18 @@ def load(path: str | os.PathLike[str]) -> PosteriorCalibrator | ModalityFusion:
         )
     if is_fusion(document):
         return _fusion(fusion_document(path, document))
+    if is_blend(document):
+        return _blend(blend_document(path, document))
     return _calibrator(path, calibrator_fields(path, document))
 
 
 def load_calibrator(path: str | os.PathLike[str]) -> PosteriorCalibrator:
     """Read a calibrator; refuse a fusion, for callers that need a calibrator."""
     document = parsed(path, CALIBRATOR_FORMAT)
-    if is_fusion(document):
+    if is_fusion(document) or is_blend(document):
         raise FileFormatError(
             f"{os.fspath(path)!r} must be a calibrator of one model.",
-            got="a fusion of several",
+            got="a fusion of several" if is_fusion(document) else "a blend of two",
             remedy="Pass what PosteriorCalibrator.save or `reprior fit` wrote.",
         )
     return _calibrator(path, calibrator_fields(path, document))
@@ -147,6 +151,29 @@ def _fusion(fields: dict[str, Any]) -> ModalityFusion:
     fusion.search_ = fields["search"]
     fusion.curve_ = None
     return fusion
+
+
+def _blend(fields: dict[str, Any]) -> Blend:
+    from reprior.fusion import Blend
+
+    kinds = {each["name"]: each["kind"] for each in fields["models"]}
+    same = len(set(kinds.values())) == 1
+    blend = Blend(
+        fields["metric"],
+        kind=next(iter(kinds.values())) if same else kinds,
+        class_axis=fields["class_axis"],
+        classes=fields["classes"],
+    )
+    classes, score = fields["classes"], fields["best_score"]
+    first, second = kinds
+    blend.models_ = (first, second)
+    blend.strength_ = float(fields["strength"])
+    low, high = fields["strength_interval"]
+    blend.strength_interval_ = (float(low), float(high))
+    blend.classes_ = np.arange(fields["n_classes"]) if classes is None else as_classes(classes)
+    blend.best_score_ = math.nan if score is None else float(score)
+    blend.provenance_ = fields["provenance"]
+    return blend
 
 
 def _references(modalities: dict[str, Any], measure: str) -> dict[str, EntropyReference]:

@@ -18,7 +18,15 @@ from reprior.tuning.bootstrap import FEWEST_REPLICATES
 from reprior.tuning.problem import DEFAULT_SELECTION, TUNED, Problem
 from reprior.tuning.selection import RULES
 
-__all__ = ["LOG_LOSS", "MAPS", "check_map", "check_options", "full_problem", "is_log_loss"]
+__all__ = [
+    "LOG_LOSS",
+    "MAPS",
+    "check_map",
+    "check_options",
+    "check_trust",
+    "full_problem",
+    "is_log_loss",
+]
 
 #: The metric that is a fit of probabilities, not of decisions.
 LOG_LOSS = "log_loss"
@@ -52,8 +60,7 @@ def check_options(options: Any) -> None:
             ],
         )
     _check_temperature(options.temperature)
-    _check_replicates(options.n_bootstrap)
-    _check_cv(options.cv)
+    check_trust(options.cv, options.n_bootstrap)
     _check_certify(options)
     if is_log_loss(options.metric):
         _refuse_with_log_loss(options)
@@ -151,6 +158,12 @@ def _check_temperature(temperature: Any) -> None:
                 "Or pass 'fit', 'bcts', 'vector' or None.", "Or pass 'fit', 'bcts' or 'vector'."
             ),
         )
+
+
+def check_trust(cv: Any, n_bootstrap: Any) -> None:
+    """Refuse folds or a number of replicates that are wrong for any data."""
+    _check_replicates(n_bootstrap)
+    _check_cv(cv)
 
 
 def _check_replicates(n_bootstrap: Any) -> None:

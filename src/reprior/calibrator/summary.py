@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reprior.core.score_map import ScoreMap
 
 __all__ = [
+    "CorrectedModel",
     "TunedModel",
     "change_tables",
     "cost_line",
@@ -56,7 +57,7 @@ NOTICEABLE_SHIFT = 0.1
 
 
 class TunedModel(Protocol):
-    """A fitted calibrator or fusion: what was tuned, by which rules, and for which classes."""
+    """A fitted calibrator, fusion or blend: what was tuned, by which rules, for which classes."""
 
     @property
     def metric(self) -> str | CountMetric:
@@ -69,6 +70,10 @@ class TunedModel(Protocol):
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
         """The classes in the order of the scores."""
+
+
+class CorrectedModel(TunedModel, Protocol):
+    """A tuned model with a corrected prior."""
 
     @property
     def target_prior_(self) -> np.ndarray[Any, Any]:
@@ -319,7 +324,7 @@ def has_other_mix(calibrator: PosteriorCalibrator, counts: ClassCounts) -> bool:
     return bool(distance > NOTICEABLE_SHIFT)
 
 
-def limiting_rules(model: TunedModel, losses: Iterable[str]) -> list[str]:
+def limiting_rules(model: CorrectedModel, losses: Iterable[str]) -> list[str]:
     """Return a rule for ``subject_to`` per loss; none where they may not hold or be given.
 
     The uncorrected model satisfies them all, so the bounds must contain its strength, 0.
@@ -340,7 +345,7 @@ def cost_sentence(
     return f"tuning for {metric_name(model.metric)} costs: {lost}{limit}"
 
 
-def cost_line(model: TunedModel, before: ClassCounts, after: ClassCounts) -> list[str]:
+def cost_line(model: CorrectedModel, before: ClassCounts, after: ClassCounts) -> list[str]:
     """Return an empty line and the cost with a ``subject_to`` to copy, if metrics lose."""
     losses = metric_losses(model, before, after)
     if not losses:
@@ -412,7 +417,7 @@ def digits_apart(low: float, high: float) -> int:
     return next(separating, 10 if low < high else 4)
 
 
-def trust_lines(calibrator: PosteriorCalibrator) -> list[str]:
+def trust_lines(calibrator: Any) -> list[str]:
     """Return lines on the cross-validated score and on the intervals, if there are any."""
     lines = []
     name = metric_name(calibrator.metric)

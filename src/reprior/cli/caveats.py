@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprior.calibrator.summary import (
-    TunedModel,
+    CorrectedModel,
     cost_sentence,
     has_other_mix,
     limiting_rules,
@@ -95,7 +95,7 @@ def note_no_strength(session: Session, calibrator: PosteriorCalibrator) -> None:
 
 
 def note_costs_to_other_metrics(
-    session: Session, model: TunedModel, before: ClassCounts, after: ClassCounts
+    session: Session, model: CorrectedModel, before: ClassCounts, after: ClassCounts
 ) -> None:
     """Note which metrics lose noticeably, with options to copy that limit the loss."""
     losses = metric_losses(model, before, after)

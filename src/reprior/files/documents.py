@@ -35,13 +35,16 @@ from reprior.metrics.count_metrics import find_metric
 from reprior.metrics.pair_metrics import LARGEST_COST, SMALLEST_COST
 
 __all__ = [
+    "blend_document",
     "calibrator_fields",
     "fusion_document",
+    "is_blend",
     "is_fusion",
     "is_known_metric",
     "parsed",
     "read_calibrator",
     "read_tracker",
+    "write_blend",
     "write_calibrator",
     "write_document",
     "write_fusion",
@@ -549,6 +552,80 @@ def _is_reference(value: Any, n_classes: int) -> bool:
 
 ENTROPY_ROUNDING = 1e-3
 """By how much the entropy of scores in 16 bits may exceed log K."""
+
+
+BLEND_FORMAT = "reprior blend"
+BLEND_VERSION = 1
+
+WEIGHT_ROUNDING = 1e-9
+"""What the weights of a blend may differ from 1 − λ and λ."""
+
+
+def write_blend(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
+    """Write the fields of a blend, with format name and version, to ``path``."""
+    write_document(path, fields, format_name=BLEND_FORMAT, version=BLEND_VERSION)
+
+
+def is_blend(document: Any) -> bool:
+    """Tell whether a document that was read says that it is a blend."""
+    return isinstance(document, dict) and document.get("format") == BLEND_FORMAT
+
+
+def blend_document(path: str | os.PathLike[str], document: Any) -> dict[str, Any]:
+    """Check a document that was read from ``path``, and return it with its defaults."""
+    check_header(path, document, format_name=BLEND_FORMAT, version=BLEND_VERSION)
+    n = document.get("n_classes")
+    n = n if is_integer(n) and n >= 2 else 0
+    strength = document.get("strength")
+    fields = {
+        "models": Field(
+            "two models, each with a 'name' of its own, a 'kind' and a 'weight'; the weights sum "
+            "to 1",
+            _are_models,
+            keys=("name", "kind", "weight"),
+        ),
+        "strength": Field("a finite number", is_number),
+        "strength_interval": Field(
+            "two finite numbers in ascending order",
+            lambda value: is_list(value, 2) and all(map(is_number, value)) and value[0] <= value[1],
+            required=False,
+            default=[strength, strength],
+        ),
+        "n_classes": Field("an integer of at least 2", lambda value: value == n > 0),
+        "classes": _classes_field(n),
+        "class_axis": Field("an integer from -64 to 63", _is_axis),
+        "metric": Field("a string", is_string),
+        "best_score": Field("null or a finite number", null_or(is_number), required=False),
+        "provenance": replace(PROVENANCE, required=False),
+    }
+    return check_document(path, document, fields, BLEND_RELATIONS)
+
+
+BLEND_RELATIONS = (
+    Relation(
+        "strength",
+        "the weight of the second model",
+        lambda document: (
+            abs(document["models"][1]["weight"] - document["strength"]) <= WEIGHT_ROUNDING
+        ),
+    ),
+)
+"""What fields of a blend have to do with each other."""
+
+
+def _are_models(value: Any) -> bool:
+    if not is_list(value, 2) or not all(isinstance(each, dict) for each in value):
+        return False
+    names = [each.get("name") for each in value]
+    good = all(
+        is_string(each.get("name"))
+        and each["name"]
+        and each.get("kind") in KINDS
+        and is_number(each.get("weight"))
+        for each in value
+    )
+    total = sum(each["weight"] for each in value) if good else 0.0
+    return good and names[0] != names[1] and abs(total - 1.0) <= WEIGHT_ROUNDING
 
 
 TRACKER_FORMAT = "reprior prior tracker"

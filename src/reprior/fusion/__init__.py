@@ -1,5 +1,6 @@
-"""Fuse several modalities, some of them degraded: Algorithm 1 of the paper as one object.
+"""Fuse several modalities, some degraded, by Algorithm 1 of the paper; blend two models.
 
+``blend``      Blend: the weight between two models
 ``modality``   ModalityFusion: options, fit, predict, summary, save
 ``inputs``     {modality: scores}, checked once and laid out
 ``fused``      the equations: flattening, correction and rule, by kernels and in the array API
@@ -10,6 +11,7 @@
 
 from __future__ import annotations
 
+from reprior.fusion.blend import Blend
 from reprior.fusion.modality import ModalityFusion
 
-__all__ = ["ModalityFusion"]
+__all__ = ["Blend", "ModalityFusion"]

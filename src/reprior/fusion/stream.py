@@ -25,7 +25,15 @@ from reprior.fusion.blocks import Batch
 from reprior.fusion.fused import NoPosteriorError, Recipe
 from reprior.fusion.named_scores import Inputs, named_scores, read_inputs
 
-__all__ = ["ModalityChunk", "ModalityStream", "stream_of_arrays", "stream_of_chunks"]
+__all__ = [
+    "ModalityChunk",
+    "ModalityStream",
+    "located",
+    "repeatable",
+    "stream_of_arrays",
+    "stream_of_chunks",
+    "unpacked",
+]
 
 Vector: TypeAlias = np.ndarray[Any, Any]
 Chunks: TypeAlias = Callable[[], Iterable[Any]]
@@ -88,7 +96,7 @@ class ModalityStream:
         counted = False
         for index, given in enumerate(self._chunks()):
             with located(index):
-                part = self._read(index, *_unpacked(given))
+                part = self._read(index, *unpacked(given))
             done += part.keep.size
             if part.keep.any():
                 counted = True
@@ -203,7 +211,7 @@ def stream_of_arrays(options: Any, scores: Any, labels: Any, sample_weight: Any)
 def stream_of_chunks(options: Any, chunks: Any) -> ModalityStream:
     """Return a stream of many chunks. Integer labels are class indices; others are names."""
     _refuse_priors(options.source_prior)
-    again = _repeatable(chunks)
+    again = repeatable(chunks)
     first = next(iter(again()), None)
     if first is None:
         raise LabelsError(
@@ -212,7 +220,7 @@ def stream_of_chunks(options: Any, chunks: Any) -> ModalityStream:
             got="none",
             remedy="Return ({name: scores}, labels) pairs.",
         )
-    _, labels, _ = _unpacked(first)
+    _, labels, _ = unpacked(first)
     seen = () if labels is None else labels
     terms = read_terms(options, options.classes, labels=seen)
 
@@ -233,7 +241,7 @@ def located(index: int) -> Iterator[None]:
         raise error.with_sentence(f"(In chunk {index}, counted from 0.)") from error
 
 
-def _repeatable(chunks: Any) -> Chunks:
+def repeatable(chunks: Any) -> Chunks:
     """Return a function whose every call gives the chunks from the first on."""
     if callable(chunks):
         return lambda: _checked(chunks())
@@ -258,7 +266,7 @@ def _checked(chunks: Any) -> Iterable[Any]:
     )
 
 
-def _unpacked(given: Any) -> tuple[Any, Any, Any]:
+def unpacked(given: Any) -> tuple[Any, Any, Any]:
     """Return scores, labels and weights of a chunk."""
     if isinstance(given, Mapping):
         return given, None, None
