@@ -105,6 +105,7 @@ def test_constraints_selection_folds_and_bootstrap(problem):
     scores, labels = problem
     plain = rp.Blend("accuracy").fit(scores, labels)
     limited = rp.Blend("accuracy", subject_to="recall[0] >= baseline + 0.05").fit(scores, labels)
+    assert "subject to   recall[0] >= baseline + 0.05" in limited.summary()
     recall = rp.metrics.find_metric("recall[0]", n_classes=5)
     gained = recall(limited.counts_) - recall(limited.profile_.baseline)
     assert gained >= 0.05 - ROUNDING
@@ -201,6 +202,11 @@ def test_ignored_samples_and_weights_are_left_out(problem):
     some = {name: z[:200] for name, z in scores.items()}
     want = rp.Blend().fit(some, labels[:200])
     assert rp.Blend().fit(scores, labels, weights).strength_ == want.strength_
+    pd = pytest.importorskip("pandas")
+    assert rp.Blend().fit(scores, labels, pd.Series(weights)).strength_ == want.strength_
+    maps = {name: z.reshape(10, 30, 5) for name, z in scores.items()}
+    blend = rp.Blend("mean_iou_per_image").fit(maps, labels.reshape(10, 30))
+    assert 0 < blend.best_score_ < 1
     marked = np.where(weights > 0, labels, 99)
     assert rp.Blend(ignore_index=99).fit(scores, marked).strength_ == want.strength_
 
@@ -349,6 +355,14 @@ def test_streams_refuse_what_cannot_be_read_together(problem):
         rp.Blend().fit_stream([(scores, labels), (scores, labels, np.ones(300))])
     with pytest.raises(RepriorError, match=r"In chunk 1"):
         rp.Blend().fit_stream([(scores, labels), ({"small": scores["small"]}, labels)])
+
+
+def test_the_summary_names_what_the_weight_costs_others(rng):
+    labels = np.repeat([0, 1], [900, 100])
+    often = np.tile([1.0, 0.0], (1000, 1)) + 0.8 * np.eye(2)[labels] + rng.normal(size=(1000, 2))
+    rare = np.tile([-2.0, 0.0], (1000, 1)) + 0.8 * np.eye(2)[labels] + rng.normal(size=(1000, 2))
+    blend = rp.Blend("recall[1]").fit({"often": often, "rare": rare}, labels)
+    assert "tuning for recall[1] costs: accuracy" in blend.summary()
 
 
 def test_likely_mistakes_are_warned_of(problem):

@@ -259,7 +259,7 @@ class Blend:
             labels=labels,
             ignore_index=self.ignore_index,
         )
-        problem = _Pair(self, models, kinds, n_classes, classes)
+        problem = _Pair(self, models, kinds, n_classes, classes, images=0)
         with problem.named_errors():
             source = problem.source(scores, labels, sample_weight)
         return self._tuned(problem, source)
@@ -492,6 +492,8 @@ class _Pair:
     n_classes: int
     classes: Vector | None
     """The names of the classes; None where labels are indices."""
+    images: int | None = None
+    """The number of the first image, where maps are read at once."""
 
     @property
     def all_classes(self) -> Vector:
@@ -548,7 +550,7 @@ class _Pair:
         }
         if lazy:
             return DaskArrays(first, indices, sample_weight, **how)
-        return Samples.of(first, indices, sample_weight, part=True, **how)
+        return Samples.of(first, indices, sample_weight, part=True, first_image=self.images, **how)
 
     def named_errors(self) -> Any:
         """Let errors in the block name the models."""
@@ -695,10 +697,7 @@ def _named(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except RepriorError as error:
-        changed = error.mapped(renamed)
-        if isinstance(changed.argument, str):
-            changed.argument = names.get(changed.argument, changed.argument)
-        raise changed from error
+        raise error.mapped(renamed) from error
 
 
 def blend_fields(blend: Blend) -> dict[str, Any]:

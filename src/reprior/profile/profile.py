@@ -202,6 +202,7 @@ class StrengthProfile:
         ignore_index: int | None = None,
         sample_weight: Any = None,
         resolution: float | None = None,
+        image_ids: Any = None,
     ) -> StrengthProfile:
         r"""Profile labelled scores along any line: :math:`s_k(λ) = a_k + λ\,b_k`.
 
@@ -225,7 +226,7 @@ class StrengthProfile:
             Strengths to cover.
         kind : {"logits", "probs", "log_probs"}, default "logits"
             What the scores are. The line starts at the logarithms of probabilities.
-        class_axis, ignore_index, sample_weight, resolution
+        class_axis, ignore_index, sample_weight, resolution, image_ids
             As in :meth:`from_scores`.
 
         Examples
@@ -265,7 +266,8 @@ class StrengthProfile:
 
             profile = profile_of(DaskArrays(scores, labels, sample_weight, **how), line)
         else:
-            profile = cls.of(Samples.of(scores, labels, sample_weight, **how), line)
+            samples = Samples.of(scores, labels, sample_weight, image_ids=image_ids, **how)
+            profile = cls.of(samples, line)
         if direction is not None and not profile.n_switches:
             refuse_parallel(direction, n_classes, class_axis)
         return profile
