@@ -598,6 +598,20 @@ def test_every_option_of_the_calibrator_is_one_of_the_classifier():
     }
 
 
+def test_metrics_name_groups_of_classes():
+    rare = {"rare": NAMES[1:].tolist()}
+    metric = ["worst_recall[rare]", "recall[rare]"]
+    classifier = RebalancedClassifierCV(
+        GaussianNB(), metric=metric, class_groups=rare, bounds=(0, 8)
+    )
+    classifier.fit(X, names)
+    decided = classifier.calibrator_.counts_
+    recalls = decided.true_positive / decided.support
+    order = [classifier.classes_.tolist().index(name) for name in rare["rare"]]
+    assert np.isclose(classifier.best_score_, recalls[order].min())
+    assert np.isclose(classifier.scores_["recall[rare]"]["after"], recalls[order].mean())
+
+
 def test_options_are_handed_on():
     classifier = RebalancedClassifierCV(
         GaussianNB(), metric="accuracy", bounds=(0, 8), temperature="fit", random_state=3

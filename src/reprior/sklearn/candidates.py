@@ -106,8 +106,10 @@ class Candidate:
     @property
     def gain(self) -> float:
         """The value of the metric, with a sign that makes the larger one better."""
-        value = float(self.calibrator.best_score_)
-        return -value if _smaller_is_better(self.calibrator.metric, self.classes) else value
+        value, metric = float(self.calibrator.best_score_), self.calibrator.metric
+        if is_log_loss(metric) or not getattr(self.named(metric), "greater_is_better", True):
+            return -value
+        return value
 
     @cached_property
     def decided(self) -> Vector:
@@ -119,9 +121,18 @@ class Candidate:
         """The class index that the model decides by itself."""
         return np.asarray(self.scores.argmax(axis=1))
 
+    def named(self, metric: Metric) -> Any:
+        """Return the metric of that name, for these classes and groups of classes."""
+        return find_metric(
+            metric,
+            n_classes=self.classes.size,
+            classes=None if is_range(self.classes) else self.classes.tolist(),
+            class_groups=self.calibrator.class_groups,
+        )
+
     def value(self, metric: Metric, decisions: Vector, rows: slice = slice(None)) -> float:
         """Return a metric of decisions on some of the samples; of the log-loss use others."""
-        found = _found(metric, self.classes)
+        found = self.named(metric)
         weight = None if self.weight is None else self.weight[rows]
         return float(
             evaluate(
@@ -280,15 +291,6 @@ def _log_losses(candidate: Candidate, rows: slice) -> tuple[float, float]:
 def _decisions(calibrator: rp.PosteriorCalibrator, scores: Vector, classes: Vector) -> Vector:
     place = {name: k for k, name in enumerate(classes.tolist())}
     return np.asarray([place[name] for name in calibrator.predict(scores).tolist()])
-
-
-def _found(metric: Metric, classes: Vector) -> Any:
-    names = None if is_range(classes) else classes.tolist()
-    return find_metric(metric, n_classes=classes.size, classes=names)
-
-
-def _smaller_is_better(metric: Any, classes: Vector) -> bool:
-    return is_log_loss(metric) or not getattr(_found(metric, classes), "greater_is_better", True)
 
 
 def _name(metric: Any) -> str:

@@ -119,6 +119,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     subject_to : str or sequence of str, default=None
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
 
+    class_groups : mapping of str to bool mask (K,) or classes, default=None
+        Groups of classes that ``metric`` and ``subject_to`` may name, as in ``"recall[few]"``.
+
     certify : float, default=None
         The probability that each constraint is promised with on new data, as in
         :class:`reprior.PosteriorCalibrator`, for the classifiers of the folds, whose scores are
@@ -297,6 +300,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         target_prior: Any = "uniform",
         metric: str | rp.CountMetric | Sequence[str | rp.CountMetric] = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
+        class_groups: Any = None,
         certify: float | None = None,
         tune: str = "strength",
         selection: str = DEFAULT_SELECTION,
@@ -320,6 +324,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.target_prior = target_prior
         self.metric = metric
         self.subject_to = subject_to
+        self.class_groups = class_groups
         self.certify = certify
         self.tune = tune
         self.selection = selection
@@ -726,6 +731,7 @@ def make_calibrator(
         target_prior=target_prior,
         metric=metric_list(options.metric)[0],
         subject_to=options.subject_to,
+        class_groups=options.class_groups,
         certify=options.certify,
         tune=options.tune,
         selection=options.selection,
@@ -760,7 +766,12 @@ def rehearse(options: Any, classes: Vector, target_prior: Any) -> None:
         )
     names = plain(classes)
     for metric in metric_list(options.metric)[1:]:
-        find_metric(metric, n_classes=n, classes=None if is_range(names) else names.tolist())
+        find_metric(
+            metric,
+            n_classes=n,
+            classes=None if is_range(names) else names.tolist(),
+            class_groups=options.class_groups,
+        )
     if is_log_loss(calibrator.metric):
         calibrator.metric = "balanced_accuracy"
     # Fits by log-loss, and steps that need many samples, have nothing to work on here.
