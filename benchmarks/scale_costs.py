@@ -139,8 +139,8 @@ def page(costs: list[Cost], known: dict[str, list[float]]) -> str:
         "",
         f"shared among the cores; `evaluate` {known['evaluate'][0]:.0f} + "
         f"{known['evaluate'][1]:.0f}·K ns, for both sides and all of its metrics, and `apply` "
-        f"{known['apply'][0]:.0f} + {known['apply'][1]:.0f}·K ns. Of the sizes above the first two "
-        f"formulas are off by {off[0]:.0%} and {off[1]:.0%} at most.",
+        f"{known['apply'][0]:.0f} + {known['apply'][1]:.0f}·K ns. For the sizes above, the two fit "
+        f"formulas are off by at most {off[0]:.0%} and {off[1]:.0%}.",
     ]
     return "\n".join(lines)
 

@@ -53,7 +53,7 @@ def delta(ax: Any) -> None:
         ax.text(*where, f"{name}: μ = {mean}, σ = {std}", color=colour, fontsize=9.5)
     ax.set(xlim=(0, 2.3), ylim=(0, 1.08), xlabel="mean entropy H of an image, in nats",
            ylabel="δ", yticks=[0, 0.25, 0.5, 0.75, 1])  # fmt: skip
-    ax.set_title("As it was up to μ + σ, then heard less and less", pad=10)
+    ax.set_title("Unchanged up to μ + σ, then weighted less and less", pad=10)
 
 
 def acting(ax: Any) -> None:

@@ -393,7 +393,7 @@ def test_a_temperature_that_did_not_come_to_rest_is_said(monkeypatch):
 
 
 @pytest.mark.parametrize("category", [rp.RepriorWarning, RuntimeWarning])
-def test_what_a_scaling_warns_of_is_heard(monkeypatch, category):
+def test_warnings_of_a_scaling_reach_the_caller(monkeypatch, category):
     def warns(*args, **options):
         warnings.warn("not converged", category, stacklevel=1)
         return best_scaling(*args, **options)

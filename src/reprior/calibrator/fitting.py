@@ -78,16 +78,15 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: The confidence of a calibrator's intervals.
 CONFIDENCE = 0.9
 
-#: The distance from a switch that a selected strength keeps, if its interval is wide enough: far
-#: more than rounding in single precision moves a switch, and below the precision of any strength.
+#: The distance from a switch that a selected strength keeps, if its interval is wide enough.
+#: Larger than float32 rounding of a switch, smaller than any meaningful difference of λ.
 MARGIN = 1e-4
 
 
 #: Scores up to which a source is read once more for the confusion matrices: 32 MB of float64.
 FEW_SCORES = 1 << 22
 
-#: Standard errors of Cohen's κ by which a model must be below chance for a warning: one in 30,000
-#: models that guess is.
+#: Warn if Cohen's κ is this many standard errors below 0. One in 30,000 guessing models is.
 BELOW_CHANCE = 4.0
 
 
@@ -134,7 +133,10 @@ class _Tuning:
         self._first_profile: StrengthProfile | None = None
 
     def profile(self, bounds: tuple[float, float]) -> StrengthProfile:
-        """Profile the samples within ``bounds``; the first time, warn of likely probabilities."""
+        """Profile the samples within ``bounds``.
+
+        The first time, warn if the scores look like probabilities.
+        """
         priors = self.problem.priors(bounds)
         profiled = self.source.run(ProfilePass(priors, self.bins))
         profile = profiled.required()
@@ -243,7 +245,7 @@ def tuned(
     widen : bool
         Whether the bounds may be widened, which needs another pass.
     loss_source : Source, optional
-        The samples for fits by log-loss, where these are not all of ``source``.
+        The samples for fits by log-loss, if they differ from ``source``.
     """
     tuning = _Tuning(problem, source, bins, loss_source)
     if problem.log_loss:
@@ -366,7 +368,7 @@ def _nearest(tuning: _Tuning, error: InfeasibleError) -> tuple[Best, StrengthPro
 
 
 def inside(best: Best, profile: StrengthProfile) -> Best:
-    """Return the best with a distance from the switches, so that rounding decides nothing.
+    """Move the best strength away from switches, so that rounding cannot change a prediction.
 
     Strength 0 stays, and so does the strength of a binned profile, whose counts are exact at the
     points of the grid.
@@ -397,7 +399,8 @@ def _decisions(tuning: _Tuning, best: Best, profile: StrengthProfile) -> Tuned:
             shrinkage=biased.shrinkage,
         )
     low, high = profile.bounds
-    is_inside = low <= best.strength <= high  # if not, no strength changes a decision
+    # Outside only if all slopes are equal: strength is 1 then, and none changes a decision.
+    is_inside = low <= best.strength <= high
     counts = profile.counts(best.strength) if is_inside else profile.baseline
     decision = ScoreMap(best.strength, temperature)
     return Tuned(decision, None, best.value, best.interval, profile, counts)
@@ -462,7 +465,7 @@ def _trust(tuning: _Tuning, best: Best, result: Tuned) -> dict[str, Any]:
 
 
 def _uncertainty(problem: Problem, bootstrap: StrengthBootstrap, best: Best) -> Uncertainty:
-    """Return the intervals of the rule, where replicates can apply it; else of the strength."""
+    """Return intervals of the rule if replicates can apply it, else of the fixed strength."""
     rule = problem.selection
     strength = None
     if rule not in CURVE_RULES or problem.flat or problem.certify is not None:
@@ -539,7 +542,7 @@ def _probabilities(
     if isinstance(fit, LogLossFit):
         return _plain_map(fit, problem.target_prior), (before, fit.log_loss)
     strength, t = fit.joint.decision_strength, fit.joint.temperature
-    if fit.joint.at_bound:  # biases and scales are then held near the rule of Bayes
+    if fit.joint.at_bound:  # the fit then starts from Bayes' rule: strength and temperature 1
         strength = t = 1.0
     if problem.temperature == "bcts" and fit.scale[0] > 0:
         t = 1.0 / float(fit.scale[0])

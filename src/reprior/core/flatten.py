@@ -1,5 +1,6 @@
-"""Likelihood flattening: the δ(x) of Algorithm 1, line 3, as UNO defines it.
+"""Likelihood flattening: the δ(x) of Algorithm 1, line 3, of the paper on prior rebalancing.
 
+It is defined in "UNO: Uncertainty-aware Noisy-Or Multimodal Fusion" (see `flatten`).
 Where the model is less sure of an image than of in-distribution images, the image's logits are
 scaled down. This spreads its posterior, so that other modalities count more in a fusion.
 """
@@ -31,7 +32,8 @@ __all__ = ["EntropyReference", "entropy", "flatten", "flattening_factor", "image
 def entropy(log_probs: Array, *, axis: int, xp: Namespace) -> Array:
     """Return −Σ p log p in nats over ``axis``, with 0·log 0 = 0, from log-probabilities."""
     p = xp.exp(log_probs)
-    # Replaced before the product, not after it: 0·(−inf) would make gradients NaN too.
+    # Replace −inf before multiplying: otherwise gradients become NaN even if the value is replaced
+    # afterwards.
     finite = xp.where(p > 0, log_probs, xp.zeros_like(log_probs))
     return 0.0 - xp.sum(p * finite, axis=axis)
 
@@ -139,7 +141,7 @@ def flatten(
     .. math:: δ(x)\,z(x), \qquad δ(x) = \frac{μ}{μ + \max(0,\; \bar H(x) - μ - σ)}
 
     where z are the log-scores of the image x, :math:`\bar H(x)` the mean entropy of its pixels'
-    posteriors, and μ and σ the reference's mean and standard deviation of the same over
+    posteriors, and μ and σ the mean and standard deviation of :math:`\bar H` over the reference's
     in-distribution images. δ lies in (0, 1] and is 1 within one σ of the mean.
 
     Parameters

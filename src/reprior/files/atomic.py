@@ -1,4 +1,4 @@
-"""Write files and folders atomically: a target is whole, or as it was before.
+"""Write files and folders atomically: a target is either completely written or unchanged.
 
 Every output of every command and every ``save()`` goes through :func:`atomic_write` or
 :func:`atomic_paths`, so :func:`output_target` is the one place that says what an output may be.
@@ -6,7 +6,7 @@ Every output of every command and every ``save()`` goes through :func:`atomic_wr
 Outputs are made in a hidden staging folder beside their target, and take its name in one step. A
 staging folder is locked (``flock``) for as long as its process lives. The system drops the lock of
 a killed process, so the next output into the same folder removes what that process left, also from
-another container. Where a file system or a platform has no such locks, it stays.
+another container. Without such locks (some file systems, Windows), leftovers stay.
 """
 
 from __future__ import annotations
@@ -275,12 +275,13 @@ def _staging_folder(target: Path) -> Iterator[Path]:
         lock = _lock(folder, wait=True)
         if folder.exists():
             break
-        if lock is not None:  # another process took the folder for stale before it was locked
+        if lock is not None:  # another process removed it as stale before we locked it
             os.close(lock)
     try:
         yield folder
     finally:
-        if os.path.lexists(target) or not os.path.lexists(folder / _OLD):  # never the only one
+        # Never delete the only copy.
+        if os.path.lexists(target) or not os.path.lexists(folder / _OLD):
             shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:
             os.close(lock)
@@ -314,7 +315,7 @@ def remove_stale_staging(folder: Path) -> None:
     try:
         with os.scandir(folder) as entries:
             staging = [Path(entry) for entry in entries if _STAGING_NAME.fullmatch(entry.name)]
-    except OSError:  # a folder may be one to write to, and not to look into
+    except OSError:  # the folder may be writable but not readable
         return
     for each in staging:
         lock = _lock(each, wait=False)
@@ -335,9 +336,9 @@ def _restore_old(staging: Path) -> None:
 
 @contextmanager
 def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]:
-    """Make an ``OSError`` name the wanted file; with ``only``, those of these numbers.
+    """Make an ``OSError`` name the target. With ``only``, just for these errno values.
 
-    Otherwise it names a temporary file, or none.
+    Without this, the error names a temporary file or none.
     """
     try:
         yield
@@ -348,7 +349,7 @@ def _naming(target: Path, only: Collection[int] | None = None) -> Iterator[None]
 
 
 def _settle(new: Path, target: Path, *, folder: bool) -> None:
-    """Force a new file to disk and give it its permissions. It does not replace a folder."""
+    """Force a new file to disk and set its permissions. A file never replaces a folder."""
     output_target(target, folder=folder and new.is_dir())
     if new.is_dir():
         return
@@ -360,8 +361,7 @@ def _settle(new: Path, target: Path, *, folder: bool) -> None:
 def _take_names(outputs: list[_Output]) -> None:
     """Rename all outputs to their targets, or undo what was renamed.
 
-    Each is noted before it is renamed: an interrupt during a system call is raised after the call
-    has taken effect.
+    Note each rename before doing it: an interrupt may arrive after the rename took effect.
     """
     begun: list[tuple[Path | None, Path, Path]] = []
     try:
@@ -389,9 +389,9 @@ def _keep(target: Path, old: Path) -> None:
 
 
 def _put_back(old: Path | None, new: Path, target: Path) -> None:
-    """Undo what was done of a renaming: new and old data each go back to where they were."""
+    """Undo a rename that may be incomplete: move new and old data back to where they were."""
     if old is not None and not os.path.lexists(old):
-        return  # nothing was done, or all of it in one step
+        return  # nothing was renamed yet, or the rename was one atomic step
     if not os.path.lexists(new):
         os.rename(target, new)
     if old is not None and not os.path.lexists(target):

@@ -61,7 +61,7 @@ class ClassGains(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassEvents:
-    """What happens to one class at one strength, sorted by strength.
+    """Changes of class counts, one row per class and strength, sorted by strength.
 
     At ``position[j]`` class ``klass[j]`` gains ``predicted[j]`` samples, ``true_positive[j]`` of
     them rightly so (negative: loses). The weighted sums stand beside the plain numbers where
@@ -76,7 +76,10 @@ class ClassEvents:
     weighted_true_positive: Vector
 
     def hits(self) -> ClassEvents:
-        """Those that change the true positives, in number or (summed in a bin) only in weight."""
+        """Return the events that change the true positives.
+
+        In a bin, numbers may cancel while weights do not.
+        """
         kept = (self.true_positive != 0) | (self.weighted_true_positive != 0)
         return ClassEvents(*(getattr(self, field.name)[kept] for field in fields(self)))
 
@@ -99,8 +102,8 @@ class ClassEvents:
         return cls(np.empty(0), nothing, nothing, nothing, nothing, nothing)
 
 
-#: Sums of the same weights in another order differ by less than this, relatively; weights of
-#: other samples, or of the same ones weighted otherwise, by more.
+#: The largest relative difference between sums of the same weights in another order. A larger
+#: difference means other samples or other weights.
 WEIGHT_ROUNDING = 1e-9
 
 #: Switches that are counted at once: the temporary arrays take 10 MB.
@@ -128,7 +131,7 @@ class Switches:
 
     @property
     def total(self) -> int:
-        """How many samples' switches these are: one row may stand for several."""
+        """The number of switches: one row may stand for several."""
         return len(self) if self.count is None else int(self.count.sum())
 
     @classmethod
@@ -233,8 +236,8 @@ class Switches:
     def gains(self, strength: float, n_classes: int) -> ClassGains:
         """What every class has gained at a strength.
 
-        Weights are added in order of strength: only where switches share a strength, their sum
-        depends on the order in which profiles were joined, and only in the last bits.
+        Weights are added in order of strength. Only for switches at the same strength can the join
+        order change the last bits.
         """
         if self.weight is not None:
             return self.events.gains(strength, n_classes)

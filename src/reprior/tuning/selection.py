@@ -1,15 +1,15 @@
 """Rules that choose a strength from a profile so that it does well on other samples too.
 
-The raw maximum of few labels follows their noise: it converges with the cube root of their number,
-where an average converges with the square root. The other rules give up a little of the value on
+The raw maximum of few labels follows their noise: its error shrinks with the cube root of their
+number, that of an average with the square root. The other rules give up a little of the value on
 the tuning labels for a strength that depends less on which samples these are.
 
 The curve itself shows how much of it is noise. Along the strength a metric changes by jumps, each
 caused by one sample that switches (or by some that switch together).
 Samples are independent, so the variance of the difference between two strengths is about the sum
 of the squares of the jumps between them, the curve's quadratic variation. That needs neither scores
-nor a bootstrap. A binned profile has net jumps of many switches: where the curve rises steadily
-their squares are too large, and so is the error.
+nor a bootstrap. A bin sums many switches into one jump. Where the curve rises steadily, this
+overestimates the error.
 """
 
 from __future__ import annotations
@@ -77,19 +77,23 @@ def differences(steps: Steps, at: int) -> Vector:
 def plausible(steps: Steps, at: int, n_errors: float = 1.0) -> Vector:
     """Return which steps are at most so many standard errors below step ``at``, (J,) bool.
 
-    A neighbour is one jump away, and so just within one standard error.
+    A neighbouring step differs by one jump, which is exactly one standard error, so it is always
+    included.
     """
     short = steps.value[at] - steps.value
     return np.asarray(short <= n_errors * differences(steps, at) + ROUNDING)
 
 
 def redrawn_best(steps: Steps, high: float) -> Vector:
-    r"""Return the maxima of the curve with its noise added once more, for random draws, (256,).
+    r"""Return where the curve is largest after random noise of its own size is added, (256,).
+
+    One strength per draw:
 
     .. math:: λ^* = \arg\max_λ \; M(λ) + \sum_{j:\,x_j \leq λ} ε_j\,d_j
 
-    with the jumps d_j at the strengths x_j and standard normal ε, always the same numbers. It does
-    to the curve what a bootstrap does to the samples. Maxima are the middles of steps.
+    with the jumps d_j at the strengths x_j and standard normal ε, the same numbers in every call.
+    This does to the curve what a bootstrap does to the samples. Each strength is the middle of a
+    step.
 
     Examples
     --------
@@ -164,10 +168,10 @@ def _integrals(steps: Steps, first: Vector, second: Vector, at: Vector) -> tuple
     )
 
 
-#: Newton stops at a step this small: the next error is of its square.
+#: Newton stops at a step this small: the remaining error is about its square.
 STEP_TOLERANCE = 1e-7
 
-#: So many bisections alone would converge from any bounds.
+#: Enough for bisection alone to converge, from any bounds.
 MAX_ITERATIONS = 60
 
 
@@ -307,7 +311,7 @@ def _one_se(curve: Curve) -> float:
 
 
 def _shrunk(curve: Curve) -> float:
-    """Return a strength between the bagged one and 1: nearer 1 the less the labels tell."""
+    """Return the bagged strength, pulled towards 1 more strongly the less certain it is."""
     drawn, known = redrawn_best(curve.steps, curve.high), USUAL_SPREAD**2
     return 1.0 + float(drawn.mean() - 1.0) * known / (known + float(drawn.var()))
 
@@ -351,7 +355,7 @@ def select(
         - "bagged": the mean of the maxima when the curve's noise is drawn at random.
         - "one_se": of the strengths within one standard error of the maximum, the one of least
           change, nearest 0. The error is that of the difference of the two values.
-        - "shrunk": the bagged one, moved towards 1 by as much as it is uncertain.
+        - "shrunk": the bagged strength, pulled towards 1 more strongly the less certain it is.
         - "balanced_log_loss": minimises the log-loss of the labels weighted to the target prior. It
           does not use the metric, and suits metrics that the target prior is made for.
 
