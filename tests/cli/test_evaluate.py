@@ -1,4 +1,4 @@
-"""``reprior evaluate``: the numbers of the Python API, in every form, and honest marks."""
+"""``reprior evaluate``: the numbers of the Python API, in every form, and correct marks."""
 
 from __future__ import annotations
 

@@ -92,17 +92,17 @@ def test_classes_enter_and_leave_with_the_target_prior():
 def test_calibrated_maps_move_by_the_rule_of_bayes(strength, temperature):
     other, z = np.array([0.6, 0.4, 0.0]), np.array([[1.0, -2.0, 0.5]])
     at = ScoreMap(strength, temperature)
-    moved = at.retargeted(SOURCE, TARGET, other, honest=True)
+    moved = at.retargeted(SOURCE, TARGET, other, calibrated=True)
     p = posterior(at, z) * other / TARGET
     found = moved.posterior(z, SOURCE, other, kind="logits", class_axis=-1)
     np.testing.assert_allclose(found, p / p.sum(), atol=ROUNDING)
     assert moved.biases[2] == -np.inf
-    assert at.retargeted(SOURCE, TARGET, TARGET, honest=True) is at
+    assert at.retargeted(SOURCE, TARGET, TARGET, calibrated=True) is at
 
 
 def test_a_class_that_enters_a_calibrated_map_gets_the_priors_bias():
     old, new = np.array([0.5, 0.5, 0.0]), np.array([0.2, 0.2, 0.6])
-    moved = ScoreMap(2.0, 3.0).retargeted(SOURCE, old, new, honest=True).biases
+    moved = ScoreMap(2.0, 3.0).retargeted(SOURCE, old, new, calibrated=True).biases
     assert moved[0] == pytest.approx(2.0 * np.log(0.5 / 0.7) + 3.0 * np.log(0.2 / 0.5))
     assert moved[2] == pytest.approx(2.0 * np.log(0.6 / 0.1))
 

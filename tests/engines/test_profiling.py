@@ -28,7 +28,7 @@ from reprior.profile import Priors, ProfileSum
 
 
 class Counted(list):
-    """Chunks that count how often they are gone through."""
+    """Chunks that count how often they are read."""
 
     passes = 0
 

@@ -1,4 +1,4 @@
-"""What is wrong with a file is said in a sentence with the place and the remedy."""
+"""An error about a damaged file is one sentence with the place and the remedy."""
 
 import io
 import json

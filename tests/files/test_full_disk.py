@@ -51,19 +51,19 @@ def test_the_old_output_survives(tmp_path, form, old):
     rng = np.random.default_rng(0)
     scores = rng.dirichlet(np.ones(CLASSES), ROWS)  # does not compress
     np.save(tmp_path / "scores.npy", scores)
-    room = tmp_path / "room"
-    room.mkdir()
-    target = room / f"out.{form}"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    target = folder / f"out.{form}"
     if old:
         write(target)
-    before = contents(room)
+    before = contents(folder)
     assert bool(before) == old
     with full_disk(), pytest.raises(OSError, match=r"(?i)too large|write") as raised:
         write(target)
     assert raised.value.filename == str(target)
-    assert contents(room) == before
-    assert {path.name for path in room.iterdir()} <= {
+    assert contents(folder) == before
+    assert {path.name for path in folder.iterdir()} <= {
         path.name for path in output_paths(target, form)
     }
-    write(target)  # with room again
+    write(target)  # with space again
     assert sum(map(len, open_scores(target))) == ROWS

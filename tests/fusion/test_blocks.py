@@ -1,4 +1,4 @@
-"""Blocks and threads change nothing, nor do kernels; everything is gone through once."""
+"""Blocks and threads change nothing, nor do kernels; everything is read once."""
 
 from __future__ import annotations
 

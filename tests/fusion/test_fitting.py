@@ -26,7 +26,7 @@ def data(rng):
 
 
 def tuner_of(data, **options):
-    """A tuner, and how often its data were gone through."""
+    """A tuner, and how often its data were read."""
     calls = []
 
     def source():

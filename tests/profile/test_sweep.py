@@ -148,8 +148,8 @@ def test_without_switches_the_value_is_that_of_the_counts(name):
     counts = ClassCounts(np.array([3, 1, 0]), np.array([4, 2, 0]), np.array([3, 3, 0]))
     metric = find_metric(name, n_classes=3)
     assert value_of(counts, metric) == pytest.approx(metric(counts), abs=ROUNDING)
-    nobody = np.empty(0, np.int32)
-    for steps in both(counts, Switches(np.empty(0), nobody, nobody, nobody), 0.5, metric):
+    empty = np.empty(0, np.int32)
+    for steps in both(counts, Switches(np.empty(0), empty, empty, empty), 0.5, metric):
         assert steps.start.tolist() == [0.5]
         assert steps.value[0] == value_of(counts, metric)
 

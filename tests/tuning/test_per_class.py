@@ -1,4 +1,4 @@
-"""The honest score of biases per class."""
+"""The score of biases per class on samples that were not used for tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked for, and what is said about it."""
+"""What a tuning problem searches, and the warnings it issues."""
 
 from __future__ import annotations
 

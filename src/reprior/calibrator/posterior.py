@@ -472,9 +472,9 @@ class PosteriorCalibrator(Fitted):
             self._decision,
             self.probability_map_,
         )
-        honest = is_log_loss(self.metric) and not decision.untouched  # `uncorrected` stays so
-        other._hold(decision.retargeted(self.source_prior_, old, new, honest=honest))
-        if decision.plain and decision.strength == 0.0 and not honest and probability is None:
+        calibrated = is_log_loss(self.metric) and not decision.untouched  # `uncorrected` stays so
+        other._hold(decision.retargeted(self.source_prior_, old, new, calibrated=calibrated))
+        if decision.plain and decision.strength == 0.0 and not calibrated and probability is None:
             warn(
                 "`retarget` changes nothing at strength 0, which leaves the model as it is. To "
                 "follow another target prior by the rule of Bayes, use "
@@ -482,7 +482,7 @@ class PosteriorCalibrator(Fitted):
             )
         if probability is not None:
             other.probability_map_ = probability.retargeted(
-                self.source_prior_, old, new, honest=True
+                self.source_prior_, old, new, calibrated=True
             )
         if not new.all():  # keep the bias of a removed class for a later positive prior
             other._whole = (old, decision, probability)

@@ -27,8 +27,8 @@ class ScoreMap:
 
     .. math:: P(k|x) ∝ \exp\bigl((a_k z_k(x) + b_k) / T\bigr)
 
-    with the temperature T; a = 1 and b = λ·w, with the slopes w = log P_t − log P_s of the target
-    and the source prior, unless it has others.
+    with the temperature T. By default a = 1 and b = λ·w, with the slopes w = log P_t − log P_s of
+    the target and the source prior.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class ScoreMap:
     def decide(
         self, scores: Any, source_prior: Any, target_prior: Any, *, kind: str, class_axis: int
     ) -> Array:
-        """Return the class of the largest posterior, lowest among equals.
+        """Return the class of the largest posterior, the lowest index among equals.
 
         The temperature changes no decision and is not applied.
         """
@@ -120,7 +120,7 @@ class ScoreMap:
         return _cached_plain_map(strength, temperature, source.tobytes(), target.tobytes())
 
     def decisions(self, rows: NDArray[Any], source_prior: Any, target_prior: Any) -> NDArray[Any]:
-        """Return the class of the largest a·z + b of log-scores (n, K), lowest among equals."""
+        """Return the class of the largest a·z + b of log-scores (n, K), the lowest among equals."""
         shift = self.shifts(source_prior, target_prior)
         view = kernels.host_view(rows)
         if view is not None:
@@ -140,26 +140,26 @@ class ScoreMap:
         return self.plain and self.strength == 0.0 and self.temperature == 1.0
 
     def retargeted(
-        self, source_prior: Any, before: Any, after: Any, *, honest: bool = False
+        self, source_prior: Any, before: Any, after: Any, *, calibrated: bool = False
     ) -> ScoreMap:
         """Return the map for another target prior: biases move as λ·w does.
 
-        With ``honest`` the map gives probabilities under ``before``, whatever λ they took. By the
-        rule of Bayes they then are P(k|x)·P_t'(k) / P_t(k) under ``after``: biases, which the
-        temperature divides, move by T·log(P_t' / P_t).
+        With ``calibrated`` the map is taken to give correct probabilities under ``before``, at
+        whatever λ. By Bayes' rule, those under ``after`` are proportional to
+        P(k|x)·P_t'(k) / P_t(k): biases, which the temperature divides, move by T·log(P_t' / P_t).
 
-        A class that had the target prior 0, and so no bias, gets λ·w.
+        A class with target prior 0 under ``before`` has no bias; it gets λ·w.
         """
         old, new = np.asarray(before), np.asarray(after)
-        if (self.biases is None and not honest) or np.array_equal(old, new):
+        if (self.biases is None and not calibrated) or np.array_equal(old, new):
             return self
-        step = self.temperature if honest else self.strength
+        step = self.temperature if calibrated else self.strength
         now = self.shifts(source_prior, old)
         fresh = ScoreMap(self.strength).shifts(source_prior, new)
         known = np.isfinite(now) & (old > 0) & (new > 0)
         ratio = np.divide(new, old, out=np.ones_like(new), where=known)
         biases = np.where(known, now + step * np.log(ratio), fresh)
-        if honest:
+        if calibrated:
             biases = np.where(new > 0, biases, -np.inf)
         return replace(self, biases=biases)
 

@@ -1,4 +1,4 @@
-"""The profile passes of a fit: one per bounds, saved as they go, refined at the end."""
+"""The profile passes of a fit: one per bounds, saved at intervals, refined at the end."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ MANY_CLASSES = "there are too many classes to count what each of them gains in e
 FRACTIONS = "no bound holds to the last bit for sums of fractional sample weights"
 LOG_LOSS = "a fit by log-loss looks for no count metric"
 
-#: From this share of the largest number of switches on, their final number is predicted, and
-#: binning starts where it is this many times too large. Shuffled samples then have too many; sorted
-#: ones may have fewer, which costs a second pass.
+#: When ``ENOUGH`` of the largest number of switches is reached, their final number is predicted.
+#: Binning starts if the prediction is ``SURE`` times the largest number. Shuffled samples then have
+#: too many; sorted ones may have fewer, which costs a second pass.
 ENOUGH = 0.1
 SURE = 2
 
 
 class Profiler:
-    """Chunks as a source: profile passes are saved as they go, and the first takes the digest.
+    """Chunks as a source: saves profile passes at intervals; the first pass computes the digest.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Profiler:
     new_sum : callable
         Returns the empty sum for the profiles of the parts.
     checkpoint : Checkpoint, optional
-        Where passes are saved as they go.
+        Where passes are saved at intervals.
     goal : Problem, optional
         A binned profile is refined, in a second pass, for its metric and constraints.
     most : int
@@ -91,7 +91,7 @@ class Profiler:
     left_out : tuple of LeftOut
         The files that the last pass could not read.
     unrefined : dict
-        By bounds, why a profile could not be refined.
+        The reason why a profile could not be refined, by its bounds.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Profiler:
         self.detector = ProbabilityDetector()
         self.left_out: tuple[LeftOut, ...] = ()
         self.unrefined: dict[tuple[float, float], str] = {}
-        self._coarse = self._patient = False
+        self._coarse = self._keep_all = False
         new_sum()  # refuses a wrong resolution before the first pass
 
     @property
@@ -125,7 +125,7 @@ class Profiler:
             )
 
     def run(self, pass_: Pass[Result]) -> Result:
-        """Run a pass over all chunks. Profile passes are saved as they go, and refined."""
+        """Run a pass over all chunks. Profile passes are saved at intervals, and refined."""
         wanted: Pass[Any] = pass_
         if not isinstance(wanted, ProfilePass):
             return self.stream.run(pass_)
@@ -160,16 +160,16 @@ class Profiler:
         return exact
 
     def empty(self) -> ProfileSum:
-        """Return a new sum; in bins where narrower bounds had too many switches already."""
+        """Return a new sum; binned from the start if narrower bounds had too many switches."""
         total = self.new_sum()
         if self._coarse:
             total.coarsen()
         return total
 
     def verify(self, known: Known) -> None:
-        """Take a checkpoint's digest of all samples; refuse it where it is not theirs.
+        """Take a checkpoint's digest of all samples; refuse it if the samples differ.
 
-        Files are recognised by name, size and time of change. Other chunks take a pass.
+        Files are identified by name, size and modification time. Other chunks need a pass.
         """
         chunks = self.stream.chunks
         if isinstance(self.digest, Known):
@@ -181,12 +181,12 @@ class Profiler:
 
     def _counted(self, priors: Priors) -> tuple[_Counting, StrengthProfile]:
         """One pass and its profile; rerun without early binning if that was unnecessary."""
-        counting = _Counting(self, priors, patient=self._patient)
+        counting = _Counting(self, priors, keep_all=self._keep_all)
         counting.run()
         if counting.binned_needlessly:
-            counting = _Counting(self, priors, patient=True)
+            counting = _Counting(self, priors, keep_all=True)
             counting.run()
-        self._patient = counting.patient  # a wrong prediction would be wrong for other bounds too
+        self._keep_all = counting.keep_all  # a wrong prediction would be wrong for other bounds too
         return counting, counting.total.consume()
 
     def _exact_parts(self, priors: Priors) -> Iterator[StrengthProfile]:
@@ -205,15 +205,15 @@ class _Counted(NamedTuple):
 class _Counting:
     """One profile pass, from the first sample or from where it was saved.
 
-    A ``patient`` one keeps switches until there are too many. Others sum in bins as soon as too
-    many are predicted for files of known size: allocating memory to keep them is slow.
+    With ``keep_all`` it keeps switches until there are too many. Without, it also begins to bin
+    when too many are predicted, for files of known size: allocating memory to keep them is slow.
     """
 
     total: ProfileSum
     gains: GainTable | None
 
-    def __init__(self, profiler: Profiler, priors: Priors, *, patient: bool = False) -> None:
-        self.profiler, self.priors, self.patient = profiler, priors, patient
+    def __init__(self, profiler: Profiler, priors: Priors, *, keep_all: bool = False) -> None:
+        self.profiler, self.priors, self.keep_all = profiler, priors, keep_all
         self.bounds = priors.bounds
         self.total = profiler.empty()
         self.gains = None
@@ -229,13 +229,13 @@ class _Counting:
         saved = None
         if checkpoint is not None:
             saved = checkpoint.load(self.priors, stream.chunks, self.total.resolution)
-        if saved is not None and self.patient and not _is_patient(saved):
+        if saved is not None and self.keep_all and not _keeps_all(saved):
             saved = None
         known = None
         if checkpoint is not None and saved is not None:
             known = self._restore(saved, checkpoint)
         if checkpoint is not None and saved is not None and not self.binned_needlessly:
-            log_resumed(checkpoint, self.bounds, self.place, stream.chunks, again=self.patient)
+            log_resumed(checkpoint, self.bounds, self.place, stream.chunks, again=self.keep_all)
         if self.finished:
             return
         self._count_all(stream if saved is None else self._rest(known))
@@ -248,7 +248,7 @@ class _Counting:
 
     @property
     def binned_needlessly(self) -> bool:
-        """Whether it has ended in bins, though there are few enough switches to keep."""
+        """Whether the finished sum is binned although there are few enough switches to keep."""
         limit = self.total.exact_up_to
         if not self.finished or not self.total.coarse or not limit:
             return False
@@ -323,15 +323,15 @@ class _Counting:
         place where binning starts decides the last bits of sums of weights.
         """
         chunks, kept = self.profiler.stream.chunks, self.total.exact_up_to
-        n = chunks.n_samples if isinstance(chunks, ScoreFile) and not self.patient else None
+        n = chunks.n_samples if isinstance(chunks, ScoreFile) and not self.keep_all else None
         if n is None or kept is None or self.total.n_waiting < ENOUGH * kept:
             return False
         return self.total.n_waiting / n_samples * n > SURE * kept
 
     def _add_gains(self, profile: StrengthProfile) -> None:
-        """Count what each class gains in each bin, where that fits into memory.
+        """Count what each class gains in each bin, if that fits into memory.
 
-        Not for fractional weights, for whose sums no bound holds to the last bit.
+        Not with fractional weights: no bound holds to the last bit for their sums.
         """
         width, switches = self.total.resolution, profile._switches
         assert isinstance(switches, Switches)  # noqa: S101 - parts are exact
@@ -375,7 +375,7 @@ class _Counting:
         state: dict[str, Any] = {
             "sum": packed,
             "boundless": self.boundless,
-            "patient": self.patient,
+            "patient": self.keep_all,
             "place": pack_place(self.place),
             "left_out": pack_left_out(self.profiler.left_out),
             "lookalike": _pack_detector(self.profiler.detector),
@@ -393,7 +393,7 @@ class _Counting:
         gained = arrays.pop("gross", None)
         self.total = checkpoint.unpack(self.bounds, state["sum"], arrays, self.total)
         self.boundless, self.place = state["boundless"], as_place(state["place"])
-        self.patient = _is_patient(saved)
+        self.keep_all = _keeps_all(saved)
         if gained is not None:
             weighted = gained.dtype.kind == "f"
             width, n_classes = self.total.resolution, gained.shape[1]
@@ -429,7 +429,7 @@ def _as_detector(packed: dict[str, Any]) -> ProbabilityDetector:
     return detector
 
 
-def _is_patient(saved: Saved) -> bool:
+def _keeps_all(saved: Saved) -> bool:
     return bool(saved.header.get("patient", False))  # older checkpoints have none
 
 

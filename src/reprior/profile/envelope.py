@@ -1,8 +1,8 @@
 """Which class wins at which strength: the upper envelope of K lines per sample.
 
 A sample's score for class k is a line in the strength λ, ``s_k(λ) = z_k + λ·w_k``; its
-prediction is the class on top. Going right, the winner only ever changes to a line of
-larger slope, so
+prediction is the class on top. As λ grows, the winner changes only to lines of larger
+slope, so
 
 * a sample with the same winner at both ends of the range never switches: an arg max at one
   end and a comparison at the other settle most samples;
@@ -11,9 +11,9 @@ larger slope, so
   from a over them to b gives the exact switches.
 
 Every step of the walk goes to a strictly larger slope, so it ends after at most K − 1
-steps whatever rounding does. All of it is float64, whatever the scores are.
+steps, even with rounding errors. All of it is float64, whatever the dtype of the scores.
 
-The slopes are those of all samples, (K,), or each sample has its own, (N, K).
+The slopes are shared by all samples, (K,), or each sample has its own, (N, K).
 
 The passes over the scores are array-API code, so they run where the scores are; the walk
 over the candidates, which are few, is NumPy. The native kernel does the same in one loop.
@@ -38,8 +38,8 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 #: are transposed, and every operation runs along the samples.
 SHORT_ROW = 32
 
-#: Below float32's smallest normal number, 1e-38, rounding is absolute, or all is lost: room for
-#: rounding is never less than 2⁻²² of this.
+#: Below float32's smallest normal number, 1e-38, rounding errors are absolute, or the number
+#: becomes 0: the margin for rounding is never less than 2⁻²² of this.
 FLOOR = 1e-30
 
 
@@ -49,7 +49,7 @@ class Screen:
 
     ``origin`` and ``start`` (N,) win at λ = 0 and at the lower bound. Sample ``moving[m]`` goes
     from line a to line b, perhaps over candidates: line ``klass[j]`` of moving sample ``row[j]``.
-    Lines are given by class, score and slope. ``hopeless`` tells of a sample with NaN, +inf or no
+    Lines are given by class, score and slope. ``hopeless`` means that a sample has NaN, +inf or no
     finite score.
     """
 
@@ -96,8 +96,8 @@ def screen(
 ) -> Screen:
     """Find the samples of (N, K) ``scores`` that never switch, and prepare the others for the walk.
 
-    The slopes are (K,) or (N, K). The scores hold no NaN and no +inf; in rows of at least
-    ``SHORT_ROW`` classes NumPy's arg max finds them, and they may.
+    The slopes are (K,) or (N, K). The scores must hold no NaN and no +inf, unless rows have at
+    least ``SHORT_ROW`` classes: there NumPy's arg max finds them.
     """
     slope = constant(slopes, xp, like=scores) if slopes.ndim == 1 else slopes
     each = xp.arange(scores.shape[0], device=_device(scores, xp))
@@ -178,8 +178,8 @@ def _rivalled(
 ) -> Array:
     """Return the rows in which another line may reach that of ``start`` at ``strength``.
 
-    Computed in the scores' own precision for speed. In float32 a line is off by at most
-    ``u·(|s| + |λ·w|)``, u = 2⁻²⁴; with twice that allowed on either side no row is missed.
+    Computed in the scores' own precision for speed. In float32 the error of a line is at most
+    ``u·(|s| + |λ·w|)``, u = 2⁻²⁴; a margin of twice that on either side misses no row.
     """
     shift = xp.astype(strength * slope, scores.dtype)
     each = xp.arange(scores.shape[0], device=_device(scores, xp))
@@ -315,8 +315,8 @@ def envelope(
 ) -> Envelope | None:
     """Find the switches of (N, K) ``scores`` with slopes (K,) or (N, K) on ``bounds``.
 
-    Bounds on both sides of 0 take two walks. A class of slope −inf takes part at λ = 0 alone. None
-    where a sample has no finite score, or a slope of −inf below λ = 0.
+    Bounds on both sides of 0 need two walks. A class of slope −inf takes part only at λ = 0. Return
+    None if a sample has no finite score, or a slope of −inf below λ = 0.
     """
     if bounds[0] < 0.0 < bounds[1]:
         before = envelope(scores, slopes, (bounds[0], 0.0), xp)

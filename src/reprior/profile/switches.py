@@ -178,8 +178,8 @@ class Switches:
     @classmethod
     def none(cls, weighted: bool) -> Switches:
         """No switch at all."""
-        nobody = np.empty(0, np.int32)
-        return cls(np.empty(0), nobody, nobody, nobody, weight=np.empty(0) if weighted else None)
+        empty = np.empty(0, np.int32)
+        return cls(np.empty(0), empty, empty, empty, weight=np.empty(0) if weighted else None)
 
     def plus(self, other: Switches) -> Switches:
         """The switches of both."""

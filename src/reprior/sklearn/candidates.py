@@ -118,7 +118,7 @@ class Candidate:
 
     @cached_property
     def undecided(self) -> Vector:
-        """The class index that the model decides by itself."""
+        """The class index that the uncorrected model decides."""
         return np.asarray(self.scores.argmax(axis=1))
 
     def named(self, metric: Metric) -> Any:
@@ -131,7 +131,7 @@ class Candidate:
         )
 
     def value(self, metric: Metric, decisions: Vector, rows: slice = slice(None)) -> float:
-        """Return a metric of decisions on some of the samples; of the log-loss use others."""
+        """Return a metric of decisions on some of the samples; not for the log-loss."""
         found = self.named(metric)
         weight = None if self.weight is None else self.weight[rows]
         return float(
@@ -145,7 +145,7 @@ class Candidate:
         )
 
     def warn_of_constant(self) -> None:
-        """Warn where the tuned classifier decides for one class only."""
+        """Warn if the tuned classifier decides for one class only."""
         found = np.unique(self.decided)
         if found.size > 1:
             return
@@ -160,10 +160,10 @@ class Candidate:
 
 
 def best_of(candidates: Sequence[Candidate], method: str) -> Candidate:
-    """Tune the candidates; return the best, the first one among equals, and issue its warnings.
+    """Tune the candidates; return the best, the first among equals, and issue its warnings.
 
-    Constraints on the baseline are on that of the first candidate, the model as given. One that
-    cannot meet the constraints loses against one that can.
+    The baseline of constraints is that of the first candidate, the model as given. A candidate that
+    cannot satisfy the constraints loses to one that can.
     """
     best: tuple[Candidate, list[rp.RepriorWarning]] | None = None
     failure: rp.InfeasibleError | None = None
@@ -187,7 +187,7 @@ def best_of(candidates: Sequence[Candidate], method: str) -> Candidate:
 
 
 def constraints_of_the_model(subject_to: Any, model: Candidate) -> list[str] | None:
-    """Return constraints with the baseline of a model in numbers."""
+    """Return the constraints with the model's baseline replaced by numbers."""
     rules = Constraint.parse_all(subject_to)
     if not rules:
         return None
@@ -245,7 +245,7 @@ def _before_and_after(candidate: Candidate, metric: Any, rows: slice) -> tuple[f
 
 
 def _alone(candidate: Candidate, rows: slice) -> tuple[float, float]:
-    """Return the strength that some of the samples would choose, and the metric there; or NaN."""
+    """Return the best strength on some of the samples, and the metric there; NaN if none."""
     calibrator = copy.copy(candidate.calibrator)
     calibrator.n_bootstrap = 0
     calibrator.certify = None

@@ -4,15 +4,15 @@ Raising the bias b of class k makes a sample change from its best other class to
 bias, ``t = max_{j≠k}(z_j + b_j) − z_k``, and never back. So all class counts along b are a sorted
 list of switches, and a metric is a step function of b, as it is of the strength.
 
-Most steps are short. So at first each class searches its best bias within a box around the present
-biases, which takes few samples; when none finds a better one there, each searches its whole line.
-The search ends when no class has a better place on its whole line.
+Most steps are short. So the search of each class is at first within a box around the present
+biases, where few samples change. When no class finds a better bias there, each searches its whole
+line. The search ends when no class has a better bias on its whole line.
 
 Coordinate ascent stops where no single bias can be improved; two together sometimes can. With few
 samples, pairs of classes are tried too. For a given bias of class j the bias of class k is found
-along its line. The order of the switches on that line changes only at some N² biases of class j, so
-trying one between each two of them is exhaustive. With three classes this is the best of all
-biases, for only differences matter.
+along its line. The order of the switches on that line changes only at about N² biases of class j,
+so trying one between each two of them is exhaustive. With three classes this finds the best of all
+biases, because only differences matter.
 """
 
 from __future__ import annotations
@@ -520,7 +520,7 @@ PLACED_BY = 256
 
 
 class Pairs(NamedTuple):
-    """Which pairs of classes are tried, and at how many places; None for all there are."""
+    """The pairs of classes to try, and at how many biases of the first; None for all."""
 
     pairs: list[tuple[int, int]]
     places: int | None = None
@@ -528,23 +528,23 @@ class Pairs(NamedTuple):
 
 class _Best(NamedTuple):
     rank: float
-    room: float
+    width: float
     biases: tuple[float, float]
 
 
 class _Pair(NamedTuple):
-    """Two classes: from which bias on each beats the others, and their scores' difference."""
+    """Two classes: the biases above which each beats the others, and their scores' difference."""
 
     j: int
     k: int
     beats: Vector
-    """Bias of k from which on it beats all but j, (N,)."""
+    """The bias of k above which it beats all but j, (N,)."""
     apart: Vector
-    """Score of j less that of k, without biases, (N,)."""
+    """The score of j minus that of k, without biases, (N,)."""
     joins: Vector
-    """Bias of j from which on it beats all but k, (N,)."""
+    """The bias of j above which it beats all but k, (N,)."""
     rest: Vector
-    """Best of the other classes, (N,)."""
+    """The best of the other classes, (N,)."""
 
 
 def pairs_worth_trying(data: Columns, movable: list[int], *, some: bool = False) -> Pairs:
@@ -576,7 +576,7 @@ def best_pair(
 ) -> dict[int, float] | None:
     """Return biases of two classes that are better than ``rank``, or None.
 
-    The best there are, or the best at some ``places`` of the first class.
+    They are the best of all, or the best at ``places`` biases of the first class.
     """
     here = _pair(data, biases, *pair)
     counts = data.counts(data.labels)  # of the labels: which classes have any
@@ -605,7 +605,7 @@ def _pair(data: Columns, biases: Vector, j: int, k: int) -> _Pair:
 def _cells(pair: _Pair, at_once: int, places: int | None = None) -> Iterator[tuple[Vector, Vector]]:
     """Yield intervals of the bias of j in which the order of the switches of k does not change.
 
-    With ``places``, only so many, distributed as all of them are.
+    With ``places``, only that many, distributed like all of them.
     """
     some = slice(None, None, None if places is None else -(-pair.joins.size // PLACED_BY))
     with np.errstate(invalid="ignore"):
@@ -658,8 +658,8 @@ def _along(
     lower = np.where(np.isinf(left), np.where(np.isinf(right), 0.0, right) - OUTSIDE, left)
     upper = np.where(np.isinf(right), np.where(np.isinf(left), 0.0, left) + OUTSIDE, right)
     there = (left < right) & (upper - lower >= NARROWEST)
-    room = np.minimum(upper - lower, (high - low)[:, None])
-    return np.where(there, rank, -np.inf), room, bias, (lower + upper) / 2
+    width = np.minimum(upper - lower, (high - low)[:, None])
+    return np.where(there, rank, -np.inf), width, bias, (lower + upper) / 2
 
 
 def _ranks(
@@ -673,14 +673,14 @@ def _ranks(
     return np.where(missing > 0, -missing, value)
 
 
-def _better(best: _Best, rank: Vector, room: Vector, of_j: Vector, of_k: Vector) -> _Best:
+def _better(best: _Best, rank: Vector, width: Vector, of_j: Vector, of_k: Vector) -> _Best:
     """Return the best cell, the widest of equally good ones, or ``best`` if that is better."""
     top = rank.max()
     if top < best.rank - EQUAL_VALUES:
         return best
-    good = np.where(rank >= top - EQUAL_VALUES, room, -np.inf)
+    good = np.where(rank >= top - EQUAL_VALUES, width, -np.inf)
     cell, step = np.unravel_index(int(good.argmax()), good.shape)
-    if top <= best.rank + EQUAL_VALUES and good[cell, step] <= best.room:
+    if top <= best.rank + EQUAL_VALUES and good[cell, step] <= best.width:
         return best
     return _Best(float(top), float(good[cell, step]), (float(of_j[cell]), float(of_k[cell, step])))
 
