@@ -24,6 +24,7 @@ from benchmarks.timing import Row
 #: values are the packages, besides NumPy, that its figures depend on.
 BENCHMARKS: dict[str, tuple[str, ...]] = {
     "profile": (),
+    "metrics": (),
     "direction": (),
     "bootstrap": (),
     "per_class": (),

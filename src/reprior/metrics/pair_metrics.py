@@ -270,6 +270,8 @@ class ConfusionMetric(CountMetric):
     average: Average = "labelled"
     function: Confusion = field(default=lambda matrices: matrices[:, 0, 0])
     better: bool = True
+    most_steps: int | None = None
+    """Outcomes beyond which a grid of strengths is evaluated, for functions that take long."""
 
     needs: ClassVar[Needs] = "pairs"
     fraction: ClassVar[bool] = False
@@ -344,14 +346,15 @@ def from_confusion(
 ) -> ConfusionMetric:
     """Return a metric that is any function of the confusion matrix.
 
-    It is exact: the function is called with the matrix of every distinct outcome, some thousands
-    at once. That takes as many numbers as there are outcomes times K². Beyond 2³¹ of them the
-    metric is only evaluated on a grid of strengths, with a warning.
+    It is exact: the function is called with the matrix of every distinct outcome, many at once.
+    That takes as many numbers as there are outcomes times K². Beyond 2³¹ of them the metric is only
+    evaluated on a grid of strengths, with a warning.
 
     Parameters
     ----------
     function : callable
-        Maps matrices of shape (S, K, K), ``[true, predicted]``, to S finite numbers.
+        Maps matrices of shape (S, K, K), ``[true, predicted]``, to S finite numbers. The matrices
+        are valid during the call: their memory is used again for the next ones.
     name : str, optional
         What it is called in summaries and files. The function's name by default.
     greater_is_better : bool, default True

@@ -34,8 +34,12 @@ LEAST_AT_ONCE = 1 << 22
 #: Numbers in the matrices of all steps, beyond which a function of them is evaluated on a grid.
 MOST_NUMBERS = 1 << 31
 
-#: Numbers in the matrices that a function gets at once: some 8 MB.
-NUMBERS_AT_ONCE = 1 << 20
+#: Numbers in the matrices that a function gets at once: 2 MB, which caches hold. Measured: 8 MB is
+#: slower by up to a half.
+NUMBERS_AT_ONCE = 1 << 18
+
+#: Where a larger share of the pairs changes within a block of steps, all of them are written.
+MANY_PAIRS = 0.25
 
 _Runs: TypeAlias = tuple[Vector, Vector, Vector]
 
@@ -204,6 +208,8 @@ def _steps(low: float, position: Vector, ends: Vector, value: Vector) -> Steps:
 def _on_grid(ordered: Switches, metric: ConfusionMetric, n_classes: int) -> Switches:
     """Return the switches, moved up to the points of a grid where they need too many matrices."""
     most = max(MOST_NUMBERS // n_classes**2, 1)
+    if metric.most_steps is not None:
+        most = min(most, metric.most_steps)
     if len(ordered) <= most:
         return ordered
     low, high = float(ordered.position[0]), float(ordered.position[-1])
@@ -222,52 +228,72 @@ def _of_matrices(
     """Call the function of a metric with the confusion matrix of every step."""
     n = start.n_classes
     place = cells.group * n + cells.klass
-    size = n * n
-    number, amount = np.zeros(size, np.int64), np.zeros(size)
+    number, amount = np.zeros(n * n, np.int64), np.zeros(n * n)
     number[place] = np.asarray(cells.counts.n_predicted)
     amount[place] = cells.counts.predicted
     ends = _group_ends(moved.position)
+    matrices = _Matrices(number, amount, min(max(1, NUMBERS_AT_ONCE // n**2), ends.size))
+    at_once = len(matrices.table)
     group = np.repeat(np.arange(1, ends.size), np.diff(ends))  # the step of every switch
     count = moved.counts()
-    weight = count if moved.weight is None else moved.weight
-    values = [metric.values(np.where(number > 0, amount, 0.0).reshape(1, n, n))]
-    at_once = max(1, NUMBERS_AT_ONCE // size)
+    values = [metric.values(matrices.table[:1].reshape(-1, n, n))]
     for begin in range(1, ends.size, at_once):
         stop = min(begin + at_once, ends.size)
         some = slice(ends[begin - 1], ends[stop - 1])
-        tables = _Tables(group[some] - begin, moved.taken(some), place, stop - begin)
-        numbers = tables.of(count[some], number)
-        amounts = numbers.astype(np.float64)
-        if moved.weight is not None:
-            amounts = tables.of(weight[some], amount)
-            amount = amounts[-1].copy()
-            amounts = np.where(numbers > 0, amounts, 0.0)
-        else:
-            amount = amounts[-1]
-        number = numbers[-1]
-        values.append(metric.values(amounts.reshape(-1, n, n)))
+        losers, winners = place[moved.loser[some]], place[moved.winner[some]]
+        weight = None if moved.weight is None else moved.weight[some]
+        matrices.advance(group[some] - begin, losers, winners, count[some], weight)
+        values.append(metric.values(matrices.table[: stop - begin].reshape(-1, n, n)))
     return _steps(low, moved.position, ends, np.concatenate(values))
 
 
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """Tables of all pairs after each of some steps."""
+class _Matrices:
+    """Confusion matrices after each of some steps, in one table that is used again.
 
-    step: Vector
-    """The step of every switch."""
-    switches: Switches
-    place: Vector
-    """Where each cell is in a table."""
-    n_steps: int
+    Few of the K² pairs change within a block of steps: only these are written.
+    """
 
-    def of(self, gained: Vector, before: Vector) -> Vector:
-        """Return the tables (steps, K²) of what switches bring, from the one before them."""
-        tables = np.broadcast_to(before, (self.n_steps, before.size)).copy()
-        change = np.zeros_like(tables)
-        for cell, add in ((self.switches.winner, np.add), (self.switches.loser, np.subtract)):
-            add.at(change.reshape(-1), self.step * before.size + self.place[cell], gained)
-        tables += change.cumsum(axis=0)
-        return tables
+    def __init__(self, number: Vector, amount: Vector, n_steps: int) -> None:
+        self.number, self.amount = number, amount
+        self.table = np.empty((n_steps, number.size))
+        """The matrices; all rows hold the last step's outside the pairs that changed."""
+        self.table[:] = np.where(number > 0, amount, 0.0)
+        self._changed = np.empty(0, np.int64)
+
+    def advance(
+        self, step: Vector, losers: Vector, winners: Vector, count: Vector, weight: Vector | None
+    ) -> None:
+        """Go on to the next block: ``step`` is that of each switch, from 0 on."""
+        moved = np.zeros(self.number.size, bool)
+        moved[losers] = moved[winners] = True
+        changed = np.flatnonzero(moved)
+        if changed.size > MANY_PAIRS * moved.size:
+            changed = np.arange(moved.size)
+        column = np.zeros(moved.size, np.int64)
+        column[changed] = np.arange(changed.size)
+        row = step * changed.size
+        n_steps = int(step[-1]) + 1
+
+        def running(gained: Vector, before: Vector) -> Vector:
+            total = np.zeros((n_steps, changed.size), gained.dtype)
+            np.add.at(total.reshape(-1), row + column[winners], gained)
+            np.subtract.at(total.reshape(-1), row + column[losers], gained)
+            total[0] += before[changed]
+            return np.cumsum(total, axis=0, out=total)
+
+        numbers = running(count, self.number)
+        amounts = shown = numbers
+        if weight is not None:
+            amounts = running(weight, self.amount)
+            shown = np.where(numbers > 0, amounts, 0.0)
+        if changed.size == moved.size:
+            self.table[:n_steps] = shown
+        else:
+            last = self._changed
+            self.table[:, last] = np.where(self.number[last] > 0, self.amount[last], 0.0)
+            self.table[:n_steps, changed] = shown
+        self.number[changed], self.amount[changed] = numbers[-1], amounts[-1]
+        self._changed = changed
 
 
 def _pooled(columns: tuple[Vector, Vector, Vector]) -> tuple[Vector, Vector, Vector]:
