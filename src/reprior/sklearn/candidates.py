@@ -23,6 +23,7 @@ from reprior.metrics import evaluate, find_metric
 from reprior.profile.constants import EQUAL_VALUES
 from reprior.profile.objective import Constraint
 from reprior.sklearn.cross_validation import OutOfFold, explain_refusals
+from reprior.sklearn.scorers import metric_of
 from reprior.sklearn.training import Training
 
 __all__ = [
@@ -39,10 +40,10 @@ Vector: TypeAlias = np.ndarray[Any, Any]
 Metric: TypeAlias = str | rp.CountMetric
 
 
-def metric_list(metric: Any) -> list[Any]:
+def metric_list(metric: Any, classes: Vector) -> list[Any]:
     """Return the metrics that were asked for; the first one is tuned."""
     if not isinstance(metric, list | tuple):
-        return [metric]
+        return [metric_of(metric, classes)]
     if not metric:
         raise rp.OptionError(
             argument="metric",
@@ -57,7 +58,7 @@ def metric_list(metric: Any) -> list[Any]:
             got=repr(list(metric)),
             remedy="Put 'log_loss' first, to fit the probabilities, or leave it out.",
         )
-    return list(metric)
+    return [metric_of(each, classes) for each in metric]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -112,9 +112,11 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         P_t, the class distribution to decide for. "labels": the class frequencies of ``y``, with
         its sample weights. Arrays are in the order of ``classes_``; a dict is {class: probability}.
 
-    metric : str, CountMetric or list of these, default="balanced_accuracy"
+    metric : str, CountMetric, scorer or list of these, default="balanced_accuracy"
         What λ maximises, see :class:`reprior.PosteriorCalibrator`; or "log_loss". Of a list the
-        first is tuned, and all are in ``scores_`` and ``cv_results_``.
+        first is tuned, and all are in ``scores_`` and ``cv_results_``. Scorers of hard labels, by
+        name or made by :func:`sklearn.metrics.make_scorer`, are called once for every distinct
+        outcome; where there are more than 1,000, on a grid of strengths, with a warning.
 
     subject_to : str or sequence of str, default=None
         Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
@@ -298,7 +300,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         *,
         source_prior: Any = "labels",
         target_prior: Any = "uniform",
-        metric: str | rp.CountMetric | Sequence[str | rp.CountMetric] = "balanced_accuracy",
+        metric: str | rp.CountMetric | Callable[..., float] | Sequence[Any] = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
         class_groups: Any = None,
         certify: float | None = None,
@@ -375,7 +377,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         method = response_name(self.estimator, self.response_method)
         classes = find_classes(self.estimator, y)
         weight = None if sample_weight is None else check_weight(sample_weight, X)
-        metrics = metric_list(self.metric)
+        metrics = metric_list(self.metric, classes)
         check_source_prior(self.source_prior, classes)
         check_floor(self.floor, classes.size)
         target_prior = find_target_prior(self.target_prior, y, classes, weight)
@@ -729,7 +731,7 @@ def make_calibrator(
     return rp.PosteriorCalibrator(
         source_prior,
         target_prior=target_prior,
-        metric=metric_list(options.metric)[0],
+        metric=metric_list(options.metric, classes)[0],
         subject_to=options.subject_to,
         class_groups=options.class_groups,
         certify=options.certify,
@@ -765,7 +767,7 @@ def rehearse(options: Any, classes: Vector, target_prior: Any) -> None:
             remedy=["Leave it out, or pass ", Setting("training", "weighted"), "."],
         )
     names = plain(classes)
-    for metric in metric_list(options.metric)[1:]:
+    for metric in metric_list(options.metric, classes)[1:]:
         find_metric(
             metric,
             n_classes=n,
