@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 
 import numpy as np
@@ -467,6 +468,36 @@ def test_constraints_hold(data):
     assert bound.strength_ < free.strength_
     with pytest.raises(rp.InfeasibleError, match="the nearest is"):
         rp.ModalityFusion(PRIOR, class_axis=1, subject_to="accuracy >= 1.5").fit(scores, labels)
+
+
+def test_groups_of_classes(data):
+    scores, labels = data
+    groups = {"rare": [K - 2, K - 1]}
+    fusion = rp.ModalityFusion(PRIOR, class_axis=1, metric="recall[rare]", class_groups=groups)
+    fusion.fit(scores, labels)
+    found = [rp.metrics.evaluate(f"recall[{k}]", labels, fusion.predict(scores), n_classes=K)
+             for k in groups["rare"]]  # fmt: skip
+    assert fusion.best_score_ == pytest.approx(np.mean(found))
+    assert "recall[rare]" in fusion.summary()
+    limited = rp.ModalityFusion(
+        PRIOR, class_axis=1, subject_to="recall[rare] >= baseline", class_groups=groups
+    )
+    assert limited.fit(scores, labels).strength_ >= 0
+    with pytest.raises(rp.LabelsError, match="must name a class that exists"):
+        rp.ModalityFusion(PRIOR, class_axis=1, metric="recall[rare]").fit(scores, labels)
+
+
+@pytest.mark.parametrize("rule", ["noisy_or", "product"])
+@pytest.mark.parametrize("metric", ["cohen_kappa(linear)", "mean_dice_per_image"])
+def test_metrics_of_pairs_are_refused(data, rule, metric):
+    scores, labels = data
+    words = "must be a metric of class counts for a fusion of modalities"
+    with pytest.raises(OptionError, match=f"`metric` {words}. Got '{re.escape(metric)}'"):
+        rp.ModalityFusion(PRIOR, class_axis=1, rule=rule, metric=metric).fit(scores, labels)
+    with pytest.raises(OptionError, match=f"`subject_to` {words}"):
+        rp.ModalityFusion(PRIOR, class_axis=1, rule=rule, subject_to=f"{metric} >= 0.1").fit(
+            scores, labels
+        )
 
 
 def test_ignored_pixels_count_for_the_image_and_not_for_the_metric(data, rng):

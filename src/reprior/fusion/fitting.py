@@ -231,6 +231,7 @@ class _Stated:
     metric: Any
     subject_to: Any
     bounds: Any
+    class_groups: Any = None
     temperature: None = None
     label_prior: None = None
 
@@ -251,6 +252,20 @@ def _above_zero(problem: Problem) -> Problem:
     return problem
 
 
+def _refuse_pairs(problem: Problem) -> None:
+    """Refuse metrics of which label was predicted as which class: fusions count by class."""
+    named: list[tuple[str, Any]] = [("metric", problem.metric)]
+    named += [("subject_to", rule.metric) for rule in problem.constraints]
+    for argument, metric in named:
+        if metric.needs != "classes":
+            raise OptionError(
+                argument=argument,
+                rule="must be a metric of class counts for a fusion of modalities",
+                got=f"{metric.name!r}, which needs labels and predictions in pairs",
+                remedy="Pass for example 'mean_iou', or tune a PosteriorCalibrator for one model.",
+            )
+
+
 class Tuner:
     """Fit the references to a stream, and then the strengths."""
 
@@ -258,8 +273,9 @@ class Tuner:
         self.options = options
         self.stream = stream
         terms = stream.terms
-        stated = _Stated(options.metric, options.subject_to, options.bounds)
+        stated = _Stated(options.metric, options.subject_to, options.bounds, options.class_groups)
         self.problem = _above_zero(state_problem(stated, terms))
+        _refuse_pairs(self.problem)
         next(stream.parts())  # settles the modalities
         self.fixed = fixed_strengths(options.strength, stream.modalities)
         lowest = min(self.fixed) if self.fixed else self.problem.bounds[0]

@@ -104,10 +104,14 @@ class ModalityFusion:
         …): the posterior is their mean, and δ is that of the mutual information of class and
         pass (the entropy of the mean less the mean entropy), or the smaller one of both.
     metric : str or CountMetric, default "balanced_accuracy"
-        What λ maximises, of the fused decision; see :class:`PosteriorCalibrator`.
+        What λ maximises, of the fused decision; see :class:`PosteriorCalibrator`. A metric of class
+        counts: costs, weighted kappas, functions of the confusion matrix and means over images are
+        refused.
     subject_to : str or sequence of str, optional
         Constraints such as ``"mean_iou >= baseline - 0.005"``; the baseline is the fusion without
         a correction, λ = 0.
+    class_groups : mapping of str to bool mask (K,) or classes, optional
+        Groups of classes that ``metric`` and ``subject_to`` may name, as in ``"recall[few]"``.
     kind : {"logits", "probs", "log_probs"}, default "logits"
         What the scores are, in all modalities.
     class_axis : int, default -1
@@ -200,6 +204,7 @@ class ModalityFusion:
         uncertainty: str = "entropy",
         metric: str | CountMetric = "balanced_accuracy",
         subject_to: str | Sequence[str] | None = None,
+        class_groups: Any = None,
         kind: str = "logits",
         class_axis: int = -1,
         classes: Any = None,
@@ -218,6 +223,7 @@ class ModalityFusion:
         self.uncertainty = uncertainty
         self.metric = metric
         self.subject_to = subject_to
+        self.class_groups = class_groups
         self.kind = kind
         self.class_axis = class_axis
         self.classes = classes
