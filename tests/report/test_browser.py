@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -529,3 +530,39 @@ def test_8142_classes_open(browser, tmp_path):
         page.locator("#page-next").click()
         assert page.locator("#class-table tbody tr").count() == 25
         assert "10 groups of classes" in page.locator("#confusion-note").inner_text()
+
+
+def test_a_falling_cost_is_better_and_no_percentage(browser, tmp_path):
+    rng = np.random.default_rng(5)
+    logits, labels, counts = make_scores(rng, n=500, k=4)
+    cost = rp.Cost(100.0 * (1.0 - np.eye(4)) * np.arange(1, 5)[:, None])
+    calibrator = fitted(logits, labels, counts, metric=cost)
+    path = write_report(tmp_path / "r.html", calibrator, chunked(logits, labels))
+    profile = calibrator.profile_
+    before, after = (profile.evaluate(cost, at) for at in (0.0, calibrator.strength_))
+    assert after < before
+    with opened(browser, path) as page:
+        visit_all(page)
+        card = page.locator('#metric-cards [data-metric="cost"]')
+        assert "%" not in card.inner_text()
+        assert value(page, '#metric-cards [data-metric="cost"] .value') == pytest.approx(after)
+        assert card.locator(".was span").get_attribute("class") == "up"  # the good colour
+        gain = page.locator('[data-verdict="gain"]')
+        assert "up" in gain.locator(".value").get_attribute("class")
+        assert "%" not in gain.inner_text()
+        drawn, _ = json.loads(figure_data(page, "curves-figure"))
+        traces = {trace["name"]: trace for trace in drawn}
+        assert traces["cost"]["yaxis"] == "y2"
+        assert "yaxis" not in traces["accuracy"]
+        layout = page.evaluate("document.getElementById('curves-figure').layout")
+        assert layout["yaxis"]["tickformat"] == ".0%"
+        assert layout["yaxis2"]["title"]["text"] == "cost"
+        assert "tickformat" not in layout["yaxis2"]
+        page.locator("#metric-a").select_option("cost")
+        page.locator("#metric-b").select_option("recall-rare")
+        axis = page.evaluate("document.getElementById('tradeoff-figure').layout.xaxis")
+        assert "tickformat" not in axis
+        drawn, _ = json.loads(figure_data(page, "tradeoff-figure"))
+        front = next(trace for trace in drawn if trace["name"] == "Pareto front")
+        assert (np.diff(front["x"]) > 0).all()  # cheapest first
+        assert (np.diff(front["y"]) > 0).all()

@@ -229,6 +229,32 @@ def test_a_metric_of_ones_own_is_replaced_where_only_its_name_is_left(tmp_path, 
     assert page_json(path)["metrics"][0]["name"] == "balanced_accuracy"
 
 
+def test_a_cost_is_a_number_that_should_fall(tmp_path, rng):
+    logits, labels, counts = make_scores(rng, k=3)
+    cost = rp.Cost(100.0 * (1.0 - np.eye(3)) * np.arange(1, 4)[:, None])
+    calibrator = fitted(logits, labels, counts, metric=cost)
+    path = write_report(tmp_path / "r.html", calibrator, [(logits, labels)])
+    metric, *others = page_json(path)["metrics"]
+    assert (metric["name"], metric["fraction"], metric["greaterIsBetter"]) == ("cost", False, False)
+    assert all(each["fraction"] and each["greaterIsBetter"] for each in others)
+    old, new = (calibrator.profile_.evaluate(cost, at) for at in (0.0, calibrator.strength_))
+    assert f"cost goes from {old:.4g} to {new:.4g} on the validation" in headline(path)[0]
+    assert page_json(path)["sets"][0]["best"]["cost"]["value"] == pytest.approx(new)
+
+
+def test_a_function_of_the_confusion_matrix_is_shown_first(tmp_path, rng):
+    def agreement(matrices):
+        return matrices.diagonal(axis1=1, axis2=2).sum(axis=1)
+
+    logits, labels, counts = make_scores(rng, k=3)
+    calibrator = fitted(logits, labels, counts, metric=rp.metrics.from_confusion(agreement))
+    path = write_report(tmp_path / "r.html", calibrator, [(logits, labels)])
+    assert page_json(path)["metrics"][0]["name"] == "agreement"
+    calibrator.save(tmp_path / "cal.json")
+    path = write_report(tmp_path / "r.html", rp.load(tmp_path / "cal.json"), [(logits, labels)])
+    assert page_json(path)["metrics"][0]["name"] == "balanced_accuracy"
+
+
 def test_headline_with_numbers(tmp_path, rng):
     logits, labels, counts = make_scores(rng)
     calibrator = fitted(logits, labels, counts)

@@ -58,6 +58,8 @@
     });
   };
 
+  const axisOf = (metric) => (metric.fraction ? {} : { yaxis: "y2" });
+
   R.renderCurves = function ({ set, strength }) {
     const counts = set.counts(strength);
     const traces = [];
@@ -69,35 +71,41 @@
       traces.push({
         x: [...x, end], y: [...y, y[y.length - 1]], name: R.plotText(metric.label, 40), label: metric.label, mode: "lines",
         line: { shape: "hv", color: R.lines()[i % 6], width: i === 0 ? 3 : 1.7 },
-        legendgroup: metric.name, hoverinfo: "none",
+        legendgroup: metric.name, hoverinfo: "none", ...axisOf(metric),
       });
     });
-    const colors = drawn.map((metric) => R.lines()[R.data.metrics.indexOf(metric) % 6]);
-    traces.push({
-      x: drawn.map((metric) => set.raw.best[metric.name].strength),
-      y: drawn.map((metric) => set.raw.best[metric.name].value),
-      mode: "markers", name: "largest value", hoverinfo: "none",
-      marker: { symbol: "diamond", size: 9, color: colors, line: { width: 1, color: R.color("card") } },
+    // Marks of what is no fraction stand on their own axis, and once in the legend.
+    const plain = drawn.filter((metric) => !metric.fraction);
+    [drawn.filter((metric) => metric.fraction), plain].filter((some) => some.length).forEach((some, part) => {
+      const colors = some.map((metric) => R.lines()[R.data.metrics.indexOf(metric) % 6]);
+      const shared = { mode: "markers", hoverinfo: "none", showlegend: part === 0, ...axisOf(some[0]) };
+      traces.push({
+        x: some.map((metric) => set.raw.best[metric.name].strength),
+        y: some.map((metric) => set.raw.best[metric.name].value),
+        name: "best value", ...shared,
+        marker: { symbol: "diamond", size: 9, color: colors, line: { width: 1, color: R.color("card") } },
+      });
+      traces.push({
+        x: some.map(() => strength), y: some.map((metric) => R.metricValue(metric, counts)),
+        name: "at λ", ...shared,
+        marker: { size: 8, color: colors, line: { width: 1.5, color: R.color("ink") } },
+      });
     });
-    traces.push({
-      x: drawn.map(() => strength), y: drawn.map((metric) => R.metricValue(metric, counts)),
-      mode: "markers", name: "at λ", hoverinfo: "none",
-      marker: { size: 8, color: colors, line: { width: 1.5, color: R.color("ink") } },
-    });
+    const second = { overlaying: "y", side: "right", showgrid: false, title: { text: R.plotText(plain.map((metric) => metric.label).join(", "), 40) } };
     R.draw("curves-figure", traces, {
       xaxis: { title: { text: "strength λ" }, range: R.data.bounds },
-      yaxis: { tickformat: ".0%" }, shapes: R.marks(strength), hovermode: false,
+      yaxis: { tickformat: ".0%" }, ...(plain.length ? { yaxis2: second, margin: { l: 68, r: 68, t: 10, b: 46 } } : {}), shapes: R.marks(strength), hovermode: false,
       showlegend: true,
     });
     R.pickStrength("curves-figure", (at) => drawn.map((metric) => {
       const { x, y } = R.curve(set, metric.name);
-      return { label: metric.label, color: R.lines()[R.data.metrics.indexOf(metric) % 6], value: R.percent(R.stepAt(x, y, at), 2) };
+      return { label: metric.label, color: R.lines()[R.data.metrics.indexOf(metric) % 6], value: R.shown(metric, R.stepAt(x, y, at), 2) };
     }));
     const all = drawn.every((metric) => R.curve(set, metric.name).exact);
     const bin = set.raw.profileResolution, most = R.number(R.data.curvePoints);
     R.say("curves-note", "Click the figure to set λ. Solid upright line: λ now. Dashed: the chosen λ; the band around it holds the strengths that tied in tuning.",
-      bin === null ? "Diamonds: the largest value of each metric, over all λ, exactly."
-        : `Diamonds: the largest value of each metric; with so many samples, curves and diamonds know λ to ${bin}.`,
+      bin === null ? "Diamonds: the best value of each metric, over all λ, exactly."
+        : `Diamonds: the best value of each metric; with so many samples, curves and diamonds know λ to ${bin}.`,
       all ? "" : `Curves with more than ${most} steps are drawn at ${most} even strengths; the marks on them are exact.`);
   };
 })(window.Reprior);

@@ -27,6 +27,10 @@
     const text = Math.abs(100 * x).toFixed(1);
     return text === "0.0" ? "±0.0" : (x > 0 ? "+" : "−") + text;
   };
+  // A metric's value in words; how its axis has it, and a mark on it.
+  R.shown = (metric, value, digits = 1) => (metric.fraction ? R.percent(value, digits) : R.plain(value));
+  R.tick = (metric, fraction) => (metric.fraction ? { tickformat: fraction } : {});
+  R.mark = (metric, axis) => (metric.fraction ? `%{${axis}:.2%}` : `%{${axis}:.4~g}`);
   R.direction = (x) => (Math.abs(100 * x) < 0.05 || !isNumber(x) ? "" : x > 0 ? "up" : "down");
 
   // Plotly reads some tags in text: here "<" is a sign like any other.

@@ -7,7 +7,7 @@
       R.el("div", { class: "name" }, name.label),
       R.el("div", { class: "value", "data-value": value }, format(value)),
       R.el("div", { class: "was" }, `before ${format(before)} `,
-        delta ? R.el("span", { class: R.direction(value - before) }, delta(value - before)) : ""));
+        delta ? R.el("span", { class: R.direction(name.falls ? before - value : value - before) }, delta(value - before)) : ""));
   }
   R.card = card;
 
@@ -15,7 +15,7 @@
     const now = set.counts(strength), before = set.before;
     const mix = R.linear.filter((metric) => metric.name === "training-mix" && R.curve(set, metric.name));
     const cards = [...R.data.metrics, ...mix].map((metric, i) => card(
-      { key: metric.name, label: metric.label },
+      { key: metric.name, label: metric.label, falls: metric.greaterIsBetter === false },
       R.metricValue(metric, now), R.metricValue(metric, before),
       metric.fraction ? R.percent : R.plain, metric.fraction ? R.points : R.plainChange, i === 0,
     ));
@@ -43,7 +43,7 @@
         R.numberCell(best.strength, R.strength),
         R.el("td", {}, `${R.interval(...best.interval)}${best.atBound ? " (at the bound)" : ""}`));
     });
-    R.fillTable("optimum-table", "Every metric before, at λ, as chosen and at its largest", ["Metric", "before", `at λ = ${R.strength(strength)}`,
-      `chosen, λ = ${R.strength(R.data.strength)}`, "largest on this set", "there λ is", "ties"], rows);
+    R.fillTable("optimum-table", "Every metric before, at λ, as chosen and at its best", ["Metric", "before", `at λ = ${R.strength(strength)}`,
+      `chosen, λ = ${R.strength(R.data.strength)}`, "best on this set", "there λ is", "ties"], rows);
   };
 })(window.Reprior);

@@ -47,14 +47,9 @@
     const g = R.nearest(grid.strengths, strength), at = grid.strengths[g];
     const loss = (x) => (Number.isFinite(x) ? x.toFixed(3) : "∞");
     const signed = (x) => (Number.isFinite(x) ? (x >= 0 ? "+" : "−") + Math.abs(x).toFixed(3) : "");
-    const down = (cardElement) => { // less is better here
-      const mark = cardElement.querySelector(".was span");
-      if (mark) mark.className = { up: "down", down: "up" }[mark.className] || "";
-      return cardElement;
-    };
     R.byId("reliability-cards").replaceChildren(
-      down(R.card({ key: "ece", label: "expected calibration error" }, grid.ece[g], before.ece[0], (x) => R.percent(x, 2), R.points, true)),
-      down(R.card({ key: "log_loss", label: "log-loss" }, grid.logLoss[g], before.logLoss[0], loss, signed, false)),
+      R.card({ key: "ece", label: "expected calibration error", falls: true }, grid.ece[g], before.ece[0], (x) => R.percent(x, 2), R.points, true),
+      R.card({ key: "log_loss", label: "log-loss", falls: true }, grid.logLoss[g], before.logLoss[0], loss, signed, false),
     );
     R.say("reliability-note", `Probabilities are judged on a grid: ${R.data.gridSize} even strengths, 0 and the chosen one. Shown at λ = ${R.strength(at)}, the nearest of them to λ = ${R.strength(strength)}.`,
       R.data.temperature === 1 ? "" : (R.data.strength === 0 ? "Before is the uncorrected model, at temperature 1; at λ" : "Before and λ = 0 are the uncorrected model, at temperature 1; at any other λ")

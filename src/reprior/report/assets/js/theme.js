@@ -36,6 +36,7 @@
       ...more,
       xaxis: { ...axis, ...more.xaxis },
       yaxis: { ...axis, ...more.yaxis },
+      ...(more.yaxis2 ? { yaxis2: { ...axis, ...more.yaxis2 } } : {}),
     };
   };
 
