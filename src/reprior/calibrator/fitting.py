@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from reprior._warnings import collect_warnings, warn
-from reprior.calibrator.forecast import MOST_CONFUSED, Confusions, confusion_table
-from reprior.core.arrays import to_numpy
+from reprior.calibrator.forecast import MOST_CONFUSED, Confusions
 from reprior.core.checks import few
 from reprior.core.log_loss import (
     JointLoss,
@@ -48,14 +47,12 @@ from reprior.profile.constants import (
     shown_bound,
 )
 from reprior.profile.objective import Best
-from reprior.profile.passes import HOST_BLOCK
 from reprior.profile.profile import StrengthProfile
 from reprior.profile.samples import Priors, Samples, refuse_nothing
 from reprior.profile.source import (
     EXACT,
     Bins,
     CountPass,
-    InMemory,
     ProfilePass,
     RowReader,
     Source,
@@ -81,10 +78,6 @@ CONFIDENCE = 0.9
 #: The distance from a switch that a selected strength keeps, if its interval is wide enough.
 #: Larger than float32 rounding of a switch, smaller than any meaningful difference of λ.
 MARGIN = 1e-4
-
-
-#: Scores up to which a source is read once more for the confusion matrices: 32 MB of float64.
-FEW_SCORES = 1 << 22
 
 #: Warn if Cohen's κ is this many standard errors below 0. One in 30,000 guessing models is.
 BELOW_CHANCE = 4.0
@@ -185,39 +178,24 @@ class _Tuning:
         problem = self.problem
         # The bounds of a fit begin just above 0 where a class is ruled out.
         low = 0.0 if problem.target_prior.all() else AFTER_ZERO
-        paired = problem.metric.needs != "classes"
+        few = problem.source_prior.size <= MOST_CONFUSED
+        paired = few or problem.metric.needs != "classes"
         counts = self.source.run(CountPass(decisions, problem.priors((low, 1.0)), paired))
         if counts is None:
             refuse_nothing(0)
         return counts
 
     def confusions(self, result: Tuned) -> Confusions | None:
-        """Return the samples by class and decision, before and after; None where not kept."""
-        profile = result.profile
-        if profile.n_classes > MOST_CONFUSED or profile.weighted:
+        """Return the samples by class and decision, before and after; None where not known."""
+        n_classes, before = result.profile.n_classes, result.profile.baseline.pairs
+        after = None if result.counts is None else result.counts.pairs
+        if before is None or after is None or n_classes > MOST_CONFUSED or result.profile.weighted:
             return None
-        source = self.source if isinstance(self.source, InMemory) else self.reread(profile)
-        if source is None or not self.problem.target_prior.all():
+        if not self.problem.target_prior.all():
             return None
-        tables = np.zeros((2, profile.n_classes, profile.n_classes), np.int64)
-        maps = (ScoreMap(0.0), result.decision)
-        samples = source.samples
-        for index in samples.blocks(HOST_BLOCK):
-            block = samples.read(index)
-            rows = to_numpy(block.scores)
-            for table, decisions in zip(tables, maps, strict=True):
-                decided = decisions.decisions(
-                    rows, self.problem.source_prior, self.problem.target_prior
-                )
-                table += confusion_table(block.labels, decided, profile.n_classes)
-        return Confusions(*tables)
-
-    def reread(self, profile: StrengthProfile) -> InMemory | None:
-        """Return the samples of a source that gives few of them again; None for others."""
-        few = profile.n_samples * profile.n_classes <= FEW_SCORES
-        if not few or not getattr(self.source, "rereads", False):
-            return None
-        return InMemory(self.all_samples)
+        return Confusions(
+            before.matrix(n_classes).astype(np.int64), after.matrix(n_classes).astype(np.int64)
+        )
 
     def _row_reader(self, profile: StrengthProfile) -> RowReader:
         support = np.asarray(profile.baseline.support, np.float64)

@@ -237,7 +237,7 @@ def _confusions(calibrator: PosteriorCalibrator, validation: Any) -> Confusions:
             remedy=[
                 "Pass labelled scores as ",
                 Setting("validation", "(scores, labels)"),
-                ". They are kept by a fit without sample weights, with at most "
+                ". They are kept by a fit without sample weights and bins, with at most "
                 f"{MOST_CONFUSED} classes, and not after retarget.",
             ],
         )

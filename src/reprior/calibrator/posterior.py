@@ -630,7 +630,7 @@ class PosteriorCalibrator(Fitted):
         validation : (scores, labels), optional
             Labelled scores of every class, in place of the tuning data. Required for calibrators
             that hold no confusion matrices: fitted with sample weights, on more than 256 classes or
-            on more scores than are kept, retargeted, or loaded from a file that has none.
+            with binned switches, retargeted, or loaded from a file that has none.
 
         Returns
         -------

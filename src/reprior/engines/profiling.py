@@ -112,11 +112,6 @@ class Profiler:
         self._coarse = self._keep_all = False
         new_sum()  # refuses a wrong resolution before the first pass
 
-    @property
-    def rereads(self) -> bool:
-        """Whether the samples are in local files, which may be read once more."""
-        return isinstance(self.stream.chunks, ScoreFile)
-
     def begin(self, resolution: Any) -> None:
         """Give the data and options of the fit to the checkpoint, if there is one."""
         if self.checkpoint is not None:
