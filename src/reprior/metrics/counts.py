@@ -111,7 +111,11 @@ class PairCounts:
     def summed(self) -> PairCounts:
         """Return the same with one row for each pair and image, sorted; without empty rows."""
         keys = [self.predicted, self.label, *([] if self.image is None else [self.image])]
-        order = np.lexsort(keys)
+        if self.image is None and self.label.size:  # one key is sorted in half the time of two
+            keys = [self.label.astype(np.int64) * (int(self.predicted.max()) + 1) + self.predicted]
+            order = np.argsort(keys[0], kind="stable")
+        else:
+            order = np.lexsort(keys)
         first = np.zeros(order.size, bool)
         first[:1] = True
         for key in keys:

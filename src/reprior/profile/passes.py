@@ -88,8 +88,8 @@ class Pairs(NamedTuple):
     @classmethod
     def concatenate(cls, parts: Sequence[Pairs]) -> Pairs | None:
         """Sum the pairs of parts, in their order; None where there are none."""
-        if not parts:
-            return None
+        if len(parts) < 2:  # the pairs of one part are sorted, and each is there once
+            return parts[0] if parts else None
         start = PairCounts.concatenate([part.start for part in parts]).summed()
         if all(part.origin is part.start for part in parts):
             return cls(start, start)

@@ -714,7 +714,8 @@ def _moved(pairs: PairCounts, switches: Switches, strength: float) -> PairCounts
     """Return the pairs after all switches up to a strength."""
     some = switches.taken(np.flatnonzero(switches.position <= strength))
     image = some.image if pairs.image is not None else None
-    count = some.counts()
-    before = PairCounts(some.label, some.loser, count, some.weight, image)
-    after = PairCounts(some.label, some.winner, count, some.weight, image)
-    return pairs.plus(after).plus(before, -1)
+    count, weight = some.counts(), some.weight
+    left = None if weight is None else -weight
+    before = PairCounts(some.label, some.loser, -count, left, image)
+    after = PairCounts(some.label, some.winner, count, weight, image)
+    return PairCounts.concatenate([pairs, after, before]).summed()
