@@ -74,13 +74,17 @@ class Part:
         """For the page."""
         lines = ["| what | ratio | 90 % interval | bar | of |", "|---|--:|:-:|--:|---|"]
         lines += [
-            f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {row.bar:g} "
+            f"| {row.what} | {row.ratio:.2f} | {row.low:.2f} to {row.high:.2f} | {_bar(row.bar)} "
             f"| `{row.peer}` |"
             for row in self.rows
         ]
         names = ", ".join(f"{package} {number}" for package, number in self.versions.items())
         note = f"Python {self.python}, {names}; kernels: {self.kernels}; {self.cores} cores."
         return "\n".join([*lines, "", note])
+
+
+def _bar(bar: float) -> str:
+    return "–" if math.isnan(bar) else f"{bar:g}"
 
 
 def write_run(path: Path, part: Part, order: Sequence[str]) -> None:
