@@ -58,6 +58,29 @@ def test_the_summary_says_what_is_promised_and_what_it_costs(data, fitted):
     assert f"it costs     {cost:.4f} of balanced_accuracy on the tuning labels" in text
 
 
+def test_the_advice_of_the_summary_can_be_promised(data):
+    """Of the metrics that lose, only accuracy has a test."""
+    rule = "recall[0] >= 0.5"
+    calibrator = rp.PosteriorCalibrator(SOURCE, metric="recall[3]", subject_to=rule)
+    assert "'mean_iou >= baseline - 0.02'" in calibrator.fit(*data).summary()
+    calibrator.certify = 0.95
+    rules = [rule, "accuracy >= baseline - 0.02"]
+    assert calibrator.fit(*data).summary().endswith(f"to limit that, pass subject_to={rules!r}")
+    calibrator.subject_to = rules
+    assert calibrator.fit(*data).certified_
+    calibrator = rp.PosteriorCalibrator(SOURCE, subject_to=rule, certify=0.95)
+    summary = calibrator.fit(*data).summary()
+    assert "costs: macro_precision" in summary
+    assert "to limit that" not in summary
+
+
+def test_images_are_refused(data):
+    scores, labels = data
+    calibrator = rp.PosteriorCalibrator(SOURCE, subject_to=RULE, certify=0.95)
+    with pytest.raises(OptionError, match="pixels of an image are not drawn independently"):
+        calibrator.fit(scores, labels, image_ids=np.arange(labels.size) // 100)
+
+
 def test_class_names(data):
     scores, labels = data
     names = np.array(["ant", "bee", "cat", "dog"])

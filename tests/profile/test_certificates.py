@@ -260,14 +260,32 @@ def test_bins_give_the_same_promises():
             assert binned.value == best.value
 
 
-def test_weights_of_one_are_none():
-    scores, labels = drawn(2_000)
-    asked = {"subject_to": "recall[0] >= 0.8", "certify": 0.95}
-    plain, weighted = (
-        rp.StrengthProfile.from_scores(scores, labels, source_prior=SOURCE, sample_weight=weight)
-        for weight in (None, np.ones(2_000))
-    )
-    assert plain.best("recall[3]", **asked) == weighted.best("recall[3]", **asked)
+@pytest.mark.parametrize("bounds", [(0.0, 2.0), (-1.0, 0.0), (-1.0, 2.0)])
+def test_precision_of_a_class_that_the_model_never_predicts(bounds):
+    """Strengths at which nothing is predicted as the class leave the order of the tests."""
+    scores, labels = drawn(4_000, signal=6.0)
+    margin = scores[:, 3] - scores[:, :3].max(axis=1)
+    scores[:, 3] -= margin.max() + 0.5  # at strength 0 never the largest
+    profile = rp.StrengthProfile.from_scores(scores, labels, source_prior=SOURCE, bounds=bounds)
+    rule = "precision[3] >= 0.5"
+    if bounds[1] == 0:
+        with pytest.raises(InfeasibleError, match="at most 0 samples predicted as class 3"):
+            profile.best("recall[3]", subject_to=rule, certify=0.95)
+        return
+    grid = np.arange(round(bounds[0] * 100), 201) / 100
+    predicted = np.array([profile.counts(strength).predicted[3] for strength in grid])
+    assert predicted[0] == 0
+    right = np.array([profile.counts(strength).true_positive[3] for strength in grid])
+    p = np.where(predicted > 0, stats.binom.sf(right - 1, predicted, 0.5), 1.0)
+    order, halves = (np.flatnonzero(0.5**predicted <= level) for level in (0.05, 0.025))
+    expected = first_passes(p, order, 0.05)
+    if bounds[0] < 0.0:
+        expected = first_passes(p, halves, 0.025) | first_passes(p, halves[::-1], 0.025)
+    best = profile.best("recall[3]", subject_to=rule, certify=0.95)
+    assert best.certified
+    assert expected[round((best.strength - bounds[0]) * 100)]
+    values = profile.evaluate("recall[3]", grid)
+    assert best.value == values[expected].max() > 0
 
 
 # ------------------------------------------------------------------------------------- refusals
@@ -284,6 +302,12 @@ def refused(rule, certify=0.95, n=400, **options):
 @pytest.mark.parametrize("certify", [0, 1, 1.5, -0.1, "0.95", True, float("nan")])
 def test_probabilities_outside_0_to_1_are_refused(certify):
     assert "`certify` must be" in refused("recall[0] >= 0.1", certify)
+
+
+def test_the_level_of_the_test_in_place_of_the_probability_is_refused():
+    sentence = refused("recall[0] >= 0.1", 0.05)
+    assert sentence.startswith("`certify` must be at least 0.5: it is the probability that the")
+    assert sentence.endswith("Got 0.05. Pass 0.95.")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +329,7 @@ def test_probabilities_outside_0_to_1_are_refused(certify):
 )
 def test_what_cannot_be_promised_is_refused_with_the_reason(rule, reason):
     sentence = refused(rule)
-    assert sentence.startswith("`subject_to` must be constraints with a test")
+    assert sentence.startswith("`subject_to` must be of metrics that `certify` can test")
     assert reason in sentence
     assert sentence.endswith("Or leave `certify` out.")
 
@@ -313,6 +337,10 @@ def test_what_cannot_be_promised_is_refused_with_the_reason(rule, reason):
 def test_data_that_no_test_is_about_are_refused():
     weight = np.full(400, 0.5)
     assert "each once" in refused("recall[0] >= 0.1", sample_weight=weight)
+    for weight in (np.ones(400), np.tile([0.5, 1.5], 200)):
+        assert "each once" in refused("recall[0] >= 0.1", sample_weight=weight)
+    even = np.repeat(np.arange(200), 2)
+    assert "pixels of an image" in refused("recall[0] >= 0.1", image_ids=even)
     assert "must be given with `subject_to`" in refused(None)
     assert "must contain 0" in refused("accuracy >= baseline - 0.1", bounds=(0.5, 1.5))
     target = [0.5, 0.5, 0, 0]
@@ -322,6 +350,27 @@ def test_data_that_no_test_is_about_are_refused():
     assert "must divide 0.01" in refused("recall[0] >= 0.1", resolution=0.003)
     assert "must be left out to compare" in refused(rule, resolution=0.001)
     assert "a multiple of 0.01" in refused("recall[0] >= 0.1", bounds=(0.502, 0.507))
+
+
+@pytest.mark.parametrize("resolution", [None, 0.01])
+def test_pixels_of_images_are_refused(resolution):
+    scores, labels = drawn(400)
+    maps = scores.reshape(4, 10, 10, 4).transpose(0, 3, 1, 2)
+    profile = rp.StrengthProfile.from_scores(
+        maps, labels.reshape(4, 10, 10), source_prior=SOURCE, class_axis=1, resolution=resolution
+    )
+    for each in (profile, profile.binned(0.01), profile + profile):
+        with pytest.raises(OptionError, match="pixels of an image are not drawn independently"):
+            each.best("accuracy", subject_to="accuracy >= 0.1", certify=0.95)
+
+
+def test_the_recall_of_a_class_without_labels_is_not_promised():
+    scores, labels = drawn(2_000)
+    rest = labels != 2
+    profile = rp.StrengthProfile.from_scores(scores[rest], labels[rest], source_prior=SOURCE)
+    with pytest.raises(OptionError, match="no label of class 2"):
+        profile.best("accuracy", subject_to="worst_recall >= 0.1", certify=0.95)
+    assert profile.best("accuracy", subject_to="recall[0] >= 0.1", certify=0.95).certified
 
 
 def test_classes_that_are_ruled_out_do_not_count():
@@ -354,6 +403,15 @@ def test_the_labels_that_are_needed():
     whole = infeasible("accuracy >= 0.8")
     assert whole.labels_needed > 400
     assert "labels, loosen" in str(whole)
+
+
+def test_what_no_strength_satisfies_on_the_labels_is_refused_by_the_test():
+    """Few labels hide nothing of it: that biases might satisfy it is no remedy for a promise."""
+    error = infeasible("recall[3] >= 0.999")
+    assert "must be possible to promise with" in str(error)
+    assert "per_class" not in str(error)
+    apart = infeasible(["recall[0] >= 0.95", "recall[3] >= 0.95"])
+    assert "must be possible to promise with" in str(apart)
 
 
 def test_no_number_of_labels_helps_where_the_ends_break_the_constraint():

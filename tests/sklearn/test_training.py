@@ -235,14 +235,18 @@ def test_constraints_refer_to_the_model_as_given():
     assert meta.best_score_ == pytest.approx(max(expected.values()), abs=2e-3)
 
 
-def test_a_promise_is_of_one_training(notes):
-    options = {"cv": 3, "subject_to": "recall[cow] >= 0.2", "certify": 0.9}
-    with pytest.raises(rp.OptionError, match="`training` must be 'as_given' or 'weighted' with"):
-        RebalancedClassifierCV(Watched(), training="auto", **options).fit(X, names)
+def test_a_promise_is_of_a_frozen_estimator(notes):
+    options = {"subject_to": "recall[cow] >= 0.2", "certify": 0.9}
+    for training in ("as_given", "weighted", "auto"):
+        with pytest.raises(rp.OptionError, match="`estimator` must be frozen with `certify`"):
+            RebalancedClassifierCV(Watched(), training=training, cv=3, **options).fit(X, names)
     assert not notes  # it costs no training
-    meta = RebalancedClassifierCV(Watched(), training="weighted", **options).fit(X, names)
+    prior = rp.prior_from_labels(names)
+    frozen = FrozenEstimator(Watched().fit(X, names))
+    meta = RebalancedClassifierCV(frozen, source_prior=prior, **options)
+    meta.fit(X, names)
     assert meta.certified_
-    assert meta.profile_.evaluate("recall[2]", meta.strength_) > 0.3  # more than what is promised
+    assert meta.profile_.evaluate("recall[2]", meta.strength_) > 0.2
 
 
 class Forgetful(Watched):

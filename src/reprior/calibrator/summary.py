@@ -12,6 +12,7 @@ from reprior import _html
 from reprior.core.rebalance import strength_text
 from reprior.metrics.count_metrics import COUNT_METRICS, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
+from reprior.profile.certificates import certifiable
 from reprior.profile.objective import Constraint
 from reprior.tuning.problem import DEFAULT_SELECTION
 
@@ -333,7 +334,12 @@ def limiting_rules(model: CorrectedModel, losses: Iterable[str]) -> list[str]:
     has_baseline = low <= 0.0 <= high and bool(model.target_prior_.all())
     if metric_name(model.metric) == "log_loss" or not has_baseline:
         return []
-    return [f"{name} >= baseline - {NOTICEABLE_LOSS:g}" for name in losses]
+    rules = [f"{name} >= baseline - {NOTICEABLE_LOSS:g}" for name in losses]
+    if getattr(model, "certify", None) is None:
+        return rules
+    parsed = Constraint.parse_all(rules)
+    known = [replace(rule, metric=found_metric(model, rule.metric)) for rule in parsed]
+    return [rule.text for rule in known if certifiable(rule)]
 
 
 def cost_sentence(

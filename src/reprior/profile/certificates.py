@@ -6,6 +6,9 @@ hypothesis that is not rejected, keeps the chance of any false rejection below t
 probability ``certify``, over the draw of the tuning labels, the constraint holds at *every*
 strength that passes, and so at the one that is chosen among them.
 
+The order may depend on the predictions: strengths at which too few samples are predicted as a
+class to promise its precision, even if all of them were right, are left out.
+
 **Numbers.** Each sample that counts is right or wrong, so the count of right ones is binomial:
 
 ==================  ======================================  ========================
@@ -54,6 +57,7 @@ from reprior.profile.binning import BinnedSwitches
 from reprior.profile.constants import AFTER_ZERO, EQUAL_VALUES, shown_bound
 from reprior.profile.objective import Best, Constraint, best_of_steps
 from reprior.profile.passes import Table
+from reprior.profile.samples import ruled_out
 from reprior.profile.sweep import Steps
 from reprior.profile.switches import SWITCHES_AT_ONCE, Switches
 
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "POINTS_PER_UNIT",
     "best_certified",
+    "certifiable",
     "check_certify",
     "paired_p_values",
     "refuse_uncertifiable",
@@ -78,6 +83,9 @@ BOUND_SHARE = 0.25
 
 #: Quotients closer to a whole number than this are one.
 ROUNDING = 1e-9
+
+#: The smallest probability of a promise: below it, the level of the test was passed.
+LEAST_PROBABILITY = 0.5
 
 RECALL = (1.0, 1.0, 0.0, 0.0)
 PRECISION = (1.0, 0.0, 1.0, 0.0)
@@ -97,6 +105,14 @@ def check_certify(certify: Any) -> float | None:
             rule="must be a probability below 1",
             got=f"{level:g}",
             remedy="Pass 0.95: no number of labels makes a constraint certain.",
+        )
+    if level < LEAST_PROBABILITY:
+        raise OptionError(
+            argument="certify",
+            rule=f"must be at least {LEAST_PROBABILITY:g}: it is the probability that the promise "
+            f"holds, not that it is broken",
+            got=f"{level:g}",
+            remedy=f"Pass {1 - level:.6g}.",
         )
     return level
 
@@ -120,10 +136,19 @@ def refuse_uncertifiable(constraint: Constraint) -> None:
     if reason:
         raise OptionError(
             argument="subject_to",
-            rule=["must be constraints with a test, to be promised by ", Argument("certify")],
+            rule=["must be of metrics that ", Argument("certify"), " can test"],
             got=f"{constraint.text!r}: {reason}",
             remedy=[remedy, " Or leave ", Argument("certify"), " out."],
         )
+
+
+def certifiable(constraint: Constraint) -> bool:
+    """Whether a constraint whose metric is resolved can be promised."""
+    try:
+        refuse_uncertifiable(constraint)
+    except OptionError:
+        return False
+    return True
 
 
 def _no_test(metric: CountMetric) -> str:
@@ -167,7 +192,15 @@ def _no_comparison(constraint: Constraint, metric: CountMetric) -> tuple[str, st
 
 def _refuse_profile(profile: StrengthProfile, constraints: Sequence[Constraint]) -> None:
     """Refuse profiles whose counts are not those of single samples, or not exact on the grid."""
-    if profile._sums is not None and not np.array_equal(profile._sums, profile._counts):
+    if profile._of_images:
+        raise OptionError(
+            argument="certify",
+            rule="must be left out for maps and samples with images: the pixels of an image are "
+            "not drawn independently",
+            got=f"{profile.n_samples:,} samples of images",
+            remedy="Pass one sample per image, or leave it out.",
+        )
+    if profile.weighted:
         raise OptionError(
             argument="sample_weight",
             rule=[
@@ -178,6 +211,7 @@ def _refuse_profile(profile: StrengthProfile, constraints: Sequence[Constraint])
             got="weights",
             remedy=["Leave the weights out, or ", Argument("certify"), "."],
         )
+    _refuse_missing_class(profile, constraints)
     compared = [rule.text for rule in constraints if rule.factor]
     low, high = profile.bounds
     if compared and not low <= 0.0 <= high:
@@ -205,6 +239,27 @@ def _refuse_profile(profile: StrengthProfile, constraints: Sequence[Constraint])
             got=f"bins of {width:g}",
             remedy=["Pass ", Setting("resolution", None), ", which keeps every switch."],
         )
+
+
+def _refuse_missing_class(profile: StrengthProfile, constraints: Sequence[Constraint]) -> None:
+    """Refuse to promise the recall of every class where a class has no labels."""
+    absent = profile._support(profile._counts) == 0
+    if profile.target_prior is not None:
+        absent &= ~ruled_out(profile.target_prior, profile.bounds)
+    for rule in constraints:
+        metric = rule.metric
+        assert isinstance(metric, CountMetric)  # noqa: S101 - resolved
+        missing = np.flatnonzero(absent & metric.eligible(absent.size))
+        if _is_worst_recall(metric) and missing.size:
+            raise OptionError(
+                argument="subject_to",
+                rule=[
+                    "must be about classes with labels, to be promised by ",
+                    Argument("certify"),
+                ],
+                got=f"{rule.text!r}, and no label of class {missing[0]}",
+                remedy="Add labels of the class, or limit the recalls of the others, recall[k].",
+            )
 
 
 # --------------------------------------------------------------------------------------- counts
@@ -400,6 +455,11 @@ def _parts(
                 threshold = threshold / (2.0 - threshold) if threshold < 2.0 else threshold
     if constraint.relation == "<=":
         right, threshold = trials - right, 1.0 - threshold
+    if metric.average == "one" and metric.form == PRECISION:
+        # How many are predicted depends on no label. Where so few are that the test fails even if
+        # all are right, it would only end the sequence.
+        least = np.asarray(binomial_tail(trials, trials, threshold))
+        sequences = [(order[least[order] <= own], own) for order, own in sequences]
     return [
         _Part(right[:, None], trials[:, None], threshold, sequences, np.array([labels]), [name])
     ]
@@ -554,6 +614,24 @@ def _best_point(steps: Steps, certified: Vector) -> Best:
     )
 
 
+def _refuse_hardly_predicted(
+    rule: Constraint, part: _Part, level: float, certify: float
+) -> NoReturn:
+    """Raise the error that a precision has too few samples to test at every strength."""
+    most, have = int(part.trials.max()), int(part.labels[0])
+    n = trials_needed(1.0, part.threshold, level)
+    need = None if n is None or not most else max(math.ceil(n * have / most), have + 1)
+    first = "Widen " if need is None else f"Use about {need:,} labels of {part.names[0]}, widen "
+    raise InfeasibleError(
+        argument="subject_to",
+        rule=["must be possible to promise with ", Setting("certify", certify)],
+        got=f"{rule.text!r}, and at most {most:,} samples predicted as {part.names[0]} within the "
+        f"bounds",
+        remedy=[first, Argument("bounds"), ", or drop the constraint."],
+        labels_needed=need,
+    )
+
+
 def _refuse(grid: Vector, parts: Sequence[tuple[Constraint, _Part]], certify: float) -> NoReturn:
     """Raise the error that no strength can be promised, with the labels that are needed."""
     empty = [(rule, part) for rule, part in parts if not part.passing().any()]
@@ -561,6 +639,8 @@ def _refuse(grid: Vector, parts: Sequence[tuple[Constraint, _Part]], certify: fl
     for rule, part in empty:
         needs = []
         for order, own in part.sequences:
+            if not order.size:
+                _refuse_hardly_predicted(rule, part, own, certify)
             n, j = part.needed(int(order[0]), own)
             needs.append((math.inf if n is None else n, rule, part, int(order[0]), j))
         found.append(min(needs, key=lambda each: each[0]))

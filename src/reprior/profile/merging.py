@@ -89,7 +89,8 @@ def combined(mine: StrengthProfile, theirs: object, verb: str) -> StrengthProfil
     sums = None
     if mine._sums is not None and theirs._sums is not None:
         sums = np.where(counts > 0, mine._sums + sign * theirs._sums, 0.0)
-    return mine._like(counts=counts, sums=sums, switches=switches, pairs=pairs)
+    of_images = mine._of_images or theirs._of_images
+    return mine._like(counts=counts, sums=sums, switches=switches, pairs=pairs, of_images=of_images)
 
 
 def _joined(mine: StrengthProfile, theirs: StrengthProfile, sign: int) -> tuple[Any, Pairs | None]:

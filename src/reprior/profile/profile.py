@@ -100,6 +100,7 @@ class StrengthProfile:
         switches: Switches | BinnedSwitches,
         direction: Vector | None = None,
         pairs: Pairs | None = None,
+        of_images: bool = False,
     ) -> None:
         self.source_prior = source_prior
         self.target_prior = target_prior
@@ -110,6 +111,7 @@ class StrengthProfile:
         self._sums = sums
         self._switches = switches
         self._pairs = pairs
+        self._of_images = of_images or (pairs is not None and pairs.start.image is not None)
         self._steps: dict[CountMetric, Steps] = {}
 
     @classmethod
@@ -279,7 +281,7 @@ class StrengthProfile:
         if width is None or samples.n_scores <= PART_SCORES:
             exact = width is None
             counted = run_pass(samples, priors.slopes, priors.bounds, pairs=exact)
-            profile = cls.counted(priors, counted)
+            profile = cls.counted(priors, counted, of_images=samples.of_images)
             return profile if width is None else profile.binned(width)
         total = ProfileSum(exact_up_to=0, resolution=width)
         for part in cls.parts(samples, priors):
@@ -290,10 +292,12 @@ class StrengthProfile:
     def parts(cls, samples: Samples, priors: Priors | Line) -> Iterator[StrengthProfile]:
         """Yield exact profiles of consecutive rows; bin each before the next."""
         for part in run_parts(samples, priors.slopes, priors.bounds):
-            yield cls.counted(priors, part)
+            yield cls.counted(priors, part, of_images=samples.of_images)
 
     @classmethod
-    def counted(cls, priors: Priors | Line, counted: Counted) -> StrengthProfile:
+    def counted(
+        cls, priors: Priors | Line, counted: Counted, *, of_images: bool = False
+    ) -> StrengthProfile:
         """Return the exact profile of counts and switches that a pass found."""
         return cls(
             source_prior=priors.source,
@@ -305,6 +309,7 @@ class StrengthProfile:
             switches=counted.switches,
             pairs=counted.pairs,
             direction=priors.slopes if isinstance(priors, Line) else None,
+            of_images=of_images,
         )
 
     @property
@@ -473,12 +478,11 @@ class StrengthProfile:
         if level is None:
             return self._chosen(best_of_steps, metric, subject_to)
         found = self._metric(metric)
-        steps, _ = self._feasible(self._steps_of(found), subject_to, found)
         rules = [
             replace(rule, metric=self._metric(rule.metric, "subject_to"))
             for rule in Constraint.parse_all(subject_to, found)
         ]
-        best = best_certified(self, steps.utility(found), rules, level)
+        best = best_certified(self, self._steps_of(found).utility(found), rules, level)
         return replace(best, value=found.utility(best.value))
 
     def _widest_best(self, metric: str | CountMetric, *, subject_to: SubjectTo = None) -> Best:
@@ -603,6 +607,7 @@ class StrengthProfile:
             "switches": self._switches,
             "direction": self._direction,
             "pairs": self._pairs,
+            "of_images": self._of_images,
         }
         return StrengthProfile(**{**parts, **changed})
 

@@ -443,6 +443,11 @@ class Samples:
         return self.labels.size * self.n_classes
 
     @property
+    def of_images(self) -> bool:
+        """Whether the samples are pixels of images, as far as labels and images tell."""
+        return self.images is not None or self.labels.ndim > 1
+
+    @property
     def any_counts(self) -> bool:
         """Whether any sample is neither ignored nor of weight 0."""
         weighs = None if self.weights is None else self.weights != 0

@@ -126,8 +126,8 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     certify : float, default=None
         The probability that each constraint is promised with on new data, as in
-        :class:`reprior.PosteriorCalibrator`, for the classifiers of the folds, whose scores are
-        tuned on. Not with ``training="auto"``.
+        :class:`reprior.PosteriorCalibrator`. Only of an estimator in a ``FrozenEstimator``, which
+        was trained on other data: a promise is of the model whose scores are tested.
 
     tune : {"strength", "per_class"}, default="strength"
         What is tuned: one strength, or, starting from it, a bias for every class.
@@ -755,16 +755,21 @@ def rehearse(options: Any, classes: Vector, target_prior: Any) -> None:
     prior = rp.prior_from_counts(np.arange(1, n + 1)) if unknown else options.source_prior
     calibrator = make_calibrator(options, prior, target_prior, classes, "logits")
     check_options(calibrator)
-    if options.certify is not None and options.training == "auto":
+    if options.certify is not None and not isinstance(options.estimator, FrozenEstimator):
         raise rp.OptionError(
-            argument="training",
+            argument="estimator",
             rule=[
-                "must be 'as_given' or 'weighted' with ",
+                "must be frozen with ",
                 Argument("certify"),
-                ": a promise does not cover the choice between two trainings",
+                ": else strengths are tested on scores of other classifiers, trained on folds, and "
+                "nothing is promised for the one that predicts",
             ],
-            got=Setting("training", options.training),
-            remedy=["Leave it out, or pass ", Setting("training", "weighted"), "."],
+            got=type(options.estimator).__name__,
+            remedy=[
+                "Train it on other data and pass FrozenEstimator(estimator), or leave ",
+                Argument("certify"),
+                " out.",
+            ],
         )
     names = plain(classes)
     for metric in metric_list(options.metric, classes)[1:]:
