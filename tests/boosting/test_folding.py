@@ -415,6 +415,15 @@ def test_refused_calibrators():
         fold_into(model, rp.PosteriorCalibrator([0.8, 0.2]))
 
 
+def test_integer_classes_in_another_order_are_refused():
+    X, y, X_test, y_test = data(3)
+    model = wrapper("lightgbm").fit(X, y)
+    scores = model.predict_proba(X_test)[:, ::-1]
+    calibrator = rp.PosteriorCalibrator([0.06, 0.14, 0.8], kind="probs", classes=[2, 1, 0])
+    with pytest.raises(rp.FoldError, match=r"classes of the model, \[0, 1, 2\]"):
+        fold_into(model, calibrator.fit(scores, y_test))
+
+
 def tuned_with_names(scores, y, names):
     calibrator = rp.PosteriorCalibrator([0.8, 0.2], kind="probs", classes=names)
     return calibrator.fit(scores, np.array(names)[y])

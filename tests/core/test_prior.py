@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,30 @@ from reprior import (
 from reprior.core import as_prior, as_target_prior, slopes
 
 COUNTS = hnp.arrays(np.int64, st.integers(2, 8), elements=st.integers(1, 10**9))
+
+
+# ------------------------------------------------------------------------------- mappings
+
+
+def test_a_counter_of_labels_is_in_the_order_of_the_classes():
+    labels = [2, 2, 2, 2, 0, 0, 0, 1]
+    expected = np.bincount(labels) / 8
+    np.testing.assert_allclose(prior_from_counts(Counter(labels)), expected)
+    np.testing.assert_allclose(prior_from_counts(Counter(np.array(labels))), expected)
+    weighted = prior_from_counts(Counter(labels), weights=[1 / 3, 1, 1 / 4])
+    np.testing.assert_allclose(weighted, np.full(3, 1 / 3))
+    np.testing.assert_allclose(prior_from_counts(Counter(["a", "b", "b", "b"])), [0.25, 0.75])
+
+
+@pytest.mark.parametrize("counts", [{2: 5, 1: 3}, {10: 5, 0: 3}, Counter("bba")])
+def test_a_mapping_in_no_order_is_refused(counts):
+    with pytest.raises(PriorError, match=r"order of the classes\. Got .*\[counts\[c\] for c"):
+        prior_from_counts(counts)
+
+
+def test_counts_passed_as_labels_are_recognised():
+    with pytest.raises(PriorError, match=r"pass prior_from_counts\(labels\)"):
+        prior_from_labels([900, 90, 10])
 
 
 # ------------------------------------------------------------------------------- identities

@@ -252,6 +252,18 @@ def test_classes_of_probability_0_are_vetoed(rng):
 # ----------------------------------------------------------------------------------------- files
 
 
+def test_a_negative_weight_refuses_a_probability_of_0():
+    first = np.array([[0.9, 0.1], [0.45, 0.55], [0.3, 0.7]])
+    second = np.array([[0.5, 0.5], [0.1, 0.9], [0.8, 0.2]])
+    blend = rp.Blend("accuracy", kind="probs", bounds=(-2, 0))
+    blend.fit({"a": first, "b": second}, [0, 0, 1])
+    assert blend.strength_ < 0
+    with pytest.raises(ScoresError, match=r"scores\['b'\].* Got scores\['b'\]\[1, :\], in which"):
+        blend.predict_proba({"a": first[:2], "b": np.array([[0.5, 0.5], [0.0, 1.0]])})
+    vetoed = {"a": np.array([[0.0, 1.0]]), "b": np.array([[0.0, 1.0]])}
+    np.testing.assert_array_equal(blend.predict_proba(vetoed), [[0.0, 1.0]])
+
+
 def test_a_file_holds_what_predicts(problem, tmp_path):
     scores, labels = problem
     blend = rp.Blend("macro_f1", kind={"small": "logits", "large": "logits"}).fit(scores, labels)
@@ -265,6 +277,26 @@ def test_a_file_holds_what_predicts(problem, tmp_path):
     assert repr(again) == repr(blend).replace(repr(blend.kind), "'logits'")
     again.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "blend.json").read_text()
+
+
+def test_a_file_holds_the_costs_and_says_that_a_function_was_one(problem, tmp_path):
+    scores, labels = problem
+    cost = rp.Cost(1.0 - np.diag(np.arange(5.0)), name="fee")
+    blend = rp.Blend(cost, subject_to="fee <= baseline").fit(scores, labels)
+    blend.save(tmp_path / "costs.json")
+    again = rp.load(tmp_path / "costs.json")
+    assert again.metric == cost
+    np.testing.assert_array_equal(again.metric.matrix, cost.matrix)
+    assert again.fit(scores, labels).strength_ == blend.strength_
+
+    def diagonal(matrices):
+        return matrices.diagonal(axis1=1, axis2=2).sum(axis=1)
+
+    rp.Blend(rp.metrics.from_confusion(diagonal)).fit(scores, labels).save(tmp_path / "f.json")
+    again = rp.load(tmp_path / "f.json")
+    assert "diagonal (a function of Python, which no file holds)" in again.summary()
+    again.save(tmp_path / "g.json")
+    assert (tmp_path / "g.json").read_text() == (tmp_path / "f.json").read_text()
 
 
 CHANGES = {

@@ -167,6 +167,25 @@ def test_boosters_of_every_library():
 # -------------------------------------------------------------------------- which one wins
 
 
+def test_auto_keeps_constraints_on_metrics_without_a_name():
+    cost = rp.Cost([[0, 1, 1], [2, 0, 1], [5, 2, 0]])
+    rule = (cost, "<= baseline + 0.05")
+    auto = RebalancedClassifierCV(MODEL, cv=CV, training="auto", subject_to=[rule]).fit(X, y)
+    alone = RebalancedClassifierCV(MODEL, cv=CV, subject_to=[rule]).fit(X, y)
+    assert auto.best_score_ >= alone.best_score_
+    limit = alone.profile_.evaluate(cost, [0.0])[0] + 0.05
+    assert auto.profile_.evaluate(cost, [auto.strength_])[0] <= limit + ROUNDING
+
+
+def test_the_summary_says_which_training_won():
+    for training, words in {"weighted": "class weights", "auto": "better of two"}.items():
+        meta = RebalancedClassifierCV(MODEL, cv=CV, training=training).fit(X, y)
+        assert words in meta.calibrator_.summary()
+        assert words in meta._repr_html_()
+    plain = RebalancedClassifierCV(MODEL, cv=CV).fit(X, y)
+    assert "trained" not in plain.calibrator_.summary()
+
+
 @pytest.mark.parametrize("metric", ["balanced_accuracy", "macro_f1", "accuracy", "mcc"])
 def test_auto_takes_the_larger_out_of_fold_value(metric):
     options = {"cv": CV, "metric": metric}

@@ -185,7 +185,8 @@ def _check_classes(model: Any, trees: Trees, calibrator: rp.PosteriorCalibrator)
     names = getattr(model, "classes_", None)
     names = classes if names is None or not len(names) else np.asarray(names).tolist()
     indices = list(range(len(classes)))
-    if indices not in (classes, names) and classes != names:
+    permuted = classes != names and set(classes) == set(names)
+    if permuted or (indices not in (classes, names) and classes != names):
         raise FoldError(
             argument="calibrator",
             rule=f"must have the classes of the model, {names}",

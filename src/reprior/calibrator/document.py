@@ -19,7 +19,7 @@ from reprior.profile.objective import Constraint
 if TYPE_CHECKING:
     from reprior.calibrator.posterior import PosteriorCalibrator
 
-__all__ = ["document_of", "map_of", "metric_of", "options_of"]
+__all__ = ["document_of", "map_of", "metric_of", "metric_parts", "options_of"]
 
 
 def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
@@ -41,10 +41,7 @@ def document_of(calibrator: PosteriorCalibrator) -> dict[str, Any]:
     n_classes, names = calibrator.source_prior_.size, fields["classes"]
     groups = group_indices(calibrator.class_groups, n_classes, names)
     fields["custom_metric"] = not is_known_metric(fields["metric"], names, n_classes, groups)
-    if isinstance(calibrator.metric, Cost):
-        fields["cost_matrix"] = calibrator.metric.matrix.tolist()
-    if isinstance(calibrator.metric, ConfusionMetric) or calibrator._lost_function:
-        fields["metric_function"] = True
+    fields.update(metric_parts(calibrator.metric, lost_function=calibrator._lost_function))
     if groups:
         fields["class_groups"] = groups
     low, high = calibrator.strength_interval_
@@ -80,6 +77,16 @@ def map_of(fields: dict[str, Any]) -> ScoreMap:
         _vector(fields.get("biases")),
         _vector(fields.get("scales")),
     )
+
+
+def metric_parts(metric: Any, *, lost_function: bool) -> dict[str, Any]:
+    """Return what a file holds of a metric beside its name, if there is any."""
+    parts: dict[str, Any] = {}
+    if isinstance(metric, Cost):
+        parts["cost_matrix"] = metric.matrix.tolist()
+    if isinstance(metric, ConfusionMetric) or lost_function:
+        parts["metric_function"] = True
+    return parts
 
 
 def metric_of(fields: dict[str, Any]) -> Any:

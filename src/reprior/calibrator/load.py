@@ -159,7 +159,7 @@ def _blend(fields: dict[str, Any]) -> Blend:
     kinds = {each["name"]: each["kind"] for each in fields["models"]}
     same = len(set(kinds.values())) == 1
     blend = Blend(
-        fields["metric"],
+        metric_of(fields),
         kind=next(iter(kinds.values())) if same else kinds,
         class_axis=fields["class_axis"],
         classes=fields["classes"],
@@ -173,6 +173,7 @@ def _blend(fields: dict[str, Any]) -> Blend:
     blend.classes_ = np.arange(fields["n_classes"]) if classes is None else as_classes(classes)
     blend.best_score_ = math.nan if score is None else float(score)
     blend.provenance_ = fields["provenance"]
+    blend._lost_function = bool(fields["metric_function"])
     return blend
 
 

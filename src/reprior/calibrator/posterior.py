@@ -70,6 +70,8 @@ class Fitted:
     certified_: bool = False
     provenance_: dict[str, Any] | None = None
     _lost_function: bool = False
+    _model: str = ""
+    """What the scores are those of, where an estimator trained the model itself."""
     """Whether the metric was a function, which the file that this was loaded from cannot hold."""
     source_prior_: Vector
     target_prior_: Vector

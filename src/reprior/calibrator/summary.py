@@ -19,6 +19,7 @@ from reprior.tuning.problem import DEFAULT_SELECTION
 if TYPE_CHECKING:
     from reprior.calibrator import PosteriorCalibrator
     from reprior.core.score_map import ScoreMap
+    from reprior.fusion import Blend
 
 __all__ = [
     "CorrectedModel",
@@ -107,6 +108,8 @@ def summary_text(calibrator: PosteriorCalibrator) -> str:
     rules = [rule.text for rule in Constraint.parse_all(calibrator.subject_to)]
     if rules:
         lines.append(f"subject to   {', '.join(rules)}")
+    if calibrator._model:
+        lines.append(f"before       {calibrator._model}")
     lines += promise_lines(calibrator)
     profile = calibrator.profile_
     if profile is None:
@@ -178,6 +181,7 @@ def summary_html(calibrator: PosteriorCalibrator) -> str:
         "Strength λ": _strength_and_ties(calibrator),
         "Tuned for": tuned_for(calibrator),
         "Subject to": ", ".join(rules),
+        "Before": calibrator._model,
         "Promised": promise_sentence(calibrator),
         "The promise costs": price_of_promise(calibrator),
         "Temperature": f"{calibrator.temperature_:.4f}" if calibrator.temperature_ != 1.0 else "",
@@ -272,7 +276,7 @@ def _strength_curve(calibrator: PosteriorCalibrator, after: ClassCounts) -> str:
     )
 
 
-def tuned_for(calibrator: PosteriorCalibrator) -> str:
+def tuned_for(calibrator: PosteriorCalibrator | Blend) -> str:
     """Return the metric, and how its strength was selected if not by the default rule."""
     rule = calibrator.selection
     lost = " (a function of Python, which no file holds)" if calibrator._lost_function else ""

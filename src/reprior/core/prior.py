@@ -5,6 +5,8 @@ times the class weights of the loss or of the sampler. It never comes from the c
 """
 
 import math
+import numbers
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,8 +65,9 @@ def prior_from_counts(counts: Any, *, weights: Any = None, smoothing: float = 0.
     Parameters
     ----------
     counts : array-like of shape (K,), or {class: count}
-        Training samples per class. A mapping's order is the order of the classes. A pandas Series
-        must be sorted by its index: ``labels.value_counts().sort_index()``.
+        Training samples per class. A mapping from class names is in the order of the classes; one
+        from the indices 0 … K−1, such as ``collections.Counter(labels)``, in any order. A pandas
+        Series must be sorted by its index: ``labels.value_counts().sort_index()``.
     weights : array-like of shape (K,), or {class: weight}, optional
         Class weights the model was trained with.
     smoothing : float, default 0
@@ -91,10 +94,10 @@ def prior_from_counts(counts: Any, *, weights: Any = None, smoothing: float = 0.
     array([0.5, 0.5])
     """
     if isinstance(counts, Mapping):
-        classes = list(counts)
+        classes = _mapping_order(counts)
         if weights is not None:
             weights = _in_class_order(weights, classes, "weights")
-        counts = list(counts.values())
+        counts = [counts[c] for c in classes]
     elif isinstance(weights, Mapping):
         raise PriorError(
             argument="weights",
@@ -192,6 +195,7 @@ def prior_from_labels(
     weight = None if sample_weight is None else to_numpy(sample_weight)
     if weight is not None:
         check_sample_weight(weight, host.shape)
+    inferred = n_classes is None
     n_classes = _number_of_classes(host, n_classes, ignore_index)
     check_labels(host, n_classes=n_classes, shape=host.shape, ignore_index=ignore_index)
     keep = np.ones(host.shape, dtype=bool) if ignore_index is None else host != ignore_index
@@ -201,7 +205,8 @@ def prior_from_labels(
         minlength=n_classes,
     ).astype(np.float64)
     smoothing = check_finite_number("smoothing", smoothing, minimum=0.0)
-    _refuse_zero_counts(counts + smoothing, "labels")
+    like_counts = inferred and host.size < n_classes
+    _refuse_zero_counts(counts + smoothing, "labels", like_counts=like_counts)
     prior: NDArray[np.float64] = prior_from_counts(counts, smoothing=smoothing)
     if is_numpy_namespace(xp):
         return prior
@@ -402,16 +407,16 @@ def _numbers(values: Any, name: str, *, remedy: str) -> NDArray[np.float64]:
         raise PriorError(
             argument=name, rule="must cover at least two classes", got=f"{host.size}", remedy=remedy
         )
-    numbers = host.astype(np.float64)
-    bad = ~np.isfinite(numbers)
+    finite: NDArray[np.float64] = host.astype(np.float64)
+    bad = ~np.isfinite(finite)
     if bad.any():
         raise PriorError(
             argument=name,
             rule="must be finite for every class",
-            got=_first_element(name, numbers, bad),
+            got=_first_element(name, finite, bad),
             remedy=remedy,
         )
-    return numbers
+    return finite
 
 
 def _first_element(name: str, values: NDArray[np.float64], bad: NDArray[np.bool_]) -> Element:
@@ -436,6 +441,26 @@ def _refuse_other_order(values: Any, name: str) -> None:
     )
 
 
+def _mapping_order(counts: Mapping[Any, Any]) -> list[Any]:
+    """Return the classes of a mapping in their order: indices 0 … K−1 sorted, names as given.
+
+    Other numbers, and names that a Counter lists as they first occurred, must be sorted.
+    """
+    classes = list(counts)
+    if set(classes) == set(range(len(classes))):
+        return sorted(classes)
+    are_numbers = all(isinstance(c, numbers.Real) for c in classes)
+    if (are_numbers or isinstance(counts, Counter)) and not is_increasing(classes):
+        raise PriorError(
+            argument="counts",
+            rule="must be in the order of the classes",
+            got=f"a {type(counts).__name__} of {few(classes)}",
+            remedy="Pass a list of counts in the order of the scores' columns: "
+            "[counts[c] for c in classes].",
+        )
+    return classes
+
+
 def _refuse_negative(values: NDArray[np.float64], name: str) -> None:
     if (values < 0).any():
         raise PriorError(
@@ -447,9 +472,17 @@ def _refuse_negative(values: NDArray[np.float64], name: str) -> None:
 
 
 def _refuse_zero_counts(
-    mass: NDArray[np.float64], name: str, labels: tuple[int, int] | None = None
+    mass: NDArray[np.float64],
+    name: str,
+    labels: tuple[int, int] | None = None,
+    *,
+    like_counts: bool = False,
 ) -> None:
-    """Refuse classes without samples; ``labels`` is the range of counts that look like labels."""
+    """Refuse classes without samples.
+
+    ``labels`` is the range of counts that look like labels; ``like_counts`` says that there are
+    fewer labels than classes, as of counts.
+    """
     if not (mass == 0).any():
         return
     where = int(np.argmax(mass == 0))
@@ -466,6 +499,10 @@ def _refuse_zero_counts(
             Words("ignore_index", "--ignore-index"),
             ".",
         ]
+        if like_counts:
+            remedy.append(
+                Words(" If they are counts, pass prior_from_counts(labels).", " Are they counts?")
+            )
     raise PriorError(
         argument=name,
         rule="must have at least one sample of every class",

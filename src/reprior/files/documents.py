@@ -577,6 +577,7 @@ def blend_document(path: str | os.PathLike[str], document: Any) -> dict[str, Any
     n = document.get("n_classes")
     n = n if is_integer(n) and n >= 2 else 0
     strength = document.get("strength")
+    extra = _metric_fields(n)
     fields = {
         "models": Field(
             "two models, each with a 'name' of its own, a 'kind' and a 'weight'; the weights sum "
@@ -594,7 +595,8 @@ def blend_document(path: str | os.PathLike[str], document: Any) -> dict[str, Any
         "n_classes": Field("an integer of at least 2", lambda value: value == n > 0),
         "classes": _classes_field(n),
         "class_axis": Field("an integer from -64 to 63", _is_axis),
-        "metric": Field("a string", is_string),
+        "metric": _METRIC,
+        **{name: replace(extra[name], since=1) for name in ("cost_matrix", "metric_function")},
         "best_score": Field("null or a finite number", null_or(is_number), required=False),
         "provenance": replace(PROVENANCE, required=False),
     }

@@ -13,6 +13,7 @@ import array_api_compat
 import numpy as np
 
 from reprior._warnings import warn
+from reprior.calibrator.document import metric_parts
 from reprior.calibrator.encoding import (
     are_indices,
     encode_labels,
@@ -30,6 +31,7 @@ from reprior.calibrator.summary import (
     metric_losses,
     metric_name,
     trust_lines,
+    tuned_for,
 )
 from reprior.core.arrays import (
     Array,
@@ -203,6 +205,7 @@ class Blend:
     cross_validation_: CrossValidation | None = None
     uncertainty_: Uncertainty | None = None
     provenance_: dict[str, Any] | None = None
+    _lost_function: bool = False
 
     def __init__(
         self,
@@ -250,15 +253,7 @@ class Blend:
         first = scores[models[0]]
         for each in (labels, sample_weight, scores[models[1]]):
             refuse_other_index(each, first, "labels", f"scores[{models[0]!r}]")
-        n_classes = self._n_classes(first, labels)
-        classes = resolve_classes(
-            self.classes,
-            n_classes=n_classes,
-            source_prior=None,
-            scores=first,
-            labels=labels,
-            ignore_index=self.ignore_index,
-        )
+        n_classes, classes = self._resolved(first, labels)
         problem = _Pair(self, models, kinds, n_classes, classes, images=0)
         with problem.named_errors():
             source = problem.source(scores, labels, sample_weight)
@@ -283,15 +278,7 @@ class Blend:
         scores, labels, _ = unpacked(given)
         models = two_models(scores)
         first = scores[models[0]]
-        n_classes = self._n_classes(first, labels)
-        classes = resolve_classes(
-            self.classes,
-            n_classes=n_classes,
-            source_prior=None,
-            scores=first,
-            labels=labels,
-            ignore_index=self.ignore_index,
-        )
+        n_classes, classes = self._resolved(first, labels)
         problem = _Pair(self, models, _kinds(self.kind, models), n_classes, classes)
         return self._tuned(problem, _Chunks(problem, again))
 
@@ -359,6 +346,18 @@ class Blend:
         check_bounds(self.bounds)
         check_trust(self.cv, self.n_bootstrap)
 
+    def _resolved(self, scores: Any, labels: Any) -> tuple[int, Vector | None]:
+        """Return K and the names of the classes, by the first model's scores."""
+        n_classes = self._n_classes(scores, labels)
+        return n_classes, resolve_classes(
+            self.classes,
+            n_classes=n_classes,
+            source_prior=None,
+            scores=scores,
+            labels=labels,
+            ignore_index=self.ignore_index,
+        )
+
     def _n_classes(self, scores: Any, labels: Any) -> int:
         """Return K, by the first model's scores."""
         shape = np.shape(scores)
@@ -404,6 +403,7 @@ class Blend:
         self.counts_ = profile.counts(best.strength) if within else profile.baseline
         self.cross_validation_, self.uncertainty_ = folds, doubt
         self.provenance_ = None
+        self._lost_function = False
         return self
 
     def _trust(
@@ -458,7 +458,10 @@ class Blend:
         first, second = logs
         s = first
         if self.strength_ != 0.0:
-            apart = xp.where(first > -xp.inf, second - first, xp.zeros_like(first))
+            if self.strength_ < 0.0 and not is_traced(s):
+                self._refuse_zero(second, first, axis, xp)
+            possible, zero = first > -xp.inf, xp.zeros_like(first)
+            apart = xp.where(possible, second - xp.where(possible, first, zero), zero)
             s = first + self.strength_ * apart
         if not is_traced(s):
             gone = xp.max(s, axis=axis) == -xp.inf
@@ -466,6 +469,19 @@ class Blend:
                 row = row_element(first_index(to_numpy(gone)), s.ndim, axis)
                 _refuse_veto(row, self.models_)
         return s, axis, given[0], xp
+
+    def _refuse_zero(self, second: Array, first: Array, axis: int, xp: Namespace) -> None:
+        """Refuse a probability of 0 that a negative weight would make infinite."""
+        infinite = xp.any((second == -xp.inf) & (first > -xp.inf), axis=axis)
+        if bool(xp.any(infinite)):
+            name = f"scores[{self.models_[1]!r}]"
+            row = row_element(first_index(to_numpy(infinite)), second.ndim, axis, name)
+            raise ScoresError(
+                argument=name,
+                rule=f"must leave every class possible, as its weight is {self.strength_:.3g}",
+                got=[row, ", in which a class has probability 0"],
+                remedy="Give every class a small probability, or blend within bounds=(0, 1).",
+            )
 
     def _log_scores(self, z: Array, kind: str, xp: Namespace) -> tuple[Array, int]:
         """Return log-scores in float64 with all classes on the class axis, and that axis."""
@@ -512,7 +528,7 @@ class _Pair:
         names = None if self.classes is None else self.classes.tolist()
         return [
             rule.resolved(n_classes=self.n_classes, classes=names)
-            for rule in Constraint.parse_all(self.options.subject_to)
+            for rule in Constraint.parse_all(self.options.subject_to, self.options.metric)
         ]
 
     def source(self, scores: Any, labels: Any, sample_weight: Any) -> Source:
@@ -714,6 +730,7 @@ def blend_fields(blend: Blend) -> dict[str, Any]:
         "classes": None if is_range(blend.classes_) else blend.classes_.tolist(),
         "class_axis": blend.class_axis,
         "metric": metric_name(blend.metric),
+        **metric_parts(blend.metric, lost_function=blend._lost_function),
         "best_score": None if math.isnan(blend.best_score_) else blend.best_score_,
         "provenance": blend.provenance_,
     }
@@ -724,11 +741,10 @@ def blend_text(blend: Blend) -> str:
     low, high = blend.strength_interval_
     digits = digits_apart(low, high)
     first, second = blend.models_
-    rule = "" if blend.selection == "max" else f", by {blend.selection}"
     lines = [
         f"weights      {', '.join(f'{n} {w:.{digits}f}' for n, w in blend.weights_.items())}",
         f"equally good {second} {low:.{digits}f} to {high:.{digits}f}",
-        f"tuned for    {metric_name(blend.metric)}{rule}",
+        f"tuned for    {tuned_for(blend)}",
     ]
     rules = [each.text for each in Constraint.parse_all(blend.subject_to)]
     if rules:

@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -170,7 +170,7 @@ def best_of(candidates: Sequence[Candidate], method: str) -> Candidate:
     failure: rp.InfeasibleError | None = None
     for candidate in candidates:
         if candidate is not candidates[0]:
-            rules = constraints_of_the_model(candidate.calibrator.subject_to, candidates[0])
+            rules: Any = constraints_of_the_model(candidate.calibrator.subject_to, candidates[0])
             candidate.calibrator.subject_to = rules
         try:
             collected = candidate.fit(method)
@@ -187,16 +187,17 @@ def best_of(candidates: Sequence[Candidate], method: str) -> Candidate:
     return best[0]
 
 
-def constraints_of_the_model(subject_to: Any, model: Candidate) -> list[str] | None:
+def constraints_of_the_model(subject_to: Any, model: Candidate) -> list[Constraint] | None:
     """Return the constraints with the model's baseline replaced by numbers."""
-    rules = Constraint.parse_all(subject_to)
+    rules = Constraint.parse_all(subject_to, model.calibrator.metric)
     if not rules:
         return None
-    texts = []
+    numbers = []
     for rule in rules:
         limit = float(rule.threshold(baseline=model.value(rule.metric, model.undecided)))
-        texts.append(f"{rule.metric} {rule.relation} {limit!r}")
-    return texts
+        text = f"{_name(rule.metric)} {rule.relation} {limit!r}"
+        numbers.append(replace(rule, text=text, factor=0.0, offset=limit))
+    return numbers
 
 
 def metric_scores(candidate: Candidate, metrics: Sequence[Any]) -> dict[str, dict[str, float]]:

@@ -119,7 +119,9 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         outcome; where there are more than 1,000, on a grid of strengths, with a warning.
 
     subject_to : str or sequence of str, default=None
-        Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``.
+        Constraints on other metrics, such as ``"accuracy >= baseline - 0.01"``. The baseline is
+        the metric without a correction, of the model as given; with ``training="weighted"`` of the
+        weighted one. "before" in the calibrator's summary is the model of ``training_``.
 
     class_groups : mapping of str to bool mask (K,) or classes, default=None
         Groups of classes that ``metric`` and ``subject_to`` may name, as in ``"recall[few]"``.
@@ -576,6 +578,7 @@ class RebalancedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     def _keep(self, model: Any, best: Candidate, method: str) -> RebalancedClassifierCV:
         calibrator = best.calibrator
+        calibrator._model = _MODELS.get((self.training, best.training.name), "")
         self.estimator_ = model
         self.calibrator_ = calibrator
         self.training_ = best.training.name
@@ -702,6 +705,14 @@ class _Data:
         params = self.routed.splitter.split
         return split(options.cv, self.X, self.y, random_state=options.random_state, params=params)
 
+
+#: (training, the one that won) → the model that "before" is in the calibrator's summary.
+_MODELS = {
+    ("weighted", "weighted"): "the model trained with class weights",
+    ("auto", "weighted"): "the model trained with class weights, the better of two trainings; the "
+    "baseline of constraints is the model trained as given",
+    ("auto", "as_given"): "the model trained as given, the better of two trainings",
+}
 
 #: Fitted attributes of the calibrator that the meta-estimator has as well.
 FOUND = (
