@@ -51,8 +51,12 @@ def test_it_is_what_python_forecasts(run, folder):
     assert result["advice"] == expected.advice
     said = run(*arguments(folder))
     assert said.code == 0, said.err
-    assert "accuracy on 1,000 samples, with intervals of 90 %" in said.out
-    assert "Should you retarget? Yes: the class mix differs" in " ".join(said.out.split())
+    assert "accuracy at the class mix of 1,000 samples, with intervals of 90 %" in " ".join(
+        said.out.split()
+    )
+    text = " ".join(said.out.split())
+    assert "Should you retarget? Only for accuracy: the class mix differs" in text
+    assert "reprior fit VAL … --target-prior estimate --target-scores SCORES decides" in text
 
 
 def test_validation_replaces_the_tuning_data(run, folder):

@@ -35,7 +35,7 @@ from reprior.core.checks import check_finite_number
 from reprior.core.shift.moments import Moments, bbse, clipped_prior, conditioning
 from reprior.core.shift.predictions import HardPredictions, is_empty_batch, read_validation
 from reprior.core.shift.report import SAMPLES_PER_CLASS, SHOWN_CLASSES, conditioning_warning
-from reprior.exceptions import LabelsError, OptionError, PriorError, ScoresError, Setting
+from reprior.exceptions import LabelsError, OptionError, PriorError, ScoresError, Words
 from reprior.metrics.count_metrics import Agreement, CountMetric, find_metric
 from reprior.metrics.counts import ClassCounts
 
@@ -195,6 +195,14 @@ def _checked(
             got=f"{level:g}",
             remedy="Pass 0.9 for intervals of 90 %.",
         )
+    if not isinstance(metric, str | CountMetric):
+        raise OptionError(
+            argument="metric",
+            rule="must be a name or a CountMetric",
+            got=type(metric).__name__,
+            remedy="Pass for example 'accuracy'; labelled scores go into "
+            "validation=(scores, labels).",
+        )
     names = calibrator.classes_.tolist()
     found = find_metric(metric, n_classes=len(names), classes=names)
     if type(found) not in (CountMetric, Agreement):
@@ -236,7 +244,7 @@ def _confusions(calibrator: PosteriorCalibrator, validation: Any) -> Confusions:
             got="None",
             remedy=[
                 "Pass labelled scores as ",
-                Setting("validation", "(scores, labels)"),
+                Words("validation=(scores, labels)", "--validation FILE"),
                 ". They are kept by a fit without sample weights and bins, with at most "
                 f"{MOST_CONFUSED} classes, and not after retarget.",
             ],
@@ -292,7 +300,14 @@ def _solved(table: Vector, predicted: Vector) -> Vector:
 
 
 def _expected(metric: CountMetric, rates: Vector, prior: Vector) -> float:
-    """Return the metric of the counts that are expected under a mix."""
+    """Return the metric of the counts that are expected under a mix; NaN where it is not defined.
+
+    A class without samples has no recall in counts, but it keeps the one it has.
+    """
+    if does_not_move(metric):
+        prior = np.full(prior.size, 1.0 / prior.size)
+    elif metric.average == "one" and not metric.complement and prior[metric.of_class] == 0:
+        return float("nan")
     return metric(ClassCounts(prior * np.diagonal(rates), prior @ rates, prior))
 
 
@@ -307,6 +322,14 @@ def _forecast(
     rng: np.random.Generator,
 ) -> Forecast:
     """Return the forecast for a mix and what is predicted under it, with intervals."""
+    expected = [_expected(metric, _rates(each), prior) for each in confusions]
+    if np.isnan(expected).any():
+        raise OptionError(
+            argument="metric",
+            rule="must be about classes that the estimated mix contains",
+            got=f"{metric.name!r}, and an estimated share of 0",
+            remedy="Forecast its recall, or a metric of all classes.",
+        )
     drawn_priors = []
     values: list[list[float]] = [[], []]
     support = confusions.before.sum(axis=1)
@@ -327,8 +350,7 @@ def _forecast(
                 _expected(metric, matrix, mix) for matrix, mix in zip(each, priors, strict=True)
             ]
     ends = [0.5 - confidence / 2, 0.5 + confidence / 2]
-    intervals = [np.quantile(of_map, ends).tolist() for of_map in values]
-    expected = [_expected(metric, _rates(each), prior) for each in confusions]
+    intervals = [np.nanquantile(of_map, ends).tolist() for of_map in values]
     return Forecast(
         metric=metric.name,
         before=expected[0],
@@ -366,7 +388,7 @@ def _drawn(confusions: Confusions, size: int, rng: np.random.Generator) -> tuple
 
 def does_not_move(metric: CountMetric) -> bool:
     """Whether a metric is a function of the recalls, which label shift leaves alone."""
-    own = metric.average in ("labelled", "one") and type(metric) is CountMetric
+    own = metric.average in ("labelled", "one", "seen") and type(metric) is CountMetric
     return own and metric.form == (1.0, 1.0, 0.0, 0.0) and not metric.complement
 
 
@@ -397,9 +419,33 @@ def _advice(
     )
     if calibrator._decision.plain and calibrator.strength_ == 0.0:
         return f"No: {differs}, but at strength 0 the model stays as it is for any target prior."
+    own = _balanced_metric(calibrator)
+    if own:
+        return (
+            f"Only for accuracy: {differs}. retarget(forecast.target_prior) decides for the mix "
+            f"there, which serves accuracy on this mix only and costs {own}, which the calibrator "
+            f"is tuned for, with a uniform target prior."
+        )
     if metric.average == "pooled":
         return f"Yes: {differs}. retarget(forecast.target_prior) decides for the mix there."
     return (
         f"Perhaps: {differs}. retarget(forecast.target_prior) decides for the mix there, which "
         f"serves accuracy; whether it serves {metric.name}, labelled samples of that mix tell."
     )
+
+
+def _balanced_metric(calibrator: PosteriorCalibrator) -> str:
+    """Return the metric of the recalls that a calibrator of uniform target is tuned for, or ""."""
+    target = calibrator.target_prior_
+    own = calibrator.metric
+    if isinstance(own, str):
+        if own == "log_loss":
+            return ""
+        names = calibrator.classes_.tolist()
+        groups = calibrator.class_groups
+        try:
+            own = find_metric(own, n_classes=len(names), classes=names, class_groups=groups)
+        except OptionError:  # a file keeps only the name of a function
+            return ""
+    balanced = own.average == "labelled" and does_not_move(own)
+    return own.name if balanced and np.allclose(target, 1.0 / target.size) else ""

@@ -280,6 +280,13 @@ class PriorTracker:
                 got=f"{classes} classes",
                 remedy="Pass the calibrator of the model that is tracked.",
             )
+        if calibrator.kind != self.kind:
+            raise OptionError(
+                argument="calibrator",
+                rule=f"must be of scores of kind {self.kind!r}, as the tracker is",
+                got=f"kind {calibrator.kind!r}",
+                remedy=f"Make the tracker with kind={calibrator.kind!r}.",
+            )
         fewest = SAMPLES_PER_CLASS * classes
         if self.n_samples < fewest:
             raise OptionError(

@@ -106,12 +106,17 @@ def command(
     grid = Grid(
         ("decisions", "expected", "from", "to"),
         [(when, values[when], *intervals[when]) for when in values],
-        f"{plain(forecast.metric)} on {n_rows:,} samples, with intervals of {100 * confidence:g} %",
+        f"{plain(forecast.metric)} at the class mix of {n_rows:,} samples, with intervals of "
+        f"{100 * confidence:g} % for the population",
     )
     names = [plain(name) for name in calibrator.classes_]
     mix = list(zip(names, forecast.target_prior.tolist(), strict=True))
     session.say(grid.rich(), "", Grid(("class", "share there"), mix).rich(), "")
-    session.say(f"Should you retarget? {plain(forecast.advice)}")
+    advice = forecast.advice.replace(
+        "retarget(forecast.target_prior)",
+        "reprior fit VAL … --target-prior estimate --target-scores SCORES",
+    )
+    session.say(f"Should you retarget? {plain(advice)}")
     session.result(
         {
             "metric": forecast.metric,
